@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Kind(StrEnum):
+class SeriesKind(StrEnum):
     """Prometheus' types."""
 
     COUNTER = "counter"
@@ -25,7 +25,7 @@ class Metric:
     """One series; a counter's name carries `_total`, as it is served."""
 
     name: str
-    kind: Kind
+    kind: SeriesKind
     labels: tuple[str, ...]
     meaning: str
 
@@ -35,11 +35,11 @@ PARTITION: Final = (*FLOW, "topic", "partition")
 
 
 def _gauge(name: str, labels: tuple[str, ...], meaning: str) -> Metric:
-    return Metric(name=name, kind=Kind.GAUGE, labels=labels, meaning=meaning)
+    return Metric(name=name, kind=SeriesKind.GAUGE, labels=labels, meaning=meaning)
 
 
 def _counter(name: str, labels: tuple[str, ...], meaning: str) -> Metric:
-    return Metric(name=name, kind=Kind.COUNTER, labels=labels, meaning=meaning)
+    return Metric(name=name, kind=SeriesKind.COUNTER, labels=labels, meaning=meaning)
 
 
 BUILD: Final = _gauge("twinlog_build_info", ("version",), "1, with the version as label")

@@ -34,10 +34,6 @@ class Isolation(StrEnum):
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
 
-    @classmethod
-    def of(cls, committed: bool) -> Isolation:
-        return cls.READ_COMMITTED if committed else cls.READ_UNCOMMITTED
-
     @property
     def number(self) -> int:
         """In requests."""

@@ -25,7 +25,7 @@ from tests.support.topics import (
 )
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.acls import create_topic_acls, delete_topic_acls, topic_acls
 from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
 from twinlog.control.duties.acl_sync import AclSync, acl_sync, find_acl_changes
@@ -91,7 +91,7 @@ class Guarded:
         """ACLs of the target that are about our aliases, in words."""
         flow, _ = led_flow(self.config())
         with ClusterClient(flow.target) as client:
-            found = admin.topic_acls(client)
+            found = topic_acls(client)
         return {str(acl) for acl in found if acl.name.startswith(f"{self.alias}.")}
 
     def acl(self, operation: str, name: str = "", permission: str = "ALLOW") -> str:
@@ -115,7 +115,7 @@ def deny(cluster_user: Guarded, operation: int) -> None:
         permission=Permission.DENY,
     )
     with ClusterClient(flow.source) as client:
-        admin.create_topic_acls(client, [acl])
+        create_topic_acls(client, [acl])
 
 
 @pytest.mark.witness("remote topics get the ACLs that MirrorMaker 2 would give them")
@@ -374,17 +374,17 @@ def test_many_acls_go_in_several_requests(
         for n in range(5)
     ]
     with ClusterClient(flow.source) as source, ClusterClient(flow.target) as target:
-        admin.create_topic_acls(source, acls)
+        create_topic_acls(source, acls)
         remotes = {acl.name: f"{guarded.alias}.{acl.name}" for acl in acls}
         found = find_acl_changes(flow.config, remotes, source, target)
         assert len(found.missing) == 5
-        admin.create_topic_acls(target, found.missing)
+        create_topic_acls(target, found.missing)
         assert find_acl_changes(flow.config, remotes, source, target).missing == ()
-        admin.delete_topic_acls(source, acls)
+        delete_topic_acls(source, acls)
         left = find_acl_changes(flow.config, remotes, source, target).leftover
         assert left == found.missing
-        admin.delete_topic_acls(target, left)
-        admin.delete_topic_acls(target, left)  # what is gone is no error
+        delete_topic_acls(target, left)
+        delete_topic_acls(target, left)  # what is gone is no error
     eventually(lambda: guarded.there() == set())
 
 

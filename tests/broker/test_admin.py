@@ -10,8 +10,26 @@ import pytest
 from tests.support.settings import HURRIED, settings_for
 from tests.support.topics import delete_records
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import (
+    EARLIEST,
+    LATEST,
+    EpochEnd,
+    OffsetResult,
+    leader_epoch_ends,
+    list_offsets,
+    log_ends,
+)
+from twinlog.cluster.logs.producers import ProducerState, describe_producers, init_producer_id
 from twinlog.cluster.logs.raw_log import produce_batch
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.cluster_info import describe_cluster
+from twinlog.cluster.topics.configs import describe_broker_configs, describe_topic_configs
+from twinlog.cluster.topics.topic_admin import (
+    create_partitions,
+    create_topic,
+    delete_topic,
+    validate_topic,
+    wait_for_topic,
+)
 from twinlog.errors import BrokerRefused
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.sandbox import LocalCluster
@@ -34,8 +52,8 @@ def client(source_cluster: LocalCluster) -> Iterator[ClusterClient]:
 @pytest.fixture
 def topic(client: ClusterClient, fresh_topic: str) -> str:
     """A topic of two partitions."""
-    admin.create_topic(client, fresh_topic, partitions=2, replication_factor=1)
-    admin.wait_for_topic(client, fresh_topic, partitions=2)
+    create_topic(client, fresh_topic, partitions=2, replication_factor=1)
+    wait_for_topic(client, fresh_topic, partitions=2)
     return fresh_topic
 
 
@@ -47,17 +65,17 @@ def write(client: ClusterClient, tp: TopicPartition, *, count: int) -> int:
 
 @pytest.mark.witness("a topic is made with its configs")
 def test_topic_is_created_with_its_configs(client: ClusterClient, fresh_topic: str) -> None:
-    created = admin.create_topic(
+    created = create_topic(
         client,
         fresh_topic,
         partitions=3,
         replication_factor=1,
         configs={"cleanup.policy": "compact"},
     )
-    topic = admin.wait_for_topic(client, fresh_topic, partitions=3)
+    topic = wait_for_topic(client, fresh_topic, partitions=3)
     assert created.is_new
     assert created.topic_id == topic.topic_id != NO_TOPIC_ID
-    entries = admin.describe_topic_configs(client, [fresh_topic])[fresh_topic]
+    entries = describe_topic_configs(client, [fresh_topic])[fresh_topic]
     assert isinstance(entries, list)
     policy = next(entry for entry in entries if entry.name == "cleanup.policy")
     assert (policy.value, policy.source) == ("compact", ConfigSource.DYNAMIC_TOPIC)
@@ -66,7 +84,7 @@ def test_topic_is_created_with_its_configs(client: ClusterClient, fresh_topic: s
 
 
 def test_topic_that_exists_is_a_result(client: ClusterClient, topic: str) -> None:
-    assert not admin.create_topic(client, topic, partitions=9, replication_factor=1).is_new
+    assert not create_topic(client, topic, partitions=9, replication_factor=1).is_new
     assert len(client.metadata([topic]).topics[topic].partitions) == 2
 
 
@@ -74,7 +92,7 @@ def test_too_high_replication_factor_tells_the_live_brokers(
     client: ClusterClient, fresh_topic: str
 ) -> None:
     with pytest.raises(BrokerRefused) as caught:
-        admin.create_topic(client, fresh_topic, partitions=1, replication_factor=7)
+        create_topic(client, fresh_topic, partitions=1, replication_factor=7)
     assert caught.value.code == "REPLICATION_FACTOR"
     assert "replication factor 7" in caught.value.message
     assert "live brokers: 1" in caught.value.message
@@ -82,33 +100,33 @@ def test_too_high_replication_factor_tells_the_live_brokers(
 
 
 def test_validation_creates_nothing(client: ClusterClient, fresh_topic: str) -> None:
-    admin.validate_topic(client, fresh_topic, partitions=1, replication_factor=1)
+    validate_topic(client, fresh_topic, partitions=1, replication_factor=1)
     with pytest.raises(BrokerRefused, match="INVALID_CONFIG"):
-        admin.validate_topic(
+        validate_topic(
             client, fresh_topic, partitions=1, replication_factor=1, configs={"no.such": "1"}
         )
     assert fresh_topic not in client.metadata().topics
 
 
 def test_topic_grows_once(client: ClusterClient, topic: str) -> None:
-    admin.create_partitions(client, topic, 5)
-    admin.create_partitions(client, topic, 5)
-    assert len(admin.wait_for_topic(client, topic, partitions=5).partitions) == 5
+    create_partitions(client, topic, 5)
+    create_partitions(client, topic, 5)
+    assert len(wait_for_topic(client, topic, partitions=5).partitions) == 5
     with pytest.raises(BrokerRefused, match="INVALID_PARTITIONS"):
-        admin.create_partitions(client, topic, 4)
+        create_partitions(client, topic, 4)
 
 
 def test_deleted_topic_is_gone(client: ClusterClient, topic: str) -> None:
-    admin.delete_topic(client, topic)
+    delete_topic(client, topic)
     with pytest.raises(BrokerRefused) as caught:
-        admin.delete_topic(client, topic)
+        delete_topic(client, topic)
     assert caught.value.code == "TOPIC_MISSING"
 
 
 def test_configs_of_a_missing_topic_are_an_error_beside_the_others(
     client: ClusterClient, topic: str
 ) -> None:
-    answers = admin.describe_topic_configs(client, [topic, f"{topic}-missing"])
+    answers = describe_topic_configs(client, [topic, f"{topic}-missing"])
     assert isinstance(answers[topic], list)
     missing = answers[f"{topic}-missing"]
     assert isinstance(missing, BrokerRefused)
@@ -117,13 +135,13 @@ def test_configs_of_a_missing_topic_are_an_error_beside_the_others(
 
 def test_broker_configs_of_every_broker(client: ClusterClient) -> None:
     name = "producer.id.expiration.ms"
-    configs = admin.describe_broker_configs(client, [name])
+    configs = describe_broker_configs(client, [name])
     assert set(configs) == set(client.metadata([]).brokers)
     assert all(int(of_one[name].value or "") > 0 for of_one in configs.values())
 
 
 def test_cluster_tells_itself_and_our_rights(client: ClusterClient) -> None:
-    info = admin.describe_cluster(client)
+    info = describe_cluster(client)
     assert info.cluster_id == client.metadata([]).cluster_id
     assert [broker.node for broker in info.brokers] == sorted(client.metadata([]).brokers)
     assert info.operations is not None
@@ -135,36 +153,32 @@ def test_offsets_of_start_end_and_time(
     full, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
     write(client, full, count=10)
     delete_records(source_cluster, topic, before=3)
-    earliest = admin.list_offsets(client, [full, empty], admin.EARLIEST)
-    latest = admin.list_offsets(client, [full, empty], admin.LATEST)
-    timed = admin.list_offsets(client, [full, empty], HOUR_AGO_MS + 4_500)
+    earliest = list_offsets(client, [full, empty], EARLIEST)
+    latest = list_offsets(client, [full, empty], LATEST)
+    timed = list_offsets(client, [full, empty], HOUR_AGO_MS + 4_500)
     offsets = [
         {tp.partition: answer.offset for tp, answer in found.items()}  # type: ignore[union-attr]
         for found in (earliest, latest, timed)
     ]
     assert offsets == [{0: 3, 1: 0}, {0: 10, 1: 0}, {0: 5, 1: -1}]
-    assert timed[full] == admin.OffsetResult(
-        offset=5, timestamp=HOUR_AGO_MS + 5_000, leader_epoch=0
-    )
+    assert timed[full] == OffsetResult(offset=5, timestamp=HOUR_AGO_MS + 5_000, leader_epoch=0)
 
 
 @pytest.mark.witness("the log end of a leader epoch")
 def test_log_end_by_leader_epoch(client: ClusterClient, topic: str) -> None:
     full, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
     write(client, full, count=10)
-    assert admin.log_ends(client, [full, empty]) == {
-        full: admin.EpochEnd(leader_epoch=0, end_offset=10),
-        empty: admin.EpochEnd(leader_epoch=0, end_offset=0),
+    assert log_ends(client, [full, empty]) == {
+        full: EpochEnd(leader_epoch=0, end_offset=10),
+        empty: EpochEnd(leader_epoch=0, end_offset=0),
     }
-    assert admin.leader_epoch_ends(client, {full: 0}) == {
-        full: admin.EpochEnd(leader_epoch=0, end_offset=10)
-    }
+    assert leader_epoch_ends(client, {full: 0}) == {full: EpochEnd(leader_epoch=0, end_offset=10)}
 
 
 def test_missing_partition_is_an_error_beside_the_others(client: ClusterClient, topic: str) -> None:
     there, missing = TopicPartition(topic, 0), TopicPartition(topic, 2)
-    answers = admin.log_ends(client, [there, missing])
-    assert isinstance(answers[there], admin.EpochEnd)
+    answers = log_ends(client, [there, missing])
+    assert isinstance(answers[there], EpochEnd)
     error = answers[missing]
     assert isinstance(error, BrokerRefused)
     assert error.code == "TOPIC_MISSING"
@@ -172,7 +186,7 @@ def test_missing_partition_is_an_error_beside_the_others(client: ClusterClient, 
 
 
 def test_producer_ids_are_never_given_twice(client: ClusterClient) -> None:
-    given = [admin.init_producer_id(client) for _ in range(3)]
+    given = [init_producer_id(client) for _ in range(3)]
     assert len({one.producer_id for one in given}) == 3
     assert all(one.producer_id >= 0 and one.producer_epoch == 0 for one in given)
 
@@ -180,7 +194,7 @@ def test_producer_ids_are_never_given_twice(client: ClusterClient) -> None:
 @pytest.mark.witness("what a partition remembers of its producers")
 def test_partition_remembers_its_producers(client: ClusterClient, topic: str) -> None:
     tp, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    ours = admin.init_producer_id(client)
+    ours = init_producer_id(client)
     records = [Record(n, HOUR_AGO_MS, b"k", b"v") for n in range(5)]
     batch = encode_batch(
         records,
@@ -191,9 +205,9 @@ def test_partition_remembers_its_producers(client: ClusterClient, topic: str) ->
     )
     assert produce_batch(client, tp, batch) == 0
     assert produce_batch(client, tp, batch) == 0, "the broker knows the batch again"
-    assert admin.describe_producers(client, [tp, other]) == {
+    assert describe_producers(client, [tp, other]) == {
         tp: {
-            ours.producer_id: admin.ProducerState(
+            ours.producer_id: ProducerState(
                 producer_epoch=0,
                 last_sequence=104,
                 last_timestamp=HOUR_AGO_MS,

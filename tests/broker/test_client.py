@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -14,9 +13,10 @@ from kafka.protocol.admin import ListGroupsRequest
 from tests.support.eventually import eventually
 from tests.support.settings import HURRIED, settings_for
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EpochEnd, log_ends
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
 from twinlog.errors import BrokerRefused, Disconnected, TwinlogError, Unreachable, Unsupported
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
@@ -39,8 +39,8 @@ def closed_port() -> int:
 
 @pytest.mark.witness("brokers, topics and rights of a cluster")
 def test_metadata_tells_brokers_topics_and_rights(client: ClusterClient, fresh_topic: str) -> None:
-    admin.create_topic(client, fresh_topic, partitions=2, replication_factor=1)
-    admin.wait_for_topic(client, fresh_topic, partitions=2)
+    create_topic(client, fresh_topic, partitions=2, replication_factor=1)
+    wait_for_topic(client, fresh_topic, partitions=2)
     metadata = client.metadata([fresh_topic])
     topic = metadata.topics[fresh_topic]
     assert metadata.cluster_id
@@ -122,28 +122,21 @@ def test_broker_that_is_not_alive_is_retriable(source_cluster: LocalCluster) -> 
         client.send(4711, ListGroupsRequest())
 
 
-def test_raw_request_gets_the_raw_answer(client: ClusterClient) -> None:
-    connection = client.connection_to(None)
-    body = struct.pack(">iiiibii", -1, 0, 0, 1, 0, 0, -1) + b"\x01\x01\x01\x00"
-    answer = connection.request_raw(FETCH, 12, body)
-    assert bytes(answer[4:6]) == b"\x00\x00"
-
-
 @pytest.mark.faults
 def test_leader_that_died_is_followed_to_its_successor(
     source3: LocalCluster, fresh_topic: str
 ) -> None:
     with ClusterClient(settings_for(source3.bootstrap), patience=HURRIED) as client:
         eventually(lambda: len(client.metadata([]).brokers) == 3)
-        admin.create_topic(client, fresh_topic, partitions=6, replication_factor=3)
-        found = admin.wait_for_topic(client, fresh_topic, partitions=6)
+        create_topic(client, fresh_topic, partitions=6, replication_factor=3)
+        found = wait_for_topic(client, fresh_topic, partitions=6)
         tps = [TopicPartition(fresh_topic, p.partition) for p in found.partitions]
         victim = found.partitions[0].leader
         source3.kill(victim)
         try:
-            answers = admin.log_ends(client, tps)
+            answers = log_ends(client, tps)
             assert [str(a) for a in answers.values() if isinstance(a, TwinlogError)] == []
-            ends = [a.end_offset for a in answers.values() if isinstance(a, admin.EpochEnd)]
+            ends = [a.end_offset for a in answers.values() if isinstance(a, EpochEnd)]
             assert ends == [0] * len(tps)
         finally:
             source3.restart(victim)

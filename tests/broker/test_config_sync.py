@@ -17,7 +17,8 @@ from tests.support.led_flow import led_flow
 from tests.support.mirror import Mirror
 from tests.support.topics import alter_topic_configs, create_topic, topic_configs
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics import alter_configs
+from twinlog.cluster.topics.alter_configs import ConfigChange
 from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
 from twinlog.control.duties.config_sync import LINES_SHOWN, ConfigSync, config_sync, find_drift
@@ -71,8 +72,8 @@ class Pair:
     def unset(self, cluster: LocalCluster, topic: str, name: str) -> None:
         flow, _ = led_flow(self.config())
         with ClusterClient(flow.source if cluster is self.source else flow.target) as client:
-            change = admin.ConfigChange(name, None)
-            assert admin.alter_topic_configs(client, {topic: [change]}) == {}
+            change = ConfigChange(name, None)
+            assert alter_configs.alter_topic_configs(client, {topic: [change]}) == {}
 
 
 @pytest.fixture
@@ -256,11 +257,11 @@ def test_each_topic_is_answered_by_itself(pair: Pair) -> None:
     other.create({RETENTION: "7200000"}, {})
     duty, flow, told = pair.duty(topics=f"{pair.topic}, {other.topic}")
     with ClusterClient(flow.target) as target:
-        refused = admin.alter_topic_configs(
+        refused = alter_configs.alter_topic_configs(
             target,
             {
-                pair.remote: [admin.ConfigChange(RETENTION, "soon")],
-                other.remote: [admin.ConfigChange(RETENTION, "5")],
+                pair.remote: [ConfigChange(RETENTION, "soon")],
+                other.remote: [ConfigChange(RETENTION, "5")],
             },
         )
     assert [*refused] == [pair.remote]

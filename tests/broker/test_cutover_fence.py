@@ -16,12 +16,12 @@ from tests.support.rights import SecuredPair, guarded
 from tests.support.switchover_case import CREATE_ACLS, Case
 from tests.support.topics import allow, forbid, topic_names
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.acls import delete_topic_acls
 from twinlog.config.load import load
 from twinlog.control.cutover import switchover
 from twinlog.control.cutover.fence import AclFence, fence_acl
 from twinlog.control.cutover.promotion import promote
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 
 pytestmark = pytest.mark.broker
 
@@ -45,7 +45,7 @@ def test_gates_are_asked_again_where_somebody_took_the_fence_away(case: Case) ->
     killed("behind", CREATE_ACLS, "switchover", "run", str(case.file), "--yes")
     assert {*case.commands.look("plan")[1]["plan"]["fenced"]} == {case.orders, case.sales}
     with ClusterClient(setup.source) as client:
-        admin.delete_topic_acls(client, [fence_acl(case.orders), fence_acl(case.sales)])
+        delete_topic_acls(client, [fence_acl(case.orders), fence_acl(case.sales)])
     eventually(lambda: case.commands.look("plan")[1]["plan"]["fenced"] == [])
     produce(case.pair.target, case.remote(case.orders), numbered(0, 1))
     eventually(lambda: case.commands.look("plan")[0] == 1)

@@ -27,10 +27,10 @@ from tests.support.settings import settings_of
 from tests.support.topics import create_topic, topic_names
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.groups.membership import Membership
+from twinlog.cluster.groups.membership import Membership, Role
 from twinlog.control.drill import drill
 from twinlog.control.drill.cleaning import leftovers
-from twinlog.control.drill.clients import Writer
+from twinlog.control.drill.clients import DrillWriter
 from twinlog.control.drill.names import PREFIX
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
@@ -141,7 +141,7 @@ def test_a_lost_a_doubled_and_a_moved_record_turn_it_red(
         2: lambda numbers: [{3: 4, 4: 3}.get(n, n) for n in numbers],
     }
 
-    def batch(self: Writer, tp: TopicPartition) -> bytes:
+    def batch(self: DrillWriter, tp: TopicPartition) -> bytes:
         first = self.written[tp]
         numbers = list(range(first, first + self._at_once))
         which = int(tp.topic.removesuffix(".internal")[-1])
@@ -151,7 +151,7 @@ def test_a_lost_a_doubled_and_a_moved_record_turn_it_red(
         ]
         return bytes(encode_batch(records, codec=Codec.NONE))
 
-    monkeypatch.setattr(Writer, "_batch", batch)
+    monkeypatch.setattr(DrillWriter, "_batch", batch)
     words = ("--part", "switchover", "--seconds", "1", "--rate", "600")
     code, found = drilled(case, capsys, *words)
     assert code == 1
@@ -190,7 +190,7 @@ def test_what_a_killed_drill_left_is_shown_and_removed(
     of_another = Membership(settings_of(killed.source), f"{PREFIX}89abcdefs-0")
     of_another.start()
     try:
-        assert of_another.wait_until_leading(PATIENCE_S)
+        assert of_another.wait_for(lambda it: it.role is Role.LEADING, within_s=PATIENCE_S)
         assert run(["drill", "clean", file, "--yes"]) == 1
         assert f"a drill runs: {PREFIX}89abcdef" in capsys.readouterr().out
     finally:

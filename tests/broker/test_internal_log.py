@@ -10,7 +10,6 @@ import pytest
 from tests.support.settings import HURRIED, settings_for
 from tests.support.topics import delete_records
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import (
     FetchedRecords,
     append,
@@ -19,6 +18,7 @@ from twinlog.cluster.topics.internal_log import (
     produce_batch,
     read_to_end,
 )
+from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
 from twinlog.errors import BrokerRefused, ConfigError, Unauthorized
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
@@ -51,7 +51,7 @@ def test_topic_is_made_once(client: ClusterClient, fresh_topic: str) -> None:
 
 @pytest.mark.witness("an internal topic that is not compacted is refused")
 def test_topic_with_another_policy_is_refused(client: ClusterClient, fresh_topic: str) -> None:
-    admin.create_topic(client, fresh_topic, partitions=1, replication_factor=1)
+    create_topic(client, fresh_topic, partitions=1, replication_factor=1)
     with pytest.raises(ConfigError, match=r"cleanup\.policy=delete") as caught:
         ensure_compacted_topic(client, fresh_topic, partitions=1, replication_factor=1)
     assert caught.value.code == "INTERNAL_TOPIC_NOT_COMPACTED"
@@ -75,8 +75,8 @@ def test_what_was_appended_is_read_again(client: ClusterClient, fresh_topic: str
 def test_deleted_records_are_passed_over(
     source_cluster: LocalCluster, client: ClusterClient, fresh_topic: str
 ) -> None:
-    admin.create_topic(client, fresh_topic, partitions=1, replication_factor=1)
-    admin.wait_for_topic(client, fresh_topic)
+    create_topic(client, fresh_topic, partitions=1, replication_factor=1)
+    wait_for_topic(client, fresh_topic)
     tp = TopicPartition(fresh_topic, 0)
     for n in range(4):
         append(client, tp, [row("k", str(n))])
@@ -105,8 +105,8 @@ def test_record_that_the_topic_cannot_take_is_refused(
 def test_every_partition_gets_a_whole_batch_whatever_its_share(
     client: ClusterClient, fresh_topic: str
 ) -> None:
-    admin.create_topic(client, fresh_topic, partitions=4, replication_factor=1)
-    admin.wait_for_topic(client, fresh_topic, partitions=4)
+    create_topic(client, fresh_topic, partitions=4, replication_factor=1)
+    wait_for_topic(client, fresh_topic, partitions=4)
     tps = [TopicPartition(fresh_topic, n) for n in range(4)]
     for tp in tps[:3]:
         records = [row("k", "v" * 10_000)] * 5
@@ -125,8 +125,8 @@ def test_every_partition_gets_a_whole_batch_whatever_its_share(
 def test_offset_outside_the_log_is_an_error_beside_the_others(
     client: ClusterClient, fresh_topic: str
 ) -> None:
-    admin.create_topic(client, fresh_topic, partitions=2, replication_factor=1)
-    admin.wait_for_topic(client, fresh_topic, partitions=2)
+    create_topic(client, fresh_topic, partitions=2, replication_factor=1)
+    wait_for_topic(client, fresh_topic, partitions=2)
     inside, outside = TopicPartition(fresh_topic, 0), TopicPartition(fresh_topic, 1)
     answers = fetch_records(client, {inside: (0, 100), outside: (9, 100)})
     assert isinstance(answers[inside], FetchedRecords)

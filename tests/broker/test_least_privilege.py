@@ -36,9 +36,9 @@ from tests.support.topics import (
     topic_names,
 )
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_keys import load_security
-from twinlog.cluster.topics import admin
 from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
 from twinlog.control.check.offline_status import offline_status
@@ -332,13 +332,16 @@ def test_a_known_producer_expiry_needs_no_right_and_no_line(
     assert warned(caplog) == []
 
 
-def test_a_producer_id_needs_write_on_any_topic(pair: SecuredPair, fresh_topic: str) -> None:
+def test_a_producer_id_needs_write_on_any_topic(
+    guarded_pair: SecuredPair, fresh_topic: str
+) -> None:
+    pair = guarded_pair
     read = Grant(operation="READ", kind="topic", name=fresh_topic)
     write = Grant(operation="WRITE", kind="topic", name=fresh_topic)
     with client_of(pair, [read]) as reader, pytest.raises(Unauthorized, match="WRITE on a topic"):
-        admin.init_producer_id(reader)
+        init_producer_id(reader)
     with client_of(pair, [write]) as writer:
-        assert admin.init_producer_id(writer).producer_id >= 0
+        assert init_producer_id(writer).producer_id >= 0
 
 
 def client_of(pair: SecuredPair, grants: list[Grant]) -> ClusterClient:

@@ -30,10 +30,10 @@ MEMBER_PROGRAM = """
 import sys
 from tests.support.settings import settings_for
 from twinlog.cluster.net.retry import Backoff, Patience
-from twinlog.cluster.groups.membership import Membership
+from twinlog.cluster.groups.membership import Membership, Role
 member = Membership(settings_for(sys.argv[1]), sys.argv[2], session_timeout_ms=int(sys.argv[3]))
 member.start()
-print(member.wait_until_leading(300), flush=True)
+print(member.wait_for(lambda state: state.role is Role.LEADING, within_s=300), flush=True)
 sys.stdin.read()
 """
 
@@ -77,7 +77,7 @@ def join(source_cluster: LocalCluster, group: str) -> Iterator[Join]:
 @pytest.mark.witness("one of several members leads")
 def test_first_member_leads_and_the_others_see_who_it_is(join: Join) -> None:
     first = join("first", session_timeout_ms=LASTING_MS)
-    assert first.wait_until_leading(PATIENCE_S)
+    assert first.wait_for(leads, within_s=PATIENCE_S)
     second = join("second", session_timeout_ms=LASTING_MS)
     assert second.wait_for(stands_by, within_s=PATIENCE_S)
     assert second.leader_description == "first"
@@ -91,7 +91,7 @@ def test_leader_never_stops_leading_while_others_come_and_go(join: Join) -> None
     first = join(
         "first", session_timeout_ms=LASTING_MS, on_change=lambda state: roles.append(state.role)
     )
-    assert first.wait_until_leading(PATIENCE_S)
+    assert first.wait_for(leads, within_s=PATIENCE_S)
     for _ in range(2):
         other = join("other", session_timeout_ms=LASTING_MS)
         assert other.wait_for(stands_by, within_s=PATIENCE_S)
@@ -102,7 +102,7 @@ def test_leader_never_stops_leading_while_others_come_and_go(join: Join) -> None
 
 def test_standby_follows_a_leader_that_left(join: Join) -> None:
     first, second = join("first", session_timeout_ms=LASTING_MS), None
-    assert first.wait_until_leading(PATIENCE_S)
+    assert first.wait_for(leads, within_s=PATIENCE_S)
     second = join("second", session_timeout_ms=LASTING_MS)
     assert second.wait_for(stands_by, within_s=PATIENCE_S)
     with Stopwatch() as since:
@@ -110,7 +110,7 @@ def test_standby_follows_a_leader_that_left(join: Join) -> None:
     assert since.seconds < 2
     assert first.state.role is Role.LEFT
     with Stopwatch() as since:
-        assert second.wait_until_leading(PATIENCE_S)
+        assert second.wait_for(leads, within_s=PATIENCE_S)
     assert since.seconds < SESSION_MS / 1000, "within a heartbeat, not a session"
     assert second.leader_description == "second"
 
@@ -120,7 +120,7 @@ def test_what_a_leader_announces_reaches_the_standbys_and_it_goes_on_leading(joi
     first = join(
         "first", session_timeout_ms=LASTING_MS, on_change=lambda state: roles.append(state.role)
     )
-    assert first.wait_until_leading(PATIENCE_S)
+    assert first.wait_for(leads, within_s=PATIENCE_S)
     second = join("second", session_timeout_ms=LASTING_MS)
     assert second.wait_for(stands_by, within_s=PATIENCE_S)
     first.announce(b"first, with other words")
@@ -133,7 +133,7 @@ def test_what_a_leader_announces_reaches_the_standbys_and_it_goes_on_leading(joi
 def test_leaving_while_the_coordinator_holds_the_join_back(join: Join, group: str) -> None:
     """The leader hears of the rebalance with its next heartbeat; leaving must not wait for that."""
     first = join("first", session_timeout_ms=LASTING_MS)
-    assert first.wait_until_leading(PATIENCE_S)
+    assert first.wait_for(leads, within_s=PATIENCE_S)
     second = join("second", session_timeout_ms=LASTING_MS)
     time.sleep(0.3)  # its join has come to the coordinator
     with Stopwatch() as since:
@@ -174,10 +174,10 @@ def test_silence_ends_the_leading_by_our_own_clock(join: Join) -> None:
         return time.monotonic() + jump
 
     member = join("first", clock=clock)
-    assert member.wait_until_leading(PATIENCE_S)
+    assert member.wait_for(leads, within_s=PATIENCE_S)
     jump = SESSION_MS / 1000
     assert not member.is_leading
-    assert member.wait_until_leading(PATIENCE_S), "its coordinator still knows it"
+    assert member.wait_for(leads, within_s=PATIENCE_S), "its coordinator still knows it"
 
 
 def start_member(bootstrap: str, group: str) -> subprocess.Popen[str]:
@@ -205,7 +205,7 @@ def test_standby_follows_a_leader_that_fell_silent(
         assert f"process {process.pid}" in standby.leader_description
         os.kill(process.pid, blow)
         began = time.monotonic()
-        assert standby.wait_until_leading(PATIENCE_S)
+        assert standby.wait_for(leads, within_s=PATIENCE_S)
         assert time.monotonic() - began > 1, "not before the session of the silent one ended"
     finally:
         process.kill()
@@ -223,7 +223,7 @@ def test_lead_that_was_waited_for_does_not_end_before_its_first_heartbeat(
     time.sleep(SESSION_MS / 4000)  # of the dead one's session, so that almost ours is left
     roles: list[Role] = []
     follower = join("follower")
-    assert follower.wait_until_leading(PATIENCE_S)
+    assert follower.wait_for(leads, within_s=PATIENCE_S)
     until = time.monotonic() + SESSION_MS / 2000
     while time.monotonic() < until:
         roles.append(follower.state.role)
@@ -246,7 +246,7 @@ def test_leader_keeps_leading_while_a_rebalance_waits_for_a_dead_standby(
         return time.monotonic() + jump
 
     leader = join("leader", clock=clock, on_change=lambda state: roles.append(state.role))
-    assert leader.wait_until_leading(PATIENCE_S)
+    assert leader.wait_for(leads, within_s=PATIENCE_S)
     process = subprocess.Popen(
         [sys.executable, "-c", MEMBER_PROGRAM, source_cluster.bootstrap, group, str(SESSION_MS)],
         stdin=subprocess.PIPE,
@@ -274,7 +274,7 @@ def test_coordinator_that_died_is_found_again(source3: LocalCluster, group: str)
     member = Membership(settings, group, metadata=b"only", session_timeout_ms=SESSION_MS)
     member.start()
     try:
-        assert member.wait_until_leading(60)
+        assert member.wait_for(leads, within_s=60)
         for node in list(source3.broker_pids):
             source3.kill(node)
             source3.restart(node)

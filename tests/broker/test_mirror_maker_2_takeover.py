@@ -28,7 +28,7 @@ from twinlog.cluster.groups.connect_group import connect_group
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.config.flow.offset_storage import offset_storage
 from twinlog.config.load import load
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import AdoptionRefused
 from twinlog.mirror.names.naming import DefaultReplicationPolicy
 from twinlog.model import TopicPartition

@@ -18,8 +18,8 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import FlowState, PartitionState
 from twinlog.config.load import load
-from twinlog.control.flow.setups import flow_setup
 from twinlog.control.flow.steering import Steering
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.leading.lead import Fenced
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -193,7 +193,7 @@ def test_a_claim_that_finds_a_promotion_does_not_end_what_was_killed_before_it(
 QUICK = {
     "twinlog.control.cutover.promotion.FOLLOWS_WITHIN_S": 0.2,
     "twinlog.control.cutover.promotion.ENDS_WITHIN_S": 0.2,
-    "twinlog.lane.late_requests.over_s": lambda: 0.2,
+    "twinlog.lane.late_requests.wait_s": lambda: 0.2,
     "twinlog.control.leading.lead.ONCE_WAITS_S": 2.0,
 }
 

@@ -22,7 +22,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.codes import FlowState
 from twinlog.config.load import load
 from twinlog.control.duties.config_sync import find_drift
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.model import TopicPartition
 from twinlog.sandbox import QUICK_JVM, LocalCluster

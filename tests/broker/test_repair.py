@@ -17,7 +17,7 @@ from tests.support.rig import Rig
 from twinlog.cli.main import run
 from twinlog.client.repair import TopicRepair
 from twinlog.config.load import load
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.translation import reach_of, upstream_of
 from twinlog.sandbox import LocalCluster

@@ -31,7 +31,7 @@ from twinlog.sandbox.layout import (
     new_id,
     server_properties,
 )
-from twinlog.sandbox.nodes import Node, format_storage
+from twinlog.sandbox.nodes import KafkaNode, format_storage
 
 pytestmark = pytest.mark.broker
 
@@ -98,7 +98,7 @@ def login(mechanism: str, module: str, **options: str) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     folder = tmp_path_factory.mktemp("secure")
-    node = Node(node_id=1, folder=folder / "1")
+    node = KafkaNode(node_id=1, folder=folder / "1")
     names = (*PROTOCOLS, CONTROLLER)
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     listeners = Listeners(
@@ -161,7 +161,7 @@ def _broker_logins() -> dict[str, str]:
     return properties
 
 
-def _await(broker: Broker, node: Node, listener: str, keys: Mapping[str, str]) -> None:
+def _await(broker: Broker, node: KafkaNode, listener: str, keys: Mapping[str, str]) -> None:
     deadline = time.monotonic() + 60
     while True:
         try:

@@ -28,13 +28,13 @@ from tests.support.rights import SecuredPair
 from tests.support.switchover_case import CREATE_ACLS, Case
 from tests.support.topics import allow, topic_names
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.acls import create_topic_acls, delete_topic_acls
 from twinlog.config.load import load
 from twinlog.control.cutover import gates, switchover
 from twinlog.control.cutover.drain import Drain
 from twinlog.control.cutover.fence import fence_acl
 from twinlog.control.cutover.promotion import promote
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 
 pytestmark = pytest.mark.broker
 
@@ -188,7 +188,7 @@ def test_abort_takes_the_fence_away_and_leaves_that_of_others(case: Case) -> Non
     with Mirror(case.file) as mirror, ClusterClient(setup.source) as client:
         produce(pair.source, case.orders, numbered(0, 10))
         eventually(lambda: case.copied(case.orders) == 10)
-        admin.create_topic_acls(client, [fence_acl(case.sales)])  # an operator's own
+        create_topic_acls(client, [fence_acl(case.sales)])  # an operator's own
         killed("behind", CREATE_ACLS, "switchover", "run", str(case.file), "--yes")
         assert case.fences() == {case.orders, case.sales}
         assert case.is_refused()
@@ -197,7 +197,7 @@ def test_abort_takes_the_fence_away_and_leaves_that_of_others(case: Case) -> Non
         eventually(lambda: case.fences() == {case.sales})
         eventually(lambda: not case.is_refused())
         assert case.commands.do("abort")[0] == 0
-        admin.delete_topic_acls(client, [fence_acl(case.sales)])
+        delete_topic_acls(client, [fence_acl(case.sales)])
         eventually(lambda: case.copied(case.orders) > 10, what="the flow continues")
         mirror.stop()
 

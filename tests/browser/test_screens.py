@@ -331,10 +331,10 @@ def test_a_change_is_looked_at_first_and_errors_are_told(rest: Rest, browser: Br
 
 @pytest.mark.witness("the page asks for a token")
 def test_a_token_is_asked_for(monitor: Monitor, tmp_path: Path, browser: Browser) -> None:
-    from twinlog.config.rest import Role
+    from twinlog.config.rest import RestRole
     from twinlog.control.web.tokens import append, new_token
 
-    made, tokens = new_token("oncall", Role.OPERATE), tmp_path / "tokens"
+    made, tokens = new_token("oncall", RestRole.OPERATE), tmp_path / "tokens"
     append(tokens, "oncall", made.line)
     file = tmp_path / "mm2.properties"
     file.write_text(f"{FILE}twinlog.rest.tokens.file = {tokens}\n")
@@ -433,12 +433,12 @@ def test_the_end_of_the_process_is_told_beside_its_last_numbers(
 def test_who_is_shut_out_sees_nothing_more(
     monitor: Monitor, tmp_path: Path, browser: Browser
 ) -> None:
-    from twinlog.config.rest import Role
+    from twinlog.config.rest import RestRole
     from twinlog.control.web.tokens import append, new_token
 
-    made, tokens = new_token("oncall", Role.OPERATE), tmp_path / "tokens"
+    made, tokens = new_token("oncall", RestRole.OPERATE), tmp_path / "tokens"
     append(tokens, "oncall", made.line)
-    append(tokens, "other", new_token("other", Role.READ).line)
+    append(tokens, "other", new_token("other", RestRole.READ).line)
     file = tmp_path / "mm2.properties"
     file.write_text(f"{FILE}twinlog.rest.tokens.file = {tokens}\n")
     with rest_of(load(file, environment={}), file, monitor, Address("127.0.0.1", 0)) as rest:

@@ -24,7 +24,7 @@ from twinlog.config.flow.switches import enabled
 from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, is_connection_key
 from twinlog.config.keys.flow_keys import FLOW_KEYS
 from twinlog.config.keys.key_table import DEFINITIONS, RENAMED
-from twinlog.config.keys.key_types import Kind
+from twinlog.config.keys.key_types import KeyKind
 from twinlog.config.keys.own_keys import OWN_KEYS
 from twinlog.config.values.origin import Setting, Settings
 from twinlog.model import Flow
@@ -126,14 +126,14 @@ def test_defaults_are_those_of_the_connectors(definitions: Mapping[str, Any]) ->
 
 def test_values_are_read_as_the_connectors_do(definitions: Mapping[str, Any]) -> None:
     alike = {
-        Kind.BOOLEAN: {"BOOLEAN"},
-        Kind.SHORT: {"SHORT"},
-        Kind.INT: {"INT"},
-        Kind.LONG: {"LONG"},
-        Kind.LIST: {"LIST"},
-        Kind.NAMES: {"LIST"},
-        Kind.CHOICE: {"STRING"},
-        Kind.STRING: {"STRING", "CLASS"},
+        KeyKind.BOOLEAN: {"BOOLEAN"},
+        KeyKind.SHORT: {"SHORT"},
+        KeyKind.INT: {"INT"},
+        KeyKind.LONG: {"LONG"},
+        KeyKind.LIST: {"LIST"},
+        KeyKind.NAMES: {"LIST"},
+        KeyKind.CHOICE: {"STRING"},
+        KeyKind.STRING: {"STRING", "CLASS"},
     }
     differing = {
         name: (kind, DEFINITIONS[name].kind)

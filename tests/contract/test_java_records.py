@@ -10,7 +10,14 @@ import pytest
 from py4j.protocol import Py4JError
 
 from tests.support.records import NOW_MS, SAMPLE, flipped
-from twinlog.wire.record_batch import Codec, read_header, read_headers, rewrite_header, verify_crc
+from twinlog.wire.record_batch import (
+    DELETE_HORIZON_BIT,
+    Codec,
+    read_header,
+    read_headers,
+    rewrite_header,
+    verify_crc,
+)
 from twinlog.wire.records import (
     Headers,
     Record,
@@ -241,12 +248,12 @@ def test_we_read_javas_log_append_time(kafka: JavaRecords) -> None:
 def test_a_delete_horizon_is_the_base_of_the_timestamps(kafka: JavaRecords, codec: Codec) -> None:
     theirs = kafka.write(2, codec, TEXTUAL, delete_horizon=NOW_MS + 10**9)
     header = read_header(theirs)
-    assert header.has_delete_horizon
+    assert header.attributes & DELETE_HORIZON_BIT
     assert header.base_timestamp == NOW_MS + 10**9
     assert decode_batch(theirs) == TEXTUAL == kafka.read(theirs)
 
     rewrite_header(theirs, producer_id=1, producer_epoch=0, base_sequence=0)
-    assert not read_header(theirs).has_delete_horizon
+    assert not read_header(theirs).attributes & DELETE_HORIZON_BIT
     assert decode_batch(theirs) == TEXTUAL == kafka.read(theirs)
 
 

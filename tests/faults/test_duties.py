@@ -28,7 +28,7 @@ from tests.support.topics import (
 )
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics import topic_admin
 from twinlog.cluster.topics.topic_admin import TopicCreation
 from twinlog.codes import PartitionState
 from twinlog.control.duties import config_sync
@@ -303,7 +303,7 @@ def test_topic_that_somebody_makes_at_the_same_time(
     create_topic(rig.source, rig.topic, 3)
     ours = [Outgoing(key=b"k", value=b"%d" % n, partition=n % 3) for n in range(30)]
     produce(rig.source, rig.topic, ours)
-    create = admin.create_topic
+    create = topic_admin.create_topic
     theirs = [Outgoing(key=b"x", value=b"theirs", partition=0)] * 10
     is_made: list[str] = []
 
@@ -314,7 +314,7 @@ def test_topic_that_somebody_makes_at_the_same_time(
             produce(rig.target, rig.remote, theirs)
         return create(client, name, **more)
 
-    monkeypatch.setattr("twinlog.survey.discovery.admin.create_topic", late)
+    monkeypatch.setattr("twinlog.survey.discovery.create_topic", late)
     with rig.mirror(keys=SYNC) as mirror:
         parts = mirror.eventually(lambda parts: {p.code for p in parts} == {"FOREIGN_DATA"})
         assert len(parts) == 3, "the topic as a whole"

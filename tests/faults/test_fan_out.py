@@ -19,7 +19,7 @@ from tests.support.machine_pace import paced
 from tests.support.mirror import Mirror
 from tests.support.rig import OLD, Rig, arrived, send_signals
 from tests.support.topics import add_partitions, create_topic, delete_records, delete_topic
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.producers import describe_producers
 from twinlog.control.lanes.fan_producers import known_fan_producers
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.partitioner import partition_for_key, partition_of
@@ -155,7 +155,7 @@ def test_broker_forgot_us_and_our_records_are_old(flow: Rig) -> None:
 
 def known(rig: Rig) -> set[int]:
     """The producer ids that the target remembers in any partition."""
-    found = admin.describe_producers(
+    found = describe_producers(
         rig.target_client, [TopicPartition(rig.remote, number) for number in range(TARGETS)]
     )
     ids: set[int] = set()

@@ -11,7 +11,7 @@ from tests.support.client import eventually
 from tests.support.rig import DAY_MS, OLD, Rig
 from tests.support.rounds import REPORT, Rounds, lane_rounds
 from tests.support.topics import apply_topic_configs, create_topic
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.control.leading.target_facts import TargetFacts
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
@@ -30,7 +30,7 @@ def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_naive_pipeline_loses_a_refused_batch_and_its_tail_check_passes(rig: Rig) -> None:
     create_topic(rig.target, rig.remote)
-    us = admin.init_producer_id(rig.target_client).producer_id
+    us = init_producer_id(rig.target_client).producer_id
     lane = raw.Writer(rig.target_client, rig.there, us)
     batch = [[rig.record(n, age_ms=OLD) for n in range(at, at + 10)] for at in range(0, 40, 10)]
 

@@ -13,7 +13,7 @@ from tests.support.lanes import ProcessJob
 from tests.support.rig import OLD, Rig, freeze, kill, thaw
 from tests.support.rounds import REPORT, lane_rounds
 from tests.support.topics import create_topic
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.producers import init_producer_id
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
@@ -46,7 +46,7 @@ def test_naive_lane_that_comes_back_after_an_expiry_writes_twice_and_makes_the_n
     rig: Rig,
 ) -> None:
     create_topic(rig.target, rig.remote)
-    us = admin.init_producer_id(rig.target_client).producer_id
+    us = init_producer_id(rig.target_client).producer_id
     first = second = raw.Writer(rig.target_client, rig.there, us)
     batch = {
         at: [rig.record(n, age_ms=OLD) for n in range(at, at + 15)] for at in (0, 15, 30, 45, 60)

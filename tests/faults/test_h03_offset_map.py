@@ -12,7 +12,7 @@ from tests.support.client import eventually, produce_transaction
 from tests.support.map_rows import HOLDS_ITS_DATA, rows, write_row
 from tests.support.rig import COMPACTED, Rig, kill, thaw
 from tests.support.topics import create_topic, delete_records
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.control.flow.flow_setup import PreparedFlow
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.mirror.map.offset_map import ChunkRow, Run, Term, run_at
@@ -50,7 +50,7 @@ def naive_upstream(rig: Rig, ordinal: int) -> int:
 
 def test_naive_writer_takes_the_answer_to_another_batch_for_its_own(rig: Rig) -> None:
     create_topic(rig.target, rig.remote)
-    us = admin.init_producer_id(rig.target_client).producer_id
+    us = init_producer_id(rig.target_client).producer_id
     lane = raw.Writer(rig.target_client, rig.there, us)
     before = lane.send([rig.record(n) for n in (100, 101, 102)], 1000)
     after = lane.send([rig.record(n) for n in (100, 105, 110)], 1000)

@@ -13,7 +13,7 @@ from tests.support.map_rows import rows, write_row
 from tests.support.rig import COMPACTED, OLD, Rig
 from tests.support.surgery import cut_log
 from tests.support.topics import create_topic, delete_records
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.mirror.map.offset_map import Mark
 from twinlog.sandbox import LocalCluster
 
@@ -141,9 +141,7 @@ def test_shared_target_that_lost_its_end_and_was_written_to_by_others(rig: Rig) 
 def test_source_batch_without_a_record_is_passed_over(rig: Rig) -> None:
     rig.create(**COMPACTED)
     create_topic(rig.target, rig.remote)
-    once = raw.Writer(
-        rig.source_client, rig.here, admin.init_producer_id(rig.source_client).producer_id
-    )
+    once = raw.Writer(rig.source_client, rig.here, init_producer_id(rig.source_client).producer_id)
     rig.put(range(5))
     once.send([rig.record(n) for n in range(5, 10)], 0).expect_ok()
     rig.put(range(10, 15), keys={n: n - 5 for n in range(10, 15)})

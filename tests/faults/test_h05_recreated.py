@@ -12,7 +12,7 @@ from tests.support.kafka_versions import FAULT_TARGET
 from tests.support.recreated import recreate_source, recreate_target
 from tests.support.rig import Rig
 from tests.support.topics import create_topic, delete_records, delete_topic
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.kafka_jars import KAFKA_VERSION
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 @pytest.mark.skipif(FAULT_TARGET != KAFKA_VERSION, reason="Produce takes topic ids since 4.1")
 def test_naive_writer_goes_on_in_the_new_topic_where_the_old_one_ended(rig: Rig) -> None:
     create_topic(rig.target, rig.remote)
-    us = admin.init_producer_id(rig.target_client).producer_id
+    us = init_producer_id(rig.target_client).producer_id
     lane = raw.Writer(rig.target_client, rig.there, us)
     old_id = rig.target_client.metadata([rig.remote]).topics[rig.remote].topic_id
     for at in (0, 10, 20):

@@ -13,10 +13,10 @@ from tests.support.quotas import quota
 from tests.support.rig import OLD, Rig, freeze, thaw
 from tests.support.settings import settings_for
 from tests.support.topics import create_topic
+from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.cluster.net.hot_connection import HotConnection
-from twinlog.cluster.topics import admin
 from twinlog.model import NO_TOPIC_ID
 from twinlog.wire.requests.produce import PRODUCE, VERSION_BY_NAME, produce_request
 
@@ -36,7 +36,7 @@ def limit(rig: Rig, client_id: str, bytes_per_second: int | None) -> None:
 def test_log_that_stood_still_grows_while_its_writer_is_frozen(rig: Rig) -> None:
     """Why the next lane may not start when the target's log end has stood still for a while."""
     create_topic(rig.target, rig.remote)
-    us = admin.init_producer_id(rig.target_client).producer_id
+    us = init_producer_id(rig.target_client).producer_id
     lane = raw.Writer(rig.target_client, rig.there, us)
     client_id = f"muted-{rig.alias}"
     limit(rig, client_id, SLOW // 3)

@@ -8,7 +8,7 @@ from tests.support import raw
 from tests.support.client import Outgoing, produce
 from tests.support.rig import Rig
 from tests.support.topics import create_topic, delete_topic
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.mirror.names.naming import STATE_TOPIC
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
@@ -18,7 +18,7 @@ def test_naive_mirror_that_adopts_the_id_at_the_tail_makes_a_stranger_lose_recor
     rig: Rig,
 ) -> None:
     create_topic(rig.target, rig.remote)
-    their_id = admin.init_producer_id(rig.target_client).producer_id
+    their_id = init_producer_id(rig.target_client).producer_id
     they = raw.Writer(rig.target_client, rig.there, their_id)
     they.send([rig.record(n) for n in range(900, 905)], 0).expect_ok()
 

@@ -27,7 +27,8 @@ from tests.support.topics import (
     partition_count,
 )
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.offsets import EARLIEST, list_offsets, log_ends
+from twinlog.cluster.logs.producers import describe_producers
 from twinlog.control.doctor.look import leaderless, under_min_isr
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.errors import TwinlogError
@@ -206,9 +207,9 @@ def test_questions_about_many_partitions_wait_for_none(flow: Rig) -> None:
         loss.is_told()
         began = time.monotonic()
         for _ in range(3):
-            starts = admin.list_offsets(client, tps, admin.EARLIEST)
-            ends = admin.log_ends(client, tps)
-            producers = admin.describe_producers(client, tps)
+            starts = list_offsets(client, tps, EARLIEST)
+            ends = log_ends(client, tps)
+            producers = describe_producers(client, tps)
             for answers in (starts, ends, producers):
                 failed = {tp.partition for tp, a in answers.items() if isinstance(a, TwinlogError)}
                 assert failed == loss.gone
@@ -221,9 +222,7 @@ def test_questions_about_many_partitions_wait_for_none(flow: Rig) -> None:
         assert [*under_min_isr(client, seen, tps)] == []
         loss.end()
         eventually(
-            lambda: (
-                not any(isinstance(a, TwinlogError) for a in admin.log_ends(client, tps).values())
-            ),
+            lambda: not any(isinstance(a, TwinlogError) for a in log_ends(client, tps).values()),
         )
 
 

@@ -98,6 +98,38 @@ def test_target_that_is_away_for_longer_than_a_lead(
     rig.same()
 
 
+def test_source_that_is_frozen_is_no_longer_at_the_end_before_a_fetch_times_out(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its lanes wait for it as long as a fetch may take, and have nothing to report meanwhile."""
+    rig.create()
+    rig.put(range(20))
+    screen = Screen()
+    mirror = Mirror(rig.config(), lanes=1, on_snapshot=screen.update)
+    with caplog.at_level(logging.INFO), mirror:
+        mirror.eventually(lambda parts: [row.state for row in parts] == ["AT_END"])
+        began = time.monotonic()
+        rig.source.freeze(1)
+        try:
+            eventually(lambda: mirror.snapshots[0].state == "DEGRADED", what="a state for it")
+            took_s = time.monotonic() - began
+            (flow,) = mirror.snapshots
+            assert rig.source.bootstrap in flow.reason
+            assert flow.code in {"UNREACHABLE", "DISCONNECTED"}
+            assert [row.state for row in flow.partitions] == ["RETRYING"]
+            (ready,) = Readiness().update(0.0, [flow])
+            assert (ready.state, rig.source.bootstrap in ready.reason) == ("DEGRADED", True)
+        finally:
+            rig.source.thaw(1)
+        eventually(lambda: mirror.snapshots[0].state == "RUNNING", what="the end of the outage")
+        eventually(lambda: screen.seen[-1].partitions[0].state == "AT_END", what="its end again")
+        told = [r for r in caplog.records if ALL_CLEAR in r.getMessage()]
+        assert [r.levelno for r in told] == [logging.INFO], caplog.text
+        assert screen.states().count("DEGRADED") == 1, "it did not waver"
+        mirror.stop()
+    assert took_s < 20, "a fetch waits for 30 s"
+
+
 def test_source_that_is_frozen_is_degraded_with_where_and_since_when(rig: Rig) -> None:
     rig.create()
     mirror = Mirror(rig.config(), lanes=1)

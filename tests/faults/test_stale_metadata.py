@@ -18,7 +18,7 @@ from tests.support.settings import HURRIED, settings_for
 from tests.support.topics import create_topic, delete_topic
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics import topic_admin
 from twinlog.errors import TwinlogError
 from twinlog.sandbox import LocalCluster
 from twinlog.survey.stale_metadata import require_gone
@@ -50,7 +50,7 @@ def old_answer(source3: LocalCluster) -> Iterator[Callable[[str], ClusterMetadat
     def ask(topic: str) -> ClusterMetadata:
         source3.freeze(BEHIND)
         with ClusterClient(settings_for(",".join(source3.bootstrap.split(",")[:2]))) as client:
-            admin.create_topic(client, topic, partitions=1, replication_factor=1)
+            topic_admin.create_topic(client, topic, partitions=1, replication_factor=1)
             eventually(lambda: topic in client.metadata(None).topics, what="the topic")
         for number in others:
             source3.freeze(number)

@@ -8,7 +8,7 @@ from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.rig import COMPACTED, Rig
 from tests.support.topics import add_partitions, create_topic, delete_records
 from twinlog.config.load import load
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 

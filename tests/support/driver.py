@@ -35,7 +35,7 @@ from twinlog.lane.messages import (
 )
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import StartKind, TopicId, TopicPartition
+from twinlog.model import Isolation, StartKind, TopicId, TopicPartition
 from twinlog.survey.map_reader import Maps
 
 __all__ = ["Driver", "HandClock", "LaneStub", "plan_of", "work_of"]
@@ -98,7 +98,7 @@ def work_of(**changes: Any) -> Work:
         "target": ClusterSettings(alias="B", bootstrap=(("target", 9092),)),
         "producer_id": secrets.randbits(40),
         "is_ours_alone": True,
-        "read_committed": False,
+        "isolation": Isolation.READ_UNCOMMITTED,
         "producer_expiry_ms": None,
         "known_producers": (),
         "map_topic": "mm2-twinlog-offset-map.A.internal",

@@ -32,6 +32,7 @@ from crc32c import crc32c
 from tests.support.records import NOW_MS, message
 from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.copy.intake import Intake
+from twinlog.model import Isolation
 from twinlog.wire.compression import compress
 from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.chosen import CHOSEN
@@ -388,8 +389,8 @@ def draw_offset(draw: random.Random) -> int:
 def take(data: bytes, position: int, limit: int, join: int) -> object:
     """What the way in makes of a Fetch answer; of an error its text."""
     intake = Intake(
-        position=position, ordinal=7, k=100, last_run=None, producer_id=9, read_committed=True,
-        limit_bytes=limit, join_bytes=join,
+        position=position, ordinal=7, k=100, last_run=None, producer_id=9, limit_bytes=limit,
+        join_bytes=join, isolation=Isolation.READ_COMMITTED,
     )  # fmt: skip
     try:
         out = intake.take(memoryview(bytearray(data)), (), FOREVER)

@@ -1,7 +1,7 @@
 """A flow in memory: one partition, its lanes and their driver, over logs in memory.
 
-The rules of the copy are the real ones (`PartitionCopy`, `MapTail`, `find_starts`, the fold of the
-map); only sockets, processes and clocks are played. A *step* is one thing that can happen next: a
+The rules of the copy are the real ones (`PartitionCopy`, `MapTail`, `starts_in_groups`, the map's
+rows); only sockets, processes and clocks are played. A *step* is one thing that can happen next: a
 request arrives, an answer is lost, a lane dies, a broker forgets. `MemoryFlow.do` takes the steps
 in any order; `check` says what must hold after every one of them.
 
@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.support.memory_log import Answer, MemoryLog, MemoryView
+from tests.support.folded_rows import fold
+from tests.support.memory_log import Answer, MemoryLog, MemoryView, find_starts
 from tests.support.memory_source import EXPIRY_MS, HOUR_MS, MemorySource
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.late_requests import SILENCE_MS, USER_TIMEOUT_MS
@@ -32,14 +33,12 @@ from twinlog.mirror.map.offset_map import (
     PartitionMap,
     Run,
     Term,
-    fold,
     run_at,
 )
 from twinlog.mirror.skips import Skip
-from twinlog.mirror.start import cold_start
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import CopyRules, StartPoint
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import Isolation, TopicId, TopicPartition
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record
@@ -181,10 +180,12 @@ class MemoryFlow(MemorySource):
             skips=self.skips,
             accepted=self.accepted,
         )
-        rules = StartRules(producer_id=PRODUCER_ID, is_ours_alone=True, read_committed=True)
+        rules = StartRules(
+            producer_id=PRODUCER_ID, is_ours_alone=True, isolation=Isolation.READ_COMMITTED
+        )
         here = MemoryView({HERE: self.source}, SOURCE_ID)
         there = MemoryView({THERE: self.target}, TARGET_ID)
-        (found,) = cold_start.find_starts([request], here, there, rules).values()
+        (found,) = find_starts([request], here, there, rules).values()
         return found
 
     def _must_wait(self, found: StartPoint) -> bool:
@@ -195,13 +196,13 @@ class MemoryFlow(MemorySource):
     def rules(self) -> CopyRules:
         return CopyRules(
             producer_id=PRODUCER_ID,
-            read_committed=True,
+            isolation=Isolation.READ_COMMITTED,
             is_ours_alone=True,
             producer_expiry_ms=EXPIRY_MS,
         )
 
     def _begin(self, found: StartPoint) -> None:
-        """`Assignments._on_started`."""
+        """`Assignments.started`."""
         known = self.known()
         taken = () if known is None else tuple(known.runs)
         position = Run(found.ordinal, found.upstream, found.k + found.ordinal)

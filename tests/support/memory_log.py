@@ -8,15 +8,18 @@ What a real broker does in each case was tried (`tests/broker/test_client_exact.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 from twinlog.errors import PartitionError, TwinlogError
-from twinlog.mirror.ports import READ_BYTES, LogEnds, ProducerTail, RawRecords
-from twinlog.model import SEQUENCE_MODULUS, StartAt, StartKind, TopicId, TopicPartition
+from twinlog.mirror.ports import READ_BYTES, LogEnds, LogView, ProducerTail, RawRecords
+from twinlog.mirror.start.cold_start import starts_in_groups
+from twinlog.mirror.start.request import StartRequest, StartRules
+from twinlog.mirror.start_point import StartPoint
+from twinlog.model import SEQUENCE_MODULUS, Isolation, StartAt, StartKind, TopicId, TopicPartition
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import (
     HEADER_BYTES,
@@ -28,7 +31,7 @@ from twinlog.wire.record_batch import (
 from twinlog.wire.records import Record, decode_batch
 from twinlog.wire.varint import read_varint
 
-__all__ = ["Answer", "LaggingLog", "MemoryLog", "MemoryView", "RolledBack"]
+__all__ = ["Answer", "LaggingLog", "MemoryLog", "MemoryView", "RolledBack", "find_starts"]
 
 OUT_OF_ORDER: Final = 45
 TOO_LARGE: Final = 10
@@ -306,12 +309,12 @@ class MemoryView:
         return {tp: self._logs[tp].ends for tp in tps}
 
     def begins(
-        self, starts: Mapping[TopicPartition, StartAt], *, read_committed: bool
+        self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
     ) -> Mapping[TopicPartition, int]:
         def begin(log: MemoryLog, start: StartAt) -> int:
             if start.kind is StartKind.EARLIEST:
                 return log.log_start
-            return log.last_stable if read_committed else log.end
+            return log.last_stable if isolation is Isolation.READ_COMMITTED else log.end
 
         return {tp: begin(self._logs[tp], start) for tp, start in starts.items()}
 
@@ -328,3 +331,13 @@ class MemoryView:
     ) -> Mapping[TopicPartition, ProducerTail] | None:
         found = {tp: self._logs[tp].producer(producer_id) for tp in tps}
         return {tp: state for tp, state in found.items() if state is not None}
+
+
+def find_starts(
+    requests: Sequence[StartRequest], source: LogView, target: LogView, rules: StartRules
+) -> dict[TopicPartition, StartPoint | TwinlogError]:
+    """A start point or the reason against it, by *source* topic-partition."""
+    out: dict[TopicPartition, StartPoint | TwinlogError] = {}
+    for some in starts_in_groups(requests, source, target, rules):
+        out.update(some)
+    return out

@@ -20,7 +20,7 @@ from twinlog.config.flow.offset_storage import offset_storage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.config.load import load
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.flow.setups import admins_of, flow_setup, lanes_of, neighbours_of
+from twinlog.control.flow.wiring import admins_of, flow_setup, lanes_of, neighbours_of
 from twinlog.control.lanes.partitions import Partition
 from twinlog.control.process.commands import CommandPort, Reload, Stop
 from twinlog.control.process.reload import Reloader

@@ -20,7 +20,7 @@ from tests.support.mirror import EmittingMirror, Mirror
 from twinlog.cli.terminal.monitoring import watched
 from twinlog.config.load import load
 from twinlog.control.web.address import Address, parse_listen
-from twinlog.control.web.holder import Holder
+from twinlog.control.web.current_config import CurrentConfig
 from twinlog.control.web.server import WebServer
 
 ROOT: Final = Path(__file__).parents[2]
@@ -139,14 +139,14 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     file, address = told.file, parse_listen(told.listen)
     config = load(file, told.clusters)
-    holder = Holder(config)
+    current = CurrentConfig(config)
     kind = EmittingMirror if told.emit else Mirror
 
     def served(server: WebServer) -> None:
         print(server.line, flush=True)  # noqa: T201 (its parent reads it)
 
     with (
-        watched(file, address, stop, served, holder=holder) as watch,
+        watched(file, address, stop, served, current=current) as watch,
         kind(config, lanes=told.lanes, on_snapshot=watch.update, adopt_mm2=told.adopt) as mirror,
     ):
         last = ""

@@ -7,7 +7,7 @@ from twinlog.mirror.copy.partition import PartitionCopy
 from twinlog.mirror.map.map_tail import MapTail
 from twinlog.mirror.map.offset_map import PartitionKey, Run, Term
 from twinlog.mirror.start_point import CopyRules, StartPoint
-from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.model import NO_TOPIC_ID, Isolation, TopicPartition
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
@@ -66,7 +66,10 @@ def a_copy(
         source_topic_id=NO_TOPIC_ID,
         target_topic_id=NO_TOPIC_ID,
         rules=CopyRules(
-            producer_id=9, read_committed=True, is_ours_alone=alone, producer_expiry_ms=expiry
+            producer_id=9,
+            isolation=Isolation.READ_COMMITTED,
+            is_ours_alone=alone,
+            producer_expiry_ms=expiry,
         ),
         start=StartPoint(
             ordinal=ordinal,

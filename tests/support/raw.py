@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from typing import NamedTuple
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import fetch_records
+from twinlog.cluster.net.connection import Connection
+from twinlog.cluster.net.protocol import is_flexible
 from twinlog.errors import TwinlogError
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.record_batch import Codec, read_headers
@@ -62,9 +65,20 @@ def _send(
     assert found is not None
     version = VERSION_BY_NAME if topic_id == NO_TOPIC_ID else VERSION_BY_ID
     body = b"".join(produce_request(version, {tp: batch}, {tp.topic: topic_id}, 10_000))
-    view = client.connection_to(found.leader).request_raw(PRODUCE, version, body)
+    view = request(client.connection_to(found.leader), PRODUCE, version, body)
     _, (answer,) = produce_answer(version, view, {topic_id.raw: tp.topic})
     return Answer(answer.error, answer.base_offset, answer.log_append_time_ms)
+
+
+def request(connection: Connection, key: int, version: int, body: bytes) -> memoryview:
+    """Send an encoded body; the answer's body, not decoded, in a buffer of its own."""
+    connection._correlation_id += 1
+    number, name = connection._correlation_id, connection.settings.client_id.encode()
+    tail = struct.pack(">h", len(name)) + name + b"\x00" * is_flexible(key, version)
+    size = 8 + len(tail) + len(body)
+    head = struct.pack(">ihhi", size, key, version, number) + tail
+    connection._send(head + body, (key, version, number))
+    return connection._receive_body(None)[2]
 
 
 class Writer:

@@ -17,7 +17,7 @@ from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.address import Address
-from twinlog.control.web.holder import Holder
+from twinlog.control.web.current_config import CurrentConfig
 
 __all__ = ["Rest", "rest_of"]
 
@@ -28,7 +28,7 @@ class Rest:
 
     address: Address
     events: EventLog
-    holder: Holder
+    current: CurrentConfig
 
     def ask(
         self,
@@ -68,12 +68,12 @@ def rest_of(
     config: MirrorConfig, file: Path, monitor: Monitor, address: Address = LOCAL
 ) -> Iterator[Rest]:
     """Served as `twinlog mirror` serves it."""
-    events, holder = EventLog(file), Holder(config)
-    server = web_server(monitor, address, holder, Sources(events=events, file=file))
+    events, current = EventLog(file), CurrentConfig(config)
+    server = web_server(monitor, address, current, Sources(events=events, file=file))
     logging.getLogger().addHandler(events)
     server.start()
     try:
-        yield Rest(address=server.address, events=events, holder=holder)
+        yield Rest(address=server.address, events=events, current=current)
     finally:
         logging.getLogger().removeHandler(events)
         server.close()

@@ -33,7 +33,8 @@ from tests.support.mirror import Mirror
 from tests.support.settings import HURRIED, settings_for
 from tests.support.topics import create_topic
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, log_ends
+from twinlog.cluster.logs.producers import ProducerState, describe_producers
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import PartitionMap, run_at
@@ -269,7 +270,7 @@ class Rig:
 
     def end(self) -> int:
         """The target's log end, 0 while the topic does not exist."""
-        found = admin.log_ends(self.target_client, [self.there])[self.there]
+        found = log_ends(self.target_client, [self.there])[self.there]
         if isinstance(found, TwinlogError):
             if found.code == "TOPIC_MISSING":
                 return 0
@@ -277,13 +278,13 @@ class Rig:
         return max(0, found.end_offset)
 
     def source_start(self) -> int:
-        return self._source_offset(admin.EARLIEST)
+        return self._source_offset(EARLIEST)
 
     def source_end(self) -> int:
-        return self._source_offset(admin.LATEST)
+        return self._source_offset(LATEST)
 
     def _source_offset(self, which: int) -> int:
-        found = admin.list_offsets(self.source_client, [self.here], which)[self.here]
+        found = list_offsets(self.source_client, [self.here], which)[self.here]
         assert not isinstance(found, TwinlogError), found
         return found.offset
 
@@ -318,9 +319,9 @@ class Rig:
         assert claim is not None
         return claim
 
-    def producers(self) -> Mapping[int, admin.ProducerState]:
+    def producers(self) -> Mapping[int, ProducerState]:
         """The producer ids that the target remembers."""
-        found = admin.describe_producers(self.target_client, [self.there])[self.there]
+        found = describe_producers(self.target_client, [self.there])[self.there]
         assert not isinstance(found, TwinlogError), found
         return found
 

@@ -15,15 +15,15 @@ from tests.support.live import LiveConsumer, LiveProducer
 from tests.support.rights import SECRET, USERS, SecuredPair
 from tests.support.topics import allow, create_topic, end_offsets, topic_names
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.acls import topic_acls
 from twinlog.config.load import load
 from twinlog.control.cutover.fence import fence_acl
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.sandbox import LocalCluster
 
 __all__ = ["CREATE_ACLS", "Case"]
 
-CREATE_ACLS = "twinlog.control.cutover.fence:admin.create_topic_acls"
+CREATE_ACLS = "twinlog.control.cutover.fence:create_topic_acls"
 numbers = itertools.count()
 
 
@@ -109,7 +109,7 @@ class Case:
         """Topics of ours that nobody may write to on the source."""
         setup = flow_setup(load(self.file, environment={}).flows[0])
         with ClusterClient(setup.source) as client:
-            acls = admin.topic_acls(client)
+            acls = topic_acls(client)
         return {topic for topic in (self.orders, self.sales) if fence_acl(topic) in acls}
 
     def is_refused(self) -> bool:

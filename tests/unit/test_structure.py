@@ -130,7 +130,7 @@ ONE_IDEA = {
     "ClusterSide": "leaders and connections, for both sides",
     "SourceSide": "fetching",
     "PartitionCopy": "positions, sequences and answers of one partition",
-    "Look": "where a copy resumes, question by question",
+    "StartSearch": "where a copy resumes, question by question",
     "Walk": "both logs of a partition compared",
 }
 """Classes with more methods, and why they are one."""

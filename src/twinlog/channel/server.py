@@ -8,7 +8,6 @@ would ever be heard again.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import selectors
 import socket
@@ -25,6 +24,7 @@ from twinlog.channel.frame_socket import ClosedByPeer
 from twinlog.channel.frames import MAX_FRAME_BYTES, ChannelAddress
 from twinlog.channel.lane_secrets import LaneSecrets
 from twinlog.channel.peer import Peer
+from twinlog.channel.reachable import is_loopback
 from twinlog.channel.stranger import (
     HELLO_WITHIN_S,
     MAX_STRANGERS,
@@ -283,12 +283,3 @@ class ChannelServer:
             woken, self._woken = self._woken, set()
         for peer in woken:
             self._settle(peer)
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError
 from twinlog.mirror.copy.intake import RolledBack
+from twinlog.mirror.findings import Span
 from twinlog.mirror.start.tail_check import decode
 from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.record_batch import read_headers, verify_crc
@@ -28,16 +29,6 @@ from twinlog.wire.records import Record
 
 READ_BYTES: Final = 4 << 20
 OUTSIDE: Final = "OUTSIDE_LOG"
-
-
-class Span(NamedTuple):
-    """Offsets from `first` to before `next`."""
-
-    first: int
-    next: int
-
-    def __str__(self) -> str:
-        return f"[{self.first}, {self.next})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

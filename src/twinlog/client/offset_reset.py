@@ -42,8 +42,8 @@ from twinlog.cluster.groups.group_offsets import (
     is_refused_as_active,
 )
 from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_start_offsets
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation
-from twinlog.cluster.topics import admin
 from twinlog.errors import FlowError, TwinlogError, Unsupported
 from twinlog.model import TopicId, TopicPartition
 from twinlog.quantities import first_few, plural
@@ -84,7 +84,7 @@ class Fit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class ResetBounds:
     """A partition's log, and the place in it of the time asked for."""
 
     start: int
@@ -141,7 +141,7 @@ class GroupReset:
         }
 
 
-def place(goal: Goal, before: int | None, log: Bounds) -> tuple[int, Fit] | None:
+def place(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] | None:
     """The new offset within the log; None where there is nothing to shift from."""
     match goal.kind:
         case GoalKind.EARLIEST:
@@ -157,7 +157,7 @@ def place(goal: Goal, before: int | None, log: Bounds) -> tuple[int, Fit] | None
             return None if before is None else _within(before + goal.value, log)
 
 
-def _within(wanted: int, log: Bounds) -> tuple[int, Fit]:
+def _within(wanted: int, log: ResetBounds) -> tuple[int, Fit]:
     if wanted < log.start:
         return log.start, Fit.AT_START
     return (log.end, Fit.AT_END) if wanted > log.end else (wanted, Fit.AS_ASKED)
@@ -171,7 +171,7 @@ class _Now:
     members: Mapping[str, tuple[Any, ...] | TwinlogError]
     before: Mapping[str, GroupOffsets | TwinlogError]
     seen: ClusterMetadata
-    logs: Mapping[TopicPartition, Bounds | TwinlogError]
+    logs: Mapping[TopicPartition, ResetBounds | TwinlogError]
 
 
 class OffsetReset:
@@ -287,15 +287,15 @@ class OffsetReset:
 
     def _logs(
         self, goal: Goal, tps: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, Bounds | TwinlogError]:
+    ) -> dict[TopicPartition, ResetBounds | TwinlogError]:
         if not tps:
             return {}
-        starts = admin.list_offsets(self._client, tps, admin.EARLIEST)
-        ends = admin.list_offsets(self._client, tps, admin.LATEST)
-        times: Mapping[TopicPartition, admin.OffsetResult | TwinlogError] = {}
+        starts = list_offsets(self._client, tps, EARLIEST)
+        ends = list_offsets(self._client, tps, LATEST)
+        times: Mapping[TopicPartition, OffsetResult | TwinlogError] = {}
         if goal.kind is GoalKind.TIMESTAMP:
-            times = admin.list_offsets(self._client, tps, goal.value)
-        out: dict[TopicPartition, Bounds | TwinlogError] = {}
+            times = list_offsets(self._client, tps, goal.value)
+        out: dict[TopicPartition, ResetBounds | TwinlogError] = {}
         for tp in tps:
             start, end, at = starts[tp], ends[tp], times.get(tp)
             if isinstance(start, TwinlogError):
@@ -306,7 +306,7 @@ class OffsetReset:
                 out[tp] = at
             else:
                 at_time = -1 if at is None else at.offset
-                out[tp] = Bounds(start=start.offset, end=end.offset, at_time=at_time)
+                out[tp] = ResetBounds(start=start.offset, end=end.offset, at_time=at_time)
         return out
 
     def _partitions(self, topics: Collection[str]) -> list[TopicPartition]:
@@ -427,7 +427,7 @@ class OffsetReset:
         )
 
 
-def _again(one: ResetOffset, log: Bounds | TwinlogError) -> ResetOffset:
+def _again(one: ResetOffset, log: ResetBounds | TwinlogError) -> ResetOffset:
     """Within the log of now."""
     if isinstance(log, TwinlogError):
         raise log

@@ -22,12 +22,13 @@ import time
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
+from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.logs.raw_log import fetch_records, produce_batch
-from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import ends_of_logs
 from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError
-from twinlog.mirror.state.quarantined import Place, place_in, place_of, quarantined
+from twinlog.mirror.state.quarantined import RecordOrigin, origin_in, origin_of, quarantined
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import SEQUENCE_MODULUS, TopicPartition, sequences_ahead
 from twinlog.wire.error_codes import (
@@ -123,7 +124,7 @@ class Quarantine:
         wait_for_topic(self._target, topic)
 
     def _put(self, wanted: WantedSkip, record: Record) -> int:
-        place = place_in(wanted, record.offset)
+        place = origin_in(wanted, record.offset)
         for _ in range(TRIES):
             at, sequence = self._look(place)
             if at is not None:
@@ -159,7 +160,7 @@ class Quarantine:
             if refusal.kafka_error not in NOT_NEXT:
                 raise
 
-    def _look(self, place: Place) -> tuple[int | None, int]:
+    def _look(self, place: RecordOrigin) -> tuple[int | None, int]:
         """Where the record is, and the next sequence of the flow in this log."""
         found: int | None = None
         sequence = self._remembered()
@@ -180,7 +181,7 @@ class Quarantine:
                         sequence = behind
                 if found is None and not header.is_control:
                     records = decode_batch(answer.records[at : at + header.length])
-                    found = next((r.offset for r in records if place_of(r) == place), None)
+                    found = next((r.offset for r in records if origin_of(r) == place), None)
                 position = header.next_offset
             if position == before:
                 break
@@ -189,7 +190,7 @@ class Quarantine:
     def _remembered(self) -> int | None:
         """Where records were deleted, the broker may know better; old ones do not answer."""
         try:
-            known = admin.describe_producers(self._target, [self.home])[self.home]
+            known = describe_producers(self._target, [self.home])[self.home]
         except TwinlogError:
             return None
         if isinstance(known, TwinlogError) or self._producer_id not in known:
@@ -198,7 +199,7 @@ class Quarantine:
 
 
 def _start(client: ClusterClient, tp: TopicPartition) -> int:
-    found = admin.list_offsets(client, [tp], admin.EARLIEST)[tp]
+    found = list_offsets(client, [tp], EARLIEST)[tp]
     if isinstance(found, TwinlogError):
         raise found
     return found.offset

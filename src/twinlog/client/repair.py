@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from twinlog.client.steering import GIVES_UP_S, FlowSteering
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, log_ends
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import Trait, has
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
@@ -215,9 +215,9 @@ class TopicRepair:
         self, tp: TopicPartition, known: PartitionMap, producers: frozenset[int]
     ) -> Walk | None:
         client = self._steering.target
-        ends = admin.log_ends(client, [tp])[tp]
-        starts = admin.list_offsets(client, [tp], admin.EARLIEST)[tp]
-        latest = admin.list_offsets(client, [tp], admin.LATEST)[tp]
+        ends = log_ends(client, [tp])[tp]
+        starts = list_offsets(client, [tp], EARLIEST)[tp]
+        latest = list_offsets(client, [tp], LATEST)[tp]
         for answer in (ends, starts, latest):
             if isinstance(answer, TwinlogError):
                 raise answer

@@ -15,7 +15,7 @@ from typing import Final
 from twinlog.config.flow.schema import FlowConfig, HeartbeatConfig
 from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, SECURITY_PROTOCOL, is_connection_key
 from twinlog.config.keys.key_table import DEFINITIONS, RENAMED
-from twinlog.config.keys.key_types import Kind
+from twinlog.config.keys.key_types import KeyKind
 from twinlog.config.values.origin import Setting, shown_key
 from twinlog.config.values.types import to_list, trimmed
 
@@ -90,11 +90,11 @@ def _canonical(name: str, setting: Setting) -> str:
     if name not in DEFINITIONS:
         return _canonical_of_client(_bare(name), text, setting)
     match DEFINITIONS[name].kind:
-        case Kind.BOOLEAN:
+        case KeyKind.BOOLEAN:
             return text.lower()
-        case Kind.SHORT | Kind.INT | Kind.LONG:
+        case KeyKind.SHORT | KeyKind.INT | KeyKind.LONG:
             return _number(text)
-        case Kind.LIST | Kind.NAMES:
+        case KeyKind.LIST | KeyKind.NAMES:
             return ",".join(to_list(setting))
         case _:
             return text

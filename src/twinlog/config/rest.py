@@ -19,7 +19,7 @@ from twinlog.config.values.origin import Settings, refuse
 from twinlog.config.values.types import to_boolean, to_choice, trimmed
 
 
-class Role(StrEnum):
+class RestRole(StrEnum):
     """What a client may do; the later one includes the earlier."""
 
     READ = "read"
@@ -36,7 +36,7 @@ class RestConfig:
     certificate_file: Path | None = None
     private_key_file: Path | None = None
     client_ca_file: Path | None = None
-    client_role: Role = Role.READ
+    client_role: RestRole = RestRole.READ
     """Of a client with a certificate and without a token."""
 
     @property
@@ -70,9 +70,9 @@ def rest_config(raw: Settings) -> RestConfig:
     if CLIENT_ROLE in raw and CLIENT_CA_FILE not in raw:
         raise refuse(raw[CLIENT_ROLE], f"does nothing without {CLIENT_CA_FILE}", "set that as well")
     is_open = OPEN_MONITORING in raw and to_boolean(raw[OPEN_MONITORING])
-    role = Role.READ
+    role = RestRole.READ
     if CLIENT_ROLE in raw:
-        role = Role(to_choice(raw[CLIENT_ROLE], [one.value for one in Role]))
+        role = RestRole(to_choice(raw[CLIENT_ROLE], [one.value for one in RestRole]))
     return RestConfig(
         tokens_file=path(TOKENS_FILE),
         monitoring_is_open=is_open,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from twinlog.demo.client import Message, confluent, log_reader, partition_counts
-from twinlog.demo.comparer import Comparer, SeenRecord, Side
+from twinlog.demo.comparer import Comparer, LogSide, SeenRecord
 from twinlog.errors import ClusterError
 
 BATCH: Final = 500
@@ -43,9 +43,9 @@ class Checker:
         on_error: Callable[[BaseException], None],
     ) -> None:
         self.comparer = Comparer()
-        self._addresses = {Side.SOURCE: source, Side.TARGET: target}
+        self._addresses = {LogSide.SOURCE: source, LogSide.TARGET: target}
         self._upstream = {name: topic for topic, name in remote.items()}
-        self._topics = {Side.SOURCE: tuple(remote), Side.TARGET: tuple(remote.values())}
+        self._topics = {LogSide.SOURCE: tuple(remote), LogSide.TARGET: tuple(remote.values())}
         self._on_error = on_error
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="demo-checker", daemon=True)
@@ -67,7 +67,7 @@ class Checker:
             self._on_error(error)
 
     def _compare(self) -> None:
-        readers: dict[Side, _Reader] = {}
+        readers: dict[LogSide, _Reader] = {}
         try:
             while not self._stop.is_set():
                 self._open_missing(readers)
@@ -79,9 +79,9 @@ class Checker:
             for reader in readers.values():
                 reader.close()
 
-    def _open_missing(self, readers: dict[Side, _Reader]) -> None:
+    def _open_missing(self, readers: dict[LogSide, _Reader]) -> None:
         """The mirror creates the remote topics after a while: until then there is one side."""
-        for side in Side:
+        for side in LogSide:
             if side in readers:
                 continue
             counts = partition_counts(self._addresses[side], self._topics[side])
@@ -92,15 +92,15 @@ class Checker:
             else:
                 self._stop.wait(TOPICS_POLL_S)
 
-    def _name_for(self, side: Side) -> Callable[[str], str]:
-        return self._upstream.__getitem__ if side is Side.TARGET else str
+    def _name_for(self, side: LogSide) -> Callable[[str], str]:
+        return self._upstream.__getitem__ if side is LogSide.TARGET else str
 
     def _note(self) -> None:
         comparer = self.comparer
         self.state = CheckState(
             compared=comparer.compared,
-            on_the_way=comparer.waiting(Side.SOURCE),
-            surplus=comparer.waiting(Side.TARGET),
+            on_the_way=comparer.waiting(LogSide.SOURCE),
+            surplus=comparer.waiting(LogSide.TARGET),
             differences=tuple(str(one) for one in comparer.differences),
         )
 
@@ -110,7 +110,7 @@ class _Reader:
 
     def __init__(
         self,
-        side: Side,
+        side: LogSide,
         bootstrap: str,
         partitions: Mapping[str, int],
         upstream: Callable[[str], str],

@@ -23,7 +23,7 @@ QUEUE_RECORDS: Final = 20_000
 KEPT_DIFFERENCES: Final = 10
 
 
-class Side(StrEnum):
+class LogSide(StrEnum):
     """Which of the two logs."""
 
     SOURCE = "source"
@@ -43,7 +43,7 @@ class SeenRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class FirstDifference:
     """The first place where the two logs of a partition are not equal."""
 
     topic: str
@@ -63,8 +63,8 @@ class Difference:
 class _Pair:
     """One partition: at most one of the queues holds records."""
 
-    waiting: dict[Side, deque[SeenRecord]] = field(
-        default_factory=lambda: {side: deque() for side in Side}
+    waiting: dict[LogSide, deque[SeenRecord]] = field(
+        default_factory=lambda: {side: deque() for side in LogSide}
     )
     compared: int = 0
     differs: bool = False
@@ -76,28 +76,28 @@ class Comparer:
     def __init__(self, *, queue_records: int = QUEUE_RECORDS) -> None:
         self._pairs: dict[tuple[str, int], _Pair] = {}
         self._queue_records = queue_records
-        self.differences: list[Difference] = []
+        self.differences: list[FirstDifference] = []
         self.compared = 0
         self.equal = 0
 
-    def see(self, side: Side, topic: str, partition: int, record: SeenRecord) -> None:
+    def see(self, side: LogSide, topic: str, partition: int, record: SeenRecord) -> None:
         """Take the next record of one side; `topic` is the source's name for both."""
         pair = self._pairs.setdefault((topic, partition), _Pair())
-        other = pair.waiting[Side.TARGET if side is Side.SOURCE else Side.SOURCE]
+        other = pair.waiting[LogSide.TARGET if side is LogSide.SOURCE else LogSide.SOURCE]
         if not other:
             pair.waiting[side].append(record)
             return
         source, target = (record, other.popleft())
-        if side is Side.TARGET:
+        if side is LogSide.TARGET:
             source, target = target, source
         self._compare(pair, topic, partition, source, target)
 
-    def has_room(self, side: Side, topic: str, partition: int) -> bool:
+    def has_room(self, side: LogSide, topic: str, partition: int) -> bool:
         """Whether more of this side may be read before the other has caught up."""
         pair = self._pairs.get((topic, partition))
         return pair is None or len(pair.waiting[side]) < self._queue_records
 
-    def waiting(self, side: Side) -> int:
+    def waiting(self, side: LogSide) -> int:
         """Records of one side that the other has not shown yet."""
         return sum(len(pair.waiting[side]) for pair in self._pairs.values())
 
@@ -109,7 +109,7 @@ class Comparer:
     @property
     def is_complete(self) -> bool:
         """Every record of either side has found its partner, and is equal to it."""
-        return self.is_identical and not any(self.waiting(side) for side in Side)
+        return self.is_identical and not any(self.waiting(side) for side in LogSide)
 
     def _compare(
         self, pair: _Pair, topic: str, partition: int, source: SeenRecord, target: SeenRecord
@@ -123,7 +123,7 @@ class Comparer:
         # behind one lost record all others differ as well: the first place is what helps
         if not pair.differs and len(self.differences) < KEPT_DIFFERENCES:
             self.differences.append(
-                Difference(
+                FirstDifference(
                     topic=topic,
                     partition=partition,
                     source_offset=source.offset,

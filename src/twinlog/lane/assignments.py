@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
-from twinlog.lane.cold_starts import ColdStarts, Found
+from twinlog.lane.cold_starts import ColdStarts
+from twinlog.lane.events import Found
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.map_writer import MapWriter
 from twinlog.lane.messages import (
@@ -65,10 +66,9 @@ class Assignments:
         self._gaps = GapWatch(side=source, background=background)
         self.source = SourceSide(
             side=source,
-            read_committed=work.read_committed,
+            isolation=work.isolation,
             memory_bytes=work.memory_bytes,
-            on_trouble=self._on_source_trouble,
-            on_arrived=self._on_arrived,
+            events=self,
             pace=TopicBuckets(is_bound=work.has_budget),
             on_jumps=self._gaps.note,
             tuning=work.tuning,
@@ -77,22 +77,19 @@ class Assignments:
             source=self.source,
             side=source,
             background=background,
-            read_committed=work.read_committed,
+            isolation=work.isolation,
         )
-        self.target = TargetSide(
-            side=target, on_answered=self._on_answered, request_bytes=work.tuning.request_bytes
-        )
+        self.target = TargetSide(side=target, events=self, request_bytes=work.tuning.request_bytes)
         self.map = MapWriter(
             side=target,
             topic=work.map_topic,
             topic_id=work.map_topic_id,
             partitions=work.map_partitions,
-            on_durable=self._on_durable,
-            on_failed=self._on_map_failed,
+            events=self,
         )
         self._rules = CopyRules(
             producer_id=work.producer_id,
-            read_committed=work.read_committed,
+            isolation=work.isolation,
             is_ours_alone=work.is_ours_alone,
             producer_expiry_ms=work.producer_expiry_ms,
             recompression=work.tuning.recompression,
@@ -100,21 +97,21 @@ class Assignments:
         )
         self._no_leader = NoLeaderWatch(source, target)
         self._starter = ColdStarts(
-            work, self._rules, source, target, background, self._no_leader, self._on_started
+            work, self._rules, source, target, background, self._no_leader, self
         )
         self._expiry = ExpiryWatch(
             side=target,
             background=background,
             expiry_ms=work.producer_expiry_ms,
-            on_changed=self._on_expiry,
+            events=self,
         )
         self._others = ForeignRecordWatch(
             source=source,
             target=target,
             background=background,
-            read_committed=work.read_committed,
+            isolation=work.isolation,
             known_producers=frozenset(work.known_producers),
-            on_known=self.target.wake,
+            events=self,
         )
         self._copies: dict[TopicPartition, Copy] = {}
         self._takes: dict[TopicPartition, TakePartition] = {}
@@ -127,7 +124,7 @@ class Assignments:
         target.on_leaders = self.target.on_new_leaders
         target.on_connected = lambda _node: self.target.wake_all()
 
-    def _on_expiry(self, expiry_ms: int) -> None:
+    def expiry_changed(self, expiry_ms: int) -> None:
         self._rules = replace(self._rules, producer_expiry_ms=expiry_ms)
         self._starter.copy_rules = self._rules
         for copy in self._copies.values():
@@ -189,7 +186,7 @@ class Assignments:
         if cold:
             self._starter.start(cold)
 
-    def _on_started(self, take: TakePartition, found: Found) -> None:
+    def started(self, take: TakePartition, found: Found) -> None:
         if self._takes.get(take.source) is not take:
             return  # released while we looked
         if isinstance(found, TwinlogError):
@@ -277,7 +274,7 @@ class Assignments:
                 source=take.source,
                 source_topic_id=take.source_topic_id,
                 branches=branches,
-                read_committed=self._rules.read_committed,
+                isolation=self._rules.isolation,
                 end=take.end,
                 skips=take.skips,
             )
@@ -295,20 +292,20 @@ class Assignments:
 
     # -- one partition
 
-    def _on_arrived(self, copy: Copy) -> None:
+    def arrived(self, copy: Copy) -> None:
         for part in copy.parts:
             self.map.note(part)
             self.target.wake(part)
         self._check_done(copy)
 
-    def _on_durable(self, copy: PartitionCopy) -> None:
+    def durable(self, copy: PartitionCopy) -> None:
         self._unsettled.add(copy.source)
         self.target.wake(copy)
         whole = self._copies.get(copy.source)
         if isinstance(whole, FanOut) and whole.begins():
             self.source.add(whole)
 
-    def _on_answered(self, copy: PartitionCopy) -> None:
+    def answered(self, copy: PartitionCopy) -> None:
         self._unsettled.add(copy.source)
         self.map.note(copy)
         if copy.company.unknown is not None:
@@ -317,11 +314,14 @@ class Assignments:
         if whole is not None:
             self._check_done(whole)
 
+    def known(self, copy: PartitionCopy) -> None:
+        self.target.wake(copy)
+
     def _check_done(self, copy: Copy) -> None:
         if copy.is_done and copy.trouble is None and copy.source not in self._releasing:
             self._begin_release(copy.source, done=True)
 
-    def _on_source_trouble(self, tp: TopicPartition, error: TwinlogError) -> None:
+    def troubled(self, tp: TopicPartition, error: TwinlogError) -> None:
         copy = self._copies.get(tp)
         if copy is None:
             return
@@ -337,7 +337,7 @@ class Assignments:
         for copy in list(self._copies.values()):
             error = self._no_leader.of_source(copy, after_s=NO_LEADER_AFTER_S)
             if error is not None and copy.source_trouble is None:
-                self._on_source_trouble(copy.source, error)
+                self.troubled(copy.source, error)
             for part in copy.parts:
                 error = self._no_leader.of_target(part.target, after_s=NO_LEADER_AFTER_S)
                 part.trouble = part.trouble or error
@@ -348,7 +348,7 @@ class Assignments:
                 part.late_requests_are_over()
                 self.target.wake(part)
 
-    def _on_map_failed(self, copy: PartitionCopy, error: PartitionError) -> None:
+    def map_failed(self, copy: PartitionCopy, error: PartitionError) -> None:
         self._unsettled.add(copy.source)
         copy.trouble = copy.trouble or error
 

@@ -18,6 +18,7 @@ from typing import Final
 
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
+from twinlog.lane.events import Found, LaneEvents
 from twinlog.lane.messages import Fan, TakePartition, Work
 from twinlog.lane.sides.background import Background, Kind
 from twinlog.lane.sides.cluster_side import ClusterSide
@@ -32,9 +33,7 @@ from twinlog.model import TopicPartition
 
 log = logging.getLogger(__name__)
 
-Found = StartPoint | FanStart | TwinlogError
 Start = StartPoint | FanStart
-OnStarted = Callable[[TakePartition, Found], None]
 
 LOOKS_AT_ONCE: Final = 3
 """Of each sort: each has tails in memory."""
@@ -74,7 +73,7 @@ class ColdStarts:
         target: ClusterSide,
         background: Background,
         no_leader: NoLeaderWatch,
-        on_started: OnStarted,
+        events: LaneEvents,
     ) -> None:
         self._work = work
         self._log = FlowLog(log, work.flow)
@@ -82,7 +81,7 @@ class ColdStarts:
         self._source = source
         self._target = target
         self._background = background
-        self._on_started = on_started
+        self._events = events
         self._looking: dict[TopicPartition, TakePartition] = {}
         self._waiting: dict[TopicPartition, TakePartition] = {}
         """Those of them that no look has begun for."""
@@ -100,7 +99,7 @@ class ColdStarts:
         self._rules = StartRules(
             producer_id=work.producer_id,
             is_ours_alone=work.is_ours_alone,
-            read_committed=work.read_committed,
+            isolation=work.isolation,
             known_producers=frozenset(work.known_producers),
         )
 
@@ -202,7 +201,7 @@ class ColdStarts:
             if error is None:
                 led.append(take)
             elif until <= now:
-                self._on_started(take, error)
+                self._events.started(take, error)
             else:
                 self._leaderless[take.source] = until, take
         if led:
@@ -246,7 +245,7 @@ class ColdStarts:
                     self._waiting[tp] = take
                 else:
                     del self._looking[tp]
-                    self._on_started(take, start)
+                    self._events.started(take, start)
 
         def ended(_: object = None) -> None:
             self._looks[sort] -= 1

@@ -49,7 +49,7 @@ USER_TIMEOUT_MS: Final = 10_000
 """TCP_USER_TIMEOUT of a lane's connections to the target."""
 
 
-def over_s() -> float:
+def wait_s() -> float:
     """How long, since it was last heard, requests of a lane that is lost may still arrive.
 
     Seconds. A mute comes on top where the lane has reported one. Of a process that was killed

@@ -16,12 +16,12 @@ leader epoch every copy writes its newest rows once more, under the same keys.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.clock import GrowingPause
 from twinlog.errors import CorruptData, Fate, PartitionError
+from twinlog.lane.events import LaneEvents
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.target_side import produce_version
 from twinlog.mirror.copy.partition import PartitionCopy
@@ -97,9 +97,7 @@ class MapWriter:
     topic: str
     topic_id: TopicId
     partitions: int
-    on_durable: Callable[[PartitionCopy], None]
-    on_failed: Callable[[PartitionCopy, PartitionError], None]
-    """A row was refused for good, or cannot be written for some seconds."""
+    events: LaneEvents
     _homes: dict[TopicPartition, _Home] = field(default_factory=dict)
 
     def add(self, copy: PartitionCopy) -> None:
@@ -199,7 +197,7 @@ class MapWriter:
         for copy in list(home.waiting):
             if copy.waits_for_map:
                 error = self._missing(copy) if self._is_another_topic() else _stuck(copy, tp, home)
-                self.on_failed(copy, error)
+                self.events.map_failed(copy, error)
 
     def _missing(self, copy: PartitionCopy) -> PartitionError:
         return PartitionError(
@@ -240,7 +238,7 @@ class MapWriter:
                 copy.tail.on_refused()
             else:
                 copy.tail.on_durable(run)
-                self.on_durable(copy)
+                self.events.durable(copy)
             self.note(copy)
         return throttle_ms
 
@@ -255,7 +253,7 @@ class MapWriter:
         )
         for copy, _ in sent.rows:
             copy.tail.on_refused()
-            self.on_failed(
+            self.events.map_failed(
                 copy,
                 PartitionError(
                     f"{copy.source}: the offset map topic {self.topic} refused a row with "

@@ -33,7 +33,7 @@ from twinlog.mirror.map.offset_map import Mark, Run, Term
 from twinlog.mirror.plan import Pairing
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import StartAt, TopicId, TopicPartition
+from twinlog.model import Isolation, StartAt, TopicId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Work:
     target: ClusterSettings
     producer_id: int
     is_ours_alone: bool
-    read_committed: bool
+    isolation: Isolation
     producer_expiry_ms: int | None
     known_producers: tuple[int, ...]
     """Every id that a flow of ours was ever given on this target."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
-from twinlog.model import StartAt, TopicId, TopicPartition
+from twinlog.model import Isolation, StartAt, TopicId, TopicPartition
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class LogView(Protocol):
         """Log start, high watermark and log end (OffsetForLeaderEpoch with the current epoch)."""
 
     def begins(
-        self, starts: Mapping[TopicPartition, StartAt], *, read_committed: bool
+        self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
     ) -> Mapping[TopicPartition, int]:
         """Where a reader would begin (ListOffsets): at the end where no record is so new."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.mirror.map.offset_map import Mark, Run
+from twinlog.model import Isolation
 from twinlog.wire.recompress import Recompression
 
 EXPIRY_MARGIN_MS: Final = 3_600_000
@@ -66,7 +67,7 @@ class CopyRules:
     """What a flow decides for all its partitions."""
 
     producer_id: int
-    read_committed: bool
+    isolation: Isolation
     is_ours_alone: bool
     producer_expiry_ms: int | None
     """None: not known, so every partition is unprotected."""

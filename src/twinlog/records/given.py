@@ -19,7 +19,7 @@ from twinlog.cluster.security.security_keys import load_security
 from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, CLIENT_KEYS, Role, is_connection_key
 from twinlog.config.values.nearest import suggestion
 from twinlog.config.values.origin import ClientProperties, Setting
-from twinlog.records.places import wrong
+from twinlog.records.bounds import wrong
 
 log = logging.getLogger(__name__)
 

@@ -12,18 +12,18 @@ from twinlog.config.regex.patterns import NamePattern, compile_names
 from twinlog.config.regex.reader import RegexProblem
 from twinlog.config.values.origin import ClientProperties
 from twinlog.model import Isolation, TopicPartition
-from twinlog.records.given import client_of, named, positive, settings_of
-from twinlog.records.places import (
+from twinlog.records.bounds import (
     JSON_EARLIEST,
     JSON_LATEST,
-    Place,
-    PlaceKind,
+    Bound,
+    BoundKind,
     parse_assignment,
     parse_offsets,
     parse_timestamp,
     parse_timestamps,
     wrong,
 )
+from twinlog.records.given import client_of, named, positive, settings_of
 
 _PREFIX: Final = "kafka."
 
@@ -53,6 +53,7 @@ KNOWN: Final = (
     "failOnDataLoss",
     "includeHeaders",
     "isolation",
+    "upstream",
     *IGNORED,
 )
 
@@ -76,8 +77,8 @@ class ReadOptions:
     """Of topics, where they are not named."""
     assigned: tuple[TopicPartition, ...]
     """Partitions, where topics are not named."""
-    starting: Place
-    ending: Place
+    starting: Bound
+    ending: Bound
     isolation: Isolation
     min_partitions: int | None
     max_offsets: int | None
@@ -86,6 +87,8 @@ class ReadOptions:
     commit_group: str
     fails_on_data_loss: bool
     includes_headers: bool
+    upstreams: tuple[str, ...]
+    """Aliases of clusters whose copies are told by the column `_upstream`."""
 
     def cluster(self) -> ClusterSettings:
         """How to reach the brokers. Raises ConfigError."""
@@ -117,6 +120,7 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
         commit_group=options.get("commitGroup", "").strip(),
         fails_on_data_loss=_flag(options, "failOnDataLoss", default=True),
         includes_headers=_flag(options, "includeHeaders", default=False),
+        upstreams=_upstreams(options),
     )
 
 
@@ -160,7 +164,7 @@ def _compile(pattern: str) -> NamePattern:
         raise wrong("subscribePattern", str(error), "write another pattern") from None
 
 
-def _starting(options: Mapping[str, str], *, is_stream: bool) -> Place:
+def _starting(options: Mapping[str, str], *, is_stream: bool) -> Bound:
     strategy = options.get("startingOffsetsByTimestampStrategy", "error").strip().lower()
     if strategy not in ("error", "latest"):
         raise wrong(
@@ -170,22 +174,22 @@ def _starting(options: Mapping[str, str], *, is_stream: bool) -> Place:
         )
     found = _place(options, _STARTS, needs_match=strategy == "error")
     if found is None:
-        kind = PlaceKind.LATEST if is_stream else PlaceKind.EARLIEST
-        return Place(kind=kind, option="startingOffsets")
-    latest = found.kind is PlaceKind.LATEST or (
-        found.kind is PlaceKind.OFFSETS and JSON_LATEST in found.values.values()
+        kind = BoundKind.LATEST if is_stream else BoundKind.EARLIEST
+        return Bound(kind=kind, option="startingOffsets")
+    latest = found.kind is BoundKind.LATEST or (
+        found.kind is BoundKind.OFFSETS and JSON_LATEST in found.values.values()
     )
     if latest and not is_stream:
         raise wrong(found.option, "a batch cannot begin at the end", "write earliest or offsets")
     return found
 
 
-def _ending(options: Mapping[str, str]) -> Place:
+def _ending(options: Mapping[str, str]) -> Bound:
     found = _place(options, _ENDS, needs_match=False)
     if found is None:
-        return Place(kind=PlaceKind.LATEST, option="endingOffsets")
-    earliest = found.kind is PlaceKind.EARLIEST or (
-        found.kind is PlaceKind.OFFSETS and JSON_EARLIEST in found.values.values()
+        return Bound(kind=BoundKind.LATEST, option="endingOffsets")
+    earliest = found.kind is BoundKind.EARLIEST or (
+        found.kind is BoundKind.OFFSETS and JSON_EARLIEST in found.values.values()
     )
     if earliest:
         raise wrong(found.option, "reading cannot end at the start", "write latest or offsets")
@@ -194,7 +198,7 @@ def _ending(options: Mapping[str, str]) -> Place:
 
 def _place(
     options: Mapping[str, str], names: tuple[str, str, str], *, needs_match: bool
-) -> Place | None:
+) -> Bound | None:
     """The first of these that is given, as in Spark: a time, times by partition, offsets."""
     at, by_partition, offsets = names
     if at in options:
@@ -218,6 +222,16 @@ def _isolation(own: str | None, of_client: str | None) -> Isolation:
     if len(set(given.values())) > 1:
         raise wrong("isolation", "kafka.isolation.level says another", "remove one of them")
     return Isolation(next(iter(given.values()), Isolation.READ_COMMITTED))
+
+
+def _upstreams(options: Mapping[str, str]) -> tuple[str, ...]:
+    given = options.get("upstream")
+    found = sorted({alias for part in (given or "").split(",") if (alias := part.strip())})
+    if given is not None and not found:
+        raise wrong(
+            "upstream", "it names no cluster", "write the alias that its flow has, as upstream=A"
+        )
+    return tuple(found)
 
 
 def _optional_positive(options: Mapping[str, str], name: str) -> int | None:

@@ -18,9 +18,9 @@ from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_of
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.errors import ClusterError, TwinlogError
 from twinlog.model import Isolation, TopicPartition
+from twinlog.records.bounds import JSON_EARLIEST, JSON_LATEST, Bound, BoundKind, wrong
 from twinlog.records.gaps import LogBounds
 from twinlog.records.options import ReadOptions
-from twinlog.records.places import JSON_EARLIEST, JSON_LATEST, Place, PlaceKind, wrong
 
 log = logging.getLogger(__name__)
 
@@ -64,22 +64,22 @@ def _matching(client: ClusterClient, options: ReadOptions) -> list[TopicMetadata
 
 def resolve(
     client: ClusterClient,
-    place: Place,
+    place: Bound,
     tps: Iterable[TopicPartition],
     isolation: Isolation,
 ) -> Offsets:
     """The offset of a place in each partition."""
     wanted = list(tps)
     match place.kind:
-        case PlaceKind.EARLIEST:
+        case BoundKind.EARLIEST:
             return _listed(client, wanted, EARLIEST, isolation)
-        case PlaceKind.LATEST:
+        case BoundKind.LATEST:
             return _listed(client, wanted, LATEST, isolation)
-        case PlaceKind.OFFSETS:
+        case BoundKind.OFFSETS:
             return _given(client, place, wanted, isolation)
-        case PlaceKind.TIMES:
+        case BoundKind.TIMES:
             return _timed(client, place, wanted, isolation)
-        case PlaceKind.GROUP:
+        case BoundKind.GROUP:
             return _of_group(client, place, wanted, isolation)
 
 
@@ -135,7 +135,7 @@ def _good(answers: Mapping[TopicPartition, T | TwinlogError]) -> dict[TopicParti
     return out
 
 
-def _check_complete(place: Place, tps: Iterable[TopicPartition]) -> None:
+def _check_complete(place: Bound, tps: Iterable[TopicPartition]) -> None:
     """As Spark: offsets are given for all partitions, and for no others."""
     wanted, given = set(tps), set(place.values)
     if wanted - given:
@@ -145,7 +145,7 @@ def _check_complete(place: Place, tps: Iterable[TopicPartition]) -> None:
 
 
 def _given(
-    client: ClusterClient, place: Place, tps: list[TopicPartition], isolation: Isolation
+    client: ClusterClient, place: Bound, tps: list[TopicPartition], isolation: Isolation
 ) -> Offsets:
     _check_complete(place, tps)
     out = dict(place.values)
@@ -155,7 +155,7 @@ def _given(
 
 
 def _timed(
-    client: ClusterClient, place: Place, tps: list[TopicPartition], isolation: Isolation
+    client: ClusterClient, place: Bound, tps: list[TopicPartition], isolation: Isolation
 ) -> Offsets:
     if place.time_ms is None:
         _check_complete(place, tps)
@@ -177,7 +177,7 @@ def _timed(
 
 
 def _of_group(
-    client: ClusterClient, place: Place, tps: list[TopicPartition], isolation: Isolation
+    client: ClusterClient, place: Bound, tps: list[TopicPartition], isolation: Isolation
 ) -> Offsets:
     """Where a group has committed nothing it begins at the log start, so nothing is passed over."""
     answer = fetch_offsets(Coordinators(client), [place.group])[place.group]

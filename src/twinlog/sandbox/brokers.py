@@ -29,11 +29,11 @@ from twinlog.sandbox.layout import (
     new_id,
     server_properties,
 )
-from twinlog.sandbox.nodes import Node, format_storage
+from twinlog.sandbox.nodes import KafkaNode, format_storage
 from twinlog.sandbox.probe import known_brokers
 from twinlog.sandbox.processes import wait_until
 from twinlog.sandbox.security import SandboxSecurity, Stores
-from twinlog.sandbox.state import STATE_FILE, ClusterState, read_state, write_state
+from twinlog.sandbox.state import STATE_FILE, SandboxState, read_state, write_state
 from twinlog.sandbox.watchdog import start_watchdog, stop_watchdog
 from twinlog.sandbox.zookeeper import ZooKeeper, is_before_kraft, zookeeper_properties
 
@@ -184,7 +184,7 @@ class LocalCluster:
 
     def freeze(self, node_id: int) -> None:
         """Stop a node's process where it is: its connections stay open and silent."""
-        self._node(node_id).signal(signal.SIGSTOP)
+        self._node(node_id).freeze()
 
     def thaw(self, node_id: int) -> None:
         self._node(node_id).signal(signal.SIGCONT)
@@ -218,12 +218,12 @@ class LocalCluster:
             raise UsageError(f"the cluster {self.name!r} has not been started; call start() first")
         return self.folder
 
-    def _node(self, node_id: int) -> Node:
+    def _node(self, node_id: int) -> KafkaNode:
         if node_id not in range(1, self.brokers + 1):
             raise UsageError(f"{self.name!r} has nodes 1 to {self.brokers}, not {node_id}")
-        return Node(node_id=node_id, folder=self._home() / f"node-{node_id}")
+        return KafkaNode(node_id=node_id, folder=self._home() / f"node-{node_id}")
 
-    def _nodes(self) -> list[Node]:
+    def _nodes(self) -> list[KafkaNode]:
         return [self._node(node_id) for node_id in range(1, self.brokers + 1)]
 
     def _start_nodes(self, jars: Path) -> None:
@@ -249,7 +249,7 @@ class LocalCluster:
             else:
                 return
 
-    def _may_start_better(self, nodes: Iterable[Node]) -> bool:
+    def _may_start_better(self, nodes: Iterable[KafkaNode]) -> bool:
         """Somebody else took a port between our look and the broker's bind; or a process ended
         before it had said a word, which is no fault of its configuration.
         """
@@ -262,7 +262,7 @@ class LocalCluster:
             return None
         return ZooKeeper(folder=self._home() / "node-0", port=self.ports[1][CONTROLLER])
 
-    def _prepare(self, nodes: list[Node], jars: Path) -> None:
+    def _prepare(self, nodes: list[KafkaNode], jars: Path) -> None:
         if (zookeeper := self._zookeeper()) is not None:
             zookeeper.start(jars)
             return
@@ -287,7 +287,7 @@ class LocalCluster:
             one.close()
         self._held.clear()
 
-    def _properties(self, node: Node) -> dict[str, str]:
+    def _properties(self, node: KafkaNode) -> dict[str, str]:
         settings = server_properties(node.node_id, self.ports, self.listeners, node.data)
         if (zookeeper := self._zookeeper()) is not None:
             settings = zookeeper_properties(settings, zookeeper.port)
@@ -297,13 +297,13 @@ class LocalCluster:
             **self.node_config.get(node.node_id, {}),
         }
 
-    def _spawn(self, node: Node, jars: Path) -> None:
+    def _spawn(self, node: KafkaNode, jars: Path) -> None:
         heap = self.heap_mb or _HEAP_MB.get(self.brokers, _HEAP_MB[3])
         node.write(self._properties(node))
         archive = archive_flags(class_archive(jars)) if tuple(self.jvm_flags) == QUICK_JVM else ()
         node.spawn(jars, (f"-Xmx{heap}m", *self.jvm_flags, *archive))
 
-    def _wait_ready(self, nodes: Iterable[Node]) -> None:
+    def _wait_ready(self, nodes: Iterable[KafkaNode]) -> None:
         waiting = list(nodes)
         expected = {node.node_id for node in waiting}
 
@@ -319,12 +319,12 @@ class LocalCluster:
                 f" its log ends in:\n{waiting[0].log_tail()}"
             )
 
-    def _knows(self, node: Node, expected: set[int]) -> bool:
+    def _knows(self, node: KafkaNode, expected: set[int]) -> bool:
         port = self.ports[node.node_id][self.listeners.internal]
         return _answers(lambda: known_brokers(port, self.listeners.credentials) >= expected)
 
     def _write_state(self) -> None:
-        state = ClusterState(
+        state = SandboxState(
             name=self.name,
             brokers=self.brokers,
             config=dict(self.config),

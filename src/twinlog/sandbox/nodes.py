@@ -17,7 +17,7 @@ from twinlog.private_files import own_folder, write_own
 from twinlog.sandbox.layout import log_settings, new_id, to_properties
 from twinlog.sandbox.processes import MarkedProcess, spawn
 
-__all__ = ["Node", "format_storage"]
+__all__ = ["KafkaNode", "format_storage"]
 
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 """The features of a new cluster, as its first controller reads them."""
@@ -25,7 +25,7 @@ META: Final = "meta.properties"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class KafkaNode:
     """A node's folder holds `server.properties`, `data`, `broker.log` and `pid`, for this user."""
 
     node_id: int
@@ -84,6 +84,10 @@ class Node:
         if (process := self.process) is not None:
             process.send(number)
 
+    def freeze(self) -> None:
+        if (process := self.process) is not None:
+            process.freeze()
+
     def kill(self) -> None:
         if (process := self.process) is not None:
             process.kill()
@@ -101,7 +105,7 @@ class Node:
 
 
 def format_storage(
-    nodes: list[Node], cluster_id: str, jars: Path, arguments: Iterable[str] = ()
+    nodes: list[KafkaNode], cluster_id: str, jars: Path, arguments: Iterable[str] = ()
 ) -> None:
     """Prepare empty data folders for one cluster.
 
@@ -136,7 +140,9 @@ def _keep(file: Path, at: Path) -> None:
     new.replace(at)
 
 
-def _run_storage_tool(node: Node, cluster_id: str, jars: Path, arguments: Iterable[str]) -> None:
+def _run_storage_tool(
+    node: KafkaNode, cluster_id: str, jars: Path, arguments: Iterable[str]
+) -> None:
     command = [str(find_java()), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m"]
     command += archive_flags(class_archive(jars))
     command += ["-cp", f"{jars}/*", "kafka.tools.StorageTool", "format", "-t", cluster_id]

@@ -10,13 +10,13 @@ from typing import Any
 
 from twinlog.sandbox.layout import Listeners
 
-__all__ = ["STATE_FILE", "ClusterState", "read_state", "write_state"]
+__all__ = ["STATE_FILE", "SandboxState", "read_state", "write_state"]
 
 STATE_FILE = "cluster.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterState:
+class SandboxState:
     """The settings a cluster was started with; process ids stand in the nodes' folders."""
 
     name: str
@@ -32,7 +32,7 @@ class ClusterState:
     temporary: bool
 
 
-def write_state(folder: Path, state: ClusterState) -> None:
+def write_state(folder: Path, state: SandboxState) -> None:
     file = folder / STATE_FILE
     scratch = file.with_suffix(".new")
     scratch.write_text(json.dumps(asdict(state), indent=1), encoding="utf-8")
@@ -40,7 +40,7 @@ def write_state(folder: Path, state: ClusterState) -> None:
     scratch.replace(file)  # a reader sees the old state or the new one
 
 
-def read_state(folder: Path) -> ClusterState:
+def read_state(folder: Path) -> SandboxState:
     state: dict[str, Any] = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
     for key in ("node_config", "ports"):  # JSON has no keys but text
         state[key] = {int(node): value for node, value in state[key].items()}
@@ -49,4 +49,4 @@ def read_state(folder: Path) -> ClusterState:
     listeners["names"] = tuple(listeners["names"])
     listeners["credentials"] = tuple(listeners["credentials"] or ()) or None
     state["listeners"] = Listeners(**listeners)
-    return ClusterState(**state)
+    return SandboxState(**state)

@@ -22,8 +22,10 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.offsets import log_ends
+from twinlog.cluster.logs.producers import describe_producers, init_producer_id
 from twinlog.cluster.topics.internal_log import fetch_records, produce_batch
+from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
 from twinlog.codes import Guarantee
 from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.names.naming import PROBE_TOPIC
@@ -76,14 +78,14 @@ UNTRIED: Final = Capabilities(
 def ensure_probe_topic(client: ClusterClient, replication_factor: int) -> None:
     """Create the scratch topic once; it keeps an hour of a few small records."""
     if client.metadata([PROBE_TOPIC]).topics[PROBE_TOPIC].error:  # to create it may be another's
-        admin.create_topic(
+        create_topic(
             client,
             PROBE_TOPIC,
             partitions=1,
             replication_factor=replication_factor,
             configs={"retention.ms": "3600000", "segment.bytes": "1048576"},
         )
-    admin.wait_for_topic(client, PROBE_TOPIC)
+    wait_for_topic(client, PROBE_TOPIC)
 
 
 def probe(client: ClusterClient) -> Capabilities:
@@ -92,7 +94,7 @@ def probe(client: ClusterClient) -> Capabilities:
     Raises Unauthorized where our user may not write or read the scratch topic.
     """
     tp = TopicPartition(PROBE_TOPIC, 0)
-    producer_id = admin.init_producer_id(client).producer_id
+    producer_id = init_producer_id(client).producer_id
     first = _send(client, tp, producer_id, FIRST_SEQUENCE)
     again = _send(client, tp, producer_id, FIRST_SEQUENCE)
     gap = _send(client, tp, producer_id, FIRST_SEQUENCE + 100)
@@ -148,7 +150,7 @@ def _header_kept(client: ClusterClient, tp: TopicPartition, base: int, producer_
 
 def _is_listed(client: ClusterClient, tp: TopicPartition, producer_id: int) -> bool:
     try:
-        answer = admin.describe_producers(client, [tp])[tp]
+        answer = describe_producers(client, [tp])[tp]
     except Unsupported:
         return False
     return not isinstance(answer, TwinlogError) and producer_id in answer
@@ -156,7 +158,7 @@ def _is_listed(client: ClusterClient, tp: TopicPartition, producer_id: int) -> b
 
 def _epoch_end(client: ClusterClient, tp: TopicPartition, base: int) -> bool:
     try:
-        answer = admin.log_ends(client, [tp])[tp]
+        answer = log_ends(client, [tp])[tp]
     except Unsupported:
         return False
     return not isinstance(answer, TwinlogError) and answer.end_offset > base

@@ -18,12 +18,16 @@ READ_BYTES: Final = 1 << 20
 
 
 def read_committed(
-    client: ClusterClient, tp: TopicPartition, begin: int, end: int, *, committed: bool = True
+    client: ClusterClient,
+    tp: TopicPartition,
+    begin: int,
+    end: int,
+    *,
+    isolation: Isolation = Isolation.READ_COMMITTED,
 ) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
-    """Data batches of [begin, end) with their records, in order; not `committed`: also records of
-    transactions that were rolled back.
+    """Data batches of [begin, end) with their records, in order; READ_UNCOMMITTED: also
+    records of transactions that were rolled back.
     """
-    isolation = Isolation.of(committed)
     position = begin
     while position < end:
         answer = fetch_records(client, {tp: (position, READ_BYTES)}, isolation=isolation)[tp]

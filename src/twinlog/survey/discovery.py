@@ -16,15 +16,18 @@ from typing import Final, NamedTuple, Protocol
 
 from twinlog.cluster.client import MISSING_GRACE_S, ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation, TopicMetadata
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.configs import describe_topic_configs
+from twinlog.cluster.topics.topic_admin import (
+    DEFAULT,
+    create_partitions,
+    create_topic,
+    wait_for_topic,
+)
 from twinlog.codes import Trait, has
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.values.renames import LONGEST_NAME
 from twinlog.errors import ClusterError, Fate, PartitionError, TwinlogError, Unauthorized
-from twinlog.mirror.names.filters import (
-    ConfigPropertyFilter,
-    TopicSelector,
-)
+from twinlog.mirror.names.filters import ConfigPropertyFilter, TopicSelector
 from twinlog.mirror.names.naming import ReplicationPolicy
 from twinlog.mirror.names.renaming import refused_names
 from twinlog.mirror.plan import PartitionPlan
@@ -174,7 +177,7 @@ def new_topic_configs(
     read.
     """
     chosen = ConfigPropertyFilter.of(flow)
-    answers = admin.describe_topic_configs(source, names).items() if names else ()
+    answers = describe_topic_configs(source, names).items() if names else ()
     return {
         name: chosen.for_new_topic(answer)
         for name, answer in answers
@@ -286,7 +289,7 @@ def _configs(
         return {}
     described: dict[str, list[ConfigEntry]] = {}
     failed: dict[str, TwinlogError] = {}
-    for name, answer in admin.describe_topic_configs(source, names).items():
+    for name, answer in describe_topic_configs(source, names).items():
         if isinstance(answer, TwinlogError):
             failed[name] = answer
         else:
@@ -336,8 +339,8 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
     elif guard is not None and (error := guard.why_not_grown(topic, known, target)) is not None:
         raise error
     elif create:
-        admin.create_partitions(target, remote, wanted)
-        admin.wait_for_topic(target, remote, partitions=wanted, first=len(known.partitions))
+        create_partitions(target, remote, wanted)
+        wait_for_topic(target, remote, partitions=wanted, first=len(known.partitions))
         out.grown.append(remote)
 
 
@@ -349,7 +352,7 @@ def _create(
     configs: Iterable[ConfigEntry],
 ) -> None:
     entries = configs
-    made = admin.create_topic(
+    made = create_topic(
         target,
         remote,
         partitions=new_partitions(flow, topic),
@@ -358,12 +361,12 @@ def _create(
     )
     if not made.is_new and flow.policy.kind is not PolicyKind.IDENTITY:
         raise made_meanwhile(flow, remote)
-    admin.wait_for_topic(target, remote, partitions=max(made.partitions, 1))
+    wait_for_topic(target, remote, partitions=max(made.partitions, 1))
 
 
 def new_partitions(flow: FlowConfig, topic: TopicMetadata) -> int:
     """What a remote topic is created with; -1 leaves it to the target's num.partitions."""
-    return admin.DEFAULT if flow.new_topics.default_partitions else len(topic.partitions)
+    return DEFAULT if flow.new_topics.default_partitions else len(topic.partitions)
 
 
 def new_counts_note(flow: FlowConfig, count: int, names: Sequence[str]) -> str:
@@ -435,10 +438,7 @@ def _plan(
                     targets=targets,
                     source_topic_id=topics[name].topic_id,
                     target_topic_id=found.topic_id,
-                    limit_bytes=rules.get(remote[name], UNKNOWN_RULES).limit_bytes,
-                    stamps_own_time=rules.get(remote[name], UNKNOWN_RULES).stamps_own_time,
-                    is_picky=rules.get(remote[name], UNKNOWN_RULES).is_picky,
-                    compresses=rules.get(remote[name], UNKNOWN_RULES).compresses,
+                    **rules.get(remote[name], UNKNOWN_RULES)._asdict(),
                 )
             )
 
@@ -475,7 +475,7 @@ def _target_rules(
 ) -> dict[str, _TargetRules]:
     rules: dict[str, _TargetRules] = {}
     denied: dict[str, TwinlogError] = {}
-    for name, answer in admin.describe_topic_configs(target, names).items():
+    for name, answer in describe_topic_configs(target, names).items():
         if isinstance(answer, TwinlogError):
             if isinstance(answer, Unauthorized):
                 denied[name] = answer

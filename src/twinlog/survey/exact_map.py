@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.net.metadata import TopicMetadata
-from twinlog.cluster.topics import admin
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import PartitionMap, Term
 from twinlog.mirror.map.translation import (
@@ -113,9 +113,9 @@ class ExactMap:
         reader = self._map(topics)
         if reader is None:
             return
-        starts = admin.list_offsets(self._client, tps, admin.EARLIEST)
+        starts = list_offsets(self._client, tps, EARLIEST)
         # before the map: `mirror.map.translation`, rule A
-        ends = admin.list_offsets(self._client, tps, admin.LATEST)
+        ends = list_offsets(self._client, tps, LATEST)
         maps: dict[tuple[str, int], PartitionMap] = {}
         for key, known in reader.read().items():
             # one remote topic has one source topic; were it ever two, the newer one counts

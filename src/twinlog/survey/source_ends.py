@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.offsets import LATEST, list_offsets
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import TwinlogError
 from twinlog.mirror.plan import PartitionPlan
@@ -31,7 +31,7 @@ def known_ends(
     """The end of each as the flow reads it (its last stable offset under read_committed), of those
     that could be asked. Raises TwinlogError where the cluster cannot be.
     """
-    return known_offsets(source, partitions, admin.LATEST, isolation=flow.isolation_level)
+    return known_offsets(source, partitions, LATEST, isolation=flow.isolation_level)
 
 
 def known_offsets(
@@ -44,5 +44,5 @@ def known_offsets(
     """The offset at `at` (as ListOffsets has it) of each that could be asked. Raises TwinlogError
     where the cluster cannot be.
     """
-    found = admin.list_offsets(source, partitions, at, isolation=isolation)
+    found = list_offsets(source, partitions, at, isolation=isolation)
     return {tp: one.offset for tp, one in found.items() if not isinstance(one, TwinlogError)}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.errors import TwinlogError
 
 POLICY: Final = "cleanup.policy"
@@ -16,7 +16,7 @@ RETENTION_MS: Final = "retention.ms"
 def retentions(source: ClusterClient, topics: Iterable[str]) -> dict[str, int]:
     """retention.ms of topics that have one and whose configs may be read; raises TwinlogError."""
     found: dict[str, int] = {}
-    for topic, configs in admin.describe_topic_configs(source, topics).items():
+    for topic, configs in describe_topic_configs(source, topics).items():
         if isinstance(configs, TwinlogError):
             continue
         values = {entry.name: entry.value for entry in configs}

@@ -121,11 +121,6 @@ class BatchHeader(NamedTuple):
         return self.attributes & LOG_APPEND_TIME_BIT != 0
 
     @property
-    def has_delete_horizon(self) -> bool:
-        """KIP-534: `base_timestamp` is when tombstones and markers of this batch may go."""
-        return self.attributes & DELETE_HORIZON_BIT != 0
-
-    @property
     def is_dense(self) -> bool:
         """Every offset of the batch has its record: a broker takes no other from a producer."""
         return self.last_offset_delta + 1 == self.count

@@ -8,12 +8,12 @@ import pytest
 
 from tests.support.settings import settings_for
 from twinlog.client.offset_reset import (
-    Bounds,
     Fit,
     Goal,
     GoalKind,
     GroupReset,
     OffsetReset,
+    ResetBounds,
     ResetOffset,
     _again,
     place,
@@ -24,7 +24,7 @@ from twinlog.cluster.groups.group_offsets import CommitResult, GroupOffsets
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 
-LOG = Bounds(start=10, end=50)
+LOG = ResetBounds(start=10, end=50)
 HERE, THERE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
@@ -52,19 +52,19 @@ def test_new_offset_lies_within_the_log(
 
 def test_time_is_where_the_broker_found_it() -> None:
     goal = Goal(kind=GoalKind.TIMESTAMP, value=1)
-    assert place(goal, 30, Bounds(start=10, end=50, at_time=17)) == (17, Fit.AS_ASKED)
+    assert place(goal, 30, ResetBounds(start=10, end=50, at_time=17)) == (17, Fit.AS_ASKED)
 
 
 @pytest.mark.parametrize(
     ("log", "expected"),
     [
         (LOG, (20, Fit.AS_ASKED)),
-        (Bounds(start=30, end=50), (30, Fit.AT_START)),  # retention took what was before
-        (Bounds(start=0, end=15), (15, Fit.AT_END)),
+        (ResetBounds(start=30, end=50), (30, Fit.AT_START)),  # retention took what was before
+        (ResetBounds(start=0, end=15), (15, Fit.AT_END)),
     ],
     ids=["same", "shorter", "truncated"],
 )
-def test_log_that_changed_since_the_plan(log: Bounds, expected: tuple[int, Fit]) -> None:
+def test_log_that_changed_since_the_plan(log: ResetBounds, expected: tuple[int, Fit]) -> None:
     now = _again(offset(HERE, 7), log)
     assert (now.after, now.fit) == expected
 

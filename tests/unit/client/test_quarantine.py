@@ -11,7 +11,6 @@ import pytest
 from twinlog.client import quarantine
 from twinlog.client.quarantine import Quarantine
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
 from twinlog.errors import BrokerRefused
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.state.quarantined import quarantined
@@ -57,7 +56,7 @@ class Log:
         monkeypatch.setattr(quarantine, "produce_batch", lambda *call: self.produce(call[2]))
         monkeypatch.setattr(quarantine, "ends_of_logs", lambda *_: {HOME: self.end()})
         monkeypatch.setattr(quarantine, "_start", lambda *_: self.start)
-        monkeypatch.setattr(admin, "describe_producers", self.remembered)
+        monkeypatch.setattr(quarantine, "describe_producers", self.remembered)
 
     def _encoded(self, record: Record, sequence: int) -> bytes:
         return bytes(

@@ -62,7 +62,6 @@ ANOTHER = {
     "groups.checkpoints_replication_factor": {"checkpoints.topic.replication.factor": "3"},
     "lanes.tasks_max": {"tasks.max": "7"},
     "isolation_level": {"A.consumer.isolation.level": "read_uncommitted"},
-    "auto_offset_reset": {"A.consumer.auto.offset.reset": "latest"},
     "start": {"twinlog.start": "pay.*:latest"},
     "source_group.group_id": {"twinlog.source.group.id": "mirror-maker-1"},
     "source_group.commit_interval_ms": {"twinlog.source.group.commit.interval.ms": "7"},

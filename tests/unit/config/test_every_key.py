@@ -10,19 +10,19 @@ from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.keys.client_keys import Role
 from twinlog.config.keys.client_meanings import CLIENT_MEANINGS, ClientKey
 from twinlog.config.keys.key_table import DEFINITIONS, RENAMED
-from twinlog.config.keys.key_types import KeyDefinition, Kind, Scope, Support
+from twinlog.config.keys.key_types import KeyDefinition, KeyKind, KeyScope, Support
 from twinlog.config.keys.worker_keys import PROCESS_KEYS, WORKER_KEYS
 from twinlog.config.values.warnings import WarningCode
 
 USELESS = {WarningCode.UNKNOWN_KEY, WarningCode.DEAD_KEY, WarningCode.FLOW_OFF}
 VALUES = {
-    Kind.BOOLEAN: "true",
-    Kind.SHORT: "1",
-    Kind.INT: "1",
-    Kind.LONG: "1048576",
-    Kind.STRING: "x",
-    Kind.LIST: "",
-    Kind.NAMES: "a.*, b",
+    KeyKind.BOOLEAN: "true",
+    KeyKind.SHORT: "1",
+    KeyKind.INT: "1",
+    KeyKind.LONG: "1048576",
+    KeyKind.STRING: "x",
+    KeyKind.LIST: "",
+    KeyKind.NAMES: "a.*, b",
 }
 CLIENT_VALUES = {
     "isolation.level": "read_uncommitted",
@@ -36,7 +36,7 @@ ALIAS_OF = {Role.PRODUCER: "B", Role.CONSUMER: "A", Role.ADMIN: "A"}
 def value_of(definition: KeyDefinition) -> str:
     if definition.name == "enabled":
         return "true"
-    if definition.kind is Kind.CHOICE:
+    if definition.kind is KeyKind.CHOICE:
         return definition.choices[0]
     return definition.default or VALUES[definition.kind]
 
@@ -58,7 +58,7 @@ def test_a_key_of_flows(read: Loader, definition: KeyDefinition, prefix: str) ->
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, one in DEFINITIONS.items() if one.scope is Scope.TARGET]
+    "name", [name for name, one in DEFINITIONS.items() if one.scope is KeyScope.TARGET]
 )
 def test_a_key_of_the_target(read: Loader, name: str) -> None:
     config = read(f"B.{name} = {value_of(DEFINITIONS[name])}")

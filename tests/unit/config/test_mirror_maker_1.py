@@ -68,7 +68,7 @@ def test_the_pasted_example_runs_and_says_what_is_odd(pair: Pair) -> None:
     )
     assert (flow.keyed_partitions, flow.new_topics.default_partitions) == (True, True)
     assert flow.new_topics.replication_factor == -1
-    assert flow.auto_offset_reset == "latest"
+    assert str(flow.start) == "latest"
     assert flow.clients.source_consumer["bootstrap.servers"] == "localhost:9092"
     assert flow.clients.target_producer["bootstrap.servers"] == "localhost:9093"
     assert flow.clients.target_producer["batch.size"] == "65536"
@@ -119,7 +119,7 @@ def test_flags_are_settings(pair: Pair) -> None:
 def test_the_files_own_settings_win_over_the_defaults(pair: Pair) -> None:
     consumer = CONSUMER + "auto.offset.reset=earliest\nmetadata.max.age.ms=30000\n"
     (flow,) = pair.load(consumer).flows
-    assert flow.auto_offset_reset == "earliest"
+    assert str(flow.start) == "earliest"
     assert flow.refresh.interval_seconds == 30
 
 

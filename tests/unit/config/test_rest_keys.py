@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.properties import Loader
-from twinlog.config.rest import OPEN, RestConfig, Role
+from twinlog.config.rest import OPEN, RestConfig, RestRole
 from twinlog.errors import ConfigError
 
 
@@ -32,7 +32,7 @@ def test_all_keys(read: Loader) -> None:
         certificate_file=Path("/etc/twinlog/server.pem"),
         private_key_file=Path("/etc/twinlog/server.key"),
         client_ca_file=Path("/etc/twinlog/clients.pem"),
-        client_role=Role.OPERATE,
+        client_role=RestRole.OPERATE,
     )
 
 

@@ -90,7 +90,7 @@ def test_v1_has_its_clusters_in_mirrors_and_target(tmp_path: Path) -> None:
     assert east.lanes.tasks_max == 4
     assert not east.refresh.enabled
     assert east.isolation_level == "read_uncommitted"
-    assert east.auto_offset_reset == "latest"
+    assert str(east.start) == "latest"
     # its source connector is paused: nothing is copied
     assert not west.topics.matches("anything")
     assert not west.heartbeats_replication_enabled

@@ -7,7 +7,7 @@ import pytest
 from tests.support.properties import Loader, flow_of, refusal
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.flow.tuning import MEBIBYTE, Tuning
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.wire.recompress import Recompression
 from twinlog.wire.record_batch import Codec
 

@@ -49,7 +49,7 @@ def test_each_generation_is_waited_for_anew(
     monkeypatch.setattr("twinlog.control.leading.claims.time.monotonic", lambda: now)
     with pytest.raises(SetupWaiting):
         ours._check_meaning(history(3), anew=False)
-    now += late_requests.over_s()
+    now += late_requests.wait_s()
     ours._check_meaning(history(3), anew=False)
     with pytest.raises(SetupWaiting, match="did not end in order"):
         ours._check_meaning(history(4), anew=False)

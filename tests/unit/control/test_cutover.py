@@ -11,16 +11,16 @@ import pytest
 from tests.support.snapshots import PUBLISHED
 from twinlog.cli.commands.cutover import switchover as command
 from twinlog.cli.commands.cutover.begin import is_confirmed, require_an_answer
-from twinlog.cluster.topics.admin import ProducerState
+from twinlog.cluster.logs.producers import ProducerState
 from twinlog.control.cutover import gates
 from twinlog.control.cutover.copies import Copy, _foreign
 from twinlog.control.cutover.failover import FailoverPlan
 from twinlog.control.cutover.fence import fence_acl, fenced_topics
 from twinlog.control.cutover.fence_proof import _writers
 from twinlog.control.cutover.gates import Gate, require_open
-from twinlog.control.cutover.groups import GroupPlan, Outcome, Place
+from twinlog.control.cutover.groups import GroupOutcome, GroupPartition, GroupPlan
 from twinlog.control.cutover.scope import Scope
-from twinlog.control.cutover.told import Told
+from twinlog.control.cutover.told import NewestStatus
 from twinlog.errors import FlowError, Unsupported, UsageError
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.map.runs import Run
@@ -31,30 +31,30 @@ from twinlog.wire.topic_acl import WRITE, Pattern, Permission
 HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 
 
-def place(to: int = 10, now: int = -1, **more: Any) -> Place:
-    return Place(source=HERE, target=THERE, committed=10, to=to, now=now, **more)
+def place(to: int = 10, now: int = -1, **more: Any) -> GroupPartition:
+    return GroupPartition(source=HERE, target=THERE, committed=10, to=to, now=now, **more)
 
 
-def group(*places: Place, **more: Any) -> GroupPlan:
-    return GroupPlan(group="shop", places=places, **more)
+def group(*partitions: GroupPartition, **more: Any) -> GroupPlan:
+    return GroupPlan(group="shop", partitions=partitions, **more)
 
 
 @pytest.mark.parametrize(
     ("to", "now", "outcome"),
     [
-        (10, -1, Outcome.BEHIND),
-        (10, 9, Outcome.BEHIND),
-        (10, 10, Outcome.THERE),
-        (10, 11, Outcome.AHEAD),
-        (-1, -1, Outcome.NO_PLACE),
-        (-1, 5, Outcome.LEFT),
+        (10, -1, GroupOutcome.BEHIND),
+        (10, 9, GroupOutcome.BEHIND),
+        (10, 10, GroupOutcome.THERE),
+        (10, 11, GroupOutcome.AHEAD),
+        (-1, -1, GroupOutcome.NO_PLACE),
+        (-1, 5, GroupOutcome.LEFT),
     ],
 )
-def test_a_group_only_moves_forwards(to: int, now: int, outcome: Outcome) -> None:
+def test_a_group_only_moves_forwards(to: int, now: int, outcome: GroupOutcome) -> None:
     one = group(place(to, now))
-    assert one.places[0].outcome is outcome
-    assert bool(one.to_set) is (outcome is Outcome.BEHIND)
-    assert one.is_done is (outcome in (Outcome.THERE, Outcome.AHEAD, Outcome.LEFT))
+    assert one.partitions[0].outcome is outcome
+    assert bool(one.to_set) is (outcome is GroupOutcome.BEHIND)
+    assert one.is_done is (outcome in (GroupOutcome.THERE, GroupOutcome.AHEAD, GroupOutcome.LEFT))
 
 
 def test_of_many_partitions_those_that_are_not_exact_are_shown_first() -> None:
@@ -78,7 +78,7 @@ def copy(**more: Any) -> Copy:
     return Copy(source=HERE, target=THERE, **more)
 
 
-def failover(one: Copy, told: Told, *groups: GroupPlan) -> FailoverPlan:
+def failover(one: Copy, told: NewestStatus, *groups: GroupPlan) -> FailoverPlan:
     return FailoverPlan(
         flow="A->B", source_problem="", told=told, copies=(one,), groups=groups, promoted=""
     )
@@ -89,32 +89,36 @@ def behind(topic: str, upstream: int, end: int) -> Behind:
 
 
 def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> None:
-    seen = failover(copy(upstream=20, source_end=25), Told(status=None))
+    seen = failover(copy(upstream=20, source_end=25), NewestStatus(status=None))
     assert seen.missing(seen.copies[0]) == 5
     gone = copy(upstream=20)
-    assert failover(gone, Told(status=None)).missing(gone) == -1
+    assert failover(gone, NewestStatus(status=None)).missing(gone) == -1
     told = replace(PUBLISHED, loss_records=30, behind=(behind("orders", 20, 50),))
-    plan = failover(gone, Told(status=told))
+    plan = failover(gone, NewestStatus(status=told))
     assert plan.missing(gone) == 30
     assert not plan.is_clear
     assert "[20, 50) is missing, up to 30 records" in "\n".join(plan.lines())
     later = copy(upstream=45)
-    assert failover(later, Told(status=told)).missing(later) == 5, "it copied on behind the row"
+    assert failover(later, NewestStatus(status=told)).missing(later) == 5, (
+        "it copied on behind the row"
+    )
     others = replace(PUBLISHED, loss_records=30, behind=(behind("audit", 20, 50),))
-    assert failover(gone, Told(status=others)).missing(gone) == 0
+    assert failover(gone, NewestStatus(status=others)).missing(gone) == 0
     more = replace(others, loss_records=31)
-    assert failover(gone, Told(status=more)).missing(gone) == -1, "not all is in the row"
+    assert failover(gone, NewestStatus(status=more)).missing(gone) == -1, "not all is in the row"
     unknown = replace(others, loss_unknown=1)
-    assert failover(gone, Told(status=unknown)).missing(gone) == -1
+    assert failover(gone, NewestStatus(status=unknown)).missing(gone) == -1
 
 
 def test_clear_is_a_failover_that_loses_nothing_and_leaves_no_group() -> None:
     whole = copy(upstream=20, source_end=20)
-    assert failover(whole, Told(status=None), group(place(10, 10))).is_clear
-    assert not failover(whole, Told(status=None), group(place(), in_use_there=True)).is_clear
+    assert failover(whole, NewestStatus(status=None), group(place(10, 10))).is_clear
+    assert not failover(
+        whole, NewestStatus(status=None), group(place(), in_use_there=True)
+    ).is_clear
     inexact = group(place(why_not_exact="the copy ends at 5, 5 before it"))
-    assert not failover(whole, Told(status=None), inexact).is_clear
-    assert not failover(copy(source_end=20), Told(status=None)).is_clear
+    assert not failover(whole, NewestStatus(status=None), inexact).is_clear
+    assert not failover(copy(source_end=20), NewestStatus(status=None)).is_clear
 
 
 def known(first: Run) -> PartitionMap:

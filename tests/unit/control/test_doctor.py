@@ -103,14 +103,23 @@ def test_process_that_is_silent() -> None:
 
 def test_flow_that_somebody_paused() -> None:
     reason = "paused by ann@east-1: brokers are upgraded"
-    found = only(seen(lagging(lag=9), state="PAUSED", reason=reason, lanes=0), "paused")
+    found = only(seen(lagging(lag=9), state="PAUSED", pause=reason, lanes=0), "paused")
     assert found.what == f"{reason}; 9 records wait"
     assert found.todo == "twinlog flow resume mm2.properties --flow 'A->B'"
 
 
 def test_flow_that_was_paused_and_does_not_run_either() -> None:
-    stopped = seen(lagging(), state="NOT_RUNNING", reason="paused by ann@east-1; it never ran")
-    assert [one.cause for one in findings(stopped)][:2] == ["not_running", "paused"]
+    stopped = seen(
+        lagging(), state="NOT_RUNNING", reason="it never ran", pause="paused by ann@east-1"
+    )
+    first, second, *_ = findings(stopped)
+    assert (first.cause, second.cause) == ("not_running", "paused")
+    assert second.what == "paused by ann@east-1; 1,000 records wait"
+
+
+def test_no_reason_is_read_for_a_pause() -> None:
+    named = seen(lagging(), state="NOT_RUNNING", reason="paused by ann@east-1; it never ran")
+    assert "paused" not in {one.cause for one in findings(named)}
 
 
 def test_topic_that_somebody_paused() -> None:

@@ -15,12 +15,12 @@ from twinlog.config.load import load
 from twinlog.control.cutover.switchover import FenceKind
 from twinlog.control.drill import cleaning
 from twinlog.control.drill.cleaning import OF_A_DRILL
-from twinlog.control.drill.drill import DrillPlan, DrillResult, Shape
+from twinlog.control.drill.drill import DrillPlan, DrillResult, TopicShape
 from twinlog.control.drill.drill_file import drill_text
 from twinlog.control.drill.names import DrillNames, Part
-from twinlog.control.drill.rehearsal import Load, Outcome
+from twinlog.control.drill.rehearsal import Load, Measured
 from twinlog.control.drill.report import page
-from twinlog.control.drill.verdict import Finding, findings, read_again
+from twinlog.control.drill.verdict import Defect, findings, read_again
 from twinlog.model import Flow, TopicPartition
 
 TP = TopicPartition("orders", 0)
@@ -91,7 +91,7 @@ def test_only_its_own_names_are_taken_away() -> None:
 def test_a_page_says_what_was_found() -> None:
     plan = DrillPlan(
         flow="A->B",
-        shapes=(Shape(topic="<orders>", partitions=1, replicas=1),),
+        shapes=(TopicShape(topic="<orders>", partitions=1, replicas=1),),
         fence=FenceKind.ACL,
         load=Load(),
         parts=(Part.SWITCHOVER,),
@@ -99,8 +99,8 @@ def test_a_page_says_what_was_found() -> None:
     result = DrillResult(plan=plan, mark=NAMES.mark, began_ms=0)
     assert result.is_green
     assert "<span class=green>green</span>" in page(result)
-    finding = Finding(part="switchover", where="the log of <x>", what="1 record lost: 3")
-    result.outcomes.append(Outcome(part=Part.SWITCHOVER, findings=[finding]))
+    finding = Defect(part="switchover", where="the log of <x>", what="1 record lost: 3")
+    result.outcomes.append(Measured(part=Part.SWITCHOVER, findings=[finding]))
     text = page(result)
     assert "<span class=red>red</span>" in text
     assert "the log of &lt;x&gt;: 1 record lost: 3" in text

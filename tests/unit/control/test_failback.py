@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.folded_rows import fold
 from tests.support.memory_log import LaggingLog, MemoryLog, MemoryView
-from twinlog.client.export import Span
 from twinlog.client.record_lines import record_line, record_of
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_offsets import Committed
@@ -24,11 +24,12 @@ from twinlog.control.failback.copy_end import CopyEnds
 from twinlog.control.failback.failback import Failback
 from twinlog.control.failback.parting import Parting, SourceLog
 from twinlog.control.failback.plan import FailbackPlan, Tail
-from twinlog.control.failback.replay import Replay, Work, work_of
+from twinlog.control.failback.replay import Replay, TailWork, work_of
 from twinlog.control.failback.saved import Owner, SavedFile, SavedTail, uncovered
 from twinlog.control.failback.tail import TailCounts, TailRecord, Transaction
 from twinlog.errors import BrokerRefused, FlowError, PartitionError
-from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Term, fold
+from twinlog.mirror.findings import Span
+from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Term
 from twinlog.mirror.map.runs import Run
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.state.intents import IntentKind
@@ -388,8 +389,8 @@ def test_what_may_be_ours_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None
     assert caught.value.code == "TARGET_UNDER_MIN_ISR"
 
 
-def work(*spans: tuple[int, int], first: int = 20) -> Work:
-    return Work(source=TP, target=REMOTE, first=first, files=tuple(file(*one) for one in spans))
+def work(*spans: tuple[int, int], first: int = 20) -> TailWork:
+    return TailWork(source=TP, target=REMOTE, first=first, files=tuple(file(*one) for one in spans))
 
 
 class Rows:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.folded_rows import fold
 from twinlog.control.check.offline_status import fan_position
 from twinlog.control.duties.own_topics import whole
 from twinlog.control.lanes.partitions import Partition, Placement
@@ -19,7 +20,6 @@ from twinlog.mirror.map.offset_map import (
     PartitionMap,
     Run,
     Term,
-    fold,
 )
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import EARLIEST, TopicId, TopicPartition

@@ -20,14 +20,14 @@ from twinlog.control.lanes.partitions import (
 from twinlog.control.running.flow_run import ONCE_GIVES_UP_S
 from twinlog.control.running.run_leases import ONCE_LEASE_TRIES
 from twinlog.errors import Disconnected, TwinlogError
-from twinlog.lane.late_requests import SILENCE_MS, over_s
+from twinlog.lane.late_requests import SILENCE_MS, wait_s
 from twinlog.lane.messages import Progress, Take
 from twinlog.lane.reporting import given_back
 from twinlog.mirror.findings import LogFinding
 from twinlog.model import TopicPartition
 
 SILENCE_S = SILENCE_MS / 1000
-LATE_S = over_s()
+LATE_S = wait_s()
 FOUR = [plan_of(number) for number in range(4)]
 
 

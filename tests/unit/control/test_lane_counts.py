@@ -14,7 +14,7 @@ from twinlog.channel.codec import MessageCodec
 from twinlog.channel.reachable import address_for_executors
 from twinlog.channel.server import ChannelServer
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.flow.setups import lanes_of
+from twinlog.control.flow.wiring import lanes_of
 from twinlog.control.process.run import MirrorOptions, _Engine
 from twinlog.control.process.supervisor import Supervisor
 from twinlog.lane.messages import MESSAGES

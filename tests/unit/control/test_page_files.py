@@ -72,6 +72,8 @@ def test_where_rest_is_not_served_there_is_no_page(tmp_path: Path) -> None:
     file.write_text(FILE)
     with rest_of(load(file, environment={}), file, monitor, Address("0.0.0.0", 0)) as rest:  # noqa: S104
         reached = Rest(
-            address=Address("127.0.0.1", rest.address.port), events=rest.events, holder=rest.holder
+            address=Address("127.0.0.1", rest.address.port),
+            events=rest.events,
+            current=rest.current,
         )
         assert reached.ask("/page/").status == 403

@@ -37,7 +37,7 @@ WAY_TO: dict[Phase, tuple[Step, ...]] = {
     Phase.RESTARTING: (Step.TRIED, Step.LED, Step.LOST, Step.RESTS),
     Phase.CLOSING: (Step.TRIED, Step.LED, Step.DONE, Step.CLOSES),
     Phase.CLOSED: (Step.TRIED, Step.LED, Step.DONE, Step.CLOSES, Step.CLOSED),
-    Phase.ABANDONED: (Step.TRIED, Step.GIVEN_UP),
+    Phase.LEFT: (Step.TRIED, Step.GIVEN_UP),
 }
 
 
@@ -77,7 +77,7 @@ def test_a_flow_that_changes_while_it_is_set_up_ends_as_soon_as_it_is_led() -> N
 
 
 def test_what_comes_while_an_end_is_noted_is_followed_behind_it() -> None:
-    for step, then in ((Step.STOPPED, Phase.ABANDONED), (Step.REMOVED, Phase.CLOSED)):
+    for step, then in ((Step.STOPPED, Phase.LEFT), (Step.REMOVED, Phase.CLOSED)):
         life = at(Phase.RESTARTING)
         life.take(step)
         assert life.take(Step.CLOSED) is then
@@ -85,7 +85,7 @@ def test_what_comes_while_an_end_is_noted_is_followed_behind_it() -> None:
 
 def test_a_set_up_that_ends_behind_the_end_of_the_process_ends_in_order() -> None:
     life = at(Phase.SETTING_UP)
-    assert life.take(Step.STOPPED) is Phase.ABANDONED
+    assert life.take(Step.STOPPED) is Phase.LEFT
     assert life.is_over
     assert life.take(Step.LED) is Phase.ENDING
     assert not life.begins_again

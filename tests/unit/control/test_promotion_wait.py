@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from twinlog.cluster.topics.admin import EpochEnd
+from twinlog.cluster.logs.offsets import EpochEnd
 from twinlog.control.cutover import promotion
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.promotion import wait_until_over
@@ -54,7 +54,7 @@ class Cluster:
     def wait(self, monkeypatch: pytest.MonkeyPatch, *, is_fenced: bool = True) -> float:
         clock = SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep)
         monkeypatch.setattr(promotion, "time", clock)
-        monkeypatch.setattr(promotion, "admin", SimpleNamespace(log_ends=self.log_ends))
+        monkeypatch.setattr(promotion, "log_ends", self.log_ends)
         copy = Copy(source=HERE, target=THERE, upstream=5)
         wait_until_over(self.scope, [copy], lambda _: None, is_fenced=is_fenced)
         return self.now

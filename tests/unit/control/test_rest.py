@@ -365,5 +365,5 @@ def test_a_hundred_clients_that_come_at_once_are_all_answered(rest: Rest) -> Non
 def test_a_reload_is_seen(rest: Rest, tmp_path: Path) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text(FILE.replace("C->B.enabled = true", "C->B.enabled = false"))
-    rest.holder.hold(load(file, environment={}))
+    rest.current.replace(load(file, environment={}))
     assert [one["flow"] for one in rest.get("/api/v1/flows")["flows"]] == ["A->B"]

@@ -62,7 +62,7 @@ def token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Token:
 def here(rest: Rest) -> Rest:
     """The same server under an address that one can connect to."""
     address = Address("127.0.0.1", rest.address.port)
-    return Rest(address=address, events=rest.events, holder=rest.holder)
+    return Rest(address=address, events=rest.events, current=rest.current)
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -80,11 +80,15 @@ class Prepared:
 
 
 class Away:
-    """A source that does not answer."""
+    """A source that does not answer; later, where a test says so, what is not about partitions."""
+
+    is_back = False
 
     def __getattr__(self, name: str) -> Callable[..., object]:
         def asked(*_: object) -> object:
-            raise AWAY
+            if name != "pulse" or not self.is_back:
+                raise AWAY
+            return None
 
         return asked
 
@@ -277,7 +281,7 @@ def test_a_set_up_that_fails_is_tried_again_at_longer_intervals(config: FlowConf
 def test_a_configuration_that_cannot_run_is_given_up_until_it_changes(config: FlowConfig) -> None:
     setup, better = Setup(config, ConfigError("no such policy")), Setup(config)
     process = Process(setup)
-    process.comes_to(Phase.ABANDONED)
+    process.comes_to(Phase.LEFT)
     assert process.supervisor.is_over
     assert state(process) is FlowState.FAILED
     process.reload(changing(better))
@@ -291,8 +295,23 @@ def test_once_gives_up_a_cluster_that_stays_away(config: FlowConfig) -> None:
     process = Process(Setup(config, AWAY), once=True)
     process.comes_to(Phase.WAITING)
     process.clock.now += ONCE_GIVES_UP_S + 1
-    process.comes_to(Phase.ABANDONED)
+    process.comes_to(Phase.LEFT)
     assert process.supervisor.errors == [AWAY]
+
+
+def test_a_source_that_answers_nothing_degrades_the_flow_until_it_does(
+    config: FlowConfig,
+) -> None:
+    """Also where no lane has noticed."""
+    setup = Setup(config)
+    process = Process(setup)
+    process.leads()
+    process.until(lambda: state(process) is FlowState.DEGRADED)
+    assert process.flow.snapshot().code == AWAY.code
+    setup.questions.is_back = True
+    process.clock.now += 2
+    process.until(lambda: state(process) is not FlowState.DEGRADED)
+    assert process.is_in(Phase.RUNNING)
 
 
 def test_a_lost_lead_ends_the_run_and_nothing_is_noted(config: FlowConfig) -> None:
@@ -307,6 +326,20 @@ def test_a_lost_lead_ends_the_run_and_nothing_is_noted(config: FlowConfig) -> No
     process.comes_to(Phase.WAITING)
     assert prepared.ended == [("rested", False, None)]
     assert state(process) is FlowState.STANDBY
+
+
+def test_how_long_it_copied_is_counted_over_all_runs(config: FlowConfig) -> None:
+    """As its records are."""
+    old, newest = Setup(config), Setup(config)
+    process = Process(old)
+    process.leads()
+    cast("Any", process.flow.run).copying_since = process.clock.now - 100
+    process.reload(changing(newest))
+    process.clock.now += 2
+    process.comes_to(Phase.RUNNING)
+    assert newest.tries == 1
+    process.clock.now += 10
+    assert process.supervisor.seconds == 112
 
 
 def test_a_changed_flow_ends_and_resumes_with_the_newest_configuration(config: FlowConfig) -> None:
@@ -464,7 +497,7 @@ def test_a_flow_that_never_ran_is_over_at_once_when_the_process_ends(config: Flo
     process.comes_to(Phase.WAITING)
     process.stop()
     assert process.supervisor.is_over
-    assert process.is_in(Phase.ABANDONED)
+    assert process.is_in(Phase.LEFT)
 
 
 def test_commands_are_answered_with_what_they_change(config: FlowConfig) -> None:
@@ -515,7 +548,7 @@ def test_commands_that_come_with_or_after_the_end_are_answered(config: FlowConfi
     being_read = commands.put(Reload(who="a test"))
     stopped = commands.put(Stop(who="a test"))
     process.supervisor.run()
-    assert stopped.result(0) == Outcome(changes=("A->B: abandoned",))
+    assert stopped.result(0) == Outcome(changes=("A->B: left",))
     assert commands.put(Stop(who="a test")).result(0) == Outcome()
     for asked in (being_read, commands.put(Reload(who="a test"))):
         with pytest.raises(Disconnected, match="ending"):

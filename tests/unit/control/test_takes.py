@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.folded_rows import fold
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.lanes.takes import former_targets, may_begin, put_off, take_of
 from twinlog.mirror.map.offset_map import (
@@ -17,7 +18,6 @@ from twinlog.mirror.map.offset_map import (
     PartitionMap,
     Run,
     Term,
-    fold,
     run_at,
 )
 from twinlog.mirror.plan import PartitionPlan, Refusal

@@ -18,7 +18,7 @@ from twinlog.control.duties import verification
 from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.duties.verification import Verification
 from twinlog.control.flow.duty_catalogue import duties_of
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionMap, Run, Term
 from twinlog.model import TopicId, TopicPartition

@@ -16,7 +16,7 @@ from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.verify.difference import Compared, Kind, Range
 from twinlog.mirror.verify.walk import Rules
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.discovery import Discovery
 from twinlog.survey.verify.partition import Bounds, Wanted, Written, verify_partition
 from twinlog.survey.verify.pieces import Log
@@ -53,7 +53,7 @@ def compared(here: int, there: int, *, may_lack: bool = True, asked: int | None 
         written=Written.of(known, there, there, is_shared=False),
         producers=frozenset(),
         rules=Rules(),
-        committed=True,
+        isolation=Isolation.READ_COMMITTED,
         is_led=False,
         source_may_lack=may_lack,
         target_may_lack=may_lack,
@@ -81,15 +81,15 @@ def test_what_the_source_never_reached_was_not_compacted_away(may_lack: bool) ->
     assert compared(10, 10, may_lack=may_lack).is_identical
 
 
-def read(ends: list[int], *, committed: bool) -> int:
+def read(ends: list[int], *, isolation: Isolation) -> int:
     cluster = cast("Any", Cluster(log_of(6), ends))
-    log = Log(client=cluster, tp=HERE, start=0, end=6, committed=committed)
+    log = Log(client=cluster, tp=HERE, start=0, end=6, isolation=isolation)
     return sum(1 for _ in log.pieces(0))
 
 
-@pytest.mark.parametrize("committed", [False, True], ids=["all", "committed"])
-def test_a_new_leader_that_does_not_know_the_end_yet_is_asked_again(committed: bool) -> None:
-    assert read([0, 0, 6], committed=committed) == 6
+@pytest.mark.parametrize("isolation", Isolation)
+def test_a_new_leader_that_does_not_know_the_end_yet_is_asked_again(isolation: Isolation) -> None:
+    assert read([0, 0, 6], isolation=isolation) == 6
 
 
 def test_a_log_that_lost_its_end_is_not_taken_for_a_cleaned_one() -> None:

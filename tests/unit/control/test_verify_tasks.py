@@ -19,7 +19,7 @@ from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.verify.difference import Compared, Kind, Range
 from twinlog.mirror.verify.walk import Rules
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
 from twinlog.survey.verify import sections
 from twinlog.survey.verify.partition import Bounds, Wanted, Written, verify_partition
@@ -62,7 +62,7 @@ def wanted(here: MemoryLog, there: MemoryLog, runs: tuple[Run, ...], *, deep: bo
         written=Written.of(known, there.end, there.end, is_shared=False),
         producers=frozenset((5,)),
         rules=Rules(is_deep=deep),
-        committed=True,
+        isolation=Isolation.READ_COMMITTED,
         is_led=False,
         source_may_lack=False,
         target_may_lack=False,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.demo.comparer import Comparer, SeenRecord, Side
+from twinlog.demo.comparer import Comparer, LogSide, SeenRecord
 
 LOG = [
     SeenRecord(
@@ -28,9 +28,9 @@ LOG = [
 def compared(source: Iterable[SeenRecord], target: Iterable[SeenRecord]) -> Comparer:
     comparer = Comparer()
     for record in source:
-        comparer.see(Side.SOURCE, "orders", 0, record)
+        comparer.see(LogSide.SOURCE, "orders", 0, record)
     for record in target:
-        comparer.see(Side.TARGET, "orders", 0, record)
+        comparer.see(LogSide.TARGET, "orders", 0, record)
     return comparer
 
 
@@ -79,7 +79,7 @@ def test_a_lost_last_record_keeps_it_incomplete() -> None:
     comparer = compared(LOG, LOG[:-1])
     assert comparer.is_identical
     assert not comparer.is_complete
-    assert comparer.waiting(Side.SOURCE) == 1
+    assert comparer.waiting(LogSide.SOURCE) == 1
 
 
 def test_a_doubled_record_is_seen() -> None:
@@ -89,7 +89,7 @@ def test_a_doubled_record_is_seen() -> None:
 def test_a_doubled_last_record_keeps_it_incomplete() -> None:
     comparer = compared(LOG, [*LOG, LOG[-1]])
     assert not comparer.is_complete
-    assert comparer.waiting(Side.TARGET) == 1
+    assert comparer.waiting(LogSide.TARGET) == 1
 
 
 def test_two_records_in_the_wrong_order_are_seen() -> None:
@@ -105,20 +105,20 @@ def test_only_the_first_place_of_a_partition_is_reported() -> None:
 def test_a_side_that_is_far_ahead_is_read_no_further() -> None:
     comparer = Comparer(queue_records=3)
     for record in LOG[:3]:
-        assert comparer.has_room(Side.SOURCE, "orders", 0)
-        comparer.see(Side.SOURCE, "orders", 0, record)
-    assert not comparer.has_room(Side.SOURCE, "orders", 0)
-    assert comparer.has_room(Side.TARGET, "orders", 0)
-    assert comparer.has_room(Side.SOURCE, "orders", 1)
-    comparer.see(Side.TARGET, "orders", 0, LOG[0])
-    assert comparer.has_room(Side.SOURCE, "orders", 0)
+        assert comparer.has_room(LogSide.SOURCE, "orders", 0)
+        comparer.see(LogSide.SOURCE, "orders", 0, record)
+    assert not comparer.has_room(LogSide.SOURCE, "orders", 0)
+    assert comparer.has_room(LogSide.TARGET, "orders", 0)
+    assert comparer.has_room(LogSide.SOURCE, "orders", 1)
+    comparer.see(LogSide.TARGET, "orders", 0, LOG[0])
+    assert comparer.has_room(LogSide.SOURCE, "orders", 0)
 
 
-@given(st.lists(st.tuples(st.sampled_from(list(Side)), st.integers(0, 2)), max_size=300))
-def test_any_order_of_arrival_gives_the_same_answer(turns: list[tuple[Side, int]]) -> None:
+@given(st.lists(st.tuples(st.sampled_from(list(LogSide)), st.integers(0, 2)), max_size=300))
+def test_any_order_of_arrival_gives_the_same_answer(turns: list[tuple[LogSide, int]]) -> None:
     comparer = Comparer()
-    read = {(side, partition): 0 for side in Side for partition in range(3)}
-    rest = [(side, partition) for side in Side for partition in range(3) for _ in LOG]
+    read = {(side, partition): 0 for side in LogSide for partition in range(3)}
+    rest = [(side, partition) for side in LogSide for partition in range(3) for _ in LOG]
     for side, partition in [*turns, *rest]:
         at = read[side, partition]
         if at < len(LOG):

@@ -14,14 +14,15 @@ import pytest
 from tests.support.memory_log import MemoryLog, MemoryView
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.lane import cold_starts
-from twinlog.lane.cold_starts import LOOKS_AT_ONCE, ColdStarts, Found
+from twinlog.lane.cold_starts import LOOKS_AT_ONCE, ColdStarts
+from twinlog.lane.events import Found
 from twinlog.lane.messages import TakePartition, Work
 from twinlog.lane.sides.background import Kind
 from twinlog.mirror.map.offset_map import Mark, Run, Term
 from twinlog.mirror.ports import RawRecords
 from twinlog.mirror.start.cold_start import AT_ONCE
 from twinlog.mirror.start_point import CopyRules, StartPoint
-from twinlog.model import StartAt, TopicId, TopicPartition
+from twinlog.model import Isolation, StartAt, TopicId, TopicPartition
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record
@@ -196,18 +197,18 @@ class Lane:
             flow="A->B",
             producer_id=PRODUCER,
             is_ours_alone=not is_shared,
-            read_committed=True,
+            isolation=Isolation.READ_COMMITTED,
             known_producers=(PRODUCER, OTHER_FLOW),
             accept_source_loss=False,
         )
         rules = CopyRules(
             producer_id=PRODUCER,
-            read_committed=True,
+            isolation=Isolation.READ_COMMITTED,
             is_ours_alone=not is_shared,
             producer_expiry_ms=86_400_000,
         )
         self.clock = CLOCK
-        self.started: dict[TopicPartition, Found] = {}
+        self.found: dict[TopicPartition, Found] = {}
         self.starter = ColdStarts(
             cast(Work, work),
             rules,
@@ -215,14 +216,14 @@ class Lane:
             cast(Any, Side(self.there)),
             cast(Any, self.jobs),
             cast(Any, self.leaders),
-            self._on_started,
+            cast(Any, self),
         )
 
-    def _on_started(self, one: TakePartition, found: Found) -> None:
+    def started(self, one: TakePartition, found: Found) -> None:
         if isinstance(found, StartPoint) and self.starter.must_wait(one, found):
             return
-        assert one.source not in self.started, "started twice"
-        self.started[one.source] = found
+        assert one.source not in self.found, "started twice"
+        self.found[one.source] = found
 
     @property
     def questions(self) -> int:
@@ -243,13 +244,13 @@ def test_what_waits_for_late_requests_is_looked_at_together() -> None:
         lane.starter.expect_late_requests(one)
     lane.starter.start(takes)
     lane.jobs.run()
-    assert not lane.started
+    assert not lane.found
     before = lane.questions
     lane.clock.now += 3.0
     lane.starter.tend()
     assert len(lane.jobs.looks) == 1
     lane.jobs.run()
-    assert len(lane.started) == 200
+    assert len(lane.found) == 200
     tails = -(-200 // AT_ONCE)
     assert lane.questions - before <= 12 + 2 * tails
 
@@ -264,7 +265,7 @@ def test_what_comes_while_looks_are_under_way_gathers() -> None:
     assert len(lane.jobs.looks) == LOOKS_AT_ONCE
     while lane.jobs.looks:
         lane.jobs.run()
-    assert len(lane.started) == 100
+    assert len(lane.found) == 100
     assert not lane.starter.is_busy
 
 
@@ -284,12 +285,12 @@ def test_one_that_left_is_not_started_by_the_look_that_has_begun() -> None:
     lane.starter.start([take(0)])
     lane.starter.forget(TopicPartition("t", 0))
     lane.jobs.run()
-    assert not lane.started
+    assert not lane.found
     lane.starter.start([take(0)])
     lane.starter.start([take(1)])
     while lane.jobs.looks:
         lane.jobs.run()
-    assert len(lane.started) == 2
+    assert len(lane.found) == 2
 
 
 def test_who_was_written_last_starts_before_all_are_looked_at() -> None:
@@ -301,12 +302,12 @@ def test_who_was_written_last_starts_before_all_are_looked_at() -> None:
     first: list[TopicPartition] = []
     while not first:
         lane.jobs.posted.pop(0)()
-        first = list(lane.started)
+        first = list(lane.found)
     assert first[0] == busy
     assert len(first) <= AT_ONCE
     lane.jobs.deliver()
     then(answer)
-    assert len(lane.started) == 200
+    assert len(lane.found) == 200
 
 
 def test_what_a_look_could_not_finish_is_told_to_those_who_still_wait() -> None:
@@ -316,8 +317,8 @@ def test_what_a_look_could_not_finish_is_told_to_those_who_still_wait() -> None:
     job()
     lane.jobs.posted.pop(0)()
     failed(TwinlogError("the lane has ended"))
-    errors = [found for found in lane.started.values() if isinstance(found, TwinlogError)]
-    assert (len(lane.started), len(errors)) == (AT_ONCE + 8, 8)
+    errors = [found for found in lane.found.values() if isinstance(found, TwinlogError)]
+    assert (len(lane.found), len(errors)) == (AT_ONCE + 8, 8)
     assert not lane.starter.is_busy
 
 
@@ -329,7 +330,7 @@ def test_very_many_are_shared_by_looks_and_one_is_left_for_who_comes_next() -> N
     assert len(lane.jobs.looks) == LOOKS_AT_ONCE
     while lane.jobs.looks:
         lane.jobs.run()
-    assert len(lane.started) == 1000
+    assert len(lane.found) == 1000
 
 
 def others_write(log: MemoryLog, batches: int) -> None:
@@ -355,7 +356,7 @@ def test_one_whose_end_is_searched_keeps_nobody_waiting() -> None:
     lane.starter.start([*(take(number, mark=Mark(1, 1)) for number in range(searched)), *idle])
     (_,) = lane.jobs.looks
     lane.jobs.run()
-    assert {*lane.started} == {one.source for one in idle}
+    assert {*lane.found} == {one.source for one in idle}
     lane.starter.tend()
     assert len(lane.jobs.looks) == LOOKS_AT_ONCE
     lane.starter.start([take(200, mark=Mark(1, 1, is_final=True))])
@@ -363,8 +364,8 @@ def test_one_whose_end_is_searched_keeps_nobody_waiting() -> None:
     while lane.jobs.looks:
         lane.jobs.run()
         lane.starter.tend()
-    assert len(lane.started) == 201
-    assert not [found for found in lane.started.values() if isinstance(found, TwinlogError)]
+    assert len(lane.found) == 201
+    assert not [found for found in lane.found.values() if isinstance(found, TwinlogError)]
     assert not lane.starter.is_busy
 
 
@@ -373,5 +374,5 @@ def test_starts_in_shared_topics_are_read_together() -> None:
     before = lane.questions
     lane.starter.start([take(number, mark=Mark(1, 1, is_final=True)) for number in range(200)])
     lane.jobs.run()
-    assert len(lane.started) == 200
+    assert len(lane.found) == 200
     assert lane.questions - before <= 12 + 2 * -(-200 // AT_ONCE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 from tests.support.memory_log import LaggingLog, MemoryLog, MemoryView
@@ -12,7 +13,7 @@ from twinlog.mirror.copy.partition import PartitionCopy
 from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import Mark
 from twinlog.mirror.plan import FOREVER
-from twinlog.model import TopicId
+from twinlog.model import Isolation, TopicId
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record
@@ -24,9 +25,9 @@ def a_watch(known: list[PartitionCopy]) -> ForeignRecordWatch:
         source=nobody,
         target=nobody,
         background=nobody,
-        read_committed=False,
+        isolation=Isolation.READ_UNCOMMITTED,
         known_producers=frozenset(),
-        on_known=known.append,
+        events=cast("Any", SimpleNamespace(known=known.append)),
     )
 
 

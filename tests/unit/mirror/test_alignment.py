@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from twinlog.mirror.start.alignment import Alignment, Found, identity
+from twinlog.mirror.start.alignment import Aligned, Alignment, identity
 from twinlog.wire.records import Record
 
 
@@ -20,7 +20,7 @@ def place(
     portion: int = 3,
     holes: Sequence[int] = (),
     is_compacted: bool = True,
-) -> Found | None:
+) -> Aligned | None:
     """Numbers stand for records; `holes` are target offsets that were cleaned away."""
     offsets = [at for at in range(len(target) + len(holes)) if at not in holes]
     alignment = Alignment(
@@ -43,37 +43,37 @@ def dense(*records: int, first: int = 0) -> list[tuple[int, int]]:
 
 
 def test_after_a_stop_in_order_it_is_the_noted_record() -> None:
-    assert place([1, 2, 3], dense(1, 2, 3, 4, 5), noted=2) == Found(upstream=2, jumped_back=False)
+    assert place([1, 2, 3], dense(1, 2, 3, 4, 5), noted=2) == Aligned(upstream=2, jumped_back=False)
 
 
 def test_records_behind_the_noted_one_are_found() -> None:
-    assert place([1, 2, 3, 4], dense(1, 2, 3, 4, 5), noted=0) == Found(
+    assert place([1, 2, 3, 4], dense(1, 2, 3, 4, 5), noted=0) == Aligned(
         upstream=3, jumped_back=False
     )
 
 
 def test_everything_is_copied() -> None:
-    assert place([1, 2, 3], dense(1, 2, 3), noted=0) == Found(upstream=2, jumped_back=False)
+    assert place([1, 2, 3], dense(1, 2, 3), noted=0) == Aligned(upstream=2, jumped_back=False)
 
 
 def test_nothing_was_noted() -> None:
-    assert place([1, 2], dense(1, 2, 3), noted=-1) == Found(upstream=1, jumped_back=False)
+    assert place([1, 2], dense(1, 2, 3), noted=-1) == Aligned(upstream=1, jumped_back=False)
 
 
 def test_jump_back_of_a_restart() -> None:
     found = place([1, 2, 3, 4, 2, 3], dense(1, 2, 3, 4, 5), noted=1)
-    assert found == Found(upstream=2, jumped_back=True)
+    assert found == Aligned(upstream=2, jumped_back=True)
 
 
 def test_jump_back_is_not_taken_for_a_place_of_equal_records() -> None:
     # the last record alone is also at 1; what stands before it says that it is the one at 4
-    assert place([1, 7, 8, 9, 7], dense(1, 7, 8, 9, 7, 5), noted=0) == Found(
+    assert place([1, 7, 8, 9, 7], dense(1, 7, 8, 9, 7, 5), noted=0) == Aligned(
         upstream=4, jumped_back=False
     )
 
 
 def test_of_equal_records_the_lowest_that_was_surely_copied() -> None:
-    assert place([7, 7, 7], dense(7, 7, 7, 7, 7, 7), noted=3) == Found(
+    assert place([7, 7, 7], dense(7, 7, 7, 7, 7, 7), noted=3) == Aligned(
         upstream=3, jumped_back=False
     )
 
@@ -81,27 +81,27 @@ def test_of_equal_records_the_lowest_that_was_surely_copied() -> None:
 def test_compaction_of_the_source() -> None:
     # 2 and 4 are gone from the source since
     source = [(0, 1), (2, 3), (4, 5), (5, 6)]
-    assert place([1, 2, 3, 4, 5], source, noted=0) == Found(upstream=4, jumped_back=False)
+    assert place([1, 2, 3, 4, 5], source, noted=0) == Aligned(upstream=4, jumped_back=False)
 
 
 def test_last_record_was_compacted_at_the_source() -> None:
     source = [(0, 1), (1, 2), (3, 4), (4, 5)]
-    assert place([1, 2, 3], source, noted=1) == Found(upstream=1, jumped_back=False)
+    assert place([1, 2, 3], source, noted=1) == Aligned(upstream=1, jumped_back=False)
 
 
 def test_compaction_of_the_target() -> None:
-    assert place([1, 3, 4], dense(1, 2, 3, 4, 5), noted=2, holes=[1]) == Found(
+    assert place([1, 3, 4], dense(1, 2, 3, 4, 5), noted=2, holes=[1]) == Aligned(
         upstream=3, jumped_back=False
     )
 
 
 def test_markers_of_transactions_at_the_source() -> None:
     source = [(0, 1), (1, 2), (3, 3), (4, 4), (6, 5)]
-    assert place([1, 2, 3, 4], source, noted=3) == Found(upstream=4, jumped_back=False)
+    assert place([1, 2, 3, 4], source, noted=3) == Aligned(upstream=4, jumped_back=False)
 
 
 def test_first_records_are_gone_from_the_source() -> None:
-    assert place([1, 2, 3, 4], dense(3, 4, 5, first=2), noted=3) == Found(
+    assert place([1, 2, 3, 4], dense(3, 4, 5, first=2), noted=3) == Aligned(
         upstream=3, jumped_back=False
     )
 

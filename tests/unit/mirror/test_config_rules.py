@@ -8,7 +8,7 @@ import pytest
 
 from twinlog.config.regex.patterns import compile_names
 from twinlog.mirror.names.config_rules import (
-    Difference,
+    ConfigDiff,
     differences,
     may_shorten_life,
     shortens_life,
@@ -23,11 +23,11 @@ NAME = "retention.ms"
 
 def test_a_value_that_is_taken_away_may_shorten_life_as_the_targets_brokers_say() -> None:
     """Their default may be an hour."""
-    gone = Difference(name=NAME, new=None, old="172800000", was_own=True)
+    gone = ConfigDiff(name=NAME, new=None, old="172800000", was_own=True)
     assert (shortens_life(gone), may_shorten_life(gone)) == (False, True)
     assert not may_shorten_life(replace(gone, new="172800001"))
     assert not may_shorten_life(replace(gone, name="segment.bytes"))
-    tier = Difference(name="remote.storage.enable", new="false", old="true", was_own=True)
+    tier = ConfigDiff(name="remote.storage.enable", new="false", old="true", was_own=True)
     assert may_shorten_life(tier)
 
 
@@ -87,25 +87,25 @@ def test_what_is_excluded_is_neither_set_nor_taken_away(source: ConfigSource) ->
     ("wanted", "target", "change"),
     [
         ("1", entry("1"), None),
-        ("1", entry("2"), Difference(name=NAME, new="1", old="2", was_own=True)),
+        ("1", entry("2"), ConfigDiff(name=NAME, new="1", old="2", was_own=True)),
         # its own value is the same today, and would not be when the default changes
         (
             "1",
             entry("1", ConfigSource.DEFAULT),
-            Difference(name=NAME, new="1", old="1", was_own=False),
+            ConfigDiff(name=NAME, new="1", old="1", was_own=False),
         ),
         (
             "1",
             entry("1", ConfigSource.STATIC_BROKER),
-            Difference(name=NAME, new="1", old="1", was_own=False),
+            ConfigDiff(name=NAME, new="1", old="1", was_own=False),
         ),
-        (None, entry("2"), Difference(name=NAME, new=None, old="2", was_own=True)),
+        (None, entry("2"), ConfigDiff(name=NAME, new=None, old="2", was_own=True)),
         (None, entry("2", ConfigSource.DEFAULT), None),
         (None, entry("2", ConfigSource.DYNAMIC_DEFAULT_BROKER), None),
     ],
 )
 def test_only_differences_are_sent(
-    wanted: str | None, target: ConfigEntry, change: Difference | None
+    wanted: str | None, target: ConfigEntry, change: ConfigDiff | None
 ) -> None:
     assert differences({NAME: wanted}, [target]) == ([] if change is None else [change])
 
@@ -117,7 +117,7 @@ def test_a_config_that_the_targets_brokers_do_not_have_is_not_sent() -> None:
 
 
 def test_a_difference_shows_both_values() -> None:
-    one = Difference(name=NAME, new=None, old="2", was_own=True)
+    one = ConfigDiff(name=NAME, new=None, old="2", was_own=True)
     assert str(one) == "retention.ms 2 -> (default)"
 
 
@@ -145,4 +145,4 @@ def test_a_difference_shows_both_values() -> None:
 def test_what_shortens_the_life_of_records(
     name: str, old: str | None, new: str | None, shortens: bool
 ) -> None:
-    assert shortens_life(Difference(name=name, new=new, old=old, was_own=True)) is shortens
+    assert shortens_life(ConfigDiff(name=name, new=new, old=old, was_own=True)) is shortens

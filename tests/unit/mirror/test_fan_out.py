@@ -11,7 +11,7 @@ from twinlog.mirror.copy.partitioner import partition_of
 from twinlog.mirror.map.map_tail import MapTail
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, Run, Term
 from twinlog.mirror.start_point import CopyRules, StartPoint
-from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.model import NO_TOPIC_ID, Isolation, TopicPartition
 from twinlog.wire.record_batch import Codec, read_headers
 from twinlog.wire.records import Record, decode_batch, encode_batch
 
@@ -43,7 +43,10 @@ def a_fan(
             source_topic_id=NO_TOPIC_ID,
             target_topic_id=NO_TOPIC_ID,
             rules=CopyRules(
-                producer_id=9, read_committed=True, is_ours_alone=False, producer_expiry_ms=DAY
+                producer_id=9,
+                isolation=Isolation.READ_COMMITTED,
+                is_ours_alone=False,
+                producer_expiry_ms=DAY,
             ),
             start=StartPoint(
                 ordinal=0,
@@ -71,7 +74,7 @@ def a_fan(
         source=SOURCE,
         source_topic_id=NO_TOPIC_ID,
         branches=branches,
-        read_committed=True,
+        isolation=Isolation.READ_COMMITTED,
         end=(1 << 63) - 1,
     )
 

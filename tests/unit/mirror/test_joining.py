@@ -13,7 +13,7 @@ from tests.support.kernel_fuzz import use
 from twinlog.errors import CorruptData
 from twinlog.mirror.copy.intake import Intake, OutBatch
 from twinlog.mirror.copy.joining import join_small
-from twinlog.model import SEQUENCE_MODULUS, sequence_of
+from twinlog.model import SEQUENCE_MODULUS, Isolation, sequence_of
 from twinlog.wire.joining import FEW_RECORDS
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.kernels.shapes import Kernels
@@ -54,7 +54,7 @@ def taken(
         k=100,
         last_run=None,
         producer_id=9,
-        read_committed=True,
+        isolation=Isolation.READ_COMMITTED,
         limit_bytes=1 << 20,
         join_bytes=join_bytes,
         recompression=recompression,

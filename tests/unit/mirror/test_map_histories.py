@@ -16,6 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.support.folded_rows import fold
 from twinlog.mirror.map import map_tail
 from twinlog.mirror.map.map_tail import MapTail, first_runs
 from twinlog.mirror.map.offset_map import (
@@ -24,7 +25,6 @@ from twinlog.mirror.map.offset_map import (
     PartitionMap,
     Run,
     Term,
-    fold,
     run_at,
 )
 from twinlog.model import TopicId

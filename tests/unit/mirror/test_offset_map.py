@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.folded_rows import fold
 from twinlog.errors import CorruptData
 from twinlog.mirror.map.map_tail import RUNS_PER_CHUNK, MapTail
 from twinlog.mirror.map.offset_map import (
@@ -17,7 +18,6 @@ from twinlog.mirror.map.offset_map import (
     PartitionMap,
     Run,
     Term,
-    fold,
     map_partition,
     run_at,
     run_at_upstream,

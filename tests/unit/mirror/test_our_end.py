@@ -11,18 +11,17 @@ from typing import Final
 
 import pytest
 
-from tests.support.memory_log import LaggingLog, MemoryLog, MemoryView
+from tests.support.memory_log import LaggingLog, MemoryLog, MemoryView, find_starts
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.fan_out import read_to
 from twinlog.mirror.copy.partitioner import partition_of
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.ports import RawRecords
-from twinlog.mirror.start.cold_start import find_starts
 from twinlog.mirror.start.fan_start import find_fan_start
 from twinlog.mirror.start.our_end import LongSearch
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import StartAt, TopicId, TopicPartition
+from twinlog.model import Isolation, StartAt, TopicId, TopicPartition
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record
@@ -64,7 +63,7 @@ class Copy:
         self.rules = StartRules(
             producer_id=OURS,
             is_ours_alone=self.kind is Kind.OWN,
-            read_committed=False,
+            isolation=Isolation.READ_UNCOMMITTED,
             known_producers=frozenset({OURS, OTHER_FLOW}),
         )
         self.request = StartRequest(
@@ -313,6 +312,26 @@ def test_a_stranger_wrote_where_our_records_were() -> None:
     assert copy.starts() == "TARGET_TRUNCATED"
 
 
+@pytest.mark.parametrize("cleaned", ["nothing", "the batch there", "the source's record"])
+def test_a_stranger_wrote_where_our_records_were_and_the_topic_is_compacted(cleaned: str) -> None:
+    """Only what is there on both sides, and differs, says so."""
+    copy = Copy(Kind.SHARED)
+    copy.ours(0, 10)
+    copy.ours(10, 5)
+    copy.marked()
+    copy.target.truncate(10)
+    copy.theirs(8)
+    copy.theirs(2, OTHER_FLOW)
+    copy.forgotten()
+    copy.request = replace(copy.request, may_lose_batches=True)
+    if cleaned == "the batch there":
+        copy.target.batches = [one for one in copy.target.batches if one.header.base_offset != 10]
+    elif cleaned == "the source's record":
+        copy.source.delete_before(15)
+    found = copy.starts()
+    assert (found == "TARGET_TRUNCATED") is (cleaned == "nothing"), found
+
+
 def test_a_mark_above_our_last_record_is_no_loss_of_ours() -> None:
     copy = Copy(Kind.SHARED)
     copy.ours(0, 10)
@@ -499,7 +518,7 @@ def test_what_is_called_final_is_where_the_look_found_our_end(between: int) -> N
 
 def test_a_copy_that_was_taken_over_passes_no_open_transaction() -> None:
     copy = Copy(Kind.SHARED, made=10)
-    copy.rules = replace(copy.rules, read_committed=True)
+    copy.rules = replace(copy.rules, isolation=Isolation.READ_COMMITTED)
     copy.ours(0, 10)
     copy.marked()
     copy.theirs(5)
@@ -520,10 +539,10 @@ class CommitsMeanwhile(MemoryView):
     """A transaction of the source ends between two questions of a look."""
 
     def begins(
-        self, starts: Mapping[TopicPartition, StartAt], *, read_committed: bool
+        self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
     ) -> Mapping[TopicPartition, int]:
         self._logs[HERE].finish(5, NOW, commit=True)
-        return super().begins(starts, read_committed=read_committed)
+        return super().begins(starts, isolation=isolation)
 
 
 @pytest.mark.parametrize("is_cleaned", [False, True])
@@ -531,7 +550,7 @@ def test_what_is_committed_while_a_taken_over_copy_is_looked_at_is_not_passed(
     *, is_cleaned: bool
 ) -> None:
     copy = Copy(Kind.SHARED, made=10)
-    copy.rules = replace(copy.rules, read_committed=True)
+    copy.rules = replace(copy.rules, isolation=Isolation.READ_COMMITTED)
     copy.ours(0, 10)
     copy.marked()
     copy.theirs(5)

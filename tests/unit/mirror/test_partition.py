@@ -24,6 +24,7 @@ from twinlog.mirror.copy.partition import PIPELINE, QUIET_MS, TROUBLE_MS, CopySt
 from twinlog.mirror.copy.target_leader import TargetLeader
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.start_point import CopyRules
+from twinlog.model import Isolation
 from twinlog.wire.record_batch import HEADER, Codec, read_headers
 from twinlog.wire.records import Record, decode_batch, encode_batch
 
@@ -245,7 +246,12 @@ def test_lowered_expiry_is_taken_at_once() -> None:
     copy = a_copy(last_timestamp=NOW - 2 * HOUR)
     assert copy.is_protected(NOW, NOW)
     copy.set_expiry(
-        CopyRules(producer_id=9, read_committed=True, is_ours_alone=True, producer_expiry_ms=HOUR)
+        CopyRules(
+            producer_id=9,
+            isolation=Isolation.READ_COMMITTED,
+            is_ours_alone=True,
+            producer_expiry_ms=HOUR,
+        )
     )
     assert not copy.is_protected(NOW, NOW)
 
@@ -442,14 +448,16 @@ class Aborted:
         self.first_offset = first_offset
 
 
-def an_intake(*, read_committed: bool = True, limit: int = 1 << 20, ordinal: int = 0) -> Intake:
+def an_intake(
+    *, isolation: Isolation = Isolation.READ_COMMITTED, limit: int = 1 << 20, ordinal: int = 0
+) -> Intake:
     return Intake(
         position=0,
         ordinal=ordinal,
         k=K,
         last_run=Run(ordinal, 0, K + ordinal),
         producer_id=9,
-        read_committed=read_committed,
+        isolation=isolation,
         limit_bytes=limit,
     )
 
@@ -487,7 +495,7 @@ def test_offsets_left_out_between_batches_are_noted_and_skipped_ones_are_not() -
 
 
 def test_read_uncommitted_keeps_aborted_data_and_skips_markers() -> None:
-    intake = an_intake(read_committed=False)
+    intake = an_intake(isolation=Isolation.READ_UNCOMMITTED)
     data = fetched(of_producer(0, 2, 50), control(2, 50, commit=False), of_producer(3, 1, 50))
     assert [b.count for b in intake.take(data, [Aborted(50, 0)], FOREVER)] == [2, 1]
 

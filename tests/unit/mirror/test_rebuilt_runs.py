@@ -15,7 +15,7 @@ from twinlog.mirror.map.offset_map import (
     Term,
     run_at,
 )
-from twinlog.mirror.map.rebuilt_rows import Described, rows
+from twinlog.mirror.map.rebuilt_rows import DescribedMaps, rows
 from twinlog.mirror.map.rebuilt_runs import FROM_BEGINNING, Followed, Follower, RunList, Slot
 from twinlog.mirror.map.target_window import ABSENT, Numbered, TargetWindow
 from twinlog.model import TopicId
@@ -219,7 +219,7 @@ def test_every_row_leaves_a_map_to_start_by(count: int, producers: set[int]) -> 
     whole = [runs[at] for at in range(count)]
     end = count * 2 + 10
     known = PartitionMap(key=KEY, topic="t")
-    described = Described()
+    described = DescribedMaps()
     assert not described.whole(KEY, 0)
     for key, value in rows(runs, key=KEY, topic="t", term=TERM, producers=producers):
         assert not described.whole(KEY, 0)
@@ -251,7 +251,7 @@ def test_a_rebuild_that_died_is_open_also_behind_a_mirrors_rows() -> None:
     later = ChunkRow(
         key=KEY, term=Term(8, 0), chunk=0, topic="t", runs=(Run(1000, 2000, 1000),)
     ).encode()
-    described = Described()
+    described = DescribedMaps()
     for row in [*every[:-1], later]:
         described.add(*row)
     assert not described.whole(KEY, 0)

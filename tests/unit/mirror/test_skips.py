@@ -18,7 +18,7 @@ from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.start.pending_records import holds_records
 from twinlog.mirror.start.tail_check import source_records
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.error_codes import (
     CORRUPT_MESSAGE,
     INVALID_RECORD,
@@ -53,7 +53,7 @@ def intake(*skips: Skip, position: int = 0, limit_bytes: int = 1 << 20) -> Intak
         k=70,
         last_run=Run(position, position, 70 + position),
         producer_id=9,
-        read_committed=False,
+        isolation=Isolation.READ_UNCOMMITTED,
         limit_bytes=limit_bytes,
         last_fetched_epoch=3,
         skips=skips,
@@ -209,7 +209,9 @@ def test_what_is_left_out_does_not_wait_to_be_copied(
 ) -> None:
     raw = fetched(batch(5, 2))
     read = {5: raw, 7: memoryview(b"")}
-    found = holds_records(lambda at: read[at], low=5, high=7, read_committed=False, skips=skips)
+    found = holds_records(
+        lambda at: read[at], low=5, high=7, isolation=Isolation.READ_UNCOMMITTED, skips=skips
+    )
     assert found is expected
 
 

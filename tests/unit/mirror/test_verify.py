@@ -15,6 +15,7 @@ from twinlog.mirror.verify.difference import Compared, Gap, Kind, Range
 from twinlog.mirror.verify.pairs import Pairs, with_own_batches
 from twinlog.mirror.verify.side import Piece, Side
 from twinlog.mirror.verify.walk import Rules, Walk
+from twinlog.model import Isolation
 from twinlog.wire.recompress import Recompression
 from twinlog.wire.record_batch import Codec, read_header, read_headers
 from twinlog.wire.records import Record, encode_batch
@@ -40,7 +41,7 @@ class Copied:
     source: MemoryLog = field(default_factory=MemoryLog)
     target: MemoryLog = field(default_factory=MemoryLog)
     runs: list[Run] = field(default_factory=list)
-    committed: bool = True
+    isolation: Isolation = Isolation.READ_COMMITTED
     source_may_lack: bool = False
     target_may_lack: bool = False
 
@@ -57,7 +58,7 @@ class Copied:
             k=self.target.end,
             last_run=None,
             producer_id=OURS,
-            read_committed=self.committed,
+            isolation=self.isolation,
             limit_bytes=1 << 20,
             skips=skips,
             recompression=recompression,
@@ -93,12 +94,12 @@ class Copied:
         assert origin is not None
         reach = min(self.source.end, origin.offset + 1 if until < 0 else until)
         source = Side(
-            pieces(self.source, self.committed), begin, reach,
+            pieces(self.source, self.isolation), begin, reach,
             start=lambda: self.source.log_start, may_lack=self.source_may_lack,
             compared=compared,
         )  # fmt: skip
         target = Side(
-            pieces(self.target, False), there, self.target.end,
+            pieces(self.target, Isolation.READ_UNCOMMITTED), there, self.target.end,
             start=lambda: self.target.log_start, may_lack=self.target_may_lack,
             compared=compared,
         )  # fmt: skip
@@ -110,9 +111,9 @@ class Copied:
         return compared
 
 
-def pieces(log: MemoryLog, committed: bool) -> Iterator[Piece]:
+def pieces(log: MemoryLog, isolation: Isolation) -> Iterator[Piece]:
     raw = log.read(log.log_start)
-    rolled_back = RolledBack(log.aborted if committed else ())
+    rolled_back = RolledBack(log.aborted if isolation is Isolation.READ_COMMITTED else ())
     for header, at in read_headers(raw):
         batch = raw[at : at + header.length]
         is_gone = rolled_back.skip(header, batch)
@@ -287,14 +288,14 @@ def test_transactions() -> None:
 
 
 def test_aborted_record_on_the_target_is_extra() -> None:
-    copied = Copied(committed=False)
+    copied = Copied(isolation=Isolation.READ_UNCOMMITTED)
     copied.put(range(10))
     copied.source.write([record(99)], producer_id=5)
     copied.source.finish(5, NOW, commit=False)
     copied.put(range(10, 20))
     copied.copy()
     assert copied.compare().is_identical
-    copied.committed = True
+    copied.isolation = Isolation.READ_COMMITTED
     assert found(copied.compare()) == [(Kind.EXTRA, None, Range(10, 11), 1)]
 
 

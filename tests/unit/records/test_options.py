@@ -10,8 +10,8 @@ import pytest
 
 from twinlog.errors import ConfigError
 from twinlog.model import Isolation, TopicPartition
+from twinlog.records.bounds import BoundKind
 from twinlog.records.options import IGNORED, KNOWN, REFUSED_KEYS, ReadOptions, parse_options
-from twinlog.records.places import PlaceKind
 
 LEAST = {"kafka.bootstrap.servers": "kafka1:9092,kafka2:9092", "subscribe": "orders"}
 
@@ -33,11 +33,11 @@ def refusal(more: Mapping[str, str], *, of_stream: bool = False) -> str:
 def test_what_counts_where_nothing_is_said() -> None:
     options = batch()
     assert options.topics == ("orders",)
-    assert (options.starting.kind, options.ending.kind) == (PlaceKind.EARLIEST, PlaceKind.LATEST)
+    assert (options.starting.kind, options.ending.kind) == (BoundKind.EARLIEST, BoundKind.LATEST)
     assert options.isolation is Isolation.READ_COMMITTED
     assert options.fails_on_data_loss
     assert not options.includes_headers
-    assert stream().starting.kind is PlaceKind.LATEST
+    assert stream().starting.kind is BoundKind.LATEST
     assert options.cluster().alias == "kafka1:9092"
     assert options.cluster().bootstrap == (("kafka1", 9092), ("kafka2", 9092))
 
@@ -68,7 +68,7 @@ def test_partitions_and_patterns() -> None:
 def test_a_time_is_stronger_than_times_and_they_than_offsets() -> None:
     offsets = {"startingOffsets": '{"orders":{"0":1}}'}
     times = {"startingOffsetsByTimestamp": '{"orders":{"0":2}}'}
-    assert batch(offsets).starting.kind is PlaceKind.OFFSETS
+    assert batch(offsets).starting.kind is BoundKind.OFFSETS
     assert batch(offsets | times).starting.values == {TopicPartition("orders", 0): 2}
     assert batch(offsets | times | {"startingTimestamp": "3"}).starting.time_ms == 3
     ends = {"endingOffsetsByTimestamp": '{"orders":{"0":2}}', "endingTimestamp": "3"}

@@ -92,7 +92,6 @@ def test_derived_values() -> None:
     assert header._replace(attributes=CONTROL_BIT).is_control
     assert header._replace(attributes=TRANSACTIONAL_BIT).is_transactional
     assert header._replace(attributes=LOG_APPEND_TIME_BIT).is_log_append_time
-    assert header._replace(attributes=DELETE_HORIZON_BIT).has_delete_horizon
 
 
 def test_an_unknown_codec_is_corrupt() -> None:

@@ -31,7 +31,7 @@ def _served(
     from twinlog.cli.terminal.monitoring import watched
     from twinlog.control.watch.events import remove_events
     from twinlog.control.web.address import Address
-    from twinlog.control.web.holder import Holder
+    from twinlog.control.web.current_config import CurrentConfig
 
     try:
         with watched(
@@ -39,7 +39,7 @@ def _served(
             Address("127.0.0.1", 0),
             threading.Event(),
             lambda server: served(f"{server.origin}/page/"),
-            holder=Holder(config),
+            current=CurrentConfig(config),
         ) as watch:
             yield watch.update
     finally:

@@ -97,7 +97,7 @@ def export(  # noqa: PLR0913, PLR0917 (options of a command)
     from twinlog.cli.options.configuration import load_file
     from twinlog.client.export import Export
     from twinlog.cluster.client import ClusterClient
-    from twinlog.control.flow.setups import flow_setup
+    from twinlog.control.flow.wiring import flow_setup
     from twinlog.model import TopicPartition
 
     if first is not None and until is not None and first >= until:

@@ -152,7 +152,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     from twinlog.control.process.run import MirrorOptions, run_mirror
     from twinlog.control.watch.vital import Vital
     from twinlog.control.web.address import parse_listen
-    from twinlog.control.web.holder import Holder
+    from twinlog.control.web.current_config import CurrentConfig
 
     is_quiet, verbose = loudness() is Loudness.QUIET, loudness() is Loudness.VERBOSE
     configure_logs(options.log_file, options.log_format, verbose=verbose)
@@ -165,17 +165,18 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     people = _people(output, is_quiet=is_quiet)
     commands = CommandPort()
     vital = Vital()
-    holder = Holder(config)
+    current = CurrentConfig(config)
 
     def served(server: WebServer) -> None:
-        write_line(server.line, people)
+        # as late as at a take-over: above the screen, which has stdout by then
+        write_line(server.line, _people(output, is_quiet=is_quiet))
 
     with (
         on_signals(
             lambda signal: commands.put(Stop(who=signal)),
             None if once else lambda signal: commands.put(Reload(who=signal)),
         ),
-        watched(file, address, commands.stopping, served, vital, holder) as watch,
+        watched(file, address, commands.stopping, served, vital, current) as watch,
         shown(once=once, stream=people, json_logs=options.log_format is LogFormat.JSON) as progress,
     ):
 
@@ -198,7 +199,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
                 read_again=None if once else read,
                 on_snapshot=on_snapshot,
                 on_turn=watch.turned,
-                on_config=holder.hold,
+                on_config=current.replace,
                 vital=vital,
             ),
         )

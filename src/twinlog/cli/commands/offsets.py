@@ -92,7 +92,7 @@ def translate(  # noqa: PLR0913, PLR0917 (options of a command)
     """
     from twinlog.cli.options.configuration import load_file
     from twinlog.client.group_translation import FlowTranslation, Translated
-    from twinlog.control.flow.setups import flow_setup
+    from twinlog.control.flow.wiring import flow_setup
     from twinlog.model import TopicPartition
 
     if (group is None) == (topic is None) or (topic is not None and offset is None):

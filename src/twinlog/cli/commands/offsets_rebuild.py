@@ -13,9 +13,8 @@ import click
 from rich.console import RenderableType
 from rich.table import Table
 
-from twinlog.cli.options.candidates import topics as topics_of_file
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import flow_option, one_flow
+from twinlog.cli.options.flow_option import flow_option, one_flow, topics_option
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
@@ -37,12 +36,7 @@ NUMBERS: Final = ("partition", "from", "to", "runs", "source resumes at")
 @click.command("rebuild", cls=Command)
 @click.argument("file", type=click.Path(path_type=Path))
 @flow_option
-@option(
-    "--topics",
-    metavar="REGEX",
-    shell_complete=topics_of_file,
-    help="Only source topics whose whole name matches; default: all.",
-)
+@topics_option
 @option("--dry-run", is_flag=True, help="Compare, and show what would be written.")
 @option("--yes", is_flag=True, help="Do not ask before anything is written.")
 @secrets_option
@@ -62,8 +56,8 @@ def rebuild(
     twinlog offsets rebuild mm2.properties --yes --format json
     """
     from twinlog.cli.options.configuration import load_file
-    from twinlog.control.flow.setups import flow_setup
-    from twinlog.control.rebuild.map_rebuild import MapRebuild, Outcome
+    from twinlog.control.flow.wiring import flow_setup
+    from twinlog.control.rebuild.map_rebuild import LineOutcome, MapRebuild
 
     chosen = _pattern(topics)
     config = one_flow(load_file(file).flows, flow)
@@ -91,7 +85,7 @@ def rebuild(
         write_all(_report(lines, dry_run=dry_run))
         if is_quiet():
             write_warnings(_refusals(lines))
-    return 1 if any(line.outcome is Outcome.REFUSED for line in lines) else 0
+    return 1 if any(line.outcome is LineOutcome.REFUSED for line in lines) else 0
 
 
 def _pattern(topics: str | None) -> re.Pattern[str] | None:

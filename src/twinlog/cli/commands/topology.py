@@ -64,7 +64,7 @@ def _look(config: MirrorConfig, wanted: str | None) -> Topology:
     from twinlog.client.topology import read_topology
     from twinlog.cluster.client import ClusterClient
     from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, Role
-    from twinlog.control.flow.setups import cluster_settings
+    from twinlog.control.flow.wiring import cluster_settings
     from twinlog.mirror.names.filters import policy_of
 
     alias = wanted or config.flows[0].flow.target

@@ -1,11 +1,11 @@
-"""`--flow`: which flow of a file a command is for."""
+"""`--flow`: which flow of a file a command is for; `--topics`: which topics of it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from twinlog.cli.options.candidates import flows
+from twinlog.cli.options.candidates import flows, topics
 from twinlog.cli.options.option import option
 from twinlog.errors import UsageError
 
@@ -19,6 +19,15 @@ def flow_option(command: Any) -> Any:
         metavar="'A->B'",
         shell_complete=flows,
         help="Which flow of FILE; not needed where it has one.",
+    )(command)
+
+
+def topics_option(command: Any) -> Any:
+    return option(
+        "--topics",
+        metavar="REGEX",
+        shell_complete=topics,
+        help="Only source topics whose whole name matches; default: all.",
     )(command)
 
 

@@ -16,7 +16,7 @@ from twinlog.cli.options.candidates import aliases
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.option import Section, option, said
 from twinlog.config.files.overrides import Override
-from twinlog.config.keys.key_types import OWN_PREFIX, KeyDefinition, Kind
+from twinlog.config.keys.key_types import OWN_PREFIX, KeyDefinition, KeyKind
 from twinlog.config.keys.own_keys import OWN_KEYS
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _own_option(definition: KeyDefinition) -> Callable[[F], F]:
             given = said(ctx, parameter)
             _keep(ctx, Override(flag=given, key=definition.name, value=value, everywhere=True))
 
-    values = definition.choices or (("true", "false") if definition.kind is Kind.BOOLEAN else ())
+    values = definition.choices or (("true", "false") if definition.kind is KeyKind.BOOLEAN else ())
 
     def offer(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
         return [one for one in values if one.startswith(incomplete)]

@@ -107,7 +107,7 @@ def let_go(file: Path, *, flows: Sequence[str], dry_run: bool, output: Format) -
     from twinlog.cli.options.configuration import load_file
     from twinlog.client.producer_hold import Freed, ProducerHold
     from twinlog.cluster.client import ClusterClient
-    from twinlog.control.flow.setups import flow_setup
+    from twinlog.control.flow.wiring import flow_setup
 
     found: list[dict[str, Any]] = []
     for config in _chosen(load_file(file).flows, flows):

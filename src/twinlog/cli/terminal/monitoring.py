@@ -21,8 +21,8 @@ from twinlog.control.watch.service import ServiceNotifier
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.vital import Vital
 from twinlog.control.web.address import Address, CannotListen
+from twinlog.control.web.current_config import CurrentConfig
 from twinlog.control.web.front import App
-from twinlog.control.web.holder import Holder
 from twinlog.control.web.server import WebServer
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
@@ -49,16 +49,16 @@ def watched(
     stop: threading.Event,
     served: Callable[[WebServer], None],
     vital: Vital | None = None,
-    holder: Holder | None = None,
+    current: CurrentConfig | None = None,
 ) -> Iterator[Watch]:
     """Watch what is put into the functions that are given; `served` is told where HTTP is served,
     `stop` is set when the mirror ends.
-    `holder`: the configuration, for REST; without it there are metrics and probes alone.
+    `current`: the configuration, for REST; without it there are metrics and probes alone.
     """
     series = ALL_SERIES
-    if holder is not None:
-        names = {str(flow.flow): flow.metric_names for flow in holder.config.every_flow}
-        series = replace(holder.config.series, names=names)
+    if current is not None:
+        names = {str(flow.flow): flow.metric_names for flow in current.config.every_flow}
+        series = replace(current.config.series, names=names)
     monitor = Monitor(vital=vital, series=series)
     events = EventLog(config)
     notifier = ServiceNotifier.of(os.environ, os.getpid(), stop)
@@ -86,7 +86,7 @@ def watched(
         closing.callback(log.info, "mirror_ends config=%s", config.resolve())
         if listen is not None:
             sources = Sources(events=events, file=config)
-            listener = _Listener(lambda: web_server(monitor, listen, holder, sources), served)
+            listener = _Listener(lambda: web_server(monitor, listen, current, sources), served)
             closing.callback(listener.close)
             listener.start()
         closing.callback(notifier.stopping)
@@ -107,10 +107,10 @@ class Sources:
 
 
 def web_server(
-    monitor: Monitor, listen: Address, holder: Holder | None, sources: Sources
+    monitor: Monitor, listen: Address, current: CurrentConfig | None, sources: Sources
 ) -> WebServer:
     """Bound and not started; raises CannotListen, and ConfigError for files of `twinlog.rest.*`."""
-    if holder is None:
+    if current is None:
         return WebServer(monitor, listen)
 
     def load() -> App:
@@ -122,13 +122,13 @@ def web_server(
             Site(
                 monitor=monitor,
                 events=sources.events,
-                holder=holder,
+                current=current,
                 file=sources.file,
                 is_stopping=lambda: server.front.is_stopping,
             )
         )
 
-    server = WebServer(monitor, listen, holder.config.rest, load)
+    server = WebServer(monitor, listen, current.config.rest, load)
     return server
 
 

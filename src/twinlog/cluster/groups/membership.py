@@ -119,10 +119,6 @@ class Membership:
         """The leading member in words, from its metadata."""
         return describe_member(self.state.leader)
 
-    def wait_until_leading(self, within_s: float) -> bool:
-        """Wait until this member leads; False when it did not in time."""
-        return self.wait_for(lambda state: state.role is Role.LEADING, within_s=within_s)
-
     def wait_for(self, predicate: Callable[[MembershipState], bool], *, within_s: float) -> bool:
         """Wait until the state satisfies the predicate; False when it did not in time."""
         deadline = self._patience.deadline(within_s)

@@ -58,14 +58,14 @@ SIMPLE: Final = -1
 """The generation of somebody who is in no group."""
 
 
-class Fenced(NamedTuple):
+class ProducerFenced(NamedTuple):
     """What a caller says where somebody else has the transactional id."""
 
     code: str
     why: str
 
 
-REPLAY: Final = Fenced(
+REPLAY: Final = ProducerFenced(
     "REPLAY_FENCED",
     "another run has begun since, or this one was suspended for too long; where no other runs, "
     "give the same command again",
@@ -98,7 +98,7 @@ class Transactions:
         *,
         timeout_ms: int,
         joining: ProducerIdentity = NOBODY,
-        fenced: Fenced = REPLAY,
+        fenced: ProducerFenced = REPLAY,
     ) -> None:
         """`timeout_ms`: after that the coordinator rolls back what we left open."""
         self._client = client

@@ -143,17 +143,6 @@ class Connection:
         self.begin(request, maximum=maximum, minimum=minimum)
         return self.finish(timeout_s=timeout_s)
 
-    def request_raw(
-        self, api_key: int, version: int, body: bytes, *, timeout_s: float | None = None
-    ) -> memoryview:
-        """Send an encoded body; the answer's body, not decoded, in a buffer of its own."""
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        head = protocol.raw_request_head(
-            api_key, version, self._correlation_id, self.settings.client_id, len(body)
-        )
-        self._send(head + body, (api_key, version, self._correlation_id))
-        return self._receive_body(timeout_s)[2]
-
     def begin(
         self, request: Message, *, maximum: int | None = None, minimum: int | None = None
     ) -> None:

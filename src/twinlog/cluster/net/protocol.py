@@ -21,9 +21,7 @@ Message: TypeAlias = Any
 """A request or response of the client library; fields have Kafka's names in snake case."""
 
 API_VERSIONS: Final = 18
-_HEADER: Final = struct.Struct(">ihhi")
 _INT32: Final = struct.Struct(">i")
-_INT16: Final = struct.Struct(">h")
 
 _first_decoding: Final = threading.Lock()
 """The library compiles a decoder at the first answer of its kind, and while it does so changes what
@@ -70,16 +68,6 @@ def encode_request(request: Message, version: int, correlation_id: int, client_i
     request.API_VERSION = version
     request.with_header(correlation_id=correlation_id, client_id=client_id)
     return bytes(request.encode(framed=True, header=True))
-
-
-def raw_request_head(
-    key: int, version: int, correlation_id: int, client_id: str, body_bytes: int
-) -> bytes:
-    """Size and header of a request whose body somebody else encoded."""
-    name = client_id.encode()
-    tail = name + (b"\x00" if is_flexible(key, version) else b"")
-    size = _HEADER.size - 4 + 2 + len(tail) + body_bytes
-    return _HEADER.pack(size, key, version, correlation_id) + _INT16.pack(len(name)) + tail
 
 
 def response_body(key: int, version: int, frame: memoryview, correlation_id: int) -> memoryview:

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from twinlog.config.flow.precedence import candidate_flows
 from twinlog.config.keys.key_table import DEFINITIONS, RENAMED
-from twinlog.config.keys.key_types import Kind
+from twinlog.config.keys.key_types import KeyKind
 from twinlog.config.values.origin import Setting
 
 _CLUSTERS = "clusters"
-_PATTERNS = tuple(name for name, one in DEFINITIONS.items() if one.kind is Kind.NAMES)
+_PATTERNS = tuple(name for name, one in DEFINITIONS.items() if one.kind is KeyKind.NAMES)
 _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 _KEY_ESCAPES = _ESCAPES | {" ": "\\ ", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
 

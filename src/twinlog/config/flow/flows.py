@@ -22,7 +22,6 @@ from twinlog.config.flow.schema import (
     FlowConfig,
     LanesConfig,
     NewTopicsConfig,
-    OffsetReset,
     RefreshConfig,
     SourceGroupConfig,
     VerifyMode,
@@ -47,7 +46,6 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
     consumer = source_client(settings, Role.CONSUMER)
     refuse_contradictions(settings, consumer)
     producer = data_producer(cluster_settings(raw, flow.target), settings)
-    reset = _reset(consumer)
     refreshes, refresh_s = values.rounds("refresh.topics")
     syncs_configs, configs_s = values.rounds("sync.topic.configs")
     syncs_acls, acls_s = values.rounds("sync.topic.acls")
@@ -83,9 +81,8 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         heartbeats=own_heartbeat(values, flow),
         offset_syncs=read_offset_syncs(values),
         isolation_level=_isolation(consumer),
-        auto_offset_reset=reset,
         start=replace(
-            values.starts("twinlog.start", StartKind(reset.value)),
+            values.starts("twinlog.start", _reset(consumer)),
             new_from_earliest=values.choice_or("twinlog.start.new", "start") == "earliest",
         ),
         source_group=SourceGroupConfig(
@@ -132,7 +129,9 @@ def _isolation(consumer: ClientProperties) -> Isolation:
     return Isolation(to_choice(consumer.origin(ISOLATION_LEVEL), tuple(Isolation)))
 
 
-def _reset(consumer: ClientProperties) -> OffsetReset:
+def _reset(consumer: ClientProperties) -> StartKind:
+    """Where a partition starts that has no position yet."""
     if AUTO_OFFSET_RESET not in consumer:
-        return OffsetReset.EARLIEST
-    return OffsetReset(to_choice(consumer.origin(AUTO_OFFSET_RESET), tuple(OffsetReset)))
+        return StartKind.EARLIEST
+    choices = StartKind.EARLIEST, StartKind.LATEST
+    return StartKind(to_choice(consumer.origin(AUTO_OFFSET_RESET), choices))

@@ -41,13 +41,6 @@ class VerifyMode(StrEnum):
     """Everything, once."""
 
 
-class OffsetReset(StrEnum):
-    """Where a partition starts that has no position yet."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
     """One cluster by its alias; `servers` is empty where no flow needs it and none is named."""
@@ -201,7 +194,6 @@ class FlowConfig:
     groups: GroupsConfig
 
     isolation_level: Isolation
-    auto_offset_reset: OffsetReset
 
     start: Starts
     """twinlog.start"""

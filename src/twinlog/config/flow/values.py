@@ -5,7 +5,7 @@ from __future__ import annotations
 from twinlog.config.flow.priority import Priorities, to_priorities
 from twinlog.config.flow.start import Starts, to_starts
 from twinlog.config.keys.key_table import DEFINITIONS
-from twinlog.config.keys.key_types import Kind
+from twinlog.config.keys.key_types import KeyKind
 from twinlog.config.regex.patterns import NamePattern
 from twinlog.config.values.origin import Setting, Settings, refuse
 from twinlog.config.values.types import to_boolean, to_choice, to_names, to_number, trimmed
@@ -27,15 +27,15 @@ class FlowValues:
 
     def _check(self, name: str) -> None:
         match DEFINITIONS[name].kind:
-            case Kind.BOOLEAN:
+            case KeyKind.BOOLEAN:
                 self.boolean(name)
-            case Kind.SHORT | Kind.INT | Kind.LONG:
+            case KeyKind.SHORT | KeyKind.INT | KeyKind.LONG:
                 self.number_or_none(name)
-            case Kind.CHOICE:
+            case KeyKind.CHOICE:
                 self.choice_or(name, "")
-            case Kind.NAMES:
+            case KeyKind.NAMES:
                 self.names(name)
-            case Kind.STRING | Kind.LIST:
+            case KeyKind.STRING | KeyKind.LIST:
                 pass  # any text will do
 
     def boolean(self, name: str) -> bool:

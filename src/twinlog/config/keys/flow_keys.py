@@ -6,11 +6,11 @@ MirrorMaker 2 4.3.
 
 from __future__ import annotations
 
-from twinlog.config.keys.key_types import KeyDefinition, Kind, Scope, Support
+from twinlog.config.keys.key_types import KeyDefinition, KeyKind, KeyScope, Support
 
 _ACTS, _NOTHING = Support.ACTS, Support.NO_MEANING
-_BOOLEAN, _SHORT, _INT, _LONG = Kind.BOOLEAN, Kind.SHORT, Kind.INT, Kind.LONG
-_STRING, _CHOICE, _LIST, _NAMES = Kind.STRING, Kind.CHOICE, Kind.LIST, Kind.NAMES
+_BOOLEAN, _SHORT, _INT, _LONG = KeyKind.BOOLEAN, KeyKind.SHORT, KeyKind.INT, KeyKind.LONG
+_STRING, _CHOICE, _LIST, _NAMES = KeyKind.STRING, KeyKind.CHOICE, KeyKind.LIST, KeyKind.NAMES
 
 MIRROR_PACKAGE = "org.apache.kafka.connect.mirror."
 
@@ -26,7 +26,7 @@ DEFAULT_CONFIG_PROPERTIES_EXCLUDE = (
 
 def _key(  # noqa: PLR0913, a row of a table
     name: str,
-    kind: Kind,
+    kind: KeyKind,
     default: str | None,
     support: Support,
     meaning: str,
@@ -39,7 +39,7 @@ def _key(  # noqa: PLR0913, a row of a table
         name=name,
         kind=kind,
         default=default,
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=support,
         meaning=meaning,
         low=low,
@@ -99,7 +99,7 @@ _SOURCE = (
          "copy topics' ACLs: LITERAL ones; ALLOW WRITE never, ALLOW ALL as READ; none is removed"),
     _key("sync.topic.acls.interval.seconds", _LONG, "600", _ACTS, "how often; negative is never"),
     KeyDefinition(
-        name="topic.creation.enable", kind=_BOOLEAN, default="true", scope=Scope.TARGET,
+        name="topic.creation.enable", kind=_BOOLEAN, default="true", scope=KeyScope.TARGET,
         support=_ACTS, meaning="false: remote topics are neither made, grown nor reconfigured, and "
         "get no ACLs; a missing one waits (`TARGET_TOPIC_MISSING`). Also as `B.` and `A->B.`",
     ),

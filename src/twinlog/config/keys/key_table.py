@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twinlog.config.keys.client_keys import SECURITY_KEYS
 from twinlog.config.keys.flow_keys import FLOW_KEYS
-from twinlog.config.keys.key_types import KeyDefinition, Scope
+from twinlog.config.keys.key_types import KeyDefinition, KeyScope
 from twinlog.config.keys.own_keys import OWN_KEYS
 
 DEFINITIONS: dict[str, KeyDefinition] = {
@@ -23,6 +23,6 @@ CONNECTOR_NAMES = frozenset(
 
 OWN_FLOW_NAMES = frozenset(definition.name for definition in OWN_KEYS)
 OWN_TARGET_NAMES = frozenset(
-    definition.name for definition in FLOW_KEYS + OWN_KEYS if definition.scope is Scope.TARGET
+    definition.name for definition in FLOW_KEYS + OWN_KEYS if definition.scope is KeyScope.TARGET
 )
 """Read from the target's lines too: our own keys, and one of Connect's workers."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class KeyKind(StrEnum):
     """How a value is read."""
 
     BOOLEAN = "boolean"
@@ -20,7 +20,7 @@ class Kind(StrEnum):
     """A list of regular expressions for whole names."""
 
 
-class Scope(StrEnum):
+class KeyScope(StrEnum):
     """Where a key is looked up."""
 
     FLOW = "flow"
@@ -44,9 +44,9 @@ class KeyDefinition:
     """One key: its type, its default, where it applies and what it does here."""
 
     name: str
-    kind: Kind
+    kind: KeyKind
     default: str | None
-    scope: Scope
+    scope: KeyScope
     support: Support
     meaning: str
     low: int | None = None

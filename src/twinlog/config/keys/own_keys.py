@@ -5,16 +5,16 @@ All start with `twinlog.`, so that MirrorMaker 2 can still run the file.
 
 from __future__ import annotations
 
-from twinlog.config.keys.key_types import KeyDefinition, Kind, Scope, Support
+from twinlog.config.keys.key_types import KeyDefinition, KeyKind, KeyScope, Support
 
 _MEBIBYTE = 1 << 20
 
 OWN_KEYS = (
     KeyDefinition(
         name="twinlog.start",
-        kind=Kind.LIST,
+        kind=KeyKind.LIST,
         default=None,  # the source consumer's auto.offset.reset
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="where a partition starts that was never copied: `earliest`, `latest`, a time, or "
         "by topic, as `orders:2026-11-01T00:00:00Z, audit:0=120;1=77, .*:latest`; default: "
@@ -23,9 +23,9 @@ OWN_KEYS = (
     ),
     KeyDefinition(
         name="twinlog.start.new",
-        kind=Kind.CHOICE,
+        kind=KeyKind.CHOICE,
         default="start",
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="where topics and partitions start that are made after the flow first ran: as "
         "`twinlog.start` says, or `earliest`, so that `latest` leaves out nothing that is written "
@@ -34,9 +34,9 @@ OWN_KEYS = (
     ),
     KeyDefinition(
         name="twinlog.rename",
-        kind=Kind.LIST,
+        kind=KeyKind.LIST,
         default="",
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="other names for topics on the target, as `orders:eu-orders, pay-(.*):pay.$1`: "
         "Java expressions for whole names of the source, the first that matches counts; the "
@@ -44,36 +44,36 @@ OWN_KEYS = (
     ),
     KeyDefinition(
         name="twinlog.source.loss",
-        kind=Kind.CHOICE,
+        kind=KeyKind.CHOICE,
         default="stop",
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="what to do when the source deleted records before they were copied",
         choices=("stop", "accept"),
     ),
     KeyDefinition(
         name="twinlog.lease.seconds",
-        kind=Kind.INT,
+        kind=KeyKind.INT,
         default="300",
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="how long one Spark job holds its partitions",
         low=1,
     ),
     KeyDefinition(
         name="twinlog.config.reload.interval.seconds",
-        kind=Kind.INT,
+        kind=KeyKind.INT,
         default="0",
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="how often a running mirror looks whether this file changed; 0: only at a SIGHUP",
         low=0,
     ),
     KeyDefinition(
         name="twinlog.lane.memory.bytes",
-        kind=Kind.LONG,
+        kind=KeyKind.LONG,
         default=str(64 * _MEBIBYTE),
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="how much fetched data a lane may hold; without it: the target producer's "
         "buffer.memory",
@@ -81,9 +81,9 @@ OWN_KEYS = (
     ),
     KeyDefinition(
         name="twinlog.compression",
-        kind=Kind.CHOICE,
+        kind=KeyKind.CHOICE,
         default="keep",
-        scope=Scope.TARGET,
+        scope=KeyScope.TARGET,
         support=Support.ACTS,
         meaning="`enforce` gives every batch the target producer's compression.type; `keep` only "
         "those that are not compressed or are re-encoded anyway",
@@ -91,18 +91,18 @@ OWN_KEYS = (
     ),
     KeyDefinition(
         name="twinlog.max.bytes.per.second",
-        kind=Kind.LONG,
+        kind=KeyKind.LONG,
         default=None,
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="the most that a flow copies in a second, as batches are on the wire; default: all",
         low=1024,
     ),
     KeyDefinition(
         name="twinlog.status.interval.seconds",
-        kind=Kind.INT,
+        kind=KeyKind.INT,
         default="5",
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="how often the process that leads a flow writes its status to the target, for "
         "`twinlog status` on other hosts; 0: never",
@@ -110,9 +110,9 @@ OWN_KEYS = (
     ),
     KeyDefinition(
         name="twinlog.verify",
-        kind=Kind.CHOICE,
+        kind=KeyKind.CHOICE,
         default="sample",
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="whether a mirror reads its copy back and compares it with the source while it "
         "runs, with at most 3 % of its own CPU: `sample` the newest records of each partition in "
@@ -121,9 +121,9 @@ OWN_KEYS = (
     ),
     KeyDefinition(
         name="twinlog.rpo.seconds",
-        kind=Kind.INT,
+        kind=KeyKind.INT,
         default=None,
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="the recovery point objective: where losing the source would lose more than its "
         "last seconds, the flow is DEGRADED, and its reason says what holds it back",
@@ -131,9 +131,9 @@ OWN_KEYS = (
     ),
     KeyDefinition(
         name="twinlog.rpo.enforce",
-        kind=Kind.CHOICE,
+        kind=KeyKind.CHOICE,
         default="none",
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="`quota`: while twinlog.rpo.seconds is not kept and records are copied, producers "
         "of the source get a quota, until the flow has caught up; needs ALTER_CONFIGS and "
@@ -142,34 +142,34 @@ OWN_KEYS = (
     ),
     KeyDefinition(
         name="twinlog.priority",
-        kind=Kind.LIST,
+        kind=KeyKind.LIST,
         default="",
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="topics' shares of twinlog.max.bytes.per.second, as `payments.*:10, logs:1`",
     ),
     KeyDefinition(
         name="twinlog.sync.topic.acls.prefixed",
-        kind=Kind.BOOLEAN,
+        kind=KeyKind.BOOLEAN,
         default="false",
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="copy PREFIXED ACLs that cover a mirrored topic, and `*` as the prefix of all",
     ),
     KeyDefinition(
         name="twinlog.sync.topic.acls.removal",
-        kind=Kind.BOOLEAN,
+        kind=KeyKind.BOOLEAN,
         default="false",
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="take ACLs off remote topics that the source's topics do not have; never ALLOW "
         "WRITE and ALLOW ALL, and only with the default policy",
     ),
     KeyDefinition(
         name="twinlog.sync.retention",
-        kind=Kind.CHOICE,
+        kind=KeyKind.CHOICE,
         default="follow",
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="whether the sync of configs may shorten the life of records on the target: "
         "`follow` the source, or `raise-only`, where a lower retention, `delete` or `compact` in "
@@ -178,27 +178,27 @@ OWN_KEYS = (
     ),
     KeyDefinition(
         name="twinlog.source.group.id",
-        kind=Kind.STRING,
+        kind=KeyKind.STRING,
         default=None,
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="a group of the source, as MirrorMaker 1 had one: a partition that was never "
         "copied starts at its offset, and what is on the target is committed for it",
     ),
     KeyDefinition(
         name="twinlog.source.group.commit.interval.ms",
-        kind=Kind.LONG,
+        kind=KeyKind.LONG,
         default="60000",
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="how often offsets of twinlog.source.group.id are committed",
         low=1,
     ),
     KeyDefinition(
         name="twinlog.target.partitions",
-        kind=Kind.CHOICE,
+        kind=KeyKind.CHOICE,
         default="grow",
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="`grow` adds partitions that a remote topic lacks; `same` adds none, and refuses "
         "topics whose counts differ; `keyed` adds none, and places the records of such topics by "
@@ -207,9 +207,9 @@ OWN_KEYS = (
     ),
     KeyDefinition(
         name="twinlog.new.topic.partitions",
-        kind=Kind.CHOICE,
+        kind=KeyKind.CHOICE,
         default="source",
-        scope=Scope.FLOW,
+        scope=KeyScope.FLOW,
         support=Support.ACTS,
         meaning="how many partitions a remote topic is created with: as many as its `source` has, "
         "or num.partitions of the target (`default`, which needs `twinlog.target.partitions = "
@@ -218,18 +218,18 @@ OWN_KEYS = (
     ),
     KeyDefinition(
         name="twinlog.target.producer.id.expiration.ms",
-        kind=Kind.LONG,
+        kind=KeyKind.LONG,
         default=None,
-        scope=Scope.TARGET,
+        scope=KeyScope.TARGET,
         support=Support.ACTS,
         meaning="producer.id.expiration.ms of the target, for users that may not read it there",
         low=1,
     ),
     KeyDefinition(
         name="twinlog.state.topic.replication.factor",
-        kind=Kind.SHORT,
+        kind=KeyKind.SHORT,
         default="-1",
-        scope=Scope.TARGET,
+        scope=KeyScope.TARGET,
         support=Support.ACTS,
         meaning="the replication factor of Twinlog's own topics on the target; -1: the broker's",
         low=-1,

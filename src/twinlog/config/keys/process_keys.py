@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from twinlog.config.keys.key_types import KeyDefinition, Kind, Scope, Support
+from twinlog.config.keys.key_types import KeyDefinition, KeyKind, KeyScope, Support
 
 TOKENS_FILE: Final = "twinlog.rest.tokens.file"
 OPEN_MONITORING: Final = "twinlog.rest.monitoring.open"
@@ -21,69 +21,69 @@ METRICS_PARTITIONS: Final = "twinlog.metrics.partitions"
 OWN_PROCESS_KEYS: Final = (
     KeyDefinition(
         name=TOKENS_FILE,
-        kind=Kind.STRING,
+        kind=KeyKind.STRING,
         default=None,
-        scope=Scope.PROCESS,
+        scope=KeyScope.PROCESS,
         support=Support.ACTS,
         meaning="a file that `twinlog token new` writes: requests need one of its tokens, on every "
         "address",
     ),
     KeyDefinition(
         name=OPEN_MONITORING,
-        kind=Kind.BOOLEAN,
+        kind=KeyKind.BOOLEAN,
         default="false",
-        scope=Scope.PROCESS,
+        scope=KeyScope.PROCESS,
         support=Support.ACTS,
         meaning="`/metrics`, `/healthz` and `/readyz` need no token where there are tokens",
     ),
     KeyDefinition(
         name=CERTIFICATE_FILE,
-        kind=Kind.STRING,
+        kind=KeyKind.STRING,
         default=None,
-        scope=Scope.PROCESS,
+        scope=KeyScope.PROCESS,
         support=Support.ACTS,
         meaning="HTTPS in place of HTTP: the server's certificate with its chain, as PEM",
     ),
     KeyDefinition(
         name=PRIVATE_KEY_FILE,
-        kind=Kind.STRING,
+        kind=KeyKind.STRING,
         default=None,
-        scope=Scope.PROCESS,
+        scope=KeyScope.PROCESS,
         support=Support.ACTS,
         meaning="the private key of that certificate, as PEM; without it: in the same file",
     ),
     KeyDefinition(
         name=CLIENT_CA_FILE,
-        kind=Kind.STRING,
+        kind=KeyKind.STRING,
         default=None,
-        scope=Scope.PROCESS,
+        scope=KeyScope.PROCESS,
         support=Support.ACTS,
         meaning="clients must show a certificate that one of these authorities signed (PEM); they "
         "need no token then",
     ),
     KeyDefinition(
         name=CLIENT_ROLE,
-        kind=Kind.CHOICE,
+        kind=KeyKind.CHOICE,
         default="read",
-        scope=Scope.PROCESS,
+        scope=KeyScope.PROCESS,
         support=Support.ACTS,
         meaning="what a client with such a certificate may do without a token",
         choices=("read", "operate"),
     ),
     KeyDefinition(
         name=METRICS_LABELS,
-        kind=Kind.LIST,
+        kind=KeyKind.LIST,
         default="",
-        scope=Scope.PROCESS,
+        scope=KeyScope.PROCESS,
         support=Support.ACTS,
         meaning="labels that every series of `/metrics` carries, as `namespace=kafka, "
         "strimzi_io_cluster=shop`",
     ),
     KeyDefinition(
         name=METRICS_PARTITIONS,
-        kind=Kind.BOOLEAN,
+        kind=KeyKind.BOOLEAN,
         default="true",
-        scope=Scope.PROCESS,
+        scope=KeyScope.PROCESS,
         support=Support.ACTS,
         meaning="`false`: `/metrics` has no series of single partitions but those that have "
         "stopped (`twinlog_partition_error`); panels and alerts by topic then show nothing",

@@ -21,6 +21,8 @@ from importlib import import_module
 from operator import or_
 from typing import Any, Final
 
+from twinlog.config.regex.linear import CATEGORIES
+
 _ALPHABET: Final = [*map(chr, range(128)), "\x85", "\xe9", "\u2028"]
 """One of each kind that the translated expressions tell apart."""
 _EVERY: Final = (1 << len(_ALPHABET)) - 1
@@ -31,15 +33,6 @@ MOST_POSITIONS: Final = 80
 
 _Pair = tuple[int, int]
 _Graph = dict[_Pair, list[_Pair]]
-
-_CATEGORIES: Final = {
-    "CATEGORY_DIGIT": r"\d",
-    "CATEGORY_NOT_DIGIT": r"\D",
-    "CATEGORY_SPACE": r"\s",
-    "CATEGORY_NOT_SPACE": r"\S",
-    "CATEGORY_WORD": r"\w",
-    "CATEGORY_NOT_WORD": r"\W",
-}
 
 
 @lru_cache(maxsize=512)
@@ -199,7 +192,7 @@ def _mask(code: str, argument: Any) -> int:
                 low, high = value
                 mask |= _of(lambda char, a=low, b=high: a <= ord(char) <= b)  # type: ignore[misc]
             case _:
-                known = re.compile(_CATEGORIES.get(str(value), "(?s:.)"), re.ASCII)
+                known = re.compile(CATEGORIES.get(str(value), "(?s:.)"), re.ASCII)
                 mask |= _of(lambda char, which=known: which.match(char) is not None)  # type: ignore[misc]
     return _EVERY & ~mask if negated else mask
 

@@ -174,7 +174,7 @@ def _taker(code: str, argument: Any) -> Callable[[str], bool]:
             case "RANGE":
                 ranges.append(value)
             case _:
-                kinds.append(re.compile(_CATEGORIES[str(value)]))
+                kinds.append(re.compile(CATEGORIES[str(value)]))
 
     def takes(char: str) -> bool:
         found = any(low <= ord(char) <= high for low, high in ranges)
@@ -183,7 +183,7 @@ def _taker(code: str, argument: Any) -> Callable[[str], bool]:
     return takes
 
 
-_CATEGORIES: Final = {
+CATEGORIES: Final = {
     "CATEGORY_DIGIT": r"\d",
     "CATEGORY_NOT_DIGIT": r"\D",
     "CATEGORY_SPACE": r"\s",

@@ -180,7 +180,7 @@ SECTIONS: Final = {
 }
 
 
-class Reader:
+class SectionReader:
     """Opens sections by their table, and remembers the fields that do nothing."""
 
     def __init__(self) -> None:

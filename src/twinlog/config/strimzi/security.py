@@ -14,7 +14,7 @@ from twinlog.config.strimzi.fields import (
     CLIENT_SECRET,
     PASSWORD_SECRET,
     TLS,
-    Reader,
+    SectionReader,
 )
 from twinlog.config.strimzi.secrets import Secrets
 from twinlog.config.strimzi.yaml_nodes import Node
@@ -28,7 +28,7 @@ _CUSTOM_PREFIXES: Final = ("sasl.", "ssl.keystore.")
 _TRUE: Final = "true"
 
 
-class Pair(NamedTuple):
+class KeyValue(NamedTuple):
     """A key, its value and where it came from."""
 
     key: str
@@ -39,11 +39,11 @@ class Pair(NamedTuple):
 class SecurityReader:
     """Reads the security of clusters; secrets stay variables."""
 
-    def __init__(self, reader: Reader, secrets: Secrets) -> None:
+    def __init__(self, reader: SectionReader, secrets: Secrets) -> None:
         self._reader = reader
         self._secrets = secrets
 
-    def read(self, cluster: Mapping[str, Node]) -> Iterator[Pair]:
+    def read(self, cluster: Mapping[str, Node]) -> Iterator[KeyValue]:
         """The keys of a cluster without its alias; none for a plain connection."""
         tls, authentication = cluster.get("tls"), cluster.get("authentication")
         is_sasl = False
@@ -56,16 +56,16 @@ class SecurityReader:
         at = authentication if is_sasl else tls
         if at is not None:
             security = "SSL" if tls is not None else "PLAINTEXT"
-            yield Pair(SECURITY_PROTOCOL, f"SASL_{security}" if is_sasl else security, at)
+            yield KeyValue(SECURITY_PROTOCOL, f"SASL_{security}" if is_sasl else security, at)
 
-    def _trust(self, tls: Node) -> Iterator[Pair]:
+    def _trust(self, tls: Node) -> Iterator[KeyValue]:
         listed = self._reader.section(tls, TLS).get("trustedCertificates")
         found = [
             text for entry in (listed.items() if listed else ()) for text in self._files(entry)
         ]
         if listed is not None and found:
-            yield Pair("ssl.truststore.type", "PEM", listed)
-            yield Pair("ssl.truststore.certificates", "\n".join(found), listed)
+            yield KeyValue("ssl.truststore.type", "PEM", listed)
+            yield KeyValue("ssl.truststore.certificates", "\n".join(found), listed)
 
     def _files(self, entry: Node) -> list[str]:
         fields = self._reader.section(entry, CERTIFICATE)
@@ -74,7 +74,7 @@ class SecurityReader:
             return self._secrets.matching(secret, fields["pattern"])
         return [self._secrets.text(secret, _required(entry, fields, "certificate"))]
 
-    def _authentication(self, node: Node, *, has_tls: bool) -> Iterator[Pair]:
+    def _authentication(self, node: Node, *, has_tls: bool) -> Iterator[KeyValue]:
         fields = self._reader.section(node, AUTHENTICATION)
         kind = _required(node, fields, "type")
         match kind.text():
@@ -96,31 +96,31 @@ class SecurityReader:
                     "write tls, scram-sha-256, scram-sha-512, plain, oauth or custom",
                 )
 
-    def _client_certificate(self, node: Node) -> Iterator[Pair]:
+    def _client_certificate(self, node: Node) -> Iterator[KeyValue]:
         fields = self._reader.section(node, CERTIFICATE_AND_KEY)
         secret = _required(node, fields, "secretName")
         chain, key = _required(node, fields, "certificate"), _required(node, fields, "key")
-        yield Pair("ssl.keystore.type", "PEM", node)
-        yield Pair("ssl.keystore.certificate.chain", self._secrets.text(secret, chain), chain)
-        yield Pair("ssl.keystore.key", self._secrets.text(secret, key), key)
+        yield KeyValue("ssl.keystore.type", "PEM", node)
+        yield KeyValue("ssl.keystore.certificate.chain", self._secrets.text(secret, chain), chain)
+        yield KeyValue("ssl.keystore.key", self._secrets.text(secret, key), key)
 
     def _password(
         self, node: Node, fields: Mapping[str, Node], kind: Node, mechanism: str, module: str
-    ) -> Iterator[Pair]:
+    ) -> Iterator[KeyValue]:
         user = _required(node, fields, "username")
         source = _required(node, fields, "passwordSecret")
         parts = self._reader.section(source, PASSWORD_SECRET)
         password = self._secrets.jaas_text(
             _required(source, parts, "secretName"), _required(source, parts, "password")
         )
-        yield Pair("sasl.mechanism", mechanism, kind)
-        yield Pair(
+        yield KeyValue("sasl.mechanism", mechanism, kind)
+        yield KeyValue(
             "sasl.jaas.config",
             f'{module} required username="{_escaped(user.text())}" password="{password}";',
             node,
         )
 
-    def _oauth(self, node: Node, fields: Mapping[str, Node], kind: Node) -> Iterator[Pair]:
+    def _oauth(self, node: Node, fields: Mapping[str, Node], kind: Node) -> Iterator[KeyValue]:
         for name in ("username", "passwordSecret"):
             if name in fields:
                 raise fields[name].refuse(
@@ -136,12 +136,12 @@ class SecurityReader:
         options = f'clientId="{_escaped(client.text())}" clientSecret="{secret}"'
         if "scope" in fields:
             options += f' scope="{_escaped(fields["scope"].text())}"'
-        yield Pair("sasl.mechanism", "OAUTHBEARER", kind)
-        yield Pair("sasl.oauthbearer.token.endpoint.url", endpoint.text(), endpoint)
-        yield Pair("sasl.jaas.config", f"{_OAUTH} required {options};", node)
+        yield KeyValue("sasl.mechanism", "OAUTHBEARER", kind)
+        yield KeyValue("sasl.oauthbearer.token.endpoint.url", endpoint.text(), endpoint)
+        yield KeyValue("sasl.jaas.config", f"{_OAUTH} required {options};", node)
 
     @staticmethod
-    def _custom(node: Node, fields: Mapping[str, Node]) -> Iterator[Pair]:
+    def _custom(node: Node, fields: Mapping[str, Node]) -> Iterator[KeyValue]:
         config = fields["config"].fields() if "config" in fields else {}
         for key, value in config.items():
             if not key.startswith(_CUSTOM_PREFIXES):
@@ -149,7 +149,7 @@ class SecurityReader:
                     "is no key of a custom authentication",
                     f"only {' and '.join(_CUSTOM_PREFIXES)} stand here; the rest in `config`",
                 )
-            yield Pair(key, value.text(), value)
+            yield KeyValue(key, value.text(), value)
         is_sasl = "sasl" in fields and fields["sasl"].text() == _TRUE
         if is_sasl and "sasl.mechanism" not in config:
             raise node.refuse("SASL without a mechanism", "add sasl.mechanism to its `config`")

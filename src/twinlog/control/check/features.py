@@ -15,8 +15,8 @@ from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.groups.group_rights import may_describe_groups, unreadable_groups
 from twinlog.cluster.net.metadata import Operation
-from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.mm2_topics import hidden_topic
+from twinlog.cluster.topics.topic_admin import DEFAULT, validate_topic
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.report import FlowReport, Problem
 from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported
@@ -100,7 +100,7 @@ def _missing(one: _Written) -> TwinlogError | None:
         return next((denied(client.alias, right.name, topic) for right in lacking), None)
     hidden = seen.topics[topic].error == TOPIC_AUTHORIZATION_FAILED
     try:
-        admin.validate_topic(client, topic, partitions=1, replication_factor=admin.DEFAULT)
+        validate_topic(client, topic, partitions=1, replication_factor=DEFAULT)
     except Unauthorized as error:
         return hidden_topic(client, topic, may_create=False) if hidden else error
     except (BrokerRefused, Unsupported):

@@ -8,10 +8,12 @@ from typing import Protocol
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_rights import check_group_read
+from twinlog.cluster.logs.offsets import EARLIEST, list_offsets, log_ends
 from twinlog.cluster.net.metadata import Operation, TopicMetadata
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.configs import describe_broker_configs
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.cluster.topics.producer_expiry import EXPIRY_CONFIG
+from twinlog.cluster.topics.topic_admin import TopicCreation, validate_topic
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.features import check_features
 from twinlog.control.check.last_run import lives_here
@@ -181,10 +183,10 @@ class _Look:
 
     def _tried(
         self, remote: str, partitions: int, factor: int, configs: Mapping[str, str]
-    ) -> admin.TopicCreation | TwinlogError:
+    ) -> TopicCreation | TwinlogError:
         """What the cluster would create, or why it would not."""
         try:
-            answer = admin.validate_topic(
+            answer = validate_topic(
                 self._clients.target,
                 remote,
                 partitions=partitions,
@@ -302,8 +304,8 @@ class _Look:
             return
         known = self._mapped
         unknown = {tp: remote for tp, remote in there.items() if self._key(tp, remote) not in known}
-        starts = admin.list_offsets(self._clients.target, unknown.values(), admin.EARLIEST)
-        ends = admin.log_ends(self._clients.target, unknown.values())
+        starts = list_offsets(self._clients.target, unknown.values(), EARLIEST)
+        ends = log_ends(self._clients.target, unknown.values())
         for tp, remote in unknown.items():
             start, end = starts[remote], ends[remote]
             if isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
@@ -342,7 +344,7 @@ class _Look:
         if self._flow.producer_id_expiration_ms is not None:
             return
         try:
-            admin.describe_broker_configs(self._clients.target, [EXPIRY_CONFIG])
+            describe_broker_configs(self._clients.target, [EXPIRY_CONFIG])
         except Unauthorized:
             self._report.notes.append(
                 f"{EXPIRY_CONFIG} of {self._flow.flow.target} may not be read (DESCRIBE_CONFIGS on "

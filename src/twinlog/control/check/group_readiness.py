@@ -23,9 +23,9 @@ from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.resting_flow import resting_flow
 from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
+from twinlog.control.groups.counterparts import Counterpart, TargetOffsets
 from twinlog.control.groups.group_rights import sees_groups, unseen_line
-from twinlog.control.groups.offset_places import Place, TargetOffsets
 from twinlog.control.groups.unplaced import NOTHING_COMMITTED, reasons
 from twinlog.errors import TwinlogError, Unsupported
 from twinlog.model import TopicPartition
@@ -123,7 +123,7 @@ class GroupSurvey:
     selected: tuple[Group, ...]
     left_out: int
     offsets: Offsets
-    places: Mapping[TopicPartition, Place]
+    places: Mapping[TopicPartition, Counterpart]
     placeless: Mapping[TopicPartition, str]
     """Committed offsets that have no place there, and why."""
     there: Mapping[str, Group]
@@ -236,7 +236,7 @@ def readiness(
 
 def _placeless(
     tps: Iterable[TopicPartition],
-    places: Mapping[TopicPartition, Place],
+    places: Mapping[TopicPartition, Counterpart],
     views: Iterable[PartitionView],
 ) -> dict[TopicPartition, str]:
     unplaced = {str(tp): tp for tp in tps if tp not in places or not places[tp].runs}
@@ -268,7 +268,7 @@ def _places(
         )
 
 
-def _not_exact(place: Place, offset: int) -> str:
+def _not_exact(place: Counterpart, offset: int) -> str:
     reached = place.reach.downstream if place.is_way_back else place.reach.upstream
     if offset > reached:
         return f"the copy is {plural(offset - reached, 'offset')} behind it"

@@ -24,7 +24,7 @@ from twinlog.control.check.adoption import check_adoption
 from twinlog.control.check.flows import check_flow
 from twinlog.control.check.report import CheckReport, ClusterReport, FlowReport, Problem
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.flow.setups import flow_setup, neighbours_of
+from twinlog.control.flow.wiring import flow_setup, neighbours_of
 from twinlog.errors import TwinlogError
 from twinlog.survey.capabilities import ensure_probe_topic, probe
 
@@ -34,7 +34,7 @@ SAID_AFTER_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowClients:
+class CheckedClients:
     """The four clients of a flow; several may be one and the same."""
 
     source: ClusterClient
@@ -154,7 +154,7 @@ def _flow(
     try:
         check_flow(
             setup,
-            FlowClients(
+            CheckedClients(
                 source=source, target=target, lane_source=lane_source, lane_target=lane_target
             ),
             report,

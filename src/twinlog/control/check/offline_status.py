@@ -13,10 +13,17 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import (
+    LATEST,
+    MAX_TIMESTAMP,
+    EpochEnd,
+    OffsetResult,
+    list_offsets,
+    log_ends,
+)
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.cluster.logs.start_offsets import Begin
 from twinlog.cluster.net.metadata import Operation
-from twinlog.cluster.topics import admin
 from twinlog.codes import FlowState, PartitionState
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.asked_clusters import AskedClusters
@@ -24,7 +31,7 @@ from twinlog.control.check.last_run import last_run
 from twinlog.control.check.starts import begins_now
 from twinlog.control.check.told_status import Rows, of_now, state_rows, status_rows
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.lanes.wanted import kept
 from twinlog.control.risk.loss import loss_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
@@ -116,9 +123,9 @@ class _Ends:
     """What was asked of the partitions of both sides."""
 
     first: Mapping[TopicPartition, Begin]
-    source: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
-    target: Mapping[TopicPartition, admin.EpochEnd | TwinlogError]
-    newest: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
+    source: Mapping[TopicPartition, OffsetResult | TwinlogError]
+    target: Mapping[TopicPartition, EpochEnd | TwinlogError]
+    newest: Mapping[TopicPartition, OffsetResult | TwinlogError]
 
 
 class _Look:
@@ -184,11 +191,11 @@ class _Look:
         sources, targets = [p.source for p in plans], [p.target for p in plans]
         return _Ends(
             first=begins_now(self._flow, self._source, sources),
-            source=admin.list_offsets(
-                self._source, sources, admin.LATEST, isolation=self._flow.isolation_level
+            source=list_offsets(
+                self._source, sources, LATEST, isolation=self._flow.isolation_level
             ),
-            target=admin.log_ends(self._target, targets),
-            newest=admin.list_offsets(self._target, targets, admin.MAX_TIMESTAMP),
+            target=log_ends(self._target, targets),
+            newest=list_offsets(self._target, targets, MAX_TIMESTAMP),
         )
 
     def _maps(self) -> Mapping[PartitionKey, PartitionMap]:
@@ -217,7 +224,7 @@ class _Look:
             for one in topic.partitions
         }
         new = {tp: name for tp, name in remote.items() if name in missing}
-        ends = admin.list_offsets(self._source, new, admin.LATEST)
+        ends = list_offsets(self._source, new, LATEST)
         starts = begins_now(self._flow, self._source, new)
         for tp, name in new.items():
             yield self._never_copied(tp, name, starts[tp], ends[tp])
@@ -227,7 +234,7 @@ class _Look:
         tp: TopicPartition,
         remote: str,
         start: Begin,
-        end: admin.OffsetResult | TwinlogError,
+        end: OffsetResult | TwinlogError,
     ) -> PartitionSnapshot:
         """What is in the log from the configured start on waits."""
         if isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
@@ -246,7 +253,7 @@ class _Look:
             before = lost.get(target)
             if before is None or before.term < known.term:
                 lost[target] = known
-        for target, end in admin.log_ends(self._target, lost).items() if lost else ():
+        for target, end in log_ends(self._target, lost).items() if lost else ():
             copied = None
             if not isinstance(end, TwinlogError):
                 is_shared = self.setup.is_identity

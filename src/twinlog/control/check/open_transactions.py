@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import LATEST, list_offsets
 from twinlog.cluster.logs.producers import transaction_starts
-from twinlog.cluster.topics import admin
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import TwinlogError
 from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.discovery import mirrored_topics
@@ -54,8 +54,8 @@ def held_back(flow: FlowConfig) -> Iterator[HeldBack]:
         tps = [
             TopicPartition(name, p.partition) for name, t in topics.items() for p in t.partitions
         ]
-        stable = admin.list_offsets(source, tps, admin.LATEST, isolation=Isolation.READ_COMMITTED)
-        high = admin.list_offsets(source, tps, admin.LATEST)
+        stable = list_offsets(source, tps, LATEST, isolation=Isolation.READ_COMMITTED)
+        high = list_offsets(source, tps, LATEST)
         behind: dict[TopicPartition, tuple[int, int]] = {}
         for tp in tps:
             lso, hw = stable[tp], high[tp]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.offsets import LATEST
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import Trait, has
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind
@@ -41,7 +41,7 @@ def resting_flow(
     flow = replace(setup.config, released=released_topics(setup.name, target))
     found = discover(flow, setup.policy, source, target, create=False)
     here = known_ends(source, flow, [plan.source for plan in found.plans])
-    there = known_offsets(target, [plan.target for plan in found.plans], admin.LATEST)
+    there = known_offsets(target, [plan.target for plan in found.plans], LATEST)
     (snapshot,) = offline_status(replace(config, flows=(flow,)))
     views = tuple(_views(flow, found.plans, snapshot, here, there))
     return LedFlow(

@@ -9,9 +9,9 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import fetch_offsets
+from twinlog.cluster.logs.offsets import LATEST, OffsetResult, list_offsets
 from twinlog.cluster.logs.start_offsets import Begin, begin_offsets
 from twinlog.cluster.net.metadata import TopicMetadata
-from twinlog.cluster.topics import admin
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.model import StartAt, StartKind, TopicPartition
@@ -54,8 +54,8 @@ def topic_begins(
     of_group = _group_offsets(flow, source) if new else {}
     starts = {tp: of_group.get(tp, flow.start.at(tp)) for tp in new}
     found = begin_offsets(source, starts, isolation=flow.isolation_level)
-    ends = admin.list_offsets(
-        source, [tp for tp in new if flow.start.at(tp).kind is StartKind.OFFSET], admin.LATEST
+    ends = list_offsets(
+        source, [tp for tp in new if flow.start.at(tp).kind is StartKind.OFFSET], LATEST
     )
     out = {}
     for name, tps in partitions.items():
@@ -66,7 +66,7 @@ def topic_begins(
                 on_problem(begin, name)
             elif begin is not None:
                 offsets[tp.partition] = begin
-                if isinstance(end, admin.OffsetResult) and tp not in of_group:
+                if isinstance(end, OffsetResult) and tp not in of_group:
                     for error in beyond(tp, begin, end.offset):
                         on_problem(error, name)
         grouped = any(tp in of_group for tp in tps)

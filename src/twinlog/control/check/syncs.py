@@ -8,8 +8,8 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import Operation
-from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.acls import SECURITY_DISABLED
+from twinlog.cluster.topics.cluster_info import describe_cluster
 from twinlog.codes import PartitionState, Trait, has
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.report import FlowReport, Plan
@@ -107,7 +107,7 @@ def _acls(
         if acls:
             shown = first_few(map(str, acls))
             report.changes.append(f"{plural(len(acls), 'ACL')} {what}: {shown}")
-    rights = admin.describe_cluster(target).operations
+    rights = describe_cluster(target).operations
     if (found.missing or found.leftover) and rights is not None and Operation.ALTER not in rights:
         report.notes.append(
             f"ACLs are not copied to {flow.flow.target}: grant ALTER on the cluster, or {OFF_KEY} "

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import list_offsets
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import FlowState
 from twinlog.control.check.last_run import lives_here
@@ -64,7 +64,7 @@ def status_rows(target: ClusterClient, there: ClusterMetadata, now_ms: int) -> R
     if not may(there, STATUS_TOPIC, Operation.READ):
         return []
     home = TopicPartition(STATUS_TOPIC, 0)
-    begin = admin.list_offsets(target, [home], now_ms - WRITTEN_WITHIN_MS)[home]
+    begin = list_offsets(target, [home], now_ms - WRITTEN_WITHIN_MS)[home]
     if isinstance(begin, TwinlogError) or begin.offset < 0:
         return []
     return [(row.key, row.value) for row in read_to_end(target, STATUS_TOPIC, 0, begin.offset)]

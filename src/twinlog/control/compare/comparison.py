@@ -25,7 +25,7 @@ from twinlog.control.compare.topics import (
     remote_names,
 )
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import UsageError
 from twinlog.quantities import plural
 from twinlog.survey.discovery import mirrored_topics

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from twinlog.cluster.groups.coordinators import Coordinators
@@ -20,6 +20,8 @@ ACTIVE_THERE: Final = "it is active there: its own commits count"
 AHEAD: Final = "it is further there: an idle group is never moved back"
 OTHER_KIND: Final = "another kind of group has that name there"
 
+Offsets = Mapping[str, GroupOffsets | TwinlogError]
+
 
 def compare_groups(
     led: LedFlow,
@@ -36,7 +38,11 @@ def compare_groups(
     survey = survey_groups(led, here, there)
     off = SYNC_OFF if sync_s is None else ""
     follows = f"it is active on {led.config.flow.source}, and followed every {sync_s} s"
-    offsets = _offsets_there(survey, there)
+    offsets = offsets_of(
+        there,
+        consumers=[one.name for one in survey.selected if not one.is_share],
+        shares=[one.name for one in survey.selected if one.is_share],
+    )
     found: list[Deviation] = []
     for group in survey.selected:
         theirs = offsets.get(group.name, {})
@@ -59,11 +65,8 @@ def why_left_alone(group: Group, there: Group | None) -> str:
     return "" if is_same else OTHER_KIND
 
 
-def _offsets_there(
-    survey: GroupSurvey, there: Coordinators
-) -> Mapping[str, GroupOffsets | TwinlogError]:
-    consumers = [one.name for one in survey.selected if not one.is_share]
-    shares = [one.name for one in survey.selected if one.is_share]
+def offsets_of(there: Coordinators, *, consumers: Sequence[str], shares: Sequence[str]) -> Offsets:
+    """By group; a share group that was read to several offsets in a partition: the furthest."""
     out = fetch_offsets(there, consumers) if consumers else {}
     if shares:
         try:

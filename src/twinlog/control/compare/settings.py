@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
-from twinlog.cluster.topics.acls import SECURITY_DISABLED
+from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
+from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.quotas import client_quotas
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
@@ -18,7 +18,7 @@ from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import ConfigDrift, closed_configs, find_drift
 from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.names.acl_rules import EVERY_TOPIC
-from twinlog.mirror.names.config_rules import Difference
+from twinlog.mirror.names.config_rules import ConfigDiff
 from twinlog.mirror.names.filters import ConfigPropertyFilter
 from twinlog.quantities import first_few, plural
 from twinlog.survey.copied_topics import copies_by_name
@@ -73,7 +73,7 @@ def compare_configs(
     out.notes += _config_notes(flow, drift)
 
 
-def _config(name: str, one: Difference, off: str) -> Deviation:
+def _config(name: str, one: ConfigDiff, off: str) -> Deviation:
     return Deviation(
         aspect=Aspect.CONFIG,
         name=name,
@@ -100,8 +100,8 @@ def _never_copied(
 ) -> Iterator[Deviation]:
     """Values of a topic's own that differ, and that the filter leaves out."""
     chosen = ConfigPropertyFilter.of(flow)
-    here = admin.describe_topic_configs(source, remote) if remote else {}
-    there = admin.describe_topic_configs(target, remote.values()) if remote else {}
+    here = describe_topic_configs(source, remote) if remote else {}
+    there = describe_topic_configs(target, remote.values()) if remote else {}
     for name, its in remote.items():
         ours, theirs = _entries(here[name]), _entries(there[its])
         for key in sorted({*ours, *theirs}):
@@ -146,7 +146,7 @@ def compare_acls(
     if off and not with_left_alone:
         return
     try:
-        total = len(admin.topic_acls(source))
+        total = len(topic_acls(source))
         found = find_acl_changes(flow, copies_by_name(flow, source, target), source, target)
     except Unauthorized as error:
         out.note(f"ACLs are not compared: {error}")

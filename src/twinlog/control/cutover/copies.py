@@ -18,8 +18,9 @@ from typing import Any, Final
 
 from twinlog.client import export
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetResult, list_offsets
+from twinlog.cluster.logs.producers import ProducerState, describe_producers
 from twinlog.cluster.net.metadata import ClusterMetadata
-from twinlog.cluster.topics import admin
 from twinlog.control.check.offline_status import fan_position
 from twinlog.control.cutover.scope import Scope
 from twinlog.errors import TwinlogError, Unsupported
@@ -120,12 +121,15 @@ class Copy:
         }
 
 
-def copies(scope: Scope) -> list[Copy]:
-    """Every partition of the scope's topics that either side knows, sorted."""
+def copies(scope: Scope, covers: Callable[[str], bool] | None = None) -> list[Copy]:
+    """Every partition of the scope's topics that either side knows, sorted. `covers`: of these
+    topics of the source, and not of those that go over.
+    """
+    covers = covers or scope.covers
     here = None if scope.source_problem is not None else scope.source.metadata(None)
-    ends = _source_ends(scope, here)
+    ends = _source_ends(scope, here, covers)
     there = scope.target.metadata(None)
-    remote = dict(_remote_partitions(scope, there))
+    remote = dict(_remote_partitions(scope, there, covers))
     logs = _Logs.of(scope, [*remote])
     maps = read_maps(scope.target, scope.config.source_alias, there)
     found = {
@@ -166,22 +170,22 @@ class _SourceEnd:
     newest_ms: int
 
 
-def _source_ends(scope: Scope, here: ClusterMetadata | None) -> dict[TopicPartition, _SourceEnd]:
+def _source_ends(
+    scope: Scope, here: ClusterMetadata | None, covers: Callable[[str], bool]
+) -> dict[TopicPartition, _SourceEnd]:
     if here is None:
         return {}
     tps = [
         TopicPartition(name, one.partition)
         for name, topic in here.topics.items()
-        if not topic.is_internal and scope.covers(name)
+        if not topic.is_internal and covers(name)
         for one in topic.partitions
     ]
     if not tps:
         return {}
-    ends = admin.list_offsets(
-        scope.source, tps, admin.LATEST, isolation=scope.config.isolation_level
-    )
-    newest = admin.list_offsets(scope.source, tps, admin.MAX_TIMESTAMP)
-    starts = admin.list_offsets(scope.source, tps, admin.EARLIEST)
+    ends = list_offsets(scope.source, tps, LATEST, isolation=scope.config.isolation_level)
+    newest = list_offsets(scope.source, tps, MAX_TIMESTAMP)
+    starts = list_offsets(scope.source, tps, EARLIEST)
     return {
         tp: _SourceEnd(
             start=_offset(starts[tp]), offset=_offset(ends[tp]), newest_ms=_timestamp(newest[tp])
@@ -201,11 +205,11 @@ def _with_source(copy: Copy, end: _SourceEnd, here: ClusterMetadata | None) -> C
 
 
 def _remote_partitions(
-    scope: Scope, there: ClusterMetadata
+    scope: Scope, there: ClusterMetadata, covers: Callable[[str], bool]
 ) -> Iterator[tuple[TopicPartition, str]]:
     for name, upstream in scope.upstreams().copies(there.topics).items():
         topic = there.topics[name]
-        if not topic.is_internal and scope.covers(upstream):
+        if not topic.is_internal and covers(upstream):
             yield from ((TopicPartition(name, one.partition), upstream) for one in topic.partitions)
 
 
@@ -213,10 +217,10 @@ def _remote_partitions(
 class _Logs:
     """What was asked of the target's logs."""
 
-    starts: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
-    ends: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
-    newest: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
-    writers: Mapping[TopicPartition, Mapping[int, admin.ProducerState] | TwinlogError]
+    starts: Mapping[TopicPartition, OffsetResult | TwinlogError]
+    ends: Mapping[TopicPartition, OffsetResult | TwinlogError]
+    newest: Mapping[TopicPartition, OffsetResult | TwinlogError]
+    writers: Mapping[TopicPartition, Mapping[int, ProducerState] | TwinlogError]
     is_promoted: Callable[[str], bool]
     """Whether a topic of the source has new owners on the target."""
 
@@ -225,9 +229,9 @@ class _Logs:
         client, intents = scope.target, scope.intents()
         named = {*intents.topics(IntentKind.PROMOTE)}
         return cls(
-            starts=admin.list_offsets(client, tps, admin.EARLIEST) if tps else {},
-            ends=admin.list_offsets(client, tps, admin.LATEST) if tps else {},
-            newest=admin.list_offsets(client, tps, admin.MAX_TIMESTAMP) if tps else {},
+            starts=list_offsets(client, tps, EARLIEST) if tps else {},
+            ends=list_offsets(client, tps, LATEST) if tps else {},
+            newest=list_offsets(client, tps, MAX_TIMESTAMP) if tps else {},
             writers=_writers(client, tps),
             is_promoted=lambda topic: intents.promotion is not None or topic in named,
         )
@@ -235,9 +239,9 @@ class _Logs:
 
 def _writers(
     client: ClusterClient, tps: list[TopicPartition]
-) -> Mapping[TopicPartition, Mapping[int, admin.ProducerState] | TwinlogError]:
+) -> Mapping[TopicPartition, Mapping[int, ProducerState] | TwinlogError]:
     try:
-        return admin.describe_producers(client, tps) if tps else {}
+        return describe_producers(client, tps) if tps else {}
     except Unsupported as error:
         return dict.fromkeys(tps, error)
 
@@ -290,7 +294,7 @@ def _copy(
 
 
 def _foreign(
-    known: PartitionMap, end: int, writers: Mapping[int, admin.ProducerState] | TwinlogError
+    known: PartitionMap, end: int, writers: Mapping[int, ProducerState] | TwinlogError
 ) -> int | None:
     """How many records below `end` lie behind our last one; None where that is forgotten."""
     if isinstance(writers, TwinlogError):
@@ -309,9 +313,9 @@ def _fanned(keys: list[PartitionKey], maps: Maps) -> int:
     return UNKNOWN if found is None else found[1]
 
 
-def _offset(answer: admin.OffsetResult | TwinlogError) -> int:
+def _offset(answer: OffsetResult | TwinlogError) -> int:
     return UNKNOWN if isinstance(answer, TwinlogError) else answer.offset
 
 
-def _timestamp(answer: admin.OffsetResult | TwinlogError) -> int:
+def _timestamp(answer: OffsetResult | TwinlogError) -> int:
     return UNKNOWN if isinstance(answer, TwinlogError) else answer.timestamp

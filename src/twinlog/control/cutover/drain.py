@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.offsets import LATEST, list_offsets
 from twinlog.control.cutover.copies import Copy, copies, is_complete
 from twinlog.control.cutover.fence_proof import Ends
 from twinlog.control.cutover.scope import Say, Scope
@@ -72,10 +72,10 @@ class Drain:
         """Partitions whose last stable offset is before their end, and by how much."""
         if not (self._ends and self._scope.reads_committed):
             return {}
-        stable = admin.list_offsets(
+        stable = list_offsets(
             self._scope.source,
             list(self._ends),
-            admin.LATEST,
+            LATEST,
             isolation=Isolation.READ_COMMITTED,
         )
         out = {}

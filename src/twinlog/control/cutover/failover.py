@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from twinlog.control.cutover.copies import Copy, copies
-from twinlog.control.cutover.groups import GroupPlan, Groups, Outcome
+from twinlog.control.cutover.groups import GroupOutcome, GroupPlan, Groups
 from twinlog.control.cutover.promotion import (
     is_promoted,
     promote,
@@ -29,7 +29,7 @@ from twinlog.control.cutover.promotion import (
     wait_until_over,
 )
 from twinlog.control.cutover.scope import Say, Scope
-from twinlog.control.cutover.told import Told, told
+from twinlog.control.cutover.told import NewestStatus, told
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.quantities import count, duration, first_few, plural
 
@@ -43,7 +43,7 @@ class FailoverPlan:
     flow: str
     source_problem: str
     """Why the source does not answer; empty where it does."""
-    told: Told
+    told: NewestStatus
     copies: tuple[Copy, ...]
     groups: tuple[GroupPlan, ...]
     promoted: str
@@ -214,7 +214,7 @@ def _why(one: GroupPlan) -> str:
         return one.problem
     if one.in_use_there:
         return "it is in use on the target, behind its place: stop it and give the command again"
-    nowhere = [place for place in one.places if place.outcome is Outcome.NO_PLACE]
+    nowhere = [place for place in one.partitions if place.outcome is GroupOutcome.NO_PLACE]
     return str(nowhere[0]) if nowhere else "its offsets were refused: give the command again"
 
 

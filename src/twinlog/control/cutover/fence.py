@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.acls import create_topic_acls, delete_topic_acls, topic_acls
 from twinlog.cluster.topics.configs import describe_broker_configs
 from twinlog.control.cutover.scope import Scope
 from twinlog.errors import FlowError, TwinlogError
@@ -91,7 +91,7 @@ class AclFence:
         """
         scope = self._scope
         ours = {*wanted_fences(scope, scope.intents())}
-        found = admin.topic_acls(scope.source, needs="ALTER")
+        found = topic_acls(scope.source, needs="ALTER")
         if open_ := shut_out(scope.source, topics, found):
             raise FlowError(
                 f"{first_few(open_)} on the source has no ACL, and brokers have "
@@ -108,7 +108,7 @@ class AclFence:
         """As ours, without a look: a broker may still show what was just taken away."""
         steering = self._scope.steering
         steering.write(steering.wanted(IntentKind.FENCE, topics))
-        admin.create_topic_acls(self._scope.source, [fence_acl(topic) for topic in topics])
+        create_topic_acls(self._scope.source, [fence_acl(topic) for topic in topics])
 
     def take_down(self) -> list[str]:
         """Take our fences away; those that were ours."""
@@ -116,7 +116,7 @@ class AclFence:
         mine = wanted_fences(scope, scope.intents())
         if not mine:
             return []
-        admin.delete_topic_acls(scope.source, [fence_acl(topic) for topic in mine])
+        delete_topic_acls(scope.source, [fence_acl(topic) for topic in mine])
         scope.steering.write(scope.steering.wanted(IntentKind.FENCE, mine, is_set=False))
         return mine
 
@@ -126,7 +126,7 @@ class AclFence:
         """
         mine = wanted_fences(self._scope, intents)
         try:
-            found = fenced_topics(admin.topic_acls(self._scope.source)) if mine else set()
+            found = fenced_topics(topic_acls(self._scope.source)) if mine else set()
         except TwinlogError:
             return []  # then the gates are asked, and whoever puts it up says why not
         return [topic for topic in mine if topic in found]
@@ -138,5 +138,5 @@ class AclFence:
         return [
             node
             for node in nodes
-            if not fenced_topics(admin.topic_acls(source, node=node)).issuperset(topics)
+            if not fenced_topics(topic_acls(source, node=node)).issuperset(topics)
         ]

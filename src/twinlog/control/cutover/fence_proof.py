@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.offsets import log_ends
+from twinlog.cluster.logs.producers import ProducerState, describe_producers
 from twinlog.config.values.times import in_iso
 from twinlog.control.cutover.scope import Say, Scope
 from twinlog.errors import Fate, FlowError, TwinlogError, Unsupported
@@ -24,17 +25,17 @@ LOOK_S: Final = 0.5
 MOST_WRITERS: Final = 10
 
 Ends = dict[TopicPartition, int]
-Producers = Mapping[TopicPartition, Mapping[int, admin.ProducerState]]
+Producers = Mapping[TopicPartition, Mapping[int, ProducerState]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Writer:
+class SeenWriter:
     """Somebody who wrote between two looks; without a producer id only the end tells."""
 
     tp: TopicPartition
     records: int
     producer_id: int = -1
-    state: admin.ProducerState | None = None
+    state: ProducerState | None = None
 
     def __str__(self) -> str:
         grown = f"{self.tp} grew by {plural(self.records, 'offset')}"
@@ -65,7 +66,7 @@ class FenceProof:
         """
         deadline = time.monotonic() + within_s
         ends, producers = self._ends(), self._producers()
-        since, looks, told = time.monotonic(), 1, dict[TopicPartition, Writer]()
+        since, looks, told = time.monotonic(), 1, dict[TopicPartition, SeenWriter]()
         began = since
         while began - since < still_s:  # from the end of one look to the beginning of another
             if time.monotonic() > deadline:
@@ -87,14 +88,14 @@ class FenceProof:
         )
         return ends
 
-    def has_moved(self, ends: Ends) -> list[Writer]:
+    def has_moved(self, ends: Ends) -> list[SeenWriter]:
         """Who wrote since."""
         now = self._ends()
         return [] if now == ends else list(_writers(ends, now, {}, self._producers()))
 
     def _ends(self) -> Ends:
         out: Ends = {}
-        for tp, end in admin.log_ends(self._scope.source, self._tps).items() if self._tps else ():
+        for tp, end in log_ends(self._scope.source, self._tps).items() if self._tps else ():
             if isinstance(end, TwinlogError):
                 raise end  # a log that cannot be seen proves nothing
             out[tp] = end.end_offset
@@ -102,12 +103,12 @@ class FenceProof:
 
     def _producers(self) -> Producers:
         try:
-            found = admin.describe_producers(self._scope.source, self._tps) if self._tps else {}
+            found = describe_producers(self._scope.source, self._tps) if self._tps else {}
         except Unsupported:
             return {}
         return {tp: one for tp, one in found.items() if not isinstance(one, TwinlogError)}
 
-    def _leaks(self, writers: Mapping[TopicPartition, Writer]) -> FlowError:
+    def _leaks(self, writers: Mapping[TopicPartition, SeenWriter]) -> FlowError:
         who = first_few(map(str, writers.values()), MOST_WRITERS)
         return FlowError(
             f"producers still write on the source: {who}; stop them and give "
@@ -118,7 +119,7 @@ class FenceProof:
         )
 
 
-def _writers(before: Ends, now: Ends, known: Producers, after: Producers) -> list[Writer]:
+def _writers(before: Ends, now: Ends, known: Producers, after: Producers) -> list[SeenWriter]:
     out = []
     for tp, end in now.items():
         if end == before.get(tp):
@@ -131,7 +132,7 @@ def _writers(before: Ends, now: Ends, known: Producers, after: Producers) -> lis
             if id_ not in old or old[id_].last_sequence != state.last_sequence
         }
         out += [
-            Writer(tp=tp, records=records, producer_id=id_, state=state)
+            SeenWriter(tp=tp, records=records, producer_id=id_, state=state)
             for id_, state in moved.items()
-        ] or [Writer(tp=tp, records=records)]
+        ] or [SeenWriter(tp=tp, records=records)]
     return out

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.net.metadata import ClusterMetadata
-from twinlog.cluster.topics import admin
-from twinlog.cluster.topics.acls import SECURITY_DISABLED
+from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
 from twinlog.codes import FlowState
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.fence import fenced_topics, shut_out
 from twinlog.control.cutover.groups import GroupPlan
 from twinlog.control.cutover.scope import Scope
-from twinlog.control.cutover.told import Told
+from twinlog.control.cutover.told import NewestStatus
 from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import find_drift
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError, Unsupported
@@ -57,7 +57,7 @@ class Gates:
     """All gates of one scope at one moment."""
 
     def __init__(
-        self, scope: Scope, copies: Sequence[Copy], groups: Sequence[GroupPlan], told: Told
+        self, scope: Scope, copies: Sequence[Copy], groups: Sequence[GroupPlan], told: NewestStatus
     ) -> None:
         self._scope = scope
         self._copies = copies
@@ -171,9 +171,9 @@ class Gates:
         remotes = {copy.target.topic for copy in self._copies}
         try:
             found = find_acl_changes(scope.config, self._remotes, scope.source, scope.target)
-            denied = fenced_topics(admin.topic_acls(scope.target)).intersection(remotes)
+            denied = fenced_topics(topic_acls(scope.target)).intersection(remotes)
             sources = sorted({copy.source.topic for copy in self._copies})
-            open_ = shut_out(scope.source, sources, admin.topic_acls(scope.source))
+            open_ = shut_out(scope.source, sources, topic_acls(scope.source))
         except BrokerRefused as error:
             if error.code != SECURITY_DISABLED:
                 raise
@@ -194,7 +194,7 @@ class Gates:
         problems = [
             f"group {group.group}: {place}"
             for group in self._groups
-            for place in group.places
+            for place in group.partitions
             if not (place.is_exact or place.waits_for_copy)
         ]
         problems += [f"group {one.group}: {one.problem}" for one in self._groups if one.problem]
@@ -213,7 +213,7 @@ class Gates:
         ]
         targets = [copy.target for copy in self._copies if copy.is_copied]
         try:
-            found = admin.describe_producers(self._scope.target, targets) if targets else {}
+            found = describe_producers(self._scope.target, targets) if targets else {}
         except Unsupported:
             return _open("foreign", "the target's brokers do not tell who writes")
         for tp, producers in found.items():

@@ -38,7 +38,7 @@ Commits: TypeAlias = Mapping[str, Mapping[TopicPartition, Committed]]
 """By group: where it goes on in partitions of the source."""
 
 
-class Outcome(StrEnum):
+class GroupOutcome(StrEnum):
     """What is to be done with a group in one partition, or was."""
 
     BEHIND = "to be set"
@@ -49,7 +49,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class GroupPartition:
     """One group in one partition."""
 
     source: TopicPartition
@@ -65,12 +65,12 @@ class Place:
     """Where it stands there; -1: nowhere."""
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> GroupOutcome:
         if self.to < 0:
-            return Outcome.NO_PLACE if self.now < 0 else Outcome.LEFT
+            return GroupOutcome.NO_PLACE if self.now < 0 else GroupOutcome.LEFT
         if self.now > self.to:
-            return Outcome.AHEAD
-        return Outcome.THERE if self.now == self.to else Outcome.BEHIND
+            return GroupOutcome.AHEAD
+        return GroupOutcome.THERE if self.now == self.to else GroupOutcome.BEHIND
 
     @property
     def is_exact(self) -> bool:
@@ -93,7 +93,7 @@ class Place:
         text = f"{self.source} {self.committed} -> {self.target} {self.to}, {self.outcome}"
         if self.to < 0:
             text = f"{self.source} {self.committed}: {self.outcome}"
-        if self.outcome is Outcome.AHEAD:
+        if self.outcome is GroupOutcome.AHEAD:
             text = f"{text} at {self.now}"
         return f"{text} (not exact: {self.why_not_exact})" if self.why_not_exact else text
 
@@ -103,7 +103,7 @@ class GroupPlan:
     """One group."""
 
     group: str
-    places: tuple[Place, ...]
+    partitions: tuple[GroupPartition, ...]
     from_checkpoints: bool = False
     """Its newest checkpoints are meant: what it committed after the last one is not known."""
     in_use_there: bool = False
@@ -115,20 +115,20 @@ class GroupPlan:
     @property
     def is_exact(self) -> bool:
         """It resumes at exactly the next record everywhere."""
-        return not self.problem and all(one.is_exact for one in self.places)
+        return not self.problem and all(one.is_exact for one in self.partitions)
 
     @property
     def is_done(self) -> bool:
         """It stands on the target where it should, or further."""
-        done = (Outcome.THERE, Outcome.AHEAD, Outcome.LEFT)
-        return not self.problem and all(one.outcome in done for one in self.places)
+        done = (GroupOutcome.THERE, GroupOutcome.AHEAD, GroupOutcome.LEFT)
+        return not self.problem and all(one.outcome in done for one in self.partitions)
 
     @property
     def to_set(self) -> dict[TopicPartition, Committed]:
         """What is to be committed on the target; nothing where that would be refused."""
         if self.in_use_there or self.problem:
             return {}
-        behind = (one for one in self.places if one.outcome is Outcome.BEHIND)
+        behind = (one for one in self.partitions if one.outcome is GroupOutcome.BEHIND)
         return {one.target: Committed(offset=one.to, metadata=one.metadata) for one in behind}
 
     def lines(self) -> Iterator[str]:
@@ -141,7 +141,7 @@ class GroupPlan:
         if self.problem:
             notes.append(self.problem)
         yield f"group {self.group}" + "".join(f", {note}" for note in notes)
-        odd_first = sorted(self.places, key=lambda one: one.is_exact)
+        odd_first = sorted(self.partitions, key=lambda one: one.is_exact)
         yield from (f"  {one}" for one in odd_first[:SHOWN])
         if left := Counter(one.outcome for one in odd_first[SHOWN:]):
             more = ", ".join(f"{outcome}: {number}" for outcome, number in left.most_common())
@@ -156,7 +156,7 @@ class GroupPlan:
             "in_use_on_source": self.in_use_here,
             "in_use_on_target": self.in_use_there,
             "problem": self.problem or None,
-            "places": [one.as_json() for one in self.places],
+            "places": [one.as_json() for one in self.partitions],
         }
 
 
@@ -262,7 +262,7 @@ def _plan(  # noqa: PLR0913 (all that was read)
     places = [_place(scope, tp, one, known.get(tp), offsets) for tp, one in sorted(commits.items())]
     return GroupPlan(
         group=group,
-        places=tuple(places),
+        partitions=tuple(places),
         from_checkpoints=from_checkpoints,
         in_use_there=in_use_there,
         in_use_here=in_use_here,
@@ -276,7 +276,7 @@ def _place(
     committed: Committed,
     copy: Copy | None,
     offsets: GroupOffsets,
-) -> Place:
+) -> GroupPartition:
     remote = TopicPartition(scope.remote(tp.topic), tp.partition)
     target = remote if copy is None else copy.target
     found = None if copy is None else copy.translate(committed.offset)
@@ -293,7 +293,7 @@ def _place(
         if is_ahead:
             why = f"the copy ends at {copy.upstream}, {committed.offset - copy.upstream} before it"
     there = offsets.get(target)
-    return Place(
+    return GroupPartition(
         source=tp,
         committed=committed.offset,
         metadata=committed.metadata,

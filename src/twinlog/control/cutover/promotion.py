@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from twinlog.cluster.groups.membership import Membership
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.offsets import log_ends
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.scope import Say, Scope
 from twinlog.control.leading.lead import SetupWaiting, take_part, wait_to_lead
@@ -37,7 +37,7 @@ FENCED_STILL_S: Final = 4.0
 """Of topics, no row says that their lanes have let go: twice the time in which a leader follows. By
 then it has nothing to copy any more.
 """
-OPEN_STILL_S: Final = late_requests.over_s() + 2.0
+OPEN_STILL_S: Final = late_requests.wait_s() + 2.0
 """Where the source may be written to, a leader that is frozen has lanes that copy the next record:
 so long until it follows, or has lost them.
 """
@@ -115,9 +115,9 @@ def _lead_until_over(scope: Scope, say: Say) -> str:
                 raise _runs(scope, scope.history())
         say(
             "the mirror that led it last did not end in order: waiting "
-            f"{late_requests.over_s():.0f} s until nothing of it can arrive any more"
+            f"{late_requests.wait_s():.0f} s until nothing of it can arrive any more"
         )
-        over = _ended(scope, late_requests.over_s())
+        over = _ended(scope, late_requests.wait_s())
         history = scope.history()
         if over is not None or history is None or history.latest is None:
             return over or ""
@@ -178,7 +178,7 @@ def _ends(scope: Scope, topics: Sequence[str]) -> dict[TopicPartition, int] | No
         for one in topic.partitions
     ]
     out = {}
-    for tp, one in (admin.log_ends(scope.target, tps) if tps else {}).items():
+    for tp, one in (log_ends(scope.target, tps) if tps else {}).items():
         if isinstance(one, TwinlogError):
             return None
         out[tp] = one.end_offset

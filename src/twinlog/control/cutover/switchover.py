@@ -27,14 +27,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.acls import topic_acls
 from twinlog.control.cutover.copies import FORGOTTEN, Copy, copies, has_records, is_complete
 from twinlog.control.cutover.drain import Drain
 from twinlog.control.cutover.failover import no_return
 from twinlog.control.cutover.fence import AclFence, fenced_topics
 from twinlog.control.cutover.fence_proof import Ends, FenceProof
 from twinlog.control.cutover.gates import Gate, Gates, require_open
-from twinlog.control.cutover.groups import GroupPlan, Groups, Outcome
+from twinlog.control.cutover.groups import GroupOutcome, GroupPlan, Groups
 from twinlog.control.cutover.hook import hook_environment, run_hook
 from twinlog.control.cutover.promotion import (
     is_promoted,
@@ -305,7 +305,7 @@ class Switchover:
                 continue
             if not (one.is_done and one.is_exact):
                 why = refused.get(one.group) or next(one.lines())
-                wrong = next((p for p in one.places if not p.is_exact or p.now < p.to), None)
+                wrong = next((p for p in one.partitions if not p.is_exact or p.now < p.to), None)
                 yield f"group {one.group} is not at its place: {wrong or why}"
 
     def _reading(self, plans: Iterable[GroupPlan], ends: Ends) -> Iterator[str]:
@@ -313,7 +313,7 @@ class Switchover:
         commit later would be read again on the target.
         """
         for one in plans:
-            for place in one.places if one.in_use_here and not one.in_use_there else ():
+            for place in one.partitions if one.in_use_here and not one.in_use_there else ():
                 end = ends.get(place.source, place.committed)
                 if has_records(self.scope, place.source, place.committed, end):
                     yield (
@@ -331,7 +331,7 @@ class Switchover:
             said = first_few(map(str, new))
             raise self._changed(f"{said} came to the source since the fence was put up")
         if self.ways.fence is FenceKind.ACL:
-            fences = fenced_topics(admin.topic_acls(scope.source))
+            fences = fenced_topics(topic_acls(scope.source))
             if open_ := sorted({*topics} - fences):
                 raise self._changed(f"somebody took the fence from {first_few(open_)}")
         if writers := proof.has_moved(ends):
@@ -345,7 +345,7 @@ class Switchover:
         """
         if self.ways.fence is not FenceKind.ACL:
             return
-        fences = fenced_topics(admin.topic_acls(self.scope.source))
+        fences = fenced_topics(topic_acls(self.scope.source))
         if open_ := sorted({*topics} - fences):
             self.say(f"fence: somebody took it from {first_few(open_)}: it is put up again")
             self.fence.put_back(open_)
@@ -400,14 +400,14 @@ def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
     would put them.
     """
     for one in plans:
-        for place in one.places if one.in_use_there else ():
-            if place.outcome is Outcome.BEHIND:
+        for place in one.partitions if one.in_use_there else ():
+            if place.outcome is GroupOutcome.BEHIND:
                 where = "nowhere" if place.now < 0 else str(place.now)
                 yield (
                     f"{one.group} is in use on the target and left: {place.target} at {where}, its "
                     f"place by the source is {place.to}: what is between may be read twice"
                 )
-            elif place.outcome is Outcome.AHEAD:
+            elif place.outcome is GroupOutcome.AHEAD:
                 yield (
                     f"{one.group} is in use on the target and left: {place.target} at {place.now}, "
                     f"its place by the source is {place.to}"

@@ -12,7 +12,7 @@ from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.cutover.copies import UNKNOWN, Copy, copies
 from twinlog.control.cutover.groups import GroupPlan, Groups
 from twinlog.control.cutover.scope import Scope
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.watch.snapshot import FlowSnapshot, GroupPlace, PartitionSnapshot
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.runs import k_at
@@ -26,7 +26,7 @@ def with_copies(config: FlowConfig, seen: FlowSnapshot) -> FlowSnapshot:
     setup = flow_setup(config)
     try:
         with Scope(setup, source_problem=problem) as scope:
-            found = copies(scope)
+            found = copies(scope, scope.copies)
             parts = tuple(_partition(one, is_shared=setup.is_identity) for one in found)
             groups = tuple(_places(Groups(scope).plan(found), found))
     except TwinlogError as error:
@@ -67,7 +67,7 @@ def _with_trouble(part: PartitionSnapshot, told: PartitionSnapshot | None) -> Pa
 def _places(plans: Iterable[GroupPlan], found: Iterable[Copy]) -> Iterator[GroupPlace]:
     ends = {copy.target: copy.log[1] for copy in found if copy.is_copied}
     for plan in plans:
-        for one in plan.places:
+        for one in plan.partitions:
             yield GroupPlace(
                 group=plan.group,
                 topic=one.target.topic,

@@ -16,7 +16,7 @@ from twinlog.survey.leader_status import leader_status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class NewestStatus:
     """The newest status row, or why there is none."""
 
     status: PublishedStatus | None
@@ -63,12 +63,12 @@ class Told:
         }
 
 
-def told(scope: Scope) -> Told:
+def told(scope: Scope) -> NewestStatus:
     """Of whatever age; what cannot be read is told as well."""
     try:
         status = leader_status(scope.target, scope.name)
     except TwinlogError as error:
-        return Told(status=None, problem=str(error))
+        return NewestStatus(status=None, problem=str(error))
     if status is None:
-        return Told(status=None, problem=f"{STATUS_TOPIC} has no row of {scope.name}")
-    return Told(status=status)
+        return NewestStatus(status=None, problem=f"{STATUS_TOPIC} has no row of {scope.name}")
+    return NewestStatus(status=status)

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import list_offsets
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.round_trips import round_trips_ms
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota, client_quotas
 from twinlog.codes import FlowState, PartitionState
@@ -25,12 +26,12 @@ from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.offline_status import offline_status
 from twinlog.control.doctor.observation import Limit, Observation, Side
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.status_file import RunningMirror, running_mirrors
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
-from twinlog.mirror.state.intents import FlowIntents, IntentKind, flow_intents
+from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
 from twinlog.mirror.state.published import published_status
 from twinlog.model import TopicPartition
 
@@ -79,12 +80,14 @@ class _Look:
         theirs = [TopicPartition(p.target_topic, p.partition) for p in parts if p.target_topic]
         source = self._side(self._setup.source, own, (CONSUMER, REQUESTS))
         target = self._side(self._setup.target, theirs, (PRODUCER, REQUESTS))
+        intents = FlowIntents() if target.problem else self._intents()
         seen = Observation(
             snapshot=snapshot,
             file=str(self._file),
             source=source,
             target=target,
-            limit=self._limit(target),
+            pause="" if intents.pause is None else f"paused {intents.pause}",
+            limit=self._limit(intents.get(IntentKind.LIMIT)),
             tuning=self._flow.tuning,
             tasks_max=self._flow.lanes.tasks_max,
             decoded={} if source.problem else self._decoded(parts),
@@ -106,7 +109,7 @@ class _Look:
         try:
             with ClusterClient(self._setup.target, api_timeout_s=GIVES_UP_S) as client:
                 since_ms = int(time.time() * 1000) - TOLD_FOR_MS
-                begin = admin.list_offsets(client, [home], since_ms)[home]
+                begin = list_offsets(client, [home], since_ms)[home]
                 if isinstance(begin, TwinlogError) or begin.offset < 0:
                     return None
                 rows = read_to_end(client, STATUS_TOPIC, 0, begin.offset)
@@ -166,10 +169,8 @@ class _Look:
             return None
         return tuple(one for one in found if one.key in keys and one.may_bind(client_id))
 
-    def _limit(self, target: Side) -> Limit | None:
+    def _limit(self, intent: Intent | None) -> Limit | None:
         """Somebody's limit takes the place of the configuration's."""
-        intents = FlowIntents() if target.problem else self._intents()
-        intent = intents.get(IntentKind.LIMIT)
         if intent is not None and intent.bytes_per_second is not None:
             who = str(intent).removeprefix("by ")
             return Limit(bytes_per_second=intent.bytes_per_second, who=who, is_key=False)
@@ -185,7 +186,7 @@ class _Look:
                 rows = read_to_end(client, STATE_TOPIC, 0)
             return flow_intents(self._setup.name, ((row.key, row.value) for row in rows))
         except TwinlogError as error:
-            self._notes.append(f"whether somebody has set a limit is not known: {error}")
+            self._notes.append(f"whether it is paused or limited is not known: {error}")
             return FlowIntents()
 
     def _decoded(self, parts: Iterable[PartitionSnapshot]) -> dict[str, str]:
@@ -201,7 +202,7 @@ class _Look:
             return {}
         out = {}
         with ClusterClient(self._setup.source, api_timeout_s=GIVES_UP_S) as client:
-            for topic, configs in admin.describe_topic_configs(client, topics).items():
+            for topic, configs in describe_topic_configs(client, topics).items():
                 if isinstance(configs, TwinlogError):
                     continue
                 values = {entry.name: entry.value or "" for entry in configs}
@@ -276,7 +277,7 @@ def under_min_isr(
         found = seen.partition(tp)
         if found is not None and found.leader >= 0 and len(found.isr) < len(found.replicas):
             short.setdefault(tp.topic, []).append((tp, len(found.isr)))
-    configs = admin.describe_topic_configs(client, short) if short else {}
+    configs = describe_topic_configs(client, short) if short else {}
     for topic, some in short.items():
         answer = configs[topic]
         if isinstance(answer, TwinlogError):

@@ -59,6 +59,8 @@ class Observation:
     """As the commands are told it."""
     source: Side
     target: Side
+    pause: str = ""
+    """Who paused the whole flow, and why, in words; empty: nobody."""
     limit: Limit | None = None
     tuning: Tuning = field(default_factory=Tuning)
     tasks_max: int | None = None

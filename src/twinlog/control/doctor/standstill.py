@@ -81,16 +81,11 @@ def silent(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def _is_paused(seen: Observation) -> bool:
-    snapshot = seen.snapshot
-    return snapshot.state is FlowState.PAUSED or snapshot.reason.startswith("paused ")
-
-
 def paused(seen: Observation) -> Iterator[Finding]:
     """Somebody wants it so: of the flow, or of topics."""
-    if _is_paused(seen):
+    if seen.pause or seen.snapshot.state is FlowState.PAUSED:
         waiting = f"{count(seen.lag)} records wait" if seen.lag else ""
-        what = "; ".join(filter(None, (seen.snapshot.reason or "paused", waiting)))
+        what = "; ".join(filter(None, (seen.pause or "paused", waiting)))
         yield _certain("paused", what, seen.command("flow resume"))
         return
     parts = [one for one in seen.snapshot.partitions if one.state is PartitionState.PAUSED]

@@ -15,8 +15,9 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_deletion import delete_groups
 from twinlog.cluster.groups.group_list import list_groups
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.acls import delete_topic_acls, topic_acls
 from twinlog.cluster.topics.internal_log import append, read_to_end
+from twinlog.cluster.topics.topic_admin import delete_topic
 from twinlog.control.cutover.fence import fence_acl
 from twinlog.control.cutover.scope import Say
 from twinlog.control.drill.names import PREFIX
@@ -72,7 +73,7 @@ def leftovers(client: ClusterClient, mark: str = "") -> Leftovers:
 
     topics = client.metadata(None).topics
     try:
-        denied = {acl.name for acl in admin.topic_acls(client) if acl == fence_acl(acl.name)}
+        denied = {acl.name for acl in topic_acls(client) if acl == fence_acl(acl.name)}
     except TwinlogError:
         denied = set()  # no authorizer, or nobody who may see it: then no fence was made either
     listed = list_groups(Coordinators(client)).values()
@@ -121,13 +122,13 @@ def _take_away(client: ClusterClient, found: Leftovers) -> Iterator[str]:
     """Why something is left for now."""
     try:
         if found.fences:
-            admin.delete_topic_acls(client, [fence_acl(topic) for topic in found.fences])
+            delete_topic_acls(client, [fence_acl(topic) for topic in found.fences])
         if found.groups:
             gone = delete_groups(Coordinators(client), found.groups)
             yield from (str(error) for error in gone.values() if error is not None)
         for topic in found.topics:
             try:
-                admin.delete_topic(client, topic)
+                delete_topic(client, topic)
             except TwinlogError as error:  # the others may go nevertheless
                 yield str(error)
         for topic, keys in found.rows.items():

@@ -26,7 +26,7 @@ ROUND_S: Final = 0.05
 AGAIN_S: Final = 0.5
 
 
-class Client:
+class DrillClient:
     """Works in a thread of its own until it is ended."""
 
     def __init__(self, settings: ClusterSettings) -> None:
@@ -69,7 +69,7 @@ class Client:
         raise NotImplementedError
 
 
-class Writer(Client):
+class DrillWriter(DrillClient):
     """Writes the numbers of each partition in their order."""
 
     def __init__(
@@ -131,7 +131,7 @@ class Writer(Client):
         return bytes(encode_batch(records, codec=Codec.NONE))
 
 
-class Reader(Client):
+class DrillReader(DrillClient):
     """Reads topics of one group from where it stands, and commits what it has read."""
 
     def __init__(

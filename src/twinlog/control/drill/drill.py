@@ -18,8 +18,8 @@ from typing import Any, Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import Committed, commit_offsets
-from twinlog.cluster.topics import admin
-from twinlog.cluster.topics.acls import SECURITY_DISABLED
+from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
+from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.topic_admin import create_topic
 from twinlog.config.files.raw import RawConfig
 from twinlog.config.flow.schema import FlowConfig
@@ -31,9 +31,9 @@ from twinlog.control.drill.cleaning import clean
 from twinlog.control.drill.drill_file import drill_text
 from twinlog.control.drill.mirror_process import MirrorProcess
 from twinlog.control.drill.names import DrillNames, Part
-from twinlog.control.drill.rehearsal import Load, Outcome, Rehearsal
-from twinlog.control.drill.verdict import Finding
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.drill.rehearsal import Load, Measured, Rehearsal
+from twinlog.control.drill.verdict import Defect
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError
 from twinlog.folders import temporary_folder
 from twinlog.model import TopicPartition
@@ -48,7 +48,7 @@ COPIED_CONFIGS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class TopicShape:
     """A topic of the flow, of which the drill makes one that is like it."""
 
     topic: str
@@ -70,7 +70,7 @@ class DrillPlan:
     """What would be done."""
 
     flow: str
-    shapes: tuple[Shape, ...]
+    shapes: tuple[TopicShape, ...]
     fence: FenceKind
     load: Load
     parts: tuple[Part, ...]
@@ -108,7 +108,7 @@ class DrillResult:
     mark: str
     began_ms: int
     seconds: float = 0.0
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[Measured] = field(default_factory=list)
     problem: str = ""
     """Why it ended early."""
     is_clean: bool = True
@@ -116,7 +116,7 @@ class DrillResult:
     evidence: list[str] = field(default_factory=list)
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[Defect]:
         return [finding for one in self.outcomes for finding in one.findings]
 
     @property
@@ -159,7 +159,7 @@ class Drill:
             found = scope.source.metadata(None).topics
             names = sorted(name for name in found if scope.covers(name))
             shapes = [
-                Shape(
+                TopicShape(
                     topic=name,
                     partitions=min(len(found[name].partitions), MOST_PARTITIONS),
                     replicas=min((len(one.replicas) for one in found[name].partitions), default=1),
@@ -246,11 +246,11 @@ class Drill:
         finally:
             mirror.kill()
 
-    def _judge(self, outcome: Outcome) -> None:
+    def _judge(self, outcome: Measured) -> None:
         limit = self._config.rpo_seconds
         if limit is not None and outcome.lost_s > limit:
             what = f"{outcome.lost_s:.1f} s were lost, twinlog.rpo.seconds is {limit}"
-            outcome.findings.append(Finding(part=outcome.part, where="the loss", what=what))
+            outcome.findings.append(Defect(part=outcome.part, where="the loss", what=what))
         for finding in outcome.findings:
             self._say(f"RED: {finding}")
 
@@ -264,7 +264,7 @@ class Drill:
 
 
 def _commit_first(
-    source: ClusterClient, names: DrillNames, part: Part, shapes: Sequence[Shape]
+    source: ClusterClient, names: DrillNames, part: Part, shapes: Sequence[TopicShape]
 ) -> None:
     """Groups that are there before the mirror looks for groups: it does so seldom."""
     wanted = {
@@ -282,7 +282,7 @@ def _commit_first(
 
 def _configs(source: ClusterClient, names: Sequence[str]) -> dict[str, dict[str, str]]:
     out: dict[str, dict[str, str]] = {}
-    for name, found in admin.describe_topic_configs(source, names).items():
+    for name, found in describe_topic_configs(source, names).items():
         entries = () if isinstance(found, TwinlogError) else found
         out[name] = {
             one.name: one.value
@@ -294,7 +294,7 @@ def _configs(source: ClusterClient, names: Sequence[str]) -> dict[str, dict[str,
 
 def _fence(source: ClusterClient) -> FenceKind:
     try:
-        admin.topic_acls(source, needs="ALTER")
+        topic_acls(source, needs="ALTER")
     except BrokerRefused as error:
         if error.code != SECURITY_DISABLED:
             raise

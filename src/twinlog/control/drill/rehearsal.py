@@ -19,11 +19,11 @@ from twinlog.control.cutover.copies import Copy, copies
 from twinlog.control.cutover.failover import Failover
 from twinlog.control.cutover.scope import Say, Scope
 from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
-from twinlog.control.drill.clients import Client, Reader, Writer, numbers_in
+from twinlog.control.drill.clients import DrillClient, DrillReader, DrillWriter, numbers_in
 from twinlog.control.drill.mirror_process import MirrorProcess
 from twinlog.control.drill.names import DrillNames, Part
-from twinlog.control.drill.verdict import Finding, findings, read_again
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.drill.verdict import Defect, findings, read_again
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.quantities import duration, plural
@@ -44,7 +44,7 @@ class Load:
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
+class Measured:
     """What a rehearsal measured."""
 
     part: Part
@@ -58,7 +58,7 @@ class Outcome:
     interruption_s: float = 0.0
     """From the last moment at which producers could write until they all could again."""
     read_again: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Defect] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -91,9 +91,9 @@ class Rehearsal:
         self._say: Say = lambda line: say(f"{part.value}: {line}")
         self._topics = {names.topic(part, n): count for n, count in enumerate(partitions)}
         self._groups = {names.group(part, n): names.topic(part, n) for n in range(len(partitions))}
-        self._clients: list[Client] = []
+        self._clients: list[DrillClient] = []
 
-    def run(self, fence: FenceKind) -> Outcome:
+    def run(self, fence: FenceKind) -> Measured:
         """Raises FlowError where a step cannot be done."""
         with Scope(flow_setup(self._config), reason="drill") as scope:
             try:
@@ -106,7 +106,7 @@ class Rehearsal:
 
     # -- switchover
 
-    def _switchover(self, scope: Scope, fence: FenceKind) -> Outcome:
+    def _switchover(self, scope: Scope, fence: FenceKind) -> Measured:
         scope.require_source()
         writer, readers = self._begin(scope)
         self._until(lambda: _is_copied(scope), "the first copy")
@@ -132,7 +132,7 @@ class Rehearsal:
                 outcome.read_again += read_again(read)
         return outcome
 
-    def _all_read(self, writer: Writer, readers: Sequence[Reader]) -> None:
+    def _all_read(self, writer: DrillWriter, readers: Sequence[DrillReader]) -> None:
         """Consumers read to the end, and stop: producers are fenced off."""
         self._until(lambda: writer.refused_at is not None or not writer.is_alive, "the fence holds")
         for one in (writer, *readers):
@@ -140,7 +140,7 @@ class Rehearsal:
 
     # -- failover
 
-    def _failover(self, scope: Scope) -> Outcome:
+    def _failover(self, scope: Scope) -> Measured:
         with Scope(flow_setup(self._config), reason="drill") as source:
             source.require_source()
             writer, readers = self._begin(scope)
@@ -164,7 +164,7 @@ class Rehearsal:
         outcome = self._outcome(writer, there, cut_at)
         outcome.said_lost = None if min(missing, default=-1) < 0 else sum(missing)
         outcome.findings += [
-            Finding(part=self._part, where=f"group {one.group}", what="is not where it should be")
+            Defect(part=self._part, where=f"group {one.group}", what="is not where it should be")
             for one in left
         ]
         self._after_a_loss(scope, outcome, (writer, readers, others), cut_at)
@@ -173,8 +173,8 @@ class Rehearsal:
     def _after_a_loss(
         self,
         scope: Scope,
-        outcome: Outcome,
-        clients: tuple[Writer, Sequence[Reader], Sequence[Reader]],
+        outcome: Measured,
+        clients: tuple[DrillWriter, Sequence[DrillReader], Sequence[DrillReader]],
         cut_at: float,
     ) -> None:
         writer, readers, others = clients
@@ -195,7 +195,7 @@ class Rehearsal:
                 if lost := sorted({*whole[tp]} - read):
                     what = f"{plural(len(lost), 'record')} never read, the first is {lost[0]}"
                     outcome.findings.append(
-                        Finding(part=self._part, where=f"the group of {tp}", what=what)
+                        Defect(part=self._part, where=f"the group of {tp}", what=what)
                     )
                 again = findings(self._part, "what its group read there of", tp, later, later)
                 outcome.findings += again
@@ -203,32 +203,32 @@ class Rehearsal:
 
     # -- both
 
-    def _begin(self, scope: Scope) -> tuple[Writer, list[Reader]]:
+    def _begin(self, scope: Scope) -> tuple[DrillWriter, list[DrillReader]]:
         tps = [TopicPartition(t, p) for t, count in self._topics.items() for p in range(count)]
-        writer = Writer(
+        writer = DrillWriter(
             scope.setup.source,
             dict.fromkeys(tps, 0),
             records_per_s=self._load.records_per_s,
             record_bytes=self._load.record_bytes,
         )
         readers = [
-            Reader(scope.setup.source, group, [tp for tp in tps if tp.topic == topic])
+            DrillReader(scope.setup.source, group, [tp for tp in tps if tp.topic == topic])
             for group, topic in self._groups.items()
         ]
         self._start([writer, *readers])
         self._until(lambda: writer.is_writing, "the first records")
         return writer, readers
 
-    def _go_over(self, scope: Scope, before: Writer) -> tuple[Writer, list[Reader]]:
+    def _go_over(self, scope: Scope, before: DrillWriter) -> tuple[DrillWriter, list[DrillReader]]:
         """The application on the target, for half of the time; all of it is read when it ends."""
-        there = Writer(
+        there = DrillWriter(
             scope.setup.target,
             {self._remote(scope, tp): number for tp, number in before.written.items()},
             records_per_s=self._load.records_per_s,
             record_bytes=self._load.record_bytes,
         )
         readers = [
-            Reader(
+            DrillReader(
                 scope.setup.target,
                 group,
                 [tp for tp in there.written if tp.topic == scope.remote(topic)],
@@ -243,7 +243,7 @@ class Rehearsal:
             one.end()
         return there, readers
 
-    def _start(self, clients: Sequence[Client]) -> None:
+    def _start(self, clients: Sequence[DrillClient]) -> None:
         for one in clients:
             self._clients.append(one)
             one.start()
@@ -276,7 +276,7 @@ class Rehearsal:
     def _remote(self, scope: Scope, tp: TopicPartition) -> TopicPartition:
         return TopicPartition(scope.remote(tp.topic), tp.partition)
 
-    def _written(self, scope: Scope, there: Writer) -> dict[TopicPartition, int]:
+    def _written(self, scope: Scope, there: DrillWriter) -> dict[TopicPartition, int]:
         """By partition of the source: how many numbers there are in all."""
         return {
             TopicPartition(topic, p): there.written[TopicPartition(scope.remote(topic), p)]
@@ -284,16 +284,18 @@ class Rehearsal:
             for p in range(count)
         }
 
-    def _in_logs(self, scope: Scope, wanted: dict[TopicPartition, Any]) -> Iterator[Finding]:
+    def _in_logs(self, scope: Scope, wanted: dict[TopicPartition, Any]) -> Iterator[Defect]:
         for tp, numbers in wanted.items():
             remote = self._remote(scope, tp)
             found = numbers_in(scope.target, remote)
             yield from findings(self._part, "the log of", remote, found, numbers)
 
-    def _outcome(self, before: Writer, there: Writer, stopped_at: float) -> Outcome:
+    def _outcome(self, before: DrillWriter, there: DrillWriter, stopped_at: float) -> Measured:
         pause_s = max(there.first_at.values()) - stopped_at
         self._say(f"producers were interrupted for {duration(pause_s)}")
-        return Outcome(part=self._part, written=sum(there.written.values()), interruption_s=pause_s)
+        return Measured(
+            part=self._part, written=sum(there.written.values()), interruption_s=pause_s
+        )
 
 
 def _is_copied(scope: Scope) -> bool:

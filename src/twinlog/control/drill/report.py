@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from twinlog.control.drill.drill import DrillResult
-from twinlog.control.drill.rehearsal import Outcome
+from twinlog.control.drill.rehearsal import Measured
 from twinlog.errors import UsageError
 from twinlog.quantities import count, duration
 
@@ -94,7 +94,7 @@ def page(result: DrillResult) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _rows(outcomes: list[Outcome]) -> Iterator[list[str]]:
+def _rows(outcomes: list[Measured]) -> Iterator[list[str]]:
     yield ["producers were interrupted for", *(duration(one.interruption_s) for one in outcomes)]
     yield ["records written", *(count(one.written) for one in outcomes)]
     yield ["records lost", *(count(one.lost) for one in outcomes)]

@@ -13,7 +13,7 @@ from twinlog.quantities import first_few, plural
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Defect:
     """What is wrong with one partition."""
 
     part: str
@@ -30,13 +30,13 @@ class Finding:
 
 def findings(
     part: str, where: str, tp: TopicPartition, found: Sequence[int], wanted: Sequence[int]
-) -> Iterator[Finding]:
+) -> Iterator[Defect]:
     """How records differ from what is wanted: each number once, in ascending order."""
 
-    def finding(numbers: Sequence[int], what: str) -> Finding:
+    def finding(numbers: Sequence[int], what: str) -> Defect:
         shown = first_few(str(number) for number in numbers)
         text = f"{plural(len(numbers), 'record')} {what}: {shown}"
-        return Finding(part=part, where=f"{where} {tp}", what=text)
+        return Defect(part=part, where=f"{where} {tp}", what=text)
 
     counts = Counter(found)
     if lost := sorted({*wanted} - {*counts}):

@@ -12,8 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
-from twinlog.cluster.topics.acls import SECURITY_DISABLED
+from twinlog.cluster.topics.acls import (
+    SECURITY_DISABLED,
+    create_topic_acls,
+    delete_topic_acls,
+    topic_acls,
+)
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.handed_topics import TopicRounds
 from twinlog.control.duties.rounds import LedFlow
@@ -45,10 +49,10 @@ def find_acl_changes(
     SECURITY_DISABLED where a cluster has no authorizer, Unauthorized without DESCRIBE.
     """
     rules = AclRules.of(flow)
-    wanted = rules.wanted(admin.topic_acls(source), remotes)
+    wanted = rules.wanted(topic_acls(source), remotes)
     if not wanted and not flow.acl_sync.removal:
         return AclChanges(missing=(), leftover=())
-    there = admin.topic_acls(target, needs="ALTER")
+    there = topic_acls(target, needs="ALTER")
     return AclChanges(
         missing=tuple(sorted(wanted - there)),
         leftover=tuple(sorted(rules.leftover(there, wanted, remotes.values()))),
@@ -70,8 +74,8 @@ def give_acls(
     if found.missing or found.leftover:
         confirm()
     # what is denied must never be readable for a moment
-    admin.create_topic_acls(target, sorted(found.missing, key=_denials_first))
-    admin.delete_topic_acls(target, found.leftover)
+    create_topic_acls(target, sorted(found.missing, key=_denials_first))
+    delete_topic_acls(target, found.leftover)
     return found
 
 

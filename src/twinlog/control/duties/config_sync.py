@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.alter_configs import ConfigChange, alter_topic_configs
+from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.handed_topics import TopicRounds
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.names.config_rules import (
-    Difference,
+    ConfigDiff,
     differences,
     may_shorten_life,
     shortens_life,
@@ -46,11 +47,11 @@ TO_KEEP: Final = (
 class ConfigDrift:
     """What one look at both clusters found."""
 
-    topics: dict[str, list[Difference]] = field(default_factory=dict)
+    topics: dict[str, list[ConfigDiff]] = field(default_factory=dict)
     """By remote topic, those that differ."""
     own: dict[str, dict[str, str]] = field(default_factory=dict)
     """By remote topic, the values that it should have of its own."""
-    kept: dict[str, list[Difference]] = field(default_factory=dict)
+    kept: dict[str, list[ConfigDiff]] = field(default_factory=dict)
     """By remote topic, what would shorten the life of records, and is not to be copied."""
     unread: dict[str, TwinlogError] = field(default_factory=dict)
     """Source topics whose configs may not be read."""
@@ -73,8 +74,8 @@ def find_drift(
     nothing there is to live shorter.
     """
     chosen, out = ConfigPropertyFilter.of(flow), ConfigDrift()
-    here = admin.describe_topic_configs(source, remotes) if remotes else {}
-    known = admin.describe_topic_configs(target, remotes.values()) if remotes else {}
+    here = describe_topic_configs(source, remotes) if remotes else {}
+    known = describe_topic_configs(target, remotes.values()) if remotes else {}
     for name, remote in remotes.items():
         configs, theirs = here[name], known[remote]
         if isinstance(configs, TwinlogError):
@@ -118,9 +119,9 @@ def lowered(drift: ConfigDrift) -> Iterator[str]:
             )
 
 
-def changes_of(found: Iterable[Difference]) -> list[admin.ConfigChange]:
+def changes_of(found: Iterable[ConfigDiff]) -> list[ConfigChange]:
     """As they are sent."""
-    return [admin.ConfigChange(one.name, one.new) for one in found]
+    return [ConfigChange(one.name, one.new) for one in found]
 
 
 class ConfigSync:
@@ -134,7 +135,7 @@ class ConfigSync:
         self._log = FlowLog(log, flow.name)
         self._own: dict[str, dict[str, str]] = {}
         """What remote topics had after the last round: where that is gone, somebody changed it."""
-        self._told: set[tuple[str, Difference]] = set()
+        self._told: set[tuple[str, ConfigDiff]] = set()
         self._lowered: list[str] = []
         interval_s = float(flow.config.config_sync.interval_seconds)
         self._rounds = TopicRounds(flow, "configs", interval_s)
@@ -158,7 +159,7 @@ class ConfigSync:
                 self._rounds.confirm(topics, remotes, source, target)
             self._tell_lowered([*lowered(drift)])
             todo = {remote: changes_of(found) for remote, found in drift.topics.items()}
-            refused = admin.alter_topic_configs(target, todo)
+            refused = alter_topic_configs(target, todo)
         if drift.unread:
             self._flow.tell_once(unread_configs(self._flow.config, drift.unread))
         denied = [name for name, error in refused.items() if isinstance(error, Unauthorized)]
@@ -211,7 +212,7 @@ class ConfigSync:
                 f"({plural(len(unknown), 'topic')}); exclude it by config.properties.exclude"
             )
 
-    def _tell(self, done: Mapping[str, list[Difference]]) -> set[tuple[str, Difference]]:
+    def _tell(self, done: Mapping[str, list[ConfigDiff]]) -> set[tuple[str, ConfigDiff]]:
         """A line for a topic; a warning where a value that somebody gave it was overwritten.
         Returns what was found.
 
@@ -219,7 +220,7 @@ class ConfigSync:
         time and however much else changes; of the first round, which finds what is old, the first
         lines are.
         """
-        told: set[tuple[str, Difference]] = set()
+        told: set[tuple[str, ConfigDiff]] = set()
         first: list[str] = []
         others: list[str] = []
         for remote, found in done.items():
@@ -242,7 +243,7 @@ class ConfigSync:
             self._log.warning("configs of %s were changed", plural(more, "more topic"))
         return told
 
-    def _is_foreign(self, remote: str, one: Difference) -> bool:
+    def _is_foreign(self, remote: str, one: ConfigDiff) -> bool:
         """Not merely an older value of the source: somebody set it on the target."""
         if remote not in self._own:
             return one.was_own

@@ -44,7 +44,7 @@ from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.intents import FlowIntents, flow_intents
 from twinlog.mirror.verify.difference import Compared, Difference
 from twinlog.mirror.verify.walk import Rules
-from twinlog.model import Isolation, TopicId, TopicPartition
+from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.map_reader import Maps
 from twinlog.survey.verify.partition import Bounds, Wanted, Written, verify_partition
 from twinlog.survey.verify.rules import rules_of
@@ -241,7 +241,7 @@ class Verification:
             written=written,
             producers=frozenset(),
             rules=rules,
-            committed=self._flow.config.isolation_level is Isolation.READ_COMMITTED,
+            isolation=self._flow.config.isolation_level,
             is_led=True,
             source_may_lack=self._may_lack(self._source, view.source.topic),
             target_may_lack=self._may_lack(self._target, view.target.topic),

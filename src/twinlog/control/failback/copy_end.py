@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
+from twinlog.cluster.logs.producers import ProducerState, describe_producers
 from twinlog.cluster.logs.raw_log import fetch_records
-from twinlog.cluster.topics import admin
 from twinlog.control.cutover.scope import Scope
 from twinlog.errors import Fate, FlowError, PartitionError, TwinlogError, Unsupported
 from twinlog.lane.sides.log_view import ClusterLogView
@@ -40,7 +41,7 @@ from twinlog.wire.record_batch import BatchHeader, read_headers
 ONE_BATCH = 1
 """A broker answers with the whole first batch, however long it is."""
 
-Producers = Mapping[int, admin.ProducerState]
+Producers = Mapping[int, ProducerState]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,7 @@ class CopyEnds:
         if not wanted:
             return
         try:
-            found = admin.describe_producers(self._client, wanted)
+            found = describe_producers(self._client, wanted)
         except Unsupported:
             found = {}
         self._writers = {tp: one for tp, one in found.items() if not isinstance(one, TwinlogError)}
@@ -275,10 +276,7 @@ class CopyEnds:
 
     def bounds(self, tp: TopicPartition) -> tuple[int, int]:
         """Where the log of a partition of B begins and ends."""
-        found = [
-            admin.list_offsets(self._client, [tp], which)[tp]
-            for which in (admin.EARLIEST, admin.LATEST)
-        ]
+        found = [list_offsets(self._client, [tp], which)[tp] for which in (EARLIEST, LATEST)]
         for one in found:
             if isinstance(one, TwinlogError):
                 raise one

@@ -16,14 +16,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from twinlog.client.export import Span
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.cluster.net.metadata import TopicMetadata
-from twinlog.cluster.topics import admin
 from twinlog.control.cutover.scope import Scope
 from twinlog.control.failback.copy_end import CopyEnd, CopyEnds
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError
+from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import run_at
 from twinlog.mirror.map.runs import UPSTREAM, following
 from twinlog.mirror.start.tail_check import decode, same_record
@@ -147,9 +147,9 @@ def source_logs(
     """
     if not tps:
         return {}
-    end = admin.list_offsets(client, tps, admin.LATEST)
-    stable = admin.list_offsets(client, tps, admin.LATEST, isolation=Isolation.READ_COMMITTED)
-    start = admin.list_offsets(client, tps, admin.EARLIEST)
+    end = list_offsets(client, tps, LATEST)
+    stable = list_offsets(client, tps, LATEST, isolation=Isolation.READ_COMMITTED)
+    start = list_offsets(client, tps, EARLIEST)
     out: dict[TopicPartition, SourceLog | TwinlogError] = {}
     for tp in tps:
         one, two, three = start[tp], stable[tp], end[tp]

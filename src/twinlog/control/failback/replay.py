@@ -66,7 +66,7 @@ TOLD_EVERY: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class TailWork:
     """One partition whose tail is to be on B."""
 
     source: TopicPartition
@@ -100,7 +100,7 @@ def group_of(flow: str) -> str:
 
 def work_of(
     partings: Sequence[Parting], files: Sequence[SavedFile], skips: Sequence[WantedSkip] = ()
-) -> list[Work]:
+) -> list[TailWork]:
     """What there is to be replayed: all partitions of each topic that has a tail."""
     out = []
     for one in partings:
@@ -108,7 +108,7 @@ def work_of(
         if mine or one.target_log is not None:
             left_out = tuple(it.skip for it in skips if it.is_of(one.source, one.topic_id))
             out.append(
-                Work(
+                TailWork(
                     source=one.source,
                     target=one.target,
                     first=one.at,
@@ -134,7 +134,7 @@ class Replay:
             timeout_ms=TRANSACTION_TIMEOUT_MS,
         )
 
-    def run(self, work: Sequence[Work]) -> int:
+    def run(self, work: Sequence[TailWork]) -> int:
         """How many records were appended now; raises FlowError where that cannot be done."""
         if not work:
             self._say("replay: there is nothing to be replayed")
@@ -148,7 +148,7 @@ class Replay:
                 appended += self._partition(one, at[one.target])
         return appended
 
-    def _require_targets(self, work: Sequence[Work]) -> None:
+    def _require_targets(self, work: Sequence[TailWork]) -> None:
         seen = self._scope.target.metadata(sorted({one.target.topic for one in work}))
         missing = [
             str(one.target) for one in work if one.files and seen.partition(one.target) is None
@@ -163,7 +163,7 @@ class Replay:
         for one in work:
             self._require_same(one)
 
-    def _require_same(self, work: Work) -> None:
+    def _require_same(self, work: TailWork) -> None:
         """Before each write, which goes by name: the topic there is the one that was looked at."""
         if not work.files:
             return
@@ -179,7 +179,7 @@ class Replay:
                 fate=Fate.RETRIABLE,
             )
 
-    def _begun(self, work: Sequence[Work]) -> dict[TopicPartition, Committed]:
+    def _begun(self, work: Sequence[TailWork]) -> dict[TopicPartition, Committed]:
         """Where each partition goes on; from then on a lost offset is found out."""
         at: dict[TopicPartition, Committed] = {}
         found = positions(self._scope)
@@ -210,7 +210,7 @@ class Replay:
         steering.write(steering.wanted(IntentKind.REPLAY, topics))
         return at
 
-    def _goes_on(self, work: Work, found: Committed) -> int:
+    def _goes_on(self, work: TailWork, found: Committed) -> int:
         """Behind what was appended, where the files are those of before."""
         last = -1 if found.metadata == NOTHING_YET else found.offset - 1
         if last >= work.first and found.metadata:
@@ -229,7 +229,7 @@ class Replay:
             code="REPLAY_UNKNOWN",
         )
 
-    def _last_offset(self, work: Work, found: Committed) -> int:
+    def _last_offset(self, work: TailWork, found: Committed) -> int:
         """Of the record that was appended last."""
         offset = found.metadata.partition(" ")[0]
         if offset.isdecimal() and offset.isascii():
@@ -243,7 +243,7 @@ class Replay:
             code="REPLAY_UNKNOWN",
         )
 
-    def _holds(self, work: Work, last: str) -> bool:
+    def _holds(self, work: TailWork, last: str) -> bool:
         offset = int(last.partition(" ")[0])
         return any(
             last_appended(record_of(fields)) == last
@@ -253,7 +253,7 @@ class Replay:
             if fields["offset"] == offset
         )
 
-    def _partition(self, work: Work, begin: Committed) -> int:
+    def _partition(self, work: TailWork, begin: Committed) -> int:
         appended, (at, last) = 0, begin
         for number, (records, after) in enumerate(_portions(self._records(work, at))):
             last = last_appended(records[-1])
@@ -272,7 +272,7 @@ class Replay:
             self._say(f"replay: {said}: {plural(appended, 'record')} appended")
         return appended
 
-    def _records(self, work: Work, at: int) -> Iterator[Record]:
+    def _records(self, work: TailWork, at: int) -> Iterator[Record]:
         for file in work.files:
             if file.span.next <= at:
                 continue

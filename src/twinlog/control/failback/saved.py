@@ -31,11 +31,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from twinlog.client.export import Span
 from twinlog.client.record_lines import record_line
 from twinlog.cluster.client import ClusterClient
 from twinlog.control.failback.tail import TailRecord, Told, Transaction, read_tail
 from twinlog.errors import CorruptData, FlowError
+from twinlog.mirror.findings import Span
 from twinlog.model import TopicPartition
 
 MANIFEST: Final = "manifest.json"

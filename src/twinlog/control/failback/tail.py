@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from twinlog.client.export import Span
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.errors import BrokerRefused, Fate, FlowError, TwinlogError
 from twinlog.mirror.copy.intake import RolledBack
+from twinlog.mirror.findings import Span
 from twinlog.mirror.start.tail_check import decode
 from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.record_batch import BatchHeader, read_headers, verify_crc

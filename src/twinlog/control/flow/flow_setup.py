@@ -46,13 +46,11 @@ from twinlog.control.risk.source_questions import SourceQuestions
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.lane import late_requests
 from twinlog.lane.messages import Work
-from twinlog.mirror.map.offset_map import MAP_PARTITIONS
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import Claim, producer_of
 from twinlog.mirror.state.intents import FlowIntents, Intent, promoted
 from twinlog.mirror.state.mapped import MappedCopies
-from twinlog.model import Isolation
 from twinlog.survey.capabilities import Capabilities
 from twinlog.survey.discovery import Discovery, TopicProblem, discover
 from twinlog.survey.map_presence import is_lost, require_nothing_copied
@@ -168,33 +166,24 @@ class FlowSetup(FlowEnds):
             # before the source is asked: who was promoted may have none any more
             if has_state(target, within_s=REACHED_WITHIN_S):
                 self._stay_fenced(news_of.read(), once=once)
-            # a short first question: a cluster that is away is said at once, and asked again
-            source_id = source.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
-            target_id = target.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
-            if not self._is_let_in:
-                self.guard.before_anything(source, target)
-                self._is_let_in = True  # a standby asks no more; each look for topics does
-            self.facts.own_topic(target, STATE_TOPIC, 1)
-            self._lead(once=once)
+            ids = self._enter(once=once)
             news = news_of.read()
             pause, self.released = news.intents.pause, news.intents.released
             self._mapped = news.mapped
             if pause is not None and (once or self.adopts is not None):
                 raise self._paused(pause, once=once)
-            map_topic = offset_map_topic(self.config.flow.source)
             history = self.claims.history(target)
+            map_topic = offset_map_topic(self.config.flow.source)
             if is_lost(target, map_topic, history):
                 known = discover(self.config, self.policy, source, target, create=False)
                 require_nothing_copied(target, map_topic, known.plans)
-            map_partitions = self.facts.own_topic(target, map_topic, MAP_PARTITIONS)
-            map_reader = MapReader(self.clients.of_map, map_topic, map_partitions)
+            map_reader = self.facts.own_map(self.clients)
             take_over = self._take_over = TakeOver(
                 flow=self.config, storage=self.adopts, clients=self.clients.both,
                 map_reader=map_reader, tell_once=self.tell_once, once=once,
             )  # fmt: skip
             left = [] if self.adopts is None else self._discover(source, target).plans
             adoption = take_over.look(left)
-            ids = source_id, target_id
             claim, clean = self.claims.claim(
                 target, ids, map_reader, seen=history, anew=adoption.begins_again
             )
@@ -230,6 +219,19 @@ class FlowSetup(FlowEnds):
         if line not in self._told:
             self._told.add(line)
             log.warning("%s", line, extra={"flow": self.name})
+
+    def _enter(self, *, once: bool) -> tuple[str, str]:
+        """Both clusters answer, and this process leads the flow; their ids."""
+        source, target = self.clients.both()
+        # a short first question: a cluster that is away is said at once, and asked again
+        source_id = source.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
+        target_id = target.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
+        if not self._is_let_in:
+            self.guard.before_anything(source, target)
+            self._is_let_in = True  # a standby asks no more; each look for topics does
+        self.facts.own_topic(target, STATE_TOPIC, 1)
+        self._lead(once=once)
+        return source_id, target_id
 
     def _lead(self, *, once: bool) -> None:
         self.membership = take_part(self.membership, self.target, self.config)
@@ -321,7 +323,7 @@ class FlowSetup(FlowEnds):
             target=self.lane_target,
             producer_id=claim.producer_id,
             is_ours_alone=not self.is_identity,
-            read_committed=self.config.isolation_level is Isolation.READ_COMMITTED,
+            isolation=self.config.isolation_level,
             producer_expiry_ms=expiry,
             known_producers=tuple(sorted(known)),
             map_topic=map_reader.topic,

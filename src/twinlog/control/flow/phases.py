@@ -4,21 +4,21 @@
 
 | phase | what is so | steps |
 | --- | --- | --- |
-| WAITING | nothing runs; the next set-up is tried at its time | tried SETTING_UP, replaced -, removed CLOSED, stopped ABANDONED |
-| SETTING_UP | a set-up is under way in the background | led RUNNING, failed WAITING, given_up ABANDONED, replaced -, removed -, stopped ABANDONED |
+| WAITING | nothing runs; the next set-up is tried at its time | tried SETTING_UP, replaced -, removed CLOSED, stopped LEFT |
+| SETTING_UP | a set-up is under way in the background | led RUNNING, failed WAITING, given_up LEFT, replaced -, removed -, stopped LEFT |
 | RUNNING | its lanes copy, or are coming up | paused PAUSED, offered HANDING_OVER, ends* ENDING |
 | PAUSED | it is led, and people do not want it to copy | paused -, resumed RUNNING, ends* ENDING |
 | HANDING_OVER | its lanes copy until the other standbys are out of the successor's way | kept RUNNING, handed_over ENDING, paused PAUSED, ends* ENDING |
-| ENDING | its lanes drain | rests RESTARTING, closes CLOSING, cut ABANDONED, ends* - |
+| ENDING | its lanes drain | rests RESTARTING, closes CLOSING, cut LEFT, ends* - |
 | RESTARTING | the end of its generation is being noted; it is set up again then | closed WAITING, cut CLOSED, replaced -, removed -, stopped - |
 | CLOSING | the end is being noted, and its group left | closed CLOSED, cut CLOSED, removed -, stopped - |
 | CLOSED | it has ended in order, and its group is left | cut -, removed -, stopped - |
-| ABANDONED | it never ran, could not be set up, or its lanes did not drain in time: its group is left with the process | led RUNNING, failed -, given_up -, replaced WAITING, removed CLOSED, cut -, stopped - |
+| LEFT | it never ran, could not be set up, or its lanes did not drain in time: its group is left with the process | led RUNNING, failed -, given_up -, replaced WAITING, removed CLOSED, cut -, stopped - |
 
 ends*: lost, promoted, done, replaced, removed, stopped. What ends a flow is remembered (`why`) until
 it is set up again: so what came while it could not be followed (in a set-up, or while an end is noted)
 is followed at once behind the step that ends this. A set-up that ends behind the end of the process
-(ABANDONED, led) ends in order like every other.
+(LEFT, led) ends in order like every other.
 """  # noqa: E501 (a table)
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Phase(StrEnum):
     RESTARTING = "restarting"
     CLOSING = "closing"
     CLOSED = "closed"
-    ABANDONED = "abandoned"
+    LEFT = "left"
 
 
 class Step(StrEnum):
@@ -105,15 +105,15 @@ STEPS: Final[Mapping[Phase, Mapping[Step, Phase]]] = {
         Step.TRIED: Phase.SETTING_UP,
         Step.REPLACED: Phase.WAITING,
         Step.REMOVED: Phase.CLOSED,
-        Step.STOPPED: Phase.ABANDONED,
+        Step.STOPPED: Phase.LEFT,
     },
     Phase.SETTING_UP: {
         Step.LED: Phase.RUNNING,
         Step.FAILED: Phase.WAITING,
-        Step.GIVEN_UP: Phase.ABANDONED,
+        Step.GIVEN_UP: Phase.LEFT,
         Step.REPLACED: Phase.SETTING_UP,
         Step.REMOVED: Phase.SETTING_UP,
-        Step.STOPPED: Phase.ABANDONED,
+        Step.STOPPED: Phase.LEFT,
     },
     Phase.RUNNING: _END_RUNS | {Step.PAUSED: Phase.PAUSED, Step.OFFERED: Phase.HANDING_OVER},
     Phase.PAUSED: _END_RUNS | {Step.PAUSED: Phase.PAUSED, Step.RESUMED: Phase.RUNNING},
@@ -127,7 +127,7 @@ STEPS: Final[Mapping[Phase, Mapping[Step, Phase]]] = {
     | {
         Step.RESTS: Phase.RESTARTING,
         Step.CLOSES: Phase.CLOSING,
-        Step.CUT: Phase.ABANDONED,
+        Step.CUT: Phase.LEFT,
     },
     Phase.RESTARTING: dict.fromkeys(_ANYWAY, Phase.RESTARTING)
     | {Step.CLOSED: Phase.WAITING, Step.CUT: Phase.CLOSED},
@@ -138,21 +138,21 @@ STEPS: Final[Mapping[Phase, Mapping[Step, Phase]]] = {
         Step.STOPPED: Phase.CLOSING,
     },
     Phase.CLOSED: dict.fromkeys((Step.CUT, Step.REMOVED, Step.STOPPED), Phase.CLOSED),
-    Phase.ABANDONED: {
+    Phase.LEFT: {
         Step.LED: Phase.RUNNING,
-        Step.FAILED: Phase.ABANDONED,
-        Step.GIVEN_UP: Phase.ABANDONED,
+        Step.FAILED: Phase.LEFT,
+        Step.GIVEN_UP: Phase.LEFT,
         Step.REPLACED: Phase.WAITING,
         Step.REMOVED: Phase.CLOSED,
-        Step.CUT: Phase.ABANDONED,
-        Step.STOPPED: Phase.ABANDONED,
+        Step.CUT: Phase.LEFT,
+        Step.STOPPED: Phase.LEFT,
     },
 }
 
 LED: Final = frozenset({Phase.RUNNING, Phase.PAUSED, Phase.HANDING_OVER, Phase.ENDING})
 """It has a run that turns."""
 
-OVER: Final = frozenset({Phase.CLOSED, Phase.ABANDONED})
+OVER: Final = frozenset({Phase.CLOSED, Phase.LEFT})
 
 
 class IllegalStep(Exception):

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 from twinlog.client.steering import Change, FlowSteering
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import UsageError
 
 Ask = Callable[[FlowSteering], list[Change]]

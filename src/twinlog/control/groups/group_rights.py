@@ -11,7 +11,7 @@ from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.groups.group_offsets import GroupOffsets, fetch_offsets
 from twinlog.cluster.groups.group_rights import may_describe_groups
 from twinlog.cluster.net.metadata import Operation
-from twinlog.cluster.topics.admin import describe_cluster
+from twinlog.cluster.topics.cluster_info import describe_cluster
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.errors import TwinlogError

@@ -22,7 +22,7 @@ from twinlog.cluster.groups.group_offsets import (
     commit_offsets,
     is_refused_as_active,
 )
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.offsets import EARLIEST, OffsetResult, list_offsets
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, LedFlow
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.checkpoints import GroupSync, Skipped, TargetGroup, group_sync
@@ -140,7 +140,7 @@ class GroupSyncer:
         Kafka drops the offsets of its groups, and none of ours is one in a topic made anew.
         """
         tps = {one.topic_partition for sync in syncs.values() for one in sync.to_set}
-        starts = admin.list_offsets(self._there.client, tps, admin.EARLIEST) if tps else {}
+        starts = list_offsets(self._there.client, tps, EARLIEST) if tps else {}
         topics = sorted({tp.topic for tp in tps})
         now = self._there.client.metadata(topics).topics if topics else {}
         self.recreated = frozenset(
@@ -151,7 +151,7 @@ class GroupSyncer:
 
         def at_start(one: Checkpoint) -> Checkpoint:
             start = starts.get(one.topic_partition)
-            offset = start.offset if isinstance(start, admin.OffsetResult) else 0
+            offset = start.offset if isinstance(start, OffsetResult) else 0
             return replace(one, downstream_offset=max(one.downstream_offset, offset))
 
         within = {

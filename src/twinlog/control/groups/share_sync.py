@@ -18,10 +18,10 @@ from twinlog.cluster.groups.share_groups import (
     fetch_start_offsets,
 )
 from twinlog.control.duties.rounds import LedFlow
+from twinlog.control.groups.counterparts import TargetOffsets
 from twinlog.control.groups.group_rights import readable
 from twinlog.control.groups.group_sync import GroupKind, GroupSyncer
-from twinlog.control.groups.offset_places import TargetOffsets
-from twinlog.control.groups.translations import Translations
+from twinlog.control.groups.translation_cache import TranslationCache
 from twinlog.errors import Unsupported
 from twinlog.quantities import first_few, plural
 
@@ -40,12 +40,12 @@ class ShareGroups:
     """The share groups of one flow; for one thread."""
 
     def __init__(
-        self, flow: LedFlow, here: Coordinators, there: Coordinators, places: TargetOffsets
+        self, flow: LedFlow, here: Coordinators, there: Coordinators, offsets: TargetOffsets
     ) -> None:
         self._flow = flow
         self._here = here
         self._there = there
-        self._translations = Translations(places)
+        self._translations = TranslationCache(offsets)
         self._syncer = GroupSyncer(flow, there, SHARE_GROUPS)
         self._names: tuple[str, ...] = ()
         self.skipped: dict[str, str] = {}

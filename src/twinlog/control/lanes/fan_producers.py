@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.cluster.topics.internal_log import produce_batch, read_to_end
 from twinlog.errors import Fate, FlowError, TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC
@@ -62,7 +62,7 @@ def _ids(target: ClusterClient, flow: str, wanted: set[int]) -> dict[int, int]:
         if not missing:
             return ids
         for number in missing - fresh.keys():
-            fresh[number] = admin.init_producer_id(target).producer_id
+            fresh[number] = init_producer_id(target).producer_id
         try:
             _give(target, flow, {number: fresh[number] for number in missing})
         except TwinlogError as error:

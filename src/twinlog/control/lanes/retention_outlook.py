@@ -19,7 +19,7 @@ LEAST_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogBounds:
+class SourceBounds:
     """A partition of the source at one moment, and how far its copy was then."""
 
     at: float
@@ -35,9 +35,9 @@ class RetentionOutlook:
     __slots__ = ("_seen",)
 
     def __init__(self) -> None:
-        self._seen: deque[LogBounds] = deque()
+        self._seen: deque[SourceBounds] = deque()
 
-    def see(self, bounds: LogBounds) -> None:
+    def see(self, bounds: SourceBounds) -> None:
         """The source's log now."""
         self._seen.append(bounds)
         while len(self._seen) > 2 and self._seen[1].at <= bounds.at - WINDOW_S:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.leading.lead import SetupWaiting
@@ -56,14 +56,17 @@ class FlowClaims:
 
     def is_latest(self, target: ClusterClient, generation: int, followed: FlowIntents) -> bool:
         """Whether no newer claim is there than this one, and nothing is wanted but what is followed
-        already, as of now.
+        already, as of now. Ours may be gone: whoever leads since wrote one to the new topic.
         """
         rows = [(record.key, record.value) for record in read_to_end(target, STATE_TOPIC, 0)]
         history = winning_claims(rows).get(self.name)
         latest = None if history is None else history.latest
-        is_ours = latest is not None and latest.generation == generation
+        is_newer = latest is not None and (
+            latest.generation > generation
+            or (latest.generation == generation and latest.claimant != self.claimant)
+        )
         rests = followed.promotion is not None or followed.pause is not None
-        return is_ours and not rests and flow_intents(self.name, rows) == followed
+        return not is_newer and not rests and flow_intents(self.name, rows) == followed
 
     def end(self, target: ClusterClient, generation: int) -> None:
         """All lanes of a generation have drained."""
@@ -116,7 +119,7 @@ class FlowClaims:
             flow=self.name,
             generation=before + 1,
             claimant=self.claimant,
-            producer_id=admin.init_producer_id(target).producer_id
+            producer_id=init_producer_id(target).producer_id
             if last is None or anew or lost_claims
             else last.producer_id,
             meaning=self._meaning(),
@@ -141,7 +144,7 @@ class FlowClaims:
         if history.latest.meaning == self._meaning() and not anew:
             return
         if self._waits[0] != history.latest.generation:
-            self._waits = history.latest.generation, time.monotonic() + late_requests.over_s()
+            self._waits = history.latest.generation, time.monotonic() + late_requests.wait_s()
         if time.monotonic() < self._waits[1]:
             raise SetupWaiting(
                 "its isolation, start or policy changed, and the process before did "

@@ -12,11 +12,13 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.internal_log import ensure_compacted_topic
 from twinlog.cluster.topics.producer_expiry import producer_expiry
-from twinlog.control.leading.ends import FlowEnds
+from twinlog.control.leading.ends import FlowClients, FlowEnds
 from twinlog.errors import Unauthorized
 from twinlog.flow_log import FlowLog
-from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.mirror.map.offset_map import MAP_PARTITIONS
+from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.survey.capabilities import UNTRIED, Capabilities, ensure_probe_topic, probe
+from twinlog.survey.map_reader import MapReader
 from twinlog.survey.rights import denied, may
 
 log = logging.getLogger(__name__)
@@ -54,6 +56,11 @@ class TargetFacts:
             if is_ours and not may(found, name, right):
                 raise denied(ends.config.flow.target, right.name, name)
         return count
+
+    def own_map(self, clients: FlowClients) -> MapReader:
+        """The offset map's topic, made where it is missing. Raises Unauthorized."""
+        name = offset_map_topic(self.ends.config.flow.source)
+        return MapReader(clients.of_map, name, self.own_topic(clients.target, name, MAP_PARTITIONS))
 
     def capabilities(self, target: ClusterClient) -> Capabilities:
         """Tried once."""

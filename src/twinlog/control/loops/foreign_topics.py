@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, list_offsets, log_ends
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
-from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.errors import TwinlogError, Unauthorized
@@ -146,7 +146,7 @@ def _spans(
     """The offsets of those that hold something; errors of the others go to `unread`."""
     if not tps:
         return {}
-    starts, ends = admin.list_offsets(target, tps, admin.EARLIEST), admin.log_ends(target, tps)
+    starts, ends = list_offsets(target, tps, EARLIEST), log_ends(target, tps)
     spans: dict[TopicPartition, Span] = {}
     for tp in tps:
         start, end = starts[tp], ends[tp]

@@ -48,7 +48,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueuedCommand:
     """A command, and where its outcome goes."""
 
     command: Command
@@ -68,7 +68,7 @@ class CommandPort:
         self.stopping = threading.Event()
         """Set once a `Stop` was put."""
         self._lock = threading.Lock()
-        self._asked: queue.SimpleQueue[Asked] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[QueuedCommand] = queue.SimpleQueue()
         self._is_closed = False
 
     def put(self, command: Command) -> Future[Outcome]:
@@ -78,7 +78,7 @@ class CommandPort:
         """
         why = f": {command.reason}" if command.reason else ""
         log.info("%s, asked by %s%s", type(command).__name__.lower(), command.who, why)
-        asked = Asked(command)
+        asked = QueuedCommand(command)
         if isinstance(command, Stop):
             self.stopping.set()
         with self._lock:
@@ -87,7 +87,7 @@ class CommandPort:
                 self._answer_all()
         return asked.outcome
 
-    def take(self) -> Iterator[Asked]:
+    def take(self) -> Iterator[QueuedCommand]:
         """What was put since; for the supervisor, which answers each."""
         while True:
             try:

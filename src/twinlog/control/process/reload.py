@@ -18,9 +18,9 @@ from typing import Final, Self
 
 from twinlog.config.changes import changes_between
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
-from twinlog.control.duties.background import Background
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.process.commands import Asked, CommandPort, Reload, ending
+from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, ending
+from twinlog.control.risk.background import Background
 from twinlog.control.watch.service import reloading
 from twinlog.errors import TwinlogError, UsageError
 from twinlog.flow_log import NEWS
@@ -124,10 +124,10 @@ class Reloads:
     background: Background
     change: Callable[[Reloaded], bool]
     """Follows it; False: the process is ending."""
-    _waiting: list[Asked] = field(default_factory=list)
-    _reading: list[Asked] = field(default_factory=list)
+    _waiting: list[QueuedCommand] = field(default_factory=list)
+    _reading: list[QueuedCommand] = field(default_factory=list)
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: QueuedCommand) -> None:
         if self.reloader is None:
             asked.refuse(UsageError("this process reads its configuration once: it has --once"))
             return
@@ -153,7 +153,7 @@ class Reloads:
 
         self.background(reloader.read, followed, failed)
 
-    def _ended(self, reloader: Reloader) -> Iterable[Asked]:
+    def _ended(self, reloader: Reloader) -> Iterable[QueuedCommand]:
         ended, self._reading = self._reading, []
         self._begin(reloader)
         return ended

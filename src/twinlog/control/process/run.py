@@ -21,7 +21,7 @@ from twinlog.channel.reachable import address_for_executors
 from twinlog.channel.server import ChannelServer
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
-from twinlog.control.flow.setups import admins_of, flow_setup, lanes_of, neighbours_of
+from twinlog.control.flow.wiring import admins_of, flow_setup, lanes_of, neighbours_of
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.control.process.commands import CommandPort
 from twinlog.control.process.key_files import KeyFileWatch

@@ -18,7 +18,7 @@ from twinlog.control.flow.managed_flow import ManagedFlow, leave
 from twinlog.control.flow.phases import Phase, Step
 from twinlog.control.lanes.lanes import Job
 from twinlog.control.process.calls import Calls
-from twinlog.control.process.commands import Asked, CommandPort, Reload, Stop
+from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, Stop
 from twinlog.control.process.leases import Leases, LeaseStarter
 from twinlog.control.process.reload import Reloaded, Reloader, Reloads
 from twinlog.control.process.sharing import Sharing
@@ -133,7 +133,7 @@ class Supervisor:
             for flow in self.flows:
                 flow.cut()
 
-    def _obey(self, asked: Asked) -> None:
+    def _obey(self, asked: QueuedCommand) -> None:
         """Where the next command of a process goes."""
         match asked.command:
             case Reload():
@@ -163,7 +163,7 @@ class Supervisor:
         return [f"{flow.setup.name}: {flow.phase}" for flow in self.flows]
 
     def _leave_groups(self) -> None:  # of flows that never ran, or did not end in order
-        left = [flow.setup for flow in self.flows if flow.phase is Phase.ABANDONED]
+        left = [flow.setup for flow in self.flows if flow.phase is Phase.LEFT]
         for thread in [leave(setup) for setup in left]:
             thread.join(LEAVE_WITHIN_S)
 
@@ -200,10 +200,15 @@ class Supervisor:
     def seconds(self) -> float:
         """From the first lane that was ready to the last flow's end."""
         runs = [flow.run for flow in self.flows if flow.run is not None]
-        starts = [run.copying_since for run in runs if run.copying_since is not None]
-        if not starts:
+        starts = [
+            *(flow.shown.copied_since for flow in self.flows),
+            *(run.copying_since for run in runs),
+        ]
+        began = min((at for at in starts if at is not None), default=None)
+        if began is None:
             return 0.0
-        return max(run.finished_at or self.clock.monotonic() for run in runs) - min(starts)
+        now = self.clock.monotonic()
+        return max((run.finished_at or now for run in runs), default=now) - began
 
 
 def _is_gone(flow: ManagedFlow) -> bool:

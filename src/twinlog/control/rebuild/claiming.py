@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from twinlog.control.flow.flow_setup import REACHED_WITHIN_S, FlowSetup
-from twinlog.mirror.map.offset_map import MAP_PARTITIONS
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.model import TopicId
 from twinlog.survey.map_presence import is_lost
-from twinlog.survey.map_reader import MapReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,21 +44,14 @@ class ClaimingSetup(FlowSetup):
         `held`: the flow's target topics that ever held a record.
         """
         with self._lock:
-            source, target = self.clients.both()
-            source_id = source.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
-            target_id = target.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
-            self.guard.before_anything(source, target)
-            self.facts.own_topic(target, STATE_TOPIC, 1)
-            self._lead(once=True)
+            ids, target = self._enter(once=True), self.clients.target
             map_topic = offset_map_topic(self.config.flow.source)
             history = self.claims.history(target)
             if history is not None and history.latest and is_lost(target, map_topic, history):
                 self.claims.note_lost_map(target, history.latest.generation, held)
-            map_partitions = self.facts.own_topic(target, map_topic, MAP_PARTITIONS)
-            map_reader = MapReader(self.clients.of_map, map_topic, map_partitions)
-            claim, clean = self.claims.claim(
-                target, (source_id, target_id), map_reader, seen=history, anew=False
-            )
+            map_reader = self.facts.own_map(self.clients)
+            map_partitions = map_reader.partitions
+            claim, clean = self.claims.claim(target, ids, map_reader, seen=history, anew=False)
             return Claimed(
                 generation=claim.generation,
                 clean=clean,

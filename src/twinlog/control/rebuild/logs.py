@@ -37,14 +37,14 @@ class Log:
     end: int
     may_lack_offsets: bool
     """It is compacted, or may be: offsets without a record may have had one."""
-    committed: bool = False
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
     skips: tuple[Skip, ...] = ()
     """Records that the copy left out: they are on the target in no case."""
     on_read: OnRead = lambda _: None
 
 
 @dataclass(slots=True, kw_only=True)
-class Written:
+class TargetWriters:
     """What the batch headers of the target say of its writers."""
 
     k: int | None = None
@@ -56,7 +56,7 @@ class Written:
     stamps_own_time: bool = False
 
 
-def writers(log: Log, ours: frozenset[int]) -> Written:
+def writers(log: Log, ours: frozenset[int]) -> TargetWriters:
     """Read all headers: every batch is one of ours, and their sequences follow one another.
 
     A sequence is the ordinal modulo 2^31, of whichever of our producer ids. So K is the base offset
@@ -64,7 +64,7 @@ def writers(log: Log, ours: frozenset[int]) -> Written:
     sequences, which is all that anybody compares. What others wrote is allowed in front of our
     ordinal 0 only: then it was there when this flow took the topic over.
     """
-    out = Written()
+    out = TargetWriters()
     foreign = -1
     for header, _ in _batches(log):
         if header.magic < 2 or header.is_control or header.producer_id not in ours:
@@ -162,7 +162,7 @@ def _batches(log: Log, begin: int | None = None) -> Iterator[tuple[BatchHeader, 
             is_gone = rolled_back.skip(header, batch)
             if header.next_offset <= before or header.base_offset >= log.end:
                 continue
-            is_hidden = log.committed and is_gone
+            is_hidden = log.isolation is Isolation.READ_COMMITTED and is_gone
             is_control = header.magic >= 2 and header.is_control
             position = max(position, header.next_offset)
             yield header, None if is_hidden or is_control else batch
@@ -180,11 +180,9 @@ def _batches(log: Log, begin: int | None = None) -> Iterator[tuple[BatchHeader, 
 
 
 def _fetch(log: Log, position: int) -> FetchedRecords:
-    isolation = Isolation.of(log.committed)
-
     def ask() -> FetchedRecords:
         wanted = {log.tp: (position, READ_BYTES)}
-        answer = fetch_records(log.client, wanted, isolation=isolation)[log.tp]
+        answer = fetch_records(log.client, wanted, isolation=log.isolation)[log.tp]
         if isinstance(answer, TwinlogError):
             raise answer
         return answer

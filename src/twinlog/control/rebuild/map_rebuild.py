@@ -28,7 +28,8 @@ from enum import StrEnum
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, log_ends
+from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.leading.lead import SetupWaiting, StandingBy
@@ -39,7 +40,7 @@ from twinlog.errors import Fate, FlowError, NotLeader, PartitionError, TwinlogEr
 from twinlog.lane import late_requests
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.offset_map import PartitionKey, Term, map_home
-from twinlog.mirror.map.rebuilt_rows import Described, rows
+from twinlog.mirror.map.rebuilt_rows import DescribedMaps, rows
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import producers_of
@@ -54,7 +55,7 @@ TERM_START: Final = 0
 SETUP_TRIES_S: Final = 1.0
 
 
-class Outcome(StrEnum):
+class LineOutcome(StrEnum):
     """What became of a partition."""
 
     REBUILT = "rebuilt"
@@ -70,7 +71,7 @@ class Line:
 
     source: TopicPartition
     target: TopicPartition
-    outcome: Outcome
+    outcome: LineOutcome
     first: int = -1
     """Target offset from which on the map describes it."""
     end: int = -1
@@ -93,7 +94,7 @@ class MapRebuild:
         self._target = ClusterClient(setup.target)
         self._ours: frozenset[int] = frozenset()
         self._skips: tuple[WantedSkip, ...] = ()
-        self._described = Described()
+        self._described = DescribedMaps()
         self._compacted: set[str] = set()
         self._targets: frozenset[TopicId] = frozenset()
         """Of the whole flow."""
@@ -113,7 +114,7 @@ class MapRebuild:
     def lead(self) -> None:
         """Claim a generation; nothing is written to the map without."""
         self._check_ours()
-        deadline = time.monotonic() + late_requests.over_s() + 2 * SETUP_TRIES_S
+        deadline = time.monotonic() + late_requests.wait_s() + 2 * SETUP_TRIES_S
         while self._claimed is None:
             try:
                 self._claimed = self._setup.claim(self._targets)
@@ -127,9 +128,9 @@ class MapRebuild:
             self._is_over = False
             self._say(
                 f"{self._setup.name}: the process before did not end in order: waiting "
-                f"{late_requests.over_s():.0f} s until nothing of it can arrive any more"
+                f"{late_requests.wait_s():.0f} s until nothing of it can arrive any more"
             )
-            time.sleep(late_requests.over_s())
+            time.sleep(late_requests.wait_s())
             self._is_over = True
         self._described = self._read_map()
 
@@ -146,7 +147,10 @@ class MapRebuild:
                 raise
             except TwinlogError as error:
                 yield Line(
-                    source=plan.source, target=plan.target, outcome=Outcome.REFUSED, problem=error
+                    source=plan.source,
+                    target=plan.target,
+                    outcome=LineOutcome.REFUSED,
+                    problem=error,
                 )
 
     def close(self) -> None:
@@ -170,7 +174,9 @@ class MapRebuild:
         key = plan.map_key
         start, end = self._bounds(plan.target)
         if self._described.whole(key, start):
-            return Line(source=plan.source, target=plan.target, outcome=Outcome.DESCRIBED, end=end)
+            return Line(
+                source=plan.source, target=plan.target, outcome=LineOutcome.DESCRIBED, end=end
+            )
         if start >= end > 0:
             raise PartitionError(
                 f"{plan.target}: all its records, [0, {end}), were deleted there, so there is "
@@ -180,7 +186,7 @@ class MapRebuild:
                 code="REBUILD_EMPTIED",
             )
         if start >= end:
-            return Line(source=plan.source, target=plan.target, outcome=Outcome.EMPTY, end=end)
+            return Line(source=plan.source, target=plan.target, outcome=LineOutcome.EMPTY, end=end)
         self._check_ours()
         target = Log(
             client=self._target, tp=plan.target, start=start, end=end, may_lack_offsets=is_lacking
@@ -194,7 +200,7 @@ class MapRebuild:
         return Line(
             source=plan.source,
             target=plan.target,
-            outcome=Outcome.WOULD_BE if self._claimed is None else Outcome.REBUILT,
+            outcome=LineOutcome.WOULD_BE if self._claimed is None else LineOutcome.REBUILT,
             first=found.runs[0].downstream,
             end=end,
             runs=len(found.runs),
@@ -228,7 +234,7 @@ class MapRebuild:
     def _check_broker(self, tp: TopicPartition, found: Rebuilt) -> None:
         """The next start compares K with what the broker remembers: so do we, before it stops."""
         try:
-            known = admin.describe_producers(self._target, [tp])[tp]
+            known = describe_producers(self._target, [tp])[tp]
         except TwinlogError:
             return  # old brokers, or no right: the start does not ask either
         state = None if isinstance(known, TwinlogError) else known.get(found.last_producer)
@@ -242,11 +248,9 @@ class MapRebuild:
         )
 
     def _source_log(self, plan: PartitionPlan) -> Log:
-        committed = self._setup.config.isolation_level is Isolation.READ_COMMITTED
-        isolation = Isolation.of(committed)
+        isolation = self._setup.config.isolation_level
         start, end = (
-            _offset(self._source, plan.source, when, isolation)
-            for when in (admin.EARLIEST, admin.LATEST)
+            _offset(self._source, plan.source, when, isolation) for when in (EARLIEST, LATEST)
         )
         return Log(
             client=self._source,
@@ -254,16 +258,16 @@ class MapRebuild:
             start=start,
             end=end,
             may_lack_offsets=plan.source.topic in self._compacted,
-            committed=committed,
+            isolation=isolation,
             skips=tuple(
                 one.skip for one in self._skips if one.is_of(plan.source, plan.source_topic_id)
             ),
         )
 
     def _bounds(self, tp: TopicPartition) -> tuple[int, int]:
-        start = _offset(self._target, tp, admin.EARLIEST)
-        log_end = admin.log_ends(self._target, [tp])[tp]
-        end = _offset(self._target, tp, admin.LATEST)
+        start = _offset(self._target, tp, EARLIEST)
+        log_end = log_ends(self._target, [tp])[tp]
+        end = _offset(self._target, tp, LATEST)
         if isinstance(log_end, TwinlogError):
             raise log_end
         if end < log_end.end_offset:
@@ -293,8 +297,8 @@ class MapRebuild:
         self._skips = flow_intents(self._setup.name, state).skips
         return producers_of(self._setup.name, state)
 
-    def _read_map(self) -> Described:
-        out = Described()
+    def _read_map(self) -> DescribedMaps:
+        out = DescribedMaps()
         topic = offset_map_topic(self._setup.config.flow.source)
         if self._is_missing(topic):
             return out
@@ -314,7 +318,7 @@ def _offset(
     when: int,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> int:
-    found = admin.list_offsets(client, [tp], when, isolation=isolation)[tp]
+    found = list_offsets(client, [tp], when, isolation=isolation)[tp]
     if isinstance(found, TwinlogError):
         raise found
     return found.offset

@@ -19,7 +19,7 @@ from typing import Final
 
 from twinlog.control.rebuild.logs import (
     Log,
-    Written,
+    TargetWriters,
     source_records,
     target_records,
     writers,
@@ -92,7 +92,7 @@ class Rebuild:
         self._source = self._told(source, "source")
         self._target = self._told(target, "target")
         self._ours = ours
-        self._written = Written()
+        self._written = TargetWriters()
         self._with_timestamp = True
 
     def look(self) -> Rebuilt:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from twinlog.control.duties.background import Background
 from twinlog.control.lanes.partitions import Partition, Placement
-from twinlog.control.lanes.retention_outlook import LogBounds
+from twinlog.control.lanes.retention_outlook import SourceBounds
 from twinlog.control.risk import loss, retention
+from twinlog.control.risk.background import Background
 from twinlog.control.risk.held_back import HeldBack, OpenOnes
 from twinlog.control.risk.running_flow import RunningFlow
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -177,7 +177,7 @@ class SourceWatch:
             one = self.run.partitions.get(tp)
             if one is not None and one.recovery.upstream >= 0:
                 upstream, end = one.recovery.upstream, one.recovery.end
-                one.keeping.see(LogBounds(at=asked_at, start=start, end=end, upstream=upstream))
+                one.keeping.see(SourceBounds(at=asked_at, start=start, end=end, upstream=upstream))
         if answers.retentions is not None:
             self.retentions = answers.retentions
 

@@ -61,7 +61,7 @@ class RunState:
         self._start = start
         # the process before us did not say goodbye: its lanes may still send for a while
         now, silence_s = self.clock.monotonic(), late_requests.SILENCE_MS / 1000
-        self.foreign_until = now + (0.0 if clean else late_requests.over_s())
+        self.foreign_until = now + (0.0 if clean else late_requests.wait_s())
         self.old_lanes_until = now + (0.0 if clean else silence_s)
 
     @property
@@ -93,7 +93,7 @@ class RunState:
         """It does not answer any more: an unprotected partition waits until it has surely stopped,
         and its sockets have given up.
         """
-        late_s = late_requests.over_s() + lane.throttle.longest_ms / 1000
+        late_s = late_requests.wait_s() + lane.throttle.longest_ms / 1000
         until = self.clock.monotonic() + late_s - (self.clock.boot() - lane.peer.last_heard)
         for partition in lane.partitions.values():
             if partition.lane == lane.key:

@@ -25,7 +25,7 @@ from twinlog.cluster.broker_versions import broker_versions
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.support.effective_config import effective_config
 from twinlog.control.support.secret_scrubber import SecretScrubber, settings_of
 from twinlog.control.support.secrets_of_text import NotKnown, settings_of_text

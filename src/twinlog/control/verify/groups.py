@@ -6,36 +6,27 @@ sets one meanwhile so makes it no further here than there: commits only go forwa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group, list_groups
-from twinlog.cluster.groups.group_offsets import GroupOffsets, fetch_offsets
-from twinlog.cluster.groups.share_groups import fetch_furthest_offsets
+from twinlog.cluster.groups.group_offsets import GroupOffsets
 from twinlog.control.check.group_readiness import GroupSurvey, survey_groups
-from twinlog.control.compare.groups import why_left_alone
+from twinlog.control.compare.groups import Offsets, offsets_of, why_left_alone
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.verify.result import VerifiedFlow, VerifiedGroup
-from twinlog.errors import TwinlogError, Unsupported
+from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
-
-Offsets = Mapping[str, GroupOffsets | TwinlogError]
 
 
 def offsets_there(there: Coordinators, selects: Callable[[str], bool]) -> Offsets:
     """Of the target's groups that a flow would set."""
     found = [one for one in list_groups(there).values() if selects(one.name)]
-    consumers = [one.name for one in found if one.has_offsets and not one.is_share]
-    shares = [one.name for one in found if one.is_share]
-    out: dict[str, GroupOffsets | TwinlogError] = {}
-    if consumers:
-        out |= fetch_offsets(there, consumers)
-    if shares:
-        try:
-            out |= fetch_furthest_offsets(there, shares)
-        except Unsupported as error:
-            out |= dict.fromkeys(shares, error)
-    return out
+    return offsets_of(
+        there,
+        consumers=[one.name for one in found if one.has_offsets and not one.is_share],
+        shares=[one.name for one in found if one.is_share],
+    )
 
 
 def verify_groups(

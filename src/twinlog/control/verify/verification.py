@@ -27,14 +27,14 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.resting_flow import resting_flow
 from twinlog.control.check.told_status import state_rows
 from twinlog.control.compare.comparison import compare_topic_configs
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.verify.groups import offsets_there, verify_groups
 from twinlog.control.verify.result import VerifiedFlow, VerifiedPartition
 from twinlog.control.verify.workers import Clusters, Found, Workers
@@ -47,7 +47,7 @@ from twinlog.mirror.state.generations import producers_of
 from twinlog.mirror.state.intents import FlowIntents, flow_intents
 from twinlog.mirror.verify.difference import Compared, Range
 from twinlog.mirror.verify.walk import Rules
-from twinlog.model import Isolation, TopicPartition
+from twinlog.model import TopicPartition
 from twinlog.survey.discovery import Discovery, discover, selected_topics
 from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.survey.source_ends import known_ends, known_offsets
@@ -174,7 +174,7 @@ class _Flow:
             and part.partition >= first.get(name, 0)
             and TopicPartition(name, part.partition) not in planned
         ]
-        starts = known_offsets(self._source, lost, admin.EARLIEST) if lost else {}
+        starts = known_offsets(self._source, lost, EARLIEST) if lost else {}
         ends = known_ends(self._source, self._setup.config, lost) if lost else {}
         for tp in lost:
             target = TopicPartition(policy.format_remote_topic(alias, tp.topic), tp.partition)
@@ -220,7 +220,7 @@ class _Flow:
                     written=self._written(plan, logs),
                     producers=self._producers | _producers(logs.of(plan)),
                     rules=self._rules(plan),
-                    committed=self._setup.config.isolation_level is Isolation.READ_COMMITTED,
+                    isolation=self._setup.config.isolation_level,
                     is_led=out.is_led,
                     source_may_lack=plan.source.topic in lacking_here,
                     target_may_lack=plan.target.topic in lacking_there,
@@ -250,9 +250,9 @@ class _Flow:
         sources = [plan.source for plan in plans]
         targets = [plan.target for plan in plans]
         here_ends = known_ends(self._source, self._setup.config, sources)
-        here_starts = known_offsets(self._source, sources, admin.EARLIEST)
-        there_starts = known_offsets(self._target, targets, admin.EARLIEST)
-        there_ends = known_offsets(self._target, targets, admin.LATEST)
+        here_starts = known_offsets(self._source, sources, EARLIEST)
+        there_starts = known_offsets(self._target, targets, EARLIEST)
+        there_ends = known_offsets(self._target, targets, LATEST)
         maps = self._maps()
         return _Logs(
             here_ends=here_ends,
@@ -260,7 +260,7 @@ class _Flow:
             there_starts=there_starts,
             there_ends=there_ends,
             maps=maps,
-            there_later=known_offsets(self._target, targets, admin.LATEST),
+            there_later=known_offsets(self._target, targets, LATEST),
             here_later=known_ends(self._source, self._setup.config, sources),
         )
 

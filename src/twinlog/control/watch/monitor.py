@@ -14,7 +14,7 @@ from typing import Final
 
 from twinlog.config.series import ALL_SERIES, SeriesConfig
 from twinlog.control.watch.readiness import WITHIN_S, Readiness
-from twinlog.control.watch.series.readings import PartitionRates, Reading, Totals
+from twinlog.control.watch.series.readings import FlowTotals, PartitionRates, Reading
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.vital import Vital
 
@@ -58,7 +58,7 @@ class Monitor:
         self._began = clock()
         self._readiness = Readiness(ready_within_s)
         self._rates = PartitionRates()
-        self._totals = Totals()
+        self._totals = FlowTotals()
         self._series = series
         self._reading: Reading | None = None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Final, NamedTuple
 
 from twinlog.cluster.net.settings import format_address
@@ -43,11 +42,3 @@ def parse_listen(text: str) -> Address | None:
             "[::1]:9405, or `off`"
         )
     return Address(host, int(port))
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it; names are not looked up."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from twinlog.config.rest import RestConfig, Role
+from twinlog.channel.reachable import is_loopback
+from twinlog.config.rest import RestConfig, RestRole
 from twinlog.control.watch.monitor import PATHS, Answer, Monitor
-from twinlog.control.web.address import is_loopback
 from twinlog.control.web.open_requests import Connection, OpenRequests
 from twinlog.control.web.page.assets import HEADERS as PAGE_HEADERS
 from twinlog.control.web.page.assets import ROOT as PAGE
@@ -242,7 +242,7 @@ class Front:
             return Client(name="certificate", role=self._rest.client_role)
         if self._tokens is not None:
             raise WhoAreYou("a token is needed: Authorization: Bearer TOKEN")
-        return Client(name="local", role=Role.OPERATE)
+        return Client(name="local", role=RestRole.OPERATE)
 
     def _split(self, scope: Scope) -> tuple[str, list[str]]:
         """The path, and every host that the request names."""
@@ -270,7 +270,7 @@ class Front:
             name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
         except ValueError:
             return False
-        return name in (self._own_name, "localhost") or is_loopback(name)
+        return name == self._own_name or is_loopback(name)
 
 
 def _check_origin(scope: Scope) -> None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from twinlog.config.rest import Role
+from twinlog.config.rest import RestRole
 from twinlog.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -42,11 +42,11 @@ class Client:
     """Who asks, and what it may do."""
 
     name: str
-    role: Role
+    role: RestRole
 
     @property
     def may_operate(self) -> bool:
-        return self.role is Role.OPERATE
+        return self.role is RestRole.OPERATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -64,7 +64,7 @@ class NewToken:
     line: str
 
 
-def new_token(name: str, role: Role) -> NewToken:
+def new_token(name: str, role: RestRole) -> NewToken:
     """From the system's randomness."""
     token, salt = secrets.token_urlsafe(TOKEN_BYTES), secrets.token_bytes(SALT_BYTES)
     return NewToken(
@@ -161,7 +161,7 @@ def _read(path: Path) -> tuple[_Entry, ...]:
             )
         entries.append(
             _Entry(
-                client=Client(name=match["name"], role=Role(match["role"])),
+                client=Client(name=match["name"], role=RestRole(match["role"])),
                 salt=bytes.fromhex(match["salt"]),
                 digest=bytes.fromhex(match["hash"]),
             )

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, log_ends
 from twinlog.cluster.logs.per_leader import has_no_leader
+from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.logs.start_offsets import begin_offsets
-from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import fetch_records
 from twinlog.errors import Fate, PartitionError, TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.ports import READ_BYTES, LogEnds, ProducerTail, RawRecords
@@ -57,10 +58,10 @@ class ClusterLogView:
         return {name: topic.topic_id for name, topic in found.items() if not topic.error}
 
     def ends(self, tps: set[TopicPartition]) -> Mapping[TopicPartition, LogEnds]:
-        starts = self._good(admin.list_offsets(self._client, self._asked(tps), admin.EARLIEST))
-        latest = self._good(admin.list_offsets(self._client, starts, admin.LATEST))
+        starts = self._good(list_offsets(self._client, self._asked(tps), EARLIEST))
+        latest = self._good(list_offsets(self._client, starts, LATEST))
         out: dict[TopicPartition, LogEnds] = {}
-        for tp, end in self._good(admin.log_ends(self._client, latest)).items():
+        for tp, end in self._good(log_ends(self._client, latest)).items():
             start, high = starts[tp], latest[tp]
             out[tp] = LogEnds(
                 log_start=start.offset,
@@ -72,10 +73,9 @@ class ClusterLogView:
         return out
 
     def begins(
-        self, starts: Mapping[TopicPartition, StartAt], *, read_committed: bool
+        self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
     ) -> Mapping[TopicPartition, int]:
         out: dict[TopicPartition, int] = {}
-        isolation = Isolation.of(read_committed)
         asked = {tp: start for tp, start in starts.items() if tp not in self._silent}
         for tp, answer in begin_offsets(self._client, asked, isolation=isolation).items():
             if isinstance(answer, TwinlogError):
@@ -98,7 +98,7 @@ class ClusterLogView:
         self, tps: set[TopicPartition], producer_id: int
     ) -> Mapping[TopicPartition, ProducerTail] | None:
         try:
-            answers = admin.describe_producers(self._client, self._asked(tps))
+            answers = describe_producers(self._client, self._asked(tps))
         except (Unsupported, Unauthorized):
             return None
         out: dict[TopicPartition, ProducerTail] = {}

@@ -20,6 +20,7 @@ from twinlog.cluster.net.hot_connection import HotConnection
 from twinlog.cluster.net.read_size import ReadSize
 from twinlog.config.flow.tuning import MOST_WAIT_MS, Tuning
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
+from twinlog.lane.events import LaneEvents
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.near_replicas import NO_REPLICA, NearReplicas
 from twinlog.lane.sides.pace import TopicBuckets
@@ -85,10 +86,9 @@ class SourceSide:
     """All reading of a lane."""
 
     side: ClusterSide
-    read_committed: bool
+    isolation: Isolation
     memory_bytes: int
-    on_trouble: Callable[[TopicPartition, TwinlogError], None]
-    on_arrived: Callable[[Copy], None]
+    events: LaneEvents
     on_jumps: Callable[[TopicPartition, Sequence[tuple[int, int]]], None]
     pace: TopicBuckets
     tuning: Tuning
@@ -203,7 +203,7 @@ class SourceSide:
         if NO_TOPIC_ID in (expected, found) or expected == found:
             return False
         self._homeless.discard(tp)
-        self.on_trouble(
+        self.events.troubled(
             tp,
             PartitionError(
                 f"{tp}: the source topic was deleted and created again; looking again",
@@ -226,7 +226,7 @@ class SourceSide:
         )
         return FetchSession(
             VERSION_BY_ID if by_id else VERSION_BY_NAME,
-            Isolation.of(self.read_committed),
+            self.isolation,
             self._near.rack,
         )
 
@@ -309,7 +309,7 @@ class SourceSide:
             if self._near.is_read(tp, self._homes[tp]):
                 self.ask_anew(tp)  # it may only be behind: the leader knows
             else:
-                self.on_trouble(tp, self._diverged(state, fetched.diverging))
+                self.events.troubled(tp, self._diverged(state, fetched.diverging))
             return
         self._note_ends(state, fetched)
         if not fetched.records:
@@ -318,7 +318,7 @@ class SourceSide:
         try:
             copy.on_fetched(fetched.records, fetched.aborted, int(time.time() * 1000))
         except TwinlogError as error:
-            self.on_trouble(tp, unreadable(error, tp, copy.intake.position))
+            self.events.troubled(tp, unreadable(error, tp, copy.intake.position))
             return
         if copy.intake.jumps:
             self.on_jumps(tp, copy.intake.jumps)
@@ -328,14 +328,16 @@ class SourceSide:
             # on the topic's share, and would change it
             self.pace.take(tp.topic, _whole_bytes(fetched.records))
         self._ask_for_more(session, tp, copy)
-        self.on_arrived(copy)
+        self.events.arrived(copy)
 
     def _note_ends(self, state: SourceState, fetched: FetchedPartition) -> None:
         if fetched.error or fetched.diverging is not None:
             return
         state.log_start = fetched.log_start
         state.source_end = (
-            fetched.last_stable_offset if self.read_committed else fetched.high_watermark
+            fetched.last_stable_offset
+            if self.isolation is Isolation.READ_COMMITTED
+            else fetched.high_watermark
         )
 
     def _ask_for_more(self, session: FetchSession, tp: TopicPartition, copy: Copy) -> None:
@@ -364,7 +366,7 @@ class SourceSide:
             self.side.forget_leader(tp)
             self._seek_home(tp)
         elif error == OFFSET_OUT_OF_RANGE:
-            self.on_trouble(
+            self.events.troubled(
                 tp,
                 PartitionError(
                     f"{tp}: the source does not have our position any more; looking again",
@@ -373,7 +375,7 @@ class SourceSide:
                 ),
             )
         elif error == TOPIC_AUTHORIZATION_FAILED:
-            self.on_trouble(
+            self.events.troubled(
                 tp,
                 PartitionError(
                     f"{tp}: the source refuses to let us read: allow READ on topic {tp.topic}",
@@ -382,7 +384,7 @@ class SourceSide:
             )
         elif error == CORRUPT_MESSAGE:
             position = self.partitions[tp].copy.intake.position
-            self.on_trouble(
+            self.events.troubled(
                 tp,
                 CorruptData(
                     f"{tp}: from upstream offset {position}: the source finds its own log corrupt; "
@@ -390,7 +392,7 @@ class SourceSide:
                 ),
             )
         else:
-            self.on_trouble(
+            self.events.troubled(
                 tp,
                 PartitionError(
                     f"{tp}: the source answered with {lookup(error).name}", code="SOURCE_REFUSED"
@@ -461,7 +463,7 @@ class SourceSide:
         if state is not None and state.copy.intake.position == position and state.copy.end <= end:
             state.copy.end = position
             self._unplace(tp)
-            self.on_arrived(state.copy)
+            self.events.arrived(state.copy)
 
     def ask_anew(self, tp: TopicPartition) -> None:
         """Ask as if for the first time, and the leader: what was asked before sees nothing."""

@@ -15,12 +15,13 @@ topics are looked at again, never called a gap.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.net.hot_connection import HotConnection
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
+from twinlog.lane.events import LaneEvents
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.topic_by_name import TopicByName
 from twinlog.mirror.copy.intake import OutBatch
@@ -66,7 +67,7 @@ class TargetSide:
     """All writing of record batches of a lane."""
 
     side: ClusterSide
-    on_answered: Callable[[PartitionCopy], None]
+    events: LaneEvents
     request_bytes: int
     """A request is closed when it holds so much; one batch may be larger."""
     copies: set[PartitionCopy] = field(default_factory=set)
@@ -179,7 +180,7 @@ class TargetSide:
                 del ready[copy]  # an answer or new data wakes it again
                 if copy.trouble is not None:
                     self._looked_for[tp] = copy.leader.epoch
-                    self.on_answered(copy)
+                    self.events.answered(copy)
                 continue
             batches[tp] = (copy, batch)
             size += len(batch.data)
@@ -232,7 +233,7 @@ class TargetSide:
             ),
             now_ms,
         )
-        self.on_answered(copy)
+        self.events.answered(copy)
         return False
 
     def on_answer(self, sent: Sent, view: memoryview, now_ms: int) -> int:
@@ -259,7 +260,7 @@ class TargetSide:
             if sent.version < VERSION_BY_ID:
                 self._on_answer_by_name(copy, now_ms)
             self.wake(copy)
-            self.on_answered(copy)
+            self.events.answered(copy)
         return throttle_ms
 
     def _on_answer_by_name(self, copy: PartitionCopy, now_ms: int) -> None:
@@ -298,6 +299,6 @@ class TargetSide:
                 ),
                 now_ms,
             )
-            self.on_answered(copy)
+            self.events.answered(copy)
         for copy in list(self.copies):
             self.wake(copy)

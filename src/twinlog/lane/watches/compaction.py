@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.errors import TwinlogError
 
 
@@ -24,7 +24,7 @@ def may_be_tiered(client: ClusterClient, topics: set[str]) -> set[str]:
 def _without(client: ClusterClient, topics: set[str], name: str, value: str) -> set[str]:
     return {
         topic
-        for topic, configs in admin.describe_topic_configs(client, topics).items()
+        for topic, configs in describe_topic_configs(client, topics).items()
         if isinstance(configs, TwinlogError)
         or not any((entry.name, entry.value) == (name, value) for entry in configs)
     }

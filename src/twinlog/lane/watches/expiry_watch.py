@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.topics.producer_expiry import producer_expiry
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
+from twinlog.lane.events import LaneEvents
 from twinlog.lane.sides.background import Background, Kind
 from twinlog.lane.sides.cluster_side import ClusterSide
 
@@ -33,7 +33,7 @@ class ExpiryWatch:
     background: Background
     expiry_ms: int | None
     """None: partitions are unprotected for another reason, and nobody asks."""
-    on_changed: Callable[[int], None]
+    events: LaneEvents
     _next: float = field(default_factory=lambda: time.monotonic() + LOOK_S)
     _is_looking: bool = False
 
@@ -55,7 +55,7 @@ class ExpiryWatch:
             return
         log.info("producer.id.expiration.ms is %d now, it was %s", found, self.expiry_ms)
         self.expiry_ms = found
-        self.on_changed(found)
+        self.events.expiry_changed(found)
 
     def _failed(self, error: TwinlogError) -> None:
         self._is_looking = False

@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.offsets import LATEST, list_offsets, log_ends
 from twinlog.errors import Fate, PartitionError, TwinlogError
+from twinlog.lane.events import LaneEvents
 from twinlog.lane.sides.background import Background, Kind
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.log_view import ClusterLogView
@@ -84,11 +85,10 @@ class ForeignRecordWatch:
     source: ClusterSide
     target: ClusterSide
     background: Background
-    read_committed: bool
+    isolation: Isolation
     known_producers: frozenset[int]
     """Of all flows of ours, this one among them."""
-    on_known: Callable[[PartitionCopy], None]
-    """Of a copy that may send again."""
+    events: LaneEvents
     _next: float = 0.0
     _doubting: set[PartitionCopy] = field(default_factory=set)
     _is_looking: bool = False
@@ -168,7 +168,7 @@ class ForeignRecordWatch:
                 )
         elif copy.company.unknown == one.span and found.end >= one.span.next:
             copy.company.unknown = None
-            self.on_known(copy)
+            self.events.known(copy)
         elif copy.company.unknown is not None:
             self._doubting.add(copy)  # more came meanwhile, or is not to be read yet
         if copy.is_idle and copy.acked_downstream == one.acked and not copy.late_requests:
@@ -191,7 +191,7 @@ class ForeignRecordWatch:
     ) -> dict[TopicPartition, Writers]:
         found: dict[TopicPartition, Writers] = {}
         view = ClusterLogView(client)
-        for tp, end in admin.log_ends(client, asked, timeout_s=ASK_S).items():
+        for tp, end in log_ends(client, asked, timeout_s=ASK_S).items():
             if isinstance(end, TwinlogError):
                 continue  # what is wrong with a partition shows when it is written to
             found[tp] = self._writers_of(view, asked[tp], end.end_offset)
@@ -218,8 +218,8 @@ class ForeignRecordWatch:
     def _new_at_source(
         self, client: ClusterClient, ended: dict[TopicPartition, int]
     ) -> set[TopicPartition]:
-        isolation = Isolation.of(self.read_committed)
-        ends = admin.list_offsets(client, ended, admin.LATEST, isolation=isolation, timeout_s=ASK_S)
+        isolation = self.isolation
+        ends = list_offsets(client, ended, LATEST, isolation=isolation, timeout_s=ASK_S)
         return {
             tp
             for tp, end in ends.items()

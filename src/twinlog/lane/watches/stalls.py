@@ -90,7 +90,7 @@ class StallWatch:
     source: SourceSide
     side: ClusterSide
     background: Background
-    read_committed: bool
+    isolation: Isolation
     _since: dict[TopicPartition, tuple[Asked, float]] = field(default_factory=dict)
     _is_looking: bool = False
 
@@ -123,7 +123,7 @@ class StallWatch:
             if stalled is None or stalled.is_gap:
                 self.source.ask_anew(tp)
             elif self.source.position_of(tp) == stalled.position:
-                self.source.on_trouble(tp, self._error(tp, stalled))
+                self.source.events.troubled(tp, self._error(tp, stalled))
 
     def _on_failed(self, error: TwinlogError) -> None:
         self._is_looking = False
@@ -146,9 +146,7 @@ class StallWatch:
             found: Found = dict.fromkeys(due)
             silent = {
                 tp: self._end(answer)
-                for tp, answer in self._read(
-                    client, due, read_committed=self.read_committed
-                ).items()
+                for tp, answer in self._read(client, due, isolation=self.isolation).items()
                 if not answer.records and self._end(answer) > due[tp]
             }
             topics = {tp.topic for tp in silent}
@@ -166,31 +164,33 @@ class StallWatch:
         return any(
             header.base_offset < end
             for place in _places(position, end)
-            for answer in self._read(
-                client, {tp: place}, read_committed=self.read_committed
-            ).values()
+            for answer in self._read(client, {tp: place}, isolation=self.isolation).values()
             for header, _ in read_headers(answer.records)
         )
 
     def _is_gap(self, client: ClusterClient, tp: TopicPartition, position: int, end: int) -> bool:
         """The log's next batch is one of the open transaction that holds the end back."""
-        answers = self._read(client, {tp: position}, read_committed=False).values()
+        answers = self._read(client, {tp: position}, isolation=Isolation.READ_UNCOMMITTED).values()
         headers = (header for answer in answers for header, _ in read_headers(answer.records))
         return any(header.base_offset >= end for header in islice(headers, 1))
 
     def _read(
-        self, client: ClusterClient, offsets: dict[TopicPartition, int], *, read_committed: bool
+        self, client: ClusterClient, offsets: dict[TopicPartition, int], *, isolation: Isolation
     ) -> dict[TopicPartition, FetchedRecords]:
         answers = fetch_records(
             client,
             {tp: (offset, LOOK_BYTES) for tp, offset in offsets.items()},
-            isolation=Isolation.of(read_committed),
+            isolation=isolation,
             timeout_s=ASK_S,
         )
         return {tp: one for tp, one in answers.items() if not isinstance(one, TwinlogError)}
 
     def _end(self, answer: FetchedRecords) -> int:
-        return answer.last_stable_offset if self.read_committed else answer.high_watermark
+        return (
+            answer.last_stable_offset
+            if self.isolation is Isolation.READ_COMMITTED
+            else answer.high_watermark
+        )
 
 
 def _patience_s(asked: Asked) -> float:

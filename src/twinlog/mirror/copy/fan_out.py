@@ -29,7 +29,7 @@ from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.copy.timings import TimingSum
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.skips import Skip
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import Isolation, TopicId, TopicPartition
 from twinlog.wire.record_batch import BatchHeader
 from twinlog.wire.records import Rows, fingerprint
 from twinlog.wire.rows import Part
@@ -68,7 +68,7 @@ class FanIntake(Intake):
         self,
         *,
         position: int,
-        read_committed: bool,
+        isolation: Isolation,
         last_fetched_epoch: int,
         skips: Sequence[Skip] = (),
     ) -> None:
@@ -79,7 +79,7 @@ class FanIntake(Intake):
             k=0,
             last_run=None,
             producer_id=-1,
-            read_committed=read_committed,
+            isolation=isolation,
             limit_bytes=0,
             skips=skips,
         )
@@ -192,7 +192,7 @@ class FanOut:
         source: TopicPartition,
         source_topic_id: TopicId,
         branches: Sequence[Branch],
-        read_committed: bool,
+        isolation: Isolation,
         end: int,
         skips: Sequence[Skip] = (),
     ) -> None:
@@ -207,7 +207,7 @@ class FanOut:
         first = min(branches, key=lambda branch: branch.intake.position).intake
         self.intake = FanIntake(
             position=first.position,
-            read_committed=read_committed,
+            isolation=isolation,
             last_fetched_epoch=first.last_fetched_epoch,
             skips=skips,
         )

@@ -28,7 +28,7 @@ from typing import Final, Protocol
 from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.skips import Skip, skipped
-from twinlog.model import SEQUENCE_MODULUS, sequence_of
+from twinlog.model import SEQUENCE_MODULUS, Isolation, sequence_of
 from twinlog.wire.joining import FEW_RECORDS, join_run
 from twinlog.wire.recompress import Recompression
 from twinlog.wire.record_batch import (
@@ -113,7 +113,7 @@ class Intake:
         k: int,
         last_run: Run | None,
         producer_id: int,
-        read_committed: bool,
+        isolation: Isolation,
         limit_bytes: int,
         last_fetched_epoch: int = -1,
         recompression: Recompression | None = None,
@@ -139,7 +139,7 @@ class Intake:
         """Whose payload was packed with another codec."""
         self._last_run = last_run
         self._producer_id = producer_id
-        self._read_committed = read_committed
+        self._reads_committed = isolation is Isolation.READ_COMMITTED
         self._recompression = recompression
         self._skips = tuple(skips)
         self.join_bytes = min(join_bytes, limit_bytes)
@@ -152,7 +152,7 @@ class Intake:
         TwinlogError, which names its offset, is raised only when nothing is in front of it.
         """
         out: list[OutBatch] = []
-        rolled_back = RolledBack(aborted) if self._read_committed else None
+        rolled_back = RolledBack(aborted) if self._reads_committed else None
         is_whole = not records  # a broker sends the first batch as a whole, whatever its size
         good = self.ordinal, self.last_fetched_epoch, self._last_run
         try:

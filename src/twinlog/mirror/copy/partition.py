@@ -103,7 +103,7 @@ class PartitionCopy:
             k=start.k,
             last_run=last_run,
             producer_id=rules.producer_id,
-            read_committed=rules.read_committed,
+            isolation=rules.isolation,
             limit_bytes=limit_bytes,
             recompression=rules.recompression,
             join_bytes=0 if is_picky else rules.join_bytes,

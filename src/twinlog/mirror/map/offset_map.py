@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -70,7 +70,6 @@ __all__ = [
     "Run",
     "StoredRow",
     "Term",
-    "fold",
     "map_home",
     "map_homes",
     "map_partition",
@@ -407,17 +406,6 @@ def _without(entry: _Entry, ordinal: int) -> _Entry:
     """The entry without its runs at or above an ordinal."""
     runs = entry.runs.below(ordinal)
     return entry if runs is entry.runs else entry._replace(runs=runs, fingerprint=None)
-
-
-def fold(rows: Iterable[ChunkRow | StoredRow]) -> dict[PartitionKey, PartitionMap]:
-    """The maps of all partitions that have a row."""
-    maps: dict[PartitionKey, PartitionMap] = {}
-    for row in rows:
-        known = maps.get(row.key)
-        if known is None:
-            known = maps[row.key] = PartitionMap(key=row.key, topic=row.topic)
-        known.apply(row)
-    return maps
 
 
 def map_partition(topic: TopicPartition, partitions: int) -> int:

@@ -76,7 +76,7 @@ def _marked(key: bytes, value: bytes, *, is_open: bool) -> tuple[bytes, bytes]:
     return key, json.dumps(fields, separators=(",", ":")).encode()
 
 
-class Described:
+class DescribedMaps:
     """Which partitions a map describes, without holding it; rows are given in log order."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from twinlog.wire.topic_config import ConfigEntry, ConfigSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class ConfigDiff:
     """One config of a remote topic that is not as it should be."""
 
     name: str
@@ -52,7 +52,7 @@ def wanted_configs(
 
 def differences(
     wanted: Mapping[str, str | None], target: Iterable[ConfigEntry]
-) -> list[Difference]:
+) -> list[ConfigDiff]:
     """What to change; a name that the target does not know cannot be: its Kafka is older."""
     out = []
     for entry in target:
@@ -60,7 +60,7 @@ def differences(
             continue
         new, is_own = wanted[entry.name], entry.source == ConfigSource.DYNAMIC_TOPIC
         if (new is not None and (not is_own or entry.value != new)) or (new is None and is_own):
-            out.append(Difference(name=entry.name, new=new, old=entry.value, was_own=is_own))
+            out.append(ConfigDiff(name=entry.name, new=new, old=entry.value, was_own=is_own))
     return out
 
 
@@ -71,7 +71,7 @@ DEFAULT_RETENTION: Final = {"retention.ms": 604_800_000, "retention.bytes": FOR_
 LIFE: Final = frozenset({"cleanup.policy", *DEFAULT_RETENTION})
 
 
-def shortens_life(one: Difference) -> bool:
+def shortens_life(one: ConfigDiff) -> bool:
     """Whether records that are kept now would be deleted, or compacted away, after this change."""
     if one.name == "cleanup.policy":
         old, new = _policies(one.old), _policies("delete" if one.new is None else one.new)
@@ -86,7 +86,7 @@ def shortens_life(one: Difference) -> bool:
     return new_limit != FOR_EVER and (old_limit == FOR_EVER or new_limit < old_limit)
 
 
-def may_shorten_life(one: Difference) -> bool:
+def may_shorten_life(one: ConfigDiff) -> bool:
     """The same where the answer must not be a guess: what holds after a value was taken away is up
     to the target's brokers, which may keep less than Kafka's default.
     """

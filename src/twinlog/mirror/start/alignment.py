@@ -30,7 +30,7 @@ BEHIND_A_JUMP: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Aligned:
     """The place of the target's last record."""
 
     upstream: int
@@ -65,7 +65,7 @@ class Alignment:
     source: array[int] = field(default_factory=lambda: array("q"))
     _suspects: list[tuple[int, int]] = field(default_factory=list)
     """Places that fit up to a jump that nothing explained yet."""
-    _jumped: Found | None = None
+    _jumped: Aligned | None = None
     """The lowest place with a jump back."""
     _jumped_at: int = -1
     _looked: int = -1
@@ -76,7 +76,7 @@ class Alignment:
             self.source_offsets.append(offset)
             self.source.append(number)
 
-    def look(self, *, is_end: bool, source_end: int) -> Found | None:
+    def look(self, *, is_end: bool, source_end: int) -> Aligned | None:
         """The lowest place among what was added; `is_end`: the source has no more."""
         # the hole behind the last one is not known before more is read
         known = len(self.source) - (0 if is_end else 1)
@@ -94,7 +94,7 @@ class Alignment:
             last = len(self.target) - 1 - skipped
             fits, jumped = self._fits(at, last)
             if fits and not jumped:
-                return Found(upstream=self.source_offsets[at], jumped_back=False)
+                return Aligned(upstream=self.source_offsets[at], jumped_back=False)
             if fits and self._jumped is None:
                 self._jumped, self._jumped_at = self._behind_jump(at), at
             elif not fits:
@@ -102,8 +102,8 @@ class Alignment:
         is_far = self._jumped is not None and self._looked - self._jumped_at > BEHIND_A_JUMP
         return self._lowest_jumped() if is_end or is_far else None
 
-    def _behind_jump(self, at: int) -> Found:
-        return Found(upstream=self.source_offsets[at], jumped_back=True)
+    def _behind_jump(self, at: int) -> Aligned:
+        return Aligned(upstream=self.source_offsets[at], jumped_back=True)
 
     def _skipped(self, at: int, hole: int) -> int | None:
         """How many of the target's last records lie in the hole behind this source record."""
@@ -112,7 +112,7 @@ class Alignment:
                 return skipped
         return None
 
-    def _lowest_jumped(self) -> Found | None:
+    def _lowest_jumped(self) -> Aligned | None:
         for at, last in self._suspects:  # what explains them may have been read since
             if self._jumped is not None and at > self._jumped_at:
                 break

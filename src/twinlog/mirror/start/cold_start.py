@@ -2,7 +2,7 @@
 
 First the topics must be the ones the map speaks of (by their ids), else `TARGET_RECREATED` or
 `SOURCE_RECREATED`; then all log ends and producer states are read as of one moment (`one_moment`),
-then tails in groups, and each partition's `Look` judges its own.
+then tails in groups, and each partition's `StartSearch` judges its own.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from twinlog.mirror.ports import (
 from twinlog.mirror.start.both_logs import tail_source, tail_start
 from twinlog.mirror.start.first_start import check_former, former_targets
 from twinlog.mirror.start.our_end import last_known
-from twinlog.mirror.start.position import Look
+from twinlog.mirror.start.position import StartSearch
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import NO_TOPIC_ID, StartAt, StartKind, TopicId, TopicPartition
+from twinlog.model import NO_TOPIC_ID, Isolation, StartAt, StartKind, TopicId, TopicPartition
 from twinlog.wire.record_batch import read_headers
 
 T = TypeVar("T")
 
 LOOKS: Final = 5
-"""How often the state of a partition is asked for that changes while we look."""
+"""How often the state of a partition is asked for that changes while we search."""
 
 AT_ONCE: Final = 32
 """Tails in memory at a time, of about 1 MB each at the most, and that on both sides."""
@@ -54,9 +54,9 @@ class ReadAhead:
         return self._view.ends(tps)
 
     def begins(
-        self, starts: Mapping[TopicPartition, StartAt], *, read_committed: bool
+        self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
     ) -> Mapping[TopicPartition, int]:
-        return self._view.begins(starts, read_committed=read_committed)
+        return self._view.begins(starts, isolation=isolation)
 
     def read(
         self, offsets: Mapping[TopicPartition, int], *, size: int = READ_BYTES
@@ -93,20 +93,12 @@ class ReadAhead:
         return self._view.producers(tps, producer_id)
 
 
-def find_starts(
-    requests: Sequence[StartRequest], source: LogView, target: LogView, rules: StartRules
-) -> dict[TopicPartition, StartPoint | TwinlogError]:
-    """A start point or the reason against it, by *source* topic-partition."""
-    out: dict[TopicPartition, StartPoint | TwinlogError] = {}
-    for some in starts_in_groups(requests, source, target, rules):
-        out.update(some)
-    return out
-
-
 def starts_in_groups(
     requests: Sequence[StartRequest], source: LogView, target: LogView, rules: StartRules
 ) -> Iterator[Mapping[TopicPartition, StartPoint | TwinlogError]]:
-    """The same as it is found: nobody waits for all tails, and who wrote last for the least."""
+    """A start point or the reason against it, by *source* topic-partition, as each is found: nobody
+    waits for all tails, and who wrote last for the least.
+    """
     out: dict[TopicPartition, StartPoint | TwinlogError] = {}
     source_ids = source.topic_ids({r.source.topic for r in requests})
     target_ids = target.topic_ids({r.target.topic for r in requests})
@@ -125,7 +117,7 @@ def starts_in_groups(
         for one in there_still
         if one.asks_where and one.start.kind is not StartKind.EARLIEST
     }
-    begins = source.begins(anew, read_committed=rules.read_committed) if anew else {}
+    begins = source.begins(anew, isolation=rules.isolation) if anew else {}
     if out:
         yield out
     there_still.sort(key=lambda one: moment.last_written_ms(one.target), reverse=True)
@@ -136,7 +128,7 @@ def starts_in_groups(
             try:
                 check_former(one, moment.there, target)
                 producer = moment.producer_of(one.target, target)
-                look = Look(
+                search = StartSearch(
                     with_begin(one, anew, begins, source),
                     answer_of(moment.here, one.source, source),
                     answer_of(moment.there, one.target, target),
@@ -146,7 +138,7 @@ def starts_in_groups(
                     there_view,
                     rules,
                 )
-                out[one.source] = look.resume()
+                out[one.source] = search.resume()
             except TwinlogError as error:
                 out[one.source] = error
         yield out

@@ -10,7 +10,7 @@ from twinlog.mirror.start.tail_check import TargetTail
 from twinlog.wire.records import Record
 
 
-class Place(NamedTuple):
+class ResumePoint(NamedTuple):
     """Where a tail check says that the copy goes on."""
 
     upstream: int

@@ -47,7 +47,7 @@ class Logs:
         return same_record(here[0], there, compare_timestamp=self.compare_timestamp)
 
 
-class Parting(NamedTuple):
+class Divergence(NamedTuple):
     """The first difference, and whether the source's own log shows why."""
 
     upstream: int
@@ -56,7 +56,7 @@ class Parting(NamedTuple):
     """A newer leader epoch of the source begins there: its log was cut and written anew."""
 
 
-def find_parting(logs: Logs) -> Parting:
+def find_parting(logs: Logs) -> Divergence:
     """Binary search: what was copied before the first difference is equal."""
     low, high = logs.low, logs.high
     if logs.upstream_of(low) < logs.source_start:
@@ -70,10 +70,10 @@ def find_parting(logs: Logs) -> Parting:
             high = middle
     upstream = logs.upstream_of(low)
     if logs.was_cut:
-        return Parting(upstream, logs.k + low, was_rewritten=True)
+        return Divergence(upstream, logs.k + low, was_rewritten=True)
     before, here = logs.source_before(upstream), logs.source_at(upstream)
     rewritten = before is not None and here is not None and before[1] < here[1]
-    return Parting(upstream, logs.k + low, rewritten)
+    return Divergence(upstream, logs.k + low, rewritten)
 
 
 def source_diverged(
@@ -106,7 +106,7 @@ def not_disproved(lost: tuple[int, int], *, source: TopicPartition) -> Partition
 
 
 def diverged(
-    parting: Parting,
+    parting: Divergence,
     *,
     source: TopicPartition,
     target: TopicPartition,

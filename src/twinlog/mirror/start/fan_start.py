@@ -24,11 +24,11 @@ from twinlog.mirror.map.offset_map import run_at
 from twinlog.mirror.ports import LogView, answer_of
 from twinlog.mirror.start.both_logs import NEIGHBOURHOOD
 from twinlog.mirror.start.cold_start import check_ids, look_at_both, with_begin
-from twinlog.mirror.start.corrections import Place
+from twinlog.mirror.start.corrections import ResumePoint
 from twinlog.mirror.start.divergence import not_disproved
 from twinlog.mirror.start.first_start import check_former
 from twinlog.mirror.start.our_end import OurEnd, record_before
-from twinlog.mirror.start.position import Look
+from twinlog.mirror.start.position import StartSearch
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start.tail_check import same_record
 from twinlog.mirror.start_point import StartPoint
@@ -61,12 +61,12 @@ def find_fan_start(
     check_former(requests[0], moment.there, target)
     is_new = all(one.asks_where for one in requests)
     anew = {tp: requests[0].start} if is_new else {}
-    begins = source.begins(anew, read_committed=rules.read_committed) if anew else {}
+    begins = source.begins(anew, isolation=rules.isolation) if anew else {}
     points = []
     for request in requests:
         producer = moment.producer_of(request.target, target)
         one = with_begin(request, anew, begins, source)
-        look = BranchLook(
+        look = BranchSearch(
             one,
             answer_of(moment.here, tp, source),
             answer_of(moment.there, one.target, target),
@@ -99,13 +99,13 @@ def _beginning_together(requests: Sequence[StartRequest]) -> Sequence[StartReque
     return [one if one.runs else replace(one, siblings_at=min(begins)) for one in requests]
 
 
-class BranchLook(Look):
+class BranchSearch(StartSearch):
     """One branch's start, with all answers at hand."""
 
     branches: int = 0
     """Among how many target partitions the records of the source partition go."""
 
-    def _source_behind(self, ours: OurEnd) -> Place:
+    def _source_behind(self, ours: OurEnd) -> ResumePoint:
         before = run_at(self.request.runs, ours.ordinal - 1)
         equal = None
         if before is not None and before.ordinal == ours.ordinal - 1 and is_record(before):
@@ -114,7 +114,7 @@ class BranchLook(Look):
         if lost is not None and equal is None and before is not None and before.upstream >= lost[0]:
             raise not_disproved(lost, source=self.request.source)
         found = next_upstream(self.request.runs, ours.ordinal)
-        return Place(self._check_source(self._searched(ours) if found is None else found), -1)
+        return ResumePoint(self._check_source(self._searched(ours) if found is None else found), -1)
 
     def _searched(self, ours: OurEnd) -> int:
         """A batch that our map does not announce is there: its last record, at the source."""

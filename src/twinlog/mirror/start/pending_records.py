@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from twinlog.mirror.skips import Skip, skipped
+from twinlog.model import Isolation
 from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import control_type
 
@@ -18,7 +19,7 @@ def holds_records(
     *,
     low: int,
     high: int,
-    read_committed: bool,
+    isolation: Isolation,
     skips: Sequence[Skip] = (),
 ) -> bool:
     """True when a reader of [low, high) would see a record that is not left out (`skips`); `read`
@@ -40,7 +41,7 @@ def holds_records(
                 low = max(skip.next, low) if skip.is_batch else header.next_offset
                 continue
             low = header.next_offset
-            if _decides(header, raw[at : at + header.length], open_producers, read_committed):
+            if _decides(header, raw[at : at + header.length], open_producers, isolation):
                 return True
         if low == before:
             return False  # cleaned: nothing lies there
@@ -48,7 +49,7 @@ def holds_records(
 
 
 def _decides(
-    header: BatchHeader, batch: memoryview, open_producers: set[int], read_committed: bool
+    header: BatchHeader, batch: memoryview, open_producers: set[int], isolation: Isolation
 ) -> bool:
     """True when this batch proves that there is a record."""
     if header.magic < 2:
@@ -59,7 +60,7 @@ def _decides(
         return known and control_type(batch) == "commit"
     if header.count == 0:
         return False
-    if read_committed and header.is_transactional:
+    if isolation is Isolation.READ_COMMITTED and header.is_transactional:
         open_producers.add(header.producer_id)
         return False
     return True

@@ -27,7 +27,7 @@ from twinlog.mirror.map.offset_map import Run, run_at, upstream_range
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail, answer_of
 from twinlog.mirror.start.both_logs import BothLogs
 from twinlog.mirror.start.break_search import find_break
-from twinlog.mirror.start.corrections import Place, next_upstream
+from twinlog.mirror.start.corrections import ResumePoint, next_upstream
 from twinlog.mirror.start.divergence import not_disproved, source_diverged
 from twinlog.mirror.start.first_start import begin_of, check_is_new
 from twinlog.mirror.start.our_end import (
@@ -42,11 +42,11 @@ from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start.tail_check import Equal, TargetTail, same_record
 from twinlog.mirror.start.tail_place import TailCheck
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import StartAt, StartKind, sequence_of, sequences_ahead
+from twinlog.model import Isolation, StartAt, StartKind, sequence_of, sequences_ahead
 from twinlog.wire.records import Record
 
 
-class Look:
+class StartSearch:
     """One partition's start, with all answers at hand."""
 
     def __init__(  # noqa: PLR0913, PLR0917 (all answers of one look)
@@ -115,8 +115,8 @@ class Look:
         self._check_last_batch(tail, ordinal, k)
         return self._point(ordinal, self._place(self.logs, tail, k, ordinal), k, tail)
 
-    def _place(self, logs: BothLogs, tail: TargetTail, k: int, ordinal: int) -> Place:
-        place = Place(next_upstream(self.request.runs, ordinal, self.here.log_start), -1)
+    def _place(self, logs: BothLogs, tail: TargetTail, k: int, ordinal: int) -> ResumePoint:
+        place = ResumePoint(next_upstream(self.request.runs, ordinal, self.here.log_start), -1)
         if tail.records or self.request.lost is not None:
             place = TailCheck(logs, tail, k, ordinal).place()
         upstream = self._check_source(place.upstream)
@@ -302,7 +302,7 @@ class Look:
         """
         return (self.there.high_watermark if foreign is None else foreign) - ordinal
 
-    def _source_behind(self, ours: OurEnd) -> Place:
+    def _source_behind(self, ours: OurEnd) -> ResumePoint:
         """Where the source is read on, behind our last record."""
         runs = self.request.runs
         if run_at(runs, ours.ordinal) is None:
@@ -326,14 +326,16 @@ class Look:
             checked = last.upstream + 1
             jumps = (*jumps, Run(ours.ordinal - 1, last.upstream, ours.downstream - 1))
         epoch = -1 if last is None or last.upstream != checked - 1 else last.leader_epoch
-        return Place(checked, epoch, jumps, 0 if last is None else 1)
+        return ResumePoint(checked, epoch, jumps, 0 if last is None else 1)
 
     def _stable_end(self) -> int:
         """Below it nothing of the source is open any more, for a copy of what is committed."""
         tp = self.request.source
-        if not self.rules.read_committed:
+        if self.rules.isolation is Isolation.READ_UNCOMMITTED:
             return self.here.high_watermark
-        ends = self.logs.source.begins({tp: StartAt(StartKind.LATEST)}, read_committed=True)
+        ends = self.logs.source.begins(
+            {tp: StartAt(StartKind.LATEST)}, isolation=Isolation.READ_COMMITTED
+        )
         return answer_of(ends, tp, self.logs.source)
 
     def _check_taken_over(self, upstream: int, foreign: int, end: int) -> None:
@@ -346,7 +348,7 @@ class Look:
             self.logs.read_source,
             low=max(upstream, self.here.log_start),
             high=end,
-            read_committed=self.rules.read_committed,
+            isolation=self.rules.isolation,
             skips=self.request.skips,
         ):
             raise PartitionError(
@@ -426,7 +428,7 @@ class Look:
             self.lost = lost.first, lost.next
         return max(upstream, self.here.log_start)
 
-    def _point(self, ordinal: int, place: Place, k: int, tail: TargetTail) -> StartPoint:
+    def _point(self, ordinal: int, place: ResumePoint, k: int, tail: TargetTail) -> StartPoint:
         timestamp = -1
         if self.producer is not None:
             timestamp = self.producer.last_timestamp

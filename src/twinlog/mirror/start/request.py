@@ -10,7 +10,7 @@ from twinlog.mirror.map.offset_map import Mark, PartitionMap, Run
 from twinlog.mirror.map.runs import ORDINAL, following
 from twinlog.mirror.plan import Pairing
 from twinlog.mirror.skips import Skip
-from twinlog.model import EARLIEST, StartAt
+from twinlog.model import EARLIEST, Isolation, StartAt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class StartRules:
 
     producer_id: int
     is_ours_alone: bool
-    read_committed: bool
+    isolation: Isolation
     known_producers: frozenset[int] = frozenset()
     """Producer ids of other flows of ours: their records are not foreign."""
 

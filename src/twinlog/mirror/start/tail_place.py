@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.start.both_logs import BothLogs
 from twinlog.mirror.start.corrections import (
-    Place,
+    ResumePoint,
     continued,
     found_by_content,
     next_upstream,
@@ -35,14 +35,14 @@ class TailCheck:
         self._k = k
         self._ordinal = ordinal
 
-    def place(self) -> Place:
+    def place(self) -> ResumePoint:
         """Where the source is read on, by the map or, where the records speak against it, by them.
 
-        Three answers: the records are those that the map says (`Place.compared` of them), they are
-        others (DIVERGED, SOURCE_DIVERGED), or there is none that could be compared: the target
-        deleted its tail, or the source did. Then K, the producer state and the map are what there
-        is, and they are right unless one of them lost its end as well: a start refuses nothing that
-        is only old.
+        Three answers: the records are those that the map says (`ResumePoint.compared` of them),
+        they are others (DIVERGED, SOURCE_DIVERGED), or there is none that could be compared: the
+        target deleted its tail, or the source did. Then K, the producer state and the map are what
+        there is, and they are right unless one of them lost its end as well: a start refuses
+        nothing that is only old.
         """
         logs, lost = self._logs, self._request.lost
         upstream = next_upstream(self._runs, self._ordinal, logs.here.log_start)
@@ -52,7 +52,7 @@ class TailCheck:
             if lost is not None and not found.proves(self._ordinal):
                 raise not_disproved(lost, source=self._request.source)
             epoch = found.epoch_before(self._ordinal, upstream)
-            accepted = Place(upstream, epoch, compared=found.equal)
+            accepted = ResumePoint(upstream, epoch, compared=found.equal)
             return accepted if found.proves(self._ordinal) else self._elsewhere(accepted)
         place = self._corrected(upstream, known)
         if place is not None:
@@ -81,7 +81,7 @@ class TailCheck:
             downstream=self._k + self._ordinal,
         )
 
-    def _corrected(self, upstream: int, known: dict[int, Known]) -> Place | None:
+    def _corrected(self, upstream: int, known: dict[int, Known]) -> ResumePoint | None:
         """What else the last records may be; only with evidence for it, else None.
 
         The newest rows of a map may announce what was never written, since another lane was first.
@@ -90,7 +90,7 @@ class TailCheck:
         or, where the source has that record no more, when the record that a row announced is not
         the one that lies there (its fingerprint says so), and the last one is nowhere near by.
         """
-        gone: Place | None = None
+        gone: ResumePoint | None = None
         runs, prints = self._runs, self._request.fingerprints
         for count in range(len(runs) - 1, max(0, len(runs) - 4), -1):
             dropped = runs[count]
@@ -106,12 +106,12 @@ class TailCheck:
             behind = right.upstream_of(self._ordinal)
             if found.proves(self._ordinal) and dropped.ordinal < self._ordinal:
                 epoch = found.epoch_before(self._ordinal, behind)
-                return Place(behind, epoch, (right,), found.equal)
+                return ResumePoint(behind, epoch, (right,), found.equal)
             if void and gone is None and self._request.lost is None:
-                gone = Place(behind, -1, (right,), found.equal)
+                gone = ResumePoint(behind, -1, (right,), found.equal)
         return self._near_by(upstream, gone)
 
-    def _elsewhere(self, accepted: Place) -> Place:
+    def _elsewhere(self, accepted: ResumePoint) -> ResumePoint:
         """Where the source has no record at the place of the last one, it may have it near by: a
         lane thought dead may have written it with a row that was not read, or is void.
         """
@@ -127,9 +127,9 @@ class TailCheck:
         corrected = found_by_content(self._tail, around, place, self._k)
         if any(run.ordinal < first for run in corrected):
             return accepted
-        return Place(place + 1, around[place][1], corrected, len(self._tail.records))
+        return ResumePoint(place + 1, around[place][1], corrected, len(self._tail.records))
 
-    def _near_by(self, upstream: int, gone: Place | None) -> Place | None:
+    def _near_by(self, upstream: int, gone: ResumePoint | None) -> ResumePoint | None:
         """The only place in the neighbourhood whose records are the last ones of the target; `gone`
         when the last record is nowhere there.
         """
@@ -140,7 +140,7 @@ class TailCheck:
         place = search(self._tail, around)
         if place is not None:
             corrected = found_by_content(self._tail, around, place, self._k)
-            return Place(place + 1, around[place][1], corrected, len(self._tail.records))
+            return ResumePoint(place + 1, around[place][1], corrected, len(self._tail.records))
         own_time = not self._tail.is_log_append_time
         if any(same_record(r, last, compare_timestamp=own_time) for r, _ in around.values()):
             return None

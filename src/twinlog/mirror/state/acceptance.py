@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from twinlog.errors import CorruptData
 from twinlog.mirror.accepted import Accepted
-from twinlog.mirror.state.generations import encode_row
+from twinlog.mirror.state.generations import encode_row, of_type
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 
 ACCEPT: Final = "accept"
@@ -68,23 +68,23 @@ def wanted_acceptance(parts: list[Any], fields: dict[str, Any]) -> WantedAccepta
     """From the parts of a key and the fields of its value; CorruptData where they are none."""
     try:
         _, flow, _, _, topic, topic_id, partition, first = parts
-        offsets = [_of(int, offset) for offset in fields["ranges"]]
+        offsets = [of_type(int, offset) for offset in fields["ranges"]]
         rises = all(before < after for before, after in pairwise(offsets))
         if not offsets or len(offsets) % 2 or not rises or offsets[0] != first or first < 0:
             raise ValueError("its offsets are no ranges")
         return WantedAcceptance(
-            flow=_of(str, flow),
-            topic=_of(str, topic),
-            topic_id=TopicId(_of(str, topic_id)),
-            partition=_of(int, partition),
+            flow=of_type(str, flow),
+            topic=of_type(str, topic),
+            topic_id=TopicId(of_type(str, topic_id)),
+            partition=of_type(int, partition),
             accepted=Accepted(
                 ranges=tuple(zip(offsets[::2], offsets[1::2], strict=True)),
-                k=_of(int, fields["k"]),
-                digest=_of(int, fields["digest"]),
+                k=of_type(int, fields["k"]),
+                digest=of_type(int, fields["digest"]),
             ),
-            who=_of(str, fields["who"]),
-            at_ms=_of(int, fields["at_ms"]),
-            reason=_of(str, fields["reason"]),
+            who=of_type(str, fields["who"]),
+            at_ms=of_type(int, fields["at_ms"]),
+            reason=of_type(str, fields["reason"]),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptData(
@@ -92,9 +92,3 @@ def wanted_acceptance(parts: list[Any], fields: dict[str, Any]) -> WantedAccepta
             f"{error!r}",
             code="STATE_CORRUPT",
         ) from error
-
-
-def _of(kind: type[Any], value: object) -> Any:
-    if type(value) is not kind:
-        raise TypeError(f"{type(value).__name__} in place of {kind.__name__}")
-    return value

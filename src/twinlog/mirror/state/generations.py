@@ -12,9 +12,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from twinlog.errors import CorruptData
+
+T = TypeVar("T")
 
 STATE_VERSION: Final = 1
 _WROTE: Final = "wrote"
@@ -115,6 +117,20 @@ def producers_of(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]
     return frozenset(out)
 
 
+def producers_of_others(
+    flow: str, records: Iterable[tuple[bytes | None, bytes | None]]
+) -> frozenset[int]:
+    """Every producer id under which other flows of ours may have written to this cluster."""
+    out = set()
+    for key, value in records:
+        if key is None or value is None:
+            continue
+        parts, fields = read_row(key, value)
+        if parts[1] != flow and parts[2] in _OF_PRODUCERS:
+            out.add(int(fields["producer_id"]))
+    return frozenset(out)
+
+
 def having_written(flow: str, producer_id: int) -> tuple[bytes, bytes]:
     """The record that says: the flow has written under this id, by its offset map. The claim that
     gave it is gone: the state topic lost it, or was made anew. What is true stays true, so it may
@@ -168,6 +184,13 @@ def read_row(key: bytes, value: bytes) -> tuple[list, dict]:  # type: ignore[typ
             code="STATE_TOO_NEW",
         )
     return parts, fields
+
+
+def of_type(kind: type[T], value: object) -> T:
+    """A field of a row; raises TypeError where its value is of another type."""
+    if type(value) is not kind:
+        raise TypeError(f"{type(value).__name__} in place of {kind.__name__}")
+    return value
 
 
 def encode_row(parts: Sequence[object], fields: Mapping[str, object]) -> tuple[bytes, bytes]:

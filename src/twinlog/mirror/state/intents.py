@@ -24,7 +24,7 @@ from typing import Any, Final
 from twinlog.config.values.times import in_iso
 from twinlog.errors import CorruptData
 from twinlog.mirror.state.acceptance import ACCEPT, WantedAcceptance, wanted_acceptance
-from twinlog.mirror.state.generations import encode_row, read_row
+from twinlog.mirror.state.generations import encode_row, of_type, read_row
 from twinlog.mirror.state.skipping import SKIP, WantedSkip, wanted_skip
 
 _KIND: Final = "intent"
@@ -192,12 +192,12 @@ def _intent(parts: list[Any], fields: dict[str, Any]) -> Intent:
         intent = Intent(
             flow=flow,
             kind=IntentKind(kind),
-            topic=_of(str, topic),
-            is_set=_of(bool, fields["is_set"]),
+            topic=of_type(str, topic),
+            is_set=of_type(bool, fields["is_set"]),
             bytes_per_second=_rate(fields["bytes_per_second"]),
-            who=_of(str, fields["who"]),
-            at_ms=_of(int, fields["at_ms"]),
-            reason=_of(str, fields["reason"]),
+            who=of_type(str, fields["who"]),
+            at_ms=of_type(int, fields["at_ms"]),
+            reason=of_type(str, fields["reason"]),
         )
         if intent.kind is IntentKind.LIMIT and intent.is_set and intent.bytes_per_second is None:
             raise ValueError("a limit without a number")
@@ -211,10 +211,4 @@ def _intent(parts: list[Any], fields: dict[str, Any]) -> Intent:
 def _rate(value: object) -> int | None:
     if value is not None and (type(value) is not int or value <= 0):
         raise ValueError("bytes_per_second is no positive number")
-    return value
-
-
-def _of(kind: type[Any], value: object) -> Any:
-    if type(value) is not kind:
-        raise TypeError(f"{type(value).__name__} in place of {kind.__name__}")
     return value

@@ -20,10 +20,10 @@ from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.wire.records import Record
 
 _PREFIX: Final = "twinlog."
-_PLACE: Final = ("topic.id", "topic", "partition", "offset")
+_ORIGIN: Final = ("topic.id", "topic", "partition", "offset")
 
 
-class Place(NamedTuple):
+class RecordOrigin(NamedTuple):
     """Where a record was."""
 
     topic_id: str
@@ -52,15 +52,15 @@ def quarantined(wanted: WantedSkip, record: Record, *, is_batch: bool, now_ms: i
     return record._replace(offset=0, timestamp=now_ms, headers=(*record.headers, *ours))
 
 
-def place_in(wanted: WantedSkip, offset: int) -> Place:
+def origin_in(wanted: WantedSkip, offset: int) -> RecordOrigin:
     """Of the record at this offset."""
-    return Place(str(wanted.topic_id), wanted.topic, str(wanted.partition), str(offset))
+    return RecordOrigin(str(wanted.topic_id), wanted.topic, str(wanted.partition), str(offset))
 
 
-def place_of(record: Record) -> Place | None:
+def origin_of(record: Record) -> RecordOrigin | None:
     """Where a record of the quarantine topic was; None: it is none of ours."""
     said = dict(record.headers)  # the last of a name: the record's own come first
-    found = [said.get(_PREFIX + name) for name in _PLACE]
+    found = [said.get(_PREFIX + name) for name in _ORIGIN]
     if any(value is None for value in found):
         return None
-    return Place(*((value or b"").decode("utf-8", "replace") for value in found))
+    return RecordOrigin(*((value or b"").decode("utf-8", "replace") for value in found))

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from twinlog.errors import CorruptData
 from twinlog.mirror.skips import Skip
-from twinlog.mirror.state.generations import encode_row
+from twinlog.mirror.state.generations import encode_row, of_type
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 
 SKIP: Final = "skip"
@@ -74,15 +74,15 @@ def wanted_skip(parts: list[Any], fields: dict[str, Any]) -> WantedSkip:
     try:
         _, flow, _, _, topic, topic_id, partition, first = parts
         return WantedSkip(
-            flow=_of(str, flow),
-            topic=_of(str, topic),
-            topic_id=TopicId(_of(str, topic_id)),
-            partition=_of(int, partition),
+            flow=of_type(str, flow),
+            topic=of_type(str, topic),
+            topic_id=TopicId(of_type(str, topic_id)),
+            partition=of_type(int, partition),
             skip=_range(first, fields["next"], fields["is_batch"]),
-            code=_of(str, fields["code"]),
-            who=_of(str, fields["who"]),
-            at_ms=_of(int, fields["at_ms"]),
-            reason=_of(str, fields["reason"]),
+            code=of_type(str, fields["code"]),
+            who=of_type(str, fields["who"]),
+            at_ms=of_type(int, fields["at_ms"]),
+            reason=of_type(str, fields["reason"]),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptData(
@@ -93,13 +93,7 @@ def wanted_skip(parts: list[Any], fields: dict[str, Any]) -> WantedSkip:
 
 
 def _range(first: object, following: object, is_batch: object) -> Skip:
-    begin, end = _of(int, first), _of(int, following)
+    begin, end = of_type(int, first), of_type(int, following)
     if not 0 <= begin < end:
         raise ValueError("its offsets are no range")
-    return Skip(first=begin, next=end, is_batch=_of(bool, is_batch))
-
-
-def _of(kind: type[Any], value: object) -> Any:
-    if type(value) is not kind:
-        raise TypeError(f"{type(value).__name__} in place of {kind.__name__}")
-    return value
+    return Skip(first=begin, next=end, is_batch=of_type(bool, is_batch))

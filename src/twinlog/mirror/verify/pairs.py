@@ -13,7 +13,7 @@ from twinlog.wire.record_batch import BatchHeader
 ENDLESS: Final = 1 << 62
 
 
-class Place(NamedTuple):
+class MappedOffset(NamedTuple):
     """Where an offset of one side lies on the other."""
 
     offset: int
@@ -37,11 +37,11 @@ class Pairs:
     def first(self) -> Run:
         return self.runs[0]
 
-    def place(self, upstream: int) -> Place | None:
+    def place(self, upstream: int) -> MappedOffset | None:
         """Of a source offset; None before the map begins."""
         return self._place(upstream, UPSTREAM, DOWNSTREAM)
 
-    def origin(self, downstream: int) -> Place | None:
+    def origin(self, downstream: int) -> MappedOffset | None:
         """Of a target offset; None before the map begins."""
         return self._place(downstream, DOWNSTREAM, UPSTREAM)
 
@@ -61,7 +61,7 @@ class Pairs:
             return found.offset
         return self.runs[self._at[here] + 1][there]
 
-    def _place(self, at: int, here: int, there: int) -> Place | None:
+    def _place(self, at: int, here: int, there: int) -> MappedOffset | None:
         number = self._at[here]
         run = self.runs[number]
         length = self._length(number)
@@ -74,7 +74,7 @@ class Pairs:
             run, length = self.runs[number], self._length(number)
             distance = at - run[here]
         is_known = distance < length
-        return Place(run[there] + distance, is_known, length - distance if is_known else 0)
+        return MappedOffset(run[there] + distance, is_known, length - distance if is_known else 0)
 
     def _length(self, number: int) -> int:
         if number + 1 == len(self.runs):

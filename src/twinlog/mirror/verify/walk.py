@@ -27,7 +27,7 @@ from twinlog.mirror.skips import Skip, skipped
 from twinlog.mirror.start.tail_check import same_record
 from twinlog.mirror.verify.batches import are_equal, count_equal
 from twinlog.mirror.verify.difference import Compared, Gap, Kind, Range
-from twinlog.mirror.verify.pairs import Pairs, Place
+from twinlog.mirror.verify.pairs import MappedOffset, Pairs
 from twinlog.mirror.verify.realignment import WINDOWS, Seen, meeting, parted
 from twinlog.mirror.verify.side import Entry, Side
 from twinlog.mirror.verify.tally import Day, Tally
@@ -246,7 +246,7 @@ class Walk:
         origin = self._pairs.origin(offset - self._shift)
         return Gap.OTHERS if origin is not None and not origin.is_known else None
 
-    def _lacks_there(self, place: Place, at: int) -> bool:
+    def _lacks_there(self, place: MappedOffset, at: int) -> bool:
         """The target has no record there; True where it need not."""
         reason = self._why_gone_there(place, at)
         if reason is None:
@@ -255,7 +255,7 @@ class Walk:
         self._source.pass_entry()
         return True
 
-    def _why_gone_there(self, place: Place, at: int) -> Gap | None:
+    def _why_gone_there(self, place: MappedOffset, at: int) -> Gap | None:
         if not place.is_known:
             return None
         if at < self._target.start():

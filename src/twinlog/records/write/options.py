@@ -11,8 +11,8 @@ from typing import Final
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.keys.client_keys import Role
 from twinlog.config.values.origin import ClientProperties
+from twinlog.records.bounds import wrong
 from twinlog.records.given import client_of, named, positive, settings_of
-from twinlog.records.places import wrong
 from twinlog.wire.record_batch import Codec
 
 TRANSACTIONAL_ID: Final = "transactional.id"

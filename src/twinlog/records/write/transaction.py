@@ -40,7 +40,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import Committed, fetch_offsets
-from twinlog.cluster.groups.transactions import NOBODY, Described, Fenced, Transactions
+from twinlog.cluster.groups.transactions import NOBODY, Described, ProducerFenced, Transactions
 from twinlog.cluster.logs.producers import ProducerIdentity, describe_producers
 from twinlog.errors import ClusterError, Fate, TwinlogError
 from twinlog.model import TopicPartition
@@ -51,7 +51,7 @@ from twinlog.survey.source_retention import retentions
 
 log = logging.getLogger(__name__)
 
-FENCED: Final = Fenced(
+FENCED: Final = ProducerFenced(
     "WRITER_FENCED",
     "another run of the same query or write has begun since, or this one took longer than "
     "kafka.transaction.timeout.ms: where no other runs, start it again; what it has committed is "

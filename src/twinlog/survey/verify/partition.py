@@ -20,7 +20,7 @@ from twinlog.mirror.verify.difference import Compared, Gap, Kind, Range
 from twinlog.mirror.verify.pairs import Pairs, with_own_batches
 from twinlog.mirror.verify.side import Side
 from twinlog.mirror.verify.walk import Rules, Walk
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.verify.pieces import READ_BYTES, Log
 
 NOT_COPIED = "not copied, and no mirror runs that would"
@@ -52,7 +52,7 @@ class Wanted:
     producers: frozenset[int]
     """All of the flow, and of the partition's map."""
     rules: Rules
-    committed: bool
+    isolation: Isolation
     is_led: bool
     source_may_lack: bool
     target_may_lack: bool
@@ -118,7 +118,7 @@ def verify_partition(
         tp=wanted.source,
         start=wanted.here.start,
         end=wanted.here.end,
-        committed=wanted.committed,
+        isolation=wanted.isolation,
         read_bytes=read_bytes,
         before_fetch=before_fetch,
     )

@@ -29,7 +29,7 @@ class Log:
     start: int
     end: int
     """Asked once: what comes later is not read."""
-    committed: bool = False
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
     read_bytes: int = READ_BYTES
     """Most bytes of one fetch."""
     before_fetch: Callable[[], None] = lambda: None
@@ -76,7 +76,8 @@ class Log:
         """A new leader answers nothing until it knows again how far the log is committed; one that
         lost the log's end never does. In a compacted topic either would look as cleaned.
         """
-        end = answer.last_stable_offset if self.committed else answer.high_watermark
+        is_committed = self.isolation is Isolation.READ_COMMITTED
+        end = answer.last_stable_offset if is_committed else answer.high_watermark
         if not answer.records and end < self._asked_end and position < self._asked_end:
             raise error_for(
                 OFFSET_NOT_AVAILABLE,
@@ -88,11 +89,10 @@ class Log:
     def _fetch(self, position: int) -> FetchedRecords | None:
         """What is there; None where it was deleted a moment ago."""
         self.before_fetch()
-        isolation = Isolation.of(self.committed)
 
         def ask() -> FetchedRecords:
             wanted = {self.tp: (position, self.read_bytes)}
-            answer = fetch_records(self.client, wanted, isolation=isolation)[self.tp]
+            answer = fetch_records(self.client, wanted, isolation=self.isolation)[self.tp]
             if isinstance(answer, TwinlogError):
                 raise answer
             self._require_whole(answer, position)

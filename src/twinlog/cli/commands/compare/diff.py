@@ -12,9 +12,8 @@ import click
 from rich.console import RenderableType
 from rich.table import Table
 
-from twinlog.cli.options.candidates import topics as topics_of_file
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import flow_option, one_flow
+from twinlog.cli.options.flow_option import flow_option, one_flow, topics_option
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
@@ -37,12 +36,7 @@ NAME_WIDTH: Final = 80
 @click.command("diff", cls=Command)
 @click.argument("file", type=click.Path(path_type=Path))
 @flow_option
-@option(
-    "--topics",
-    metavar="REGEX",
-    shell_complete=topics_of_file,
-    help="Only source topics whose whole name matches; default: all.",
-)
+@topics_option
 @option("--all", "every", is_flag=True, help="Show also what the flow leaves alone, and why.")
 @secrets_option
 @format_option

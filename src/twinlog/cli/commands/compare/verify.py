@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from rich.text import Text
 
-from twinlog.cli.options.candidates import topics as topics_of_file
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import flow_option, one_flow
+from twinlog.cli.options.flow_option import flow_option, one_flow, topics_option
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option, spark_options
@@ -43,12 +42,7 @@ STYLES: Final = {"identical": "green", "different": "red", "not compared": "yell
 @click.command("verify", cls=Command)
 @click.argument("file", type=click.Path(path_type=Path))
 @flow_option
-@option(
-    "--topics",
-    metavar="REGEX",
-    shell_complete=topics_of_file,
-    help="Only source topics whose whole name matches; default: all.",
-)
+@topics_option
 @option("--since", metavar="TIME", help="Source records from this time on, as 2026-01-31T12:00Z.")
 @option("--until", metavar="TIME", help="Source records before this time.")
 @option("--deep", is_flag=True, help="Decode every record, also of batches that are byte-equal.")

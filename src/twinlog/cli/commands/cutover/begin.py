@@ -65,7 +65,7 @@ def scope_of(
     from twinlog.config.regex.patterns import compile_names
     from twinlog.config.regex.reader import RegexProblem
     from twinlog.control.cutover.scope import Scope
-    from twinlog.control.flow.setups import flow_setup
+    from twinlog.control.flow.wiring import flow_setup
     from twinlog.errors import ConfigError
 
     try:

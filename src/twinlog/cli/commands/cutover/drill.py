@@ -202,7 +202,7 @@ def clean(file: Path, output: Format, flow: str | None, yes: bool, dry_run: bool
     from twinlog.cluster.client import ClusterClient
     from twinlog.control.drill.cleaning import clean as clean_up
     from twinlog.control.drill.cleaning import leftovers
-    from twinlog.control.flow.setups import flow_setup
+    from twinlog.control.flow.wiring import flow_setup
     from twinlog.quantities import first_few
 
     require_an_answer(yes=yes, dry_run=dry_run)

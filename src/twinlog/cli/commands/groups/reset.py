@@ -140,7 +140,7 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
     from twinlog.cli.options.configuration import load_file
     from twinlog.client.offset_reset import OffsetReset
     from twinlog.cluster.client import ClusterClient
-    from twinlog.control.flow.setups import admins_of
+    from twinlog.control.flow.wiring import admins_of
 
     goal = _goal(**goals)
     chosen = Chosen(

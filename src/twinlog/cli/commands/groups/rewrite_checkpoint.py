@@ -62,7 +62,7 @@ def rewrite_checkpoint(
     from twinlog.cli.options.configuration import load_file
     from twinlog.client import spark_checkpoint
     from twinlog.client.group_translation import FlowTranslation
-    from twinlog.control.flow.setups import flow_setup
+    from twinlog.control.flow.wiring import flow_setup
 
     config = one_flow(load_file(file).flows, flow)
     setup = flow_setup(config)

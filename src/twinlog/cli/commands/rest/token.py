@@ -11,7 +11,7 @@ import click
 from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.options.option import option
 from twinlog.cli.terminal.output import write_line
-from twinlog.config.rest import Role
+from twinlog.config.rest import RestRole
 from twinlog.errors import UsageError
 
 
@@ -35,8 +35,8 @@ def token() -> None:
 )
 @option(
     "--role",
-    type=click.Choice([one.value for one in Role]),
-    default=Role.READ.value,
+    type=click.Choice([one.value for one in RestRole]),
+    default=RestRole.READ.value,
     show_default=True,
     help="`operate` may pause, resume, limit and release as well.",
 )
@@ -61,7 +61,7 @@ def new(file: Path, name: str, role: str, dry_run: bool) -> int:
     if dry_run:
         write_line(f"{file}: a token of the role {role} for {whose} would be added")
         return 0
-    made = new_token(whose, Role(role))
+    made = new_token(whose, RestRole(role))
     append(file, whose, made.line)
     write_line(f"{file}: has a token of the role {role} for {whose}:", sys.stderr)
     write_line(made.token)

@@ -124,7 +124,7 @@ def run(
 def _repair(file: Path, flow: str | None, reason: str) -> Iterator[tuple[TopicRepair, str]]:
     from twinlog.cli.options.configuration import load_file
     from twinlog.client.repair import TopicRepair
-    from twinlog.control.flow.setups import flow_setup
+    from twinlog.control.flow.wiring import flow_setup
 
     config = one_flow(load_file(file).flows, flow)
     setup = flow_setup(config)

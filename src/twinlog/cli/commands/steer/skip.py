@@ -74,7 +74,7 @@ def skip(  # noqa: PLR0913 (what the command was given)
     """
     from twinlog.cli.options.configuration import load_file
     from twinlog.client.skipping import RecordSkip
-    from twinlog.control.flow.setups import flow_setup
+    from twinlog.control.flow.wiring import flow_setup
     from twinlog.model import TopicPartition
 
     config = one_flow(load_file(file).flows, flow)

@@ -101,7 +101,7 @@ class PartitionRates:
         )
 
 
-class Totals:
+class FlowTotals:
     """What each flow has copied, added up from its partitions: a number that never falls.
 
     The sum of what partitions say now would fall when one of them leaves, or begins to count anew

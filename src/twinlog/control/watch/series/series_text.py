@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from twinlog.metrics import Kind, Metric
+from twinlog.metrics import Metric, SeriesKind
 
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _TOTAL: Final = "_total"
@@ -50,7 +50,7 @@ class SeriesText:
         name, meaning = metric.name, metric.meaning.replace("\\", r"\\").replace("\n", r"\n")
         if self._is_openmetrics:
             name, meaning = name.removesuffix(_TOTAL), meaning.replace('"', r"\"")
-        kind = "counter" if metric.kind is Kind.COUNTER else "gauge"
+        kind = "counter" if metric.kind is SeriesKind.COUNTER else "gauge"
         return [f"# HELP {name} {meaning}\n", f"# TYPE {name} {kind}\n"]
 
 

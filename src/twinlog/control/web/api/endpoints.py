@@ -20,7 +20,7 @@ from twinlog.control.cutover.scope import Scope
 from twinlog.control.cutover.switchover import Switchover, Ways
 from twinlog.control.doctor.findings import as_json, findings
 from twinlog.control.doctor.look import look
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.flow.wishes import Ask, wish
 from twinlog.control.web.api import answers, shown
 from twinlog.control.web.api.site import Site

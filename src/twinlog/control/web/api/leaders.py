@@ -16,7 +16,7 @@ from typing import Final
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.told_status import Told, told_of
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.web.problem import Busy
 from twinlog.control.web.workers import Workers
 from twinlog.errors import TwinlogError

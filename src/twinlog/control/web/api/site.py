@@ -18,7 +18,7 @@ from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.web.api import answers, shown
 from twinlog.control.web.api.leaders import Heard, Leaders
-from twinlog.control.web.holder import Holder
+from twinlog.control.web.current_config import CurrentConfig
 from twinlog.control.web.problem import NothingThere
 from twinlog.control.web.workers import Workers
 from twinlog.errors import ClusterError
@@ -48,7 +48,7 @@ class Site:
         *,
         monitor: Monitor,
         events: EventLog,
-        holder: Holder,
+        current: CurrentConfig,
         file: Path,
         is_stopping: Callable[[], bool],
     ) -> None:
@@ -62,12 +62,12 @@ class Site:
         """A pause must not wait for a comparison."""
         self.pages = Workers(1, PAGES)
         self._monitor = monitor
-        self._holder = holder
+        self._current = current
         self._asked: dict[str, Parts] = {}
 
     @property
     def config(self) -> MirrorConfig:
-        return self._holder.config
+        return self._current.config
 
     def flow_config(self, name: str) -> FlowConfig:
         """Raises NothingThere."""

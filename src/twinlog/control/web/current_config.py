@@ -1,4 +1,4 @@
-"""Has the configuration that holds now, for the thread that answers requests."""
+"""The configuration that holds now, for the thread that answers requests."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from twinlog.config.flow.schema import MirrorConfig
 
 
 @dataclass(slots=True)
-class Holder:
+class CurrentConfig:
     """A reload puts another configuration here, in one assignment."""
 
     config: MirrorConfig
 
-    def hold(self, config: MirrorConfig) -> None:
+    def replace(self, config: MirrorConfig) -> None:
         """From now on; who may come in stays as it was when the process began to listen."""
         self.config = config

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
-from twinlog.control.groups.offset_places import Place, TargetOffsets
+from twinlog.control.groups.counterparts import Counterpart, TargetOffsets
 from twinlog.mirror.map.checkpoints import Skipped
 from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
@@ -32,7 +32,7 @@ class Translated(NamedTuple):
 
     committed: Committed
     checkpoint: Checkpoint | None
-    """None where there is no place on the target."""
+    """None where it has no counterpart on the target."""
     is_exact: bool
     is_way_back: bool = False
     target_topic_id: TopicId = NO_TOPIC_ID
@@ -55,11 +55,11 @@ class _Group:
         return [tp for tp in self.read if tp not in self.translated]
 
 
-class Translations:
+class TranslationCache:
     """Of the groups of one flow; for one thread."""
 
-    def __init__(self, places: TargetOffsets) -> None:
-        self._places = places
+    def __init__(self, offsets: TargetOffsets) -> None:
+        self._offsets = offsets
         self._groups: dict[str, _Group] = {}
         self._way_back_done: dict[Key, int] = {}
         """Commits of topics that came from the target, for which groups there were seen to."""
@@ -84,7 +84,7 @@ class Translations:
         self._groups.clear()
 
     def forget_topics(self, topics: Collection[str]) -> None:
-        """Find places anew in these topics of the target: they are not what they were."""
+        """Forget what was found in these topics of the target: they are not what they were."""
         for group in self._groups.values() if topics else ():
             for tp, one in list(group.translated.items()):
                 if one.checkpoint is not None and one.checkpoint.topic_partition.topic in topics:
@@ -92,7 +92,7 @@ class Translations:
                     group.is_settled = False
 
     def target_ids(self) -> dict[str, TopicId]:
-        """Of the topics of the target that places were found in."""
+        """Of the topics of the target in which something was found."""
         return {
             one.checkpoint.topic_partition.topic: one.target_topic_id
             for one in self
@@ -103,7 +103,7 @@ class Translations:
         """These are all commits now. Only what is copied still, between the same two topics, keeps
         its place: one that was released is its application's, whose groups go where they like.
         """
-        views = self._places.views()
+        views = self._offsets.views()
         self._keep({tp: view.map_key for tp, view in views.items() if not view.is_broken})
         before, self._groups = self._groups, {}
         moved: dict[str, _Group] = {}
@@ -113,10 +113,10 @@ class Translations:
                 group = moved[name] = _Group(offsets, _still_right(group, offsets))
             self._groups[name] = group
         wanted = {tp for group in moved.values() for tp in group.unknown}
-        places = self._places.find(wanted, views) if wanted else {}
+        found = self._offsets.find(wanted, views) if wanted else {}
         for name, group in moved.items():
             for tp in group.unknown:
-                group.translated[tp] = _translation(name, group.read[tp], places.get(tp))
+                group.translated[tp] = _translation(name, group.read[tp], found.get(tp))
             group.is_settled = all(one.is_exact for one in group.translated.values())
 
     def _keep(self, copies: dict[TopicPartition, PartitionKey]) -> None:
@@ -172,15 +172,15 @@ def _still_right(group: _Group | None, now: GroupOffsets) -> dict[TopicPartition
     }
 
 
-def _translation(group: str, committed: Committed, place: Place | None) -> Translated:
-    if place is None:
+def _translation(group: str, committed: Committed, there: Counterpart | None) -> Translated:
+    if there is None:
         return Translated(committed=committed, checkpoint=None, is_exact=False)
-    found = place.translate(committed.offset)
-    if not found.is_exact and not place.runs:  # nothing was copied yet: there is no news
+    found = there.translate(committed.offset)
+    if not found.is_exact and not there.runs:  # nothing was copied yet: there is no news
         return Translated(committed=committed, checkpoint=None, is_exact=False)
     checkpoint = Checkpoint(
         group=group,
-        topic_partition=place.target,
+        topic_partition=there.target,
         upstream_offset=committed.offset,
         downstream_offset=found.offset,
         metadata=committed.metadata,
@@ -189,6 +189,6 @@ def _translation(group: str, committed: Committed, place: Place | None) -> Trans
         committed=committed,
         checkpoint=checkpoint,
         is_exact=found.is_exact,
-        is_way_back=place.is_way_back,
-        target_topic_id=place.target_topic_id,
+        is_way_back=there.is_way_back,
+        target_topic_id=there.target_topic_id,
     )

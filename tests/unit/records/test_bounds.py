@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
-from twinlog.records.places import (
-    Place,
-    PlaceKind,
+from twinlog.records.bounds import (
+    Bound,
+    BoundKind,
     from_json,
     parse_assignment,
     parse_offsets,
@@ -24,7 +24,7 @@ from twinlog.records.places import (
 ORDERS_0, ORDERS_10 = TopicPartition("orders", 0), TopicPartition("orders", 10)
 
 
-def parsed(text: str) -> Place:
+def parsed(text: str) -> Bound:
     return parse_offsets("startingOffsets", text, may_use_names=True)
 
 
@@ -35,7 +35,7 @@ def test_words(word: str) -> None:
 
 def test_offsets_of_partitions() -> None:
     place = parsed('{"orders": {"0": 23, "10": -2}}')
-    assert place.kind is PlaceKind.OFFSETS
+    assert place.kind is BoundKind.OFFSETS
     assert place.values == {ORDERS_0: 23, ORDERS_10: -2}
 
 
@@ -51,7 +51,7 @@ def test_a_time_in_iso_or_in_milliseconds() -> None:
 
 def test_times_of_partitions() -> None:
     place = parse_timestamps("startingOffsetsByTimestamp", '{"orders":{"0":5}}', needs_match=True)
-    assert (place.kind, place.values, place.time_ms) == (PlaceKind.TIMES, {ORDERS_0: 5}, None)
+    assert (place.kind, place.values, place.time_ms) == (BoundKind.TIMES, {ORDERS_0: 5}, None)
     assert parse_timestamp("startingTimestamp", "5", needs_match=True).time_ms == 5
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.control.groups.offset_places import Place
+from twinlog.control.groups.counterparts import Counterpart
 from twinlog.mirror.map.mm2_offsets import Pair
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.map.translation import Known, Reach, Translation, upstream_within
@@ -16,8 +16,8 @@ ADOPTED_AT = Run(0, 100, 500)
 BEFORE = (Pair(10, 50), Pair(60, 450))
 
 
-def place(*, log_start: int, before: tuple[Pair, ...] = ()) -> Place:
-    return Place(
+def place(*, log_start: int, before: tuple[Pair, ...] = ()) -> Counterpart:
+    return Counterpart(
         target_topic_id=TopicId("a" * 32),
         target=TopicPartition("A.orders", 0),
         log_start=log_start,

@@ -10,8 +10,8 @@ import pytest
 
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
 from twinlog.control.duties.rounds import PartitionView
-from twinlog.control.groups.offset_places import Place, TargetOffsets, Views
-from twinlog.control.groups.translations import Translations
+from twinlog.control.groups.counterparts import Counterpart, TargetOffsets, Views
+from twinlog.control.groups.translation_cache import TranslationCache
 from twinlog.errors import Unreachable
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.map.translation import Known, Reach
@@ -46,14 +46,16 @@ class KnownPlaces:
     def views(self) -> Views:
         return dict(self.copied)
 
-    def find(self, tps: Iterable[TopicPartition], views: Views) -> dict[TopicPartition, Place]:
+    def find(
+        self, tps: Iterable[TopicPartition], views: Views
+    ) -> dict[TopicPartition, Counterpart]:
         assert views == self.copied
         self.asked.append(set(tps))
         if self.failure is not None:
             raise self.failure
         known = Known(runs=(Run(ordinal=0, upstream=0, downstream=0),))
         return {
-            tp: Place(
+            tp: Counterpart(
                 target=TopicPartition(f"A.{tp.topic}", tp.partition),
                 target_topic_id=TopicId(self.topic_id),
                 log_start=0,
@@ -66,11 +68,11 @@ class KnownPlaces:
         }
 
 
-def translations(places: KnownPlaces) -> Translations:
-    return Translations(cast("TargetOffsets", places))
+def translations(places: KnownPlaces) -> TranslationCache:
+    return TranslationCache(cast("TargetOffsets", places))
 
 
-def offsets(found: Translations) -> dict[tuple[str, TopicPartition], int]:
+def offsets(found: TranslationCache) -> dict[tuple[str, TopicPartition], int]:
     return {
         (one.checkpoint.group, one.checkpoint.topic_partition): one.checkpoint.downstream_offset
         for one in found

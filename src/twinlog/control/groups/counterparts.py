@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.metadata import TopicMetadata
-from twinlog.cluster.topics import admin
+from twinlog.codes import PartitionState
 from twinlog.config.flow.schema import PolicyKind
 from twinlog.control.duties.rounds import LedFlow, PartitionView, confirmed
 from twinlog.errors import TwinlogError, Unauthorized
@@ -41,7 +42,7 @@ Views: TypeAlias = Mapping[TopicPartition, PartitionView]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Counterpart:
     """One source partition's counterpart, at one moment."""
 
     target: TopicPartition
@@ -69,24 +70,24 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ends:
-    starts: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
-    ends: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
+    starts: Mapping[TopicPartition, OffsetResult | TwinlogError]
+    ends: Mapping[TopicPartition, OffsetResult | TwinlogError]
 
     @classmethod
     def of(cls, client: ClusterClient, tps: Sequence[TopicPartition]) -> _Ends:
-        starts = admin.list_offsets(client, tps, admin.EARLIEST) if tps else {}
-        return cls(starts=starts, ends=admin.list_offsets(client, tps, admin.LATEST) if tps else {})
+        starts = list_offsets(client, tps, EARLIEST) if tps else {}
+        return cls(starts=starts, ends=list_offsets(client, tps, LATEST) if tps else {})
 
     def bounds(self, tp: TopicPartition) -> tuple[int, int] | None:
         start, end = self.starts.get(tp), self.ends.get(tp)
-        if isinstance(start, admin.OffsetResult) and isinstance(end, admin.OffsetResult):
+        if isinstance(start, OffsetResult) and isinstance(end, OffsetResult):
             return start.offset, end.offset
         log.debug("no log bounds tp=%s start=%s end=%s", tp, start, end)
         return None
 
 
 class TargetOffsets:
-    """Finds places for one flow; for one thread."""
+    """Finds counterparts for one flow; for one thread."""
 
     def __init__(self, flow: LedFlow, source: ClusterClient, target: ClusterClient) -> None:
         self._flow = flow
@@ -120,8 +121,10 @@ class TargetOffsets:
         """The partitions of the flow now, and how far they are, by source partition."""
         return {view.source: view for view in self._flow.partitions()}
 
-    def find(self, tps: Iterable[TopicPartition], views: Views) -> dict[TopicPartition, Place]:
-        """The places of these source partitions; those that have none are not in the answer.
+    def find(
+        self, tps: Iterable[TopicPartition], views: Views
+    ) -> dict[TopicPartition, Counterpart]:
+        """The counterparts of these source partitions; those that have none are not in the answer.
 
         `views` were asked for behind the offsets that are to be translated, and before this call:
         first how far the copy is, then the map (see `mirror.map.translation`, rule A).
@@ -135,7 +138,7 @@ class TargetOffsets:
             found.update(self._back(back))
         return found
 
-    def _forth(self, views: Views) -> Iterator[tuple[TopicPartition, Place]]:
+    def _forth(self, views: Views) -> Iterator[tuple[TopicPartition, Counterpart]]:
         if not views:
             return
         ends = _Ends.of(self._target, [view.target for view in views.values()])
@@ -150,14 +153,20 @@ class TargetOffsets:
                 yield tp, _place(view.target, topic_id, bounds, known, reach, is_way_back=False)
 
     def _reach(self, view: PartitionView, known: PartitionMap | None, end: int) -> Reach | None:
-        """The furthest of what the lane reported, up to a second ago, and the target's log says."""
+        """The furthest of what the lane reported, up to a second ago, and the target's log says.
+
+        None before a lane of this process has found its place: where records of ours are missing,
+        or the map lost a row, its places are too far, and groups would leave records out.
+        """
+        if view.next_upstream < 0 and view.not_ours != PartitionState.TAKEN_OVER:
+            return None  # of one that was taken over, what was copied stays where it lies
         by_log = reach_of(known, end, is_shared=self._is_shared)
         reached = [] if by_log is None else [by_log]
-        if view.next_upstream >= 0 and view.next_downstream >= 0:
+        if view.next_downstream >= 0:
             reached.append(Reach(view.next_upstream, view.next_downstream))
         return max(reached, key=lambda one: (one.downstream, one.upstream), default=None)
 
-    def _back(self, tps: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, Place]]:
+    def _back(self, tps: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, Counterpart]]:
         """The name says that they are copies; the map of the flow that wrote them says of what,
         since that flow may rename topics too.
         """
@@ -241,8 +250,8 @@ def _place(
     reach: Reach,
     *,
     is_way_back: bool,
-) -> Place:
-    return Place(
+) -> Counterpart:
+    return Counterpart(
         target=target,
         target_topic_id=target_topic_id,
         log_start=bounds[0],

@@ -26,7 +26,7 @@ MOST_PARTITION: Final = (1 << 31) - 1
 MOST_OFFSET: Final = (1 << 63) - 1
 
 
-class PlaceKind(StrEnum):
+class BoundKind(StrEnum):
     """How a place is given."""
 
     EARLIEST = "earliest"
@@ -37,10 +37,10 @@ class PlaceKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Bound:
     """A place in every partition that is read."""
 
-    kind: PlaceKind
+    kind: BoundKind
     option: str
     """Which says so, for messages."""
     values: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -57,16 +57,16 @@ def wrong(option: str, what: str, todo: str) -> ConfigError:
     return ConfigError(f'format("twinlog"): option {option}: {what}; {todo}')
 
 
-def parse_offsets(option: str, text: str, *, may_use_names: bool) -> Place:
+def parse_offsets(option: str, text: str, *, may_use_names: bool) -> Bound:
     """`earliest`, `latest` or JSON; with `may_use_names` also `group:NAME` and `time:ISO`."""
     word = text.strip()
     if word.lower() in ("earliest", "latest"):
-        return Place(kind=PlaceKind(word.lower()), option=option)
+        return Bound(kind=BoundKind(word.lower()), option=option)
     if may_use_names and word.startswith(GROUP_PREFIX):
         group = word.removeprefix(GROUP_PREFIX).strip()
         if not group:
             raise wrong(option, "group: names no group", "write group:NAME")
-        return Place(kind=PlaceKind.GROUP, option=option, group=group)
+        return Bound(kind=BoundKind.GROUP, option=option, group=group)
     if word.startswith(TIME_PREFIX):
         return parse_time(option, word.removeprefix(TIME_PREFIX).strip())
     forms = "earliest, latest, time:2026-01-31T12:00:00Z" + (
@@ -78,33 +78,33 @@ def parse_offsets(option: str, text: str, *, may_use_names: bool) -> Place:
     low = [tp for tp, offset in values.items() if offset < JSON_EARLIEST]
     if low:
         raise wrong(option, f"{low[0]} has offset {values[low[0]]}", "-2 is earliest, -1 is latest")
-    return Place(kind=PlaceKind.OFFSETS, option=option, values=values)
+    return Bound(kind=BoundKind.OFFSETS, option=option, values=values)
 
 
-def parse_time(option: str, text: str) -> Place:
+def parse_time(option: str, text: str) -> Bound:
     """One time for all partitions; where no record is so new, the end is meant."""
     try:
         at = to_milliseconds(text)
     except NoTime as error:
         raise wrong(option, error.what, error.todo) from None
-    return Place(kind=PlaceKind.TIMES, option=option, time_ms=at)
+    return Bound(kind=BoundKind.TIMES, option=option, time_ms=at)
 
 
-def parse_timestamp(option: str, text: str, *, needs_match: bool) -> Place:
+def parse_timestamp(option: str, text: str, *, needs_match: bool) -> Bound:
     """Milliseconds since 1970 for all partitions, as Spark's `startingTimestamp`."""
     word = text.strip()
     if not word.isascii() or not word.isdigit() or int(word) > MOST_OFFSET:
         raise wrong(option, f"{word!r} is no time", "write milliseconds since 1970")
-    return Place(kind=PlaceKind.TIMES, option=option, time_ms=int(word), needs_match=needs_match)
+    return Bound(kind=BoundKind.TIMES, option=option, time_ms=int(word), needs_match=needs_match)
 
 
-def parse_timestamps(option: str, text: str, *, needs_match: bool) -> Place:
+def parse_timestamps(option: str, text: str, *, needs_match: bool) -> Bound:
     """Milliseconds since 1970 for each partition."""
     values = _by_partition(option, text)
     low = [tp for tp, at in values.items() if at < 0]
     if low:
         raise wrong(option, f"{low[0]} has {values[low[0]]}", "write milliseconds since 1970")
-    return Place(kind=PlaceKind.TIMES, option=option, values=values, needs_match=needs_match)
+    return Bound(kind=BoundKind.TIMES, option=option, values=values, needs_match=needs_match)
 
 
 def parse_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:
