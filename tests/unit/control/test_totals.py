@@ -21,7 +21,7 @@ from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.spread import Quantiles
 from twinlog.control.watch.timing_window import TimingView
-from twinlog.control.web.holder import Holder
+from twinlog.control.web.current_config import CurrentConfig
 from twinlog.control.web.server import WebServer
 
 
@@ -208,7 +208,7 @@ def test_the_formats_of_a_file_are_those_of_its_mirror(
     file = tmp_path / "mm2.properties"
     file.write_text("\n".join((*BASE, "A->B.metric.names.formats = new")))
     config, servers = load(file, environment={}), list[WebServer]()
-    with watched(file, LOCAL, Event(), servers.append, holder=Holder(config)) as watch:
+    with watched(file, LOCAL, Event(), servers.append, current=CurrentConfig(config)) as watch:
         eventually(lambda: servers)
         watch.update([flow(partition("orders", 0))])
         found = {name for name, _ in series(ask(servers[0].address, "/metrics").body)}
