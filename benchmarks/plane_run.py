@@ -36,6 +36,8 @@ OFF: Final = "--listen off"
 SERVED: Final = "served"
 POLLED: Final = "polled"
 
+ORDER: Final = (BEFORE, OFF, SERVED, POLLED)
+
 IDLE_S: Final = 5.0
 """Behind the copy, until memory is taken: what the copy needed is given back."""
 MIB: Final = 2**20
@@ -187,13 +189,14 @@ def report(costs: Sequence[Cost]) -> str:
     for name, row in ROWS.items():
         values = {
             variant: median(_value(cost, name) for cost in costs if cost.variant == variant)
-            for variant in dict.fromkeys(cost.variant for cost in costs)
+            for variant in sorted({cost.variant for cost in costs}, key=ORDER.index)
         }
         for variant, value in values.items():
             if value is None:
                 continue
             with_goal = variant in row.goals
             base, goal = row.goals.get(variant, (OFF, None))
+            base = BEFORE if base == OFF and BEFORE in values else base
             quotient = ratio(value, values.get(base))
             verdict = ""
             if goal is not None and quotient is not None:

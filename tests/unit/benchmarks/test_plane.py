@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from benchmarks.clients import Polling
-from benchmarks.plane_run import MIB, OFF, POLLED, SERVED, Cost, report
+from benchmarks.plane_run import BEFORE, MIB, OFF, POLLED, SERVED, Cost, report
 from tests.support.eventually import eventually
 
 
@@ -44,6 +44,13 @@ def test_medians_are_compared_with_what_each_stands_against() -> None:
     assert "0.947x" not in speed
     assert speed.endswith("MISSED")
     assert "NOT COMPARABLE" not in text
+
+
+def test_an_older_release_is_what_start_and_memory_are_compared_with() -> None:
+    text = report([cost(SERVED, start=6), cost(OFF, start=7), cost(BEFORE, start=5)])
+    (start, *_) = lines_of(text, SERVED)
+    assert "1.20x  of before: at most 1.10x" in start
+    assert start.endswith("MISSED")
 
 
 @pytest.mark.parametrize("status", [200, 503])

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from threading import Event
 
 import pytest
 
-from tests.support.monitor import Series, labels, series
+from tests.support.eventually import eventually
+from tests.support.monitor import LOCAL, Series, ask, labels, series
+from tests.support.properties import BASE
 from tests.support.snapshots import flow, partition
 from twinlog import metrics
+from twinlog.cli.terminal.monitoring import watched
+from twinlog.config.load import load
 from twinlog.config.series import ALL_SERIES, MetricNames, SeriesConfig
 from twinlog.control.watch.groups_report import CheckpointTiming
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.spread import Quantiles
 from twinlog.control.watch.timing_window import TimingView
+from twinlog.control.web.current_config import CurrentConfig
+from twinlog.control.web.server import WebServer
 
 
 def served(*reports: list[FlowSnapshot], config: SeriesConfig = ALL_SERIES) -> Series:
@@ -191,3 +199,18 @@ def test_the_rate_of_connect_s_source_task_is_that_of_the_whole_flow() -> None:
         assert {labels: value for (one, labels), value in found.items() if one == whole} == {
             task: pytest.approx(15)
         }
+
+
+def test_the_formats_of_a_file_are_those_of_its_mirror(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    file = tmp_path / "mm2.properties"
+    file.write_text("\n".join((*BASE, "A->B.metric.names.formats = new")))
+    config, servers = load(file, environment={}), list[WebServer]()
+    with watched(file, LOCAL, Event(), servers.append, current=CurrentConfig(config)) as watch:
+        eventually(lambda: servers)
+        watch.update([flow(partition("orders", 0))])
+        found = {name for name, _ in series(ask(servers[0].address, "/metrics").body)}
+    assert "kafka_connect_plugins_record_count" in found
+    assert f"{metrics.MM2_SOURCE}record_count" not in found
