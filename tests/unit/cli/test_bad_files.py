@@ -185,6 +185,19 @@ def test_nothing_is_wider_than_the_terminal(width: int) -> None:
         assert width < 80 or key in joined
 
 
+def test_a_long_key_is_broken_behind_dots() -> None:
+    key = "spec.mirrors[0].sourceConnector.config.replication.factor"
+    shown = io.StringIO()
+    console = Console(file=shown, width=120, force_terminal=True, color_system=None)
+    for part in error_parts(ConfigError("wrong", file="m.yaml", line=7, key=key)):
+        console.print(part)
+    rows = [line.split() for line in shown.getvalue().splitlines()[1:]]
+    assert rows == [
+        ["error", "7", "spec.mirrors[0].sourceConnector.", "wrong"],
+        ["config.replication.factor"],
+    ]
+
+
 def test_a_wrong_provider_is_the_only_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

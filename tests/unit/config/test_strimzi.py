@@ -132,17 +132,15 @@ def test_wrong_values_and_advice_name_the_fields_of_the_file(tmp_path: Path) -> 
     with pytest.raises(ConfigError) as caught:
         load_text(tmp_path, a_resource(a=a, mirror=mirror))
     config = "spec.mirrors[0].sourceConnector.config"
-    found = {str(one.key): one.what for one in caught.value.each}
-    assert sorted(found) == sorted(
-        [
-            "spec.clusters[0].config.security.protocol",
-            "spec.mirrors[0].groupsPattern",
-            f"{config}.replication.factor",
-            f"{config}.consumer.fetch.max.bytes",
-            f"{config}.twinlog.leese.seconds",
-            "spec.mirrors[0].checkpointConnector.config.sync.group.offsets.interval.seconds",
-        ]
-    )
+    found = {one.key: one.what for one in caught.value.each}
+    assert set(found) == {
+        "spec.clusters[0].config.security.protocol",
+        "spec.mirrors[0].groupsPattern",
+        f"{config}.replication.factor",
+        f"{config}.consumer.fetch.max.bytes",
+        f"{config}.twinlog.leese.seconds",
+        "spec.mirrors[0].checkpointConnector.config.sync.group.offsets.interval.seconds",
+    }
     (old,) = [one for one in caught.value.warnings if one.code == "DEPRECATED_KEY"]
     assert (old.key, old.message) == (
         "spec.mirrors[0].topicsBlacklistPattern",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
-from twinlog.cli.terminal.tables import row, text
+from twinlog.cli.terminal.tables import lines, row, text
 from twinlog.config.values.warnings import ConfigWarning
 from twinlog.errors import ConfigError
 from twinlog.quantities import plural
@@ -37,7 +39,7 @@ def error_parts(error: ConfigError) -> Iterator[RenderableType]:
     for one in errors:
         code = "" if one.code == ConfigError.code else f" [{one.code}]"  # it says nothing more
         where = _place(one.file, one.line, file)
-        row(table, text("error", style="red"), where, one.key or "", f"{one.what}{code}")
+        row(table, text("error", style="red"), where, _key(one.key or ""), f"{one.what}{code}")
     _add(table, error.warnings, file)
     yield table
 
@@ -55,7 +57,13 @@ def _add(table: Table, warnings: Iterable[ConfigWarning], file: str | None) -> N
     """A row for each; those of `file` have their line alone."""
     for one in sorted(warnings, key=lambda one: (one.file, one.line or 0)):
         where = _place(one.file, one.line, file)
-        row(table, text("warning", style="yellow"), where, one.key, f"{one.message} [{one.code}]")
+        row(
+            table,
+            text("warning", style="yellow"),
+            where,
+            _key(one.key),
+            f"{one.message} [{one.code}]",
+        )
 
 
 def _table() -> Table:
@@ -65,6 +73,16 @@ def _table() -> Table:
     table.add_column(overflow="fold", max_width=KEY_WIDTH)
     table.add_column(overflow="fold")
     return table
+
+
+def _key(key: str) -> Text:
+    """A long one is broken behind dots, where it has them."""
+    broken = [""]
+    for part in re.findall(r"[^.]*\.|[^.]+$", text(key).plain):
+        if broken[-1] and len(broken[-1] + part) > KEY_WIDTH:
+            broken.append("")
+        broken[-1] += part
+    return lines("\n".join(broken))
 
 
 def _place(file: str | None, line: int | None, usual: str | None) -> str:
