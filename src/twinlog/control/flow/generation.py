@@ -9,7 +9,7 @@ from twinlog.control.duties.background import Background
 from twinlog.control.duties.rounds import Duties, LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.steering import Steering
-from twinlog.control.flow.topic_look import TopicLook
+from twinlog.control.flow.topic_refresh import TopicRefresh
 from twinlog.control.lanes.views import view_of
 from twinlog.control.risk.limits import NO_LIMITS, RiskLimits
 from twinlog.control.risk.source_watch import SourceWatch
@@ -35,7 +35,7 @@ class Generation:
     led: LedFlow
     duties: Duties
     steering: Steering
-    topics: TopicLook
+    topics: TopicRefresh
     source_watch: SourceWatch | None
     """None with `--once`."""
 
