@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from benchmarks import frames_run, verify_run
+from benchmarks import frames_run, lanes_run, plane_run, verify_run
 from benchmarks.progress import Progress
 from benchmarks.report import Report
 from benchmarks.results import MIRROR_MAKER, TWINLOG, RunResult
@@ -26,7 +26,12 @@ __all__ = ["main", "parse"]
 
 _SYSTEMS = {"mm2": (MIRROR_MAKER,), "twinlog": (TWINLOG,), "both": (MIRROR_MAKER, TWINLOG)}
 
-_ALONE = {"verify": verify_run.main, "frames": frames_run.main}
+_ALONE = {
+    "verify": verify_run.main,
+    "frames": frames_run.main,
+    "plane": plane_run.main,
+    "lanes": lanes_run.main,
+}
 """With command lines of their own: MirrorMaker 2 does neither."""
 
 _EXAMPLES = """\
@@ -40,6 +45,8 @@ examples:
   scripts/bench backlog --only mm2    one side alone
   scripts/bench verify                how fast `twinlog verify` is, with nothing beside it
   scripts/bench frames                DataFrames beside Spark's own Kafka source and sink
+  scripts/bench plane                 what page, REST and metrics cost a mirror: 12 minutes
+  scripts/bench lanes                 memory with 1 to 32 lanes: 4 minutes
 
 exit code: 0 all runs were measured (goals met or not), 1 a run failed, 2 wrong usage
 """

@@ -8,7 +8,7 @@ so that dashboards and alerts go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -255,26 +255,62 @@ MM2: Final = (
     *CHECKPOINT_LATENCY.all,
 )
 
-CONNECTORS: Final = _gauge(
-    "kafka_connect_worker_connector_count", (), "flows that this process leads"
+PLUGINS: Final = "kafka_connect_plugins_"
+SOURCE_CONNECTOR: Final = "MirrorSourceConnector"
+CHECKPOINT_CONNECTOR: Final = "MirrorCheckpointConnector"
+
+
+def _plugin(metric: Metric) -> Metric:
+    """The same under the name and with the tags of Connect's plugins (KIP-877, KIP-1280)."""
+    name = metric.name.removeprefix(MM2_SOURCE).removeprefix(MM2_CHECKPOINT)
+    return replace(metric, name=PLUGINS + name, labels=("connector", "task", *metric.labels))
+
+
+PLUGIN_NAMES: Final = {metric.name: _plugin(metric) for metric in MM2}
+"""By the name of MirrorMaker 2's that it goes by otherwise: `metric.names.formats = new`."""
+
+CLIENT: Final = ("clientid", "topic", "partition")
+_LED: Final = "flows that this process leads"
+_LANES: Final = "lanes that are connected"
+_BEHIND: Final = "offsets between the copy and the source's end"
+
+CONNECTORS: Final = _gauge("kafka_connect_worker_connector_count", (), _LED)
+TASKS: Final = _gauge("kafka_connect_worker_task_count", (), _LANES)
+ASSIGNED_CONNECTORS: Final = _gauge("kafka_connect_coordinator_assigned_connectors", (), _LED)
+ASSIGNED_TASKS: Final = _gauge("kafka_connect_coordinator_assigned_tasks", (), _LANES)
+CONSUMER_LAG: Final = _gauge("kafka_consumer_fetch_manager_records_lag", CLIENT, _BEHIND)
+
+# group and name in full, as Strimzi's Metrics Reporter makes them
+WORKER_CONNECTORS: Final = _gauge("kafka_connect_connect_worker_metrics_connector_count", (), _LED)
+WORKER_TASKS: Final = _gauge("kafka_connect_connect_worker_metrics_task_count", (), _LANES)
+COORDINATOR_CONNECTORS: Final = _gauge(
+    "kafka_connect_connect_coordinator_metrics_assigned_connectors", (), _LED
 )
-TASKS: Final = _gauge("kafka_connect_worker_task_count", (), "lanes that are connected")
-ASSIGNED_CONNECTORS: Final = _gauge(
-    "kafka_connect_coordinator_assigned_connectors", (), "flows that this process leads"
+COORDINATOR_TASKS: Final = _gauge(
+    "kafka_connect_connect_coordinator_metrics_assigned_tasks", (), _LANES
 )
-ASSIGNED_TASKS: Final = _gauge(
-    "kafka_connect_coordinator_assigned_tasks", (), "lanes that are connected"
-)
-CONSUMER_LAG: Final = _gauge(
-    "kafka_consumer_fetch_manager_records_lag",
-    ("clientid", "topic", "partition"),
-    "offsets between the copy and the source's end",
+FETCHER_LAG: Final = _gauge(
+    "kafka_consumer_consumer_fetch_manager_metrics_records_lag", CLIENT, _BEHIND
 )
 
-CONNECT: Final = (CONNECTORS, TASKS, ASSIGNED_CONNECTORS, ASSIGNED_TASKS, CONSUMER_LAG)
-"""What Connect and its clients have, and is true of this process as well."""
+TASK: Final = ("connector", "task")
+_TAKEN: Final = "records that the target has taken, a second, over the last minute"
+POLL_RATE: Final = _gauge("kafka_connect_source_task_metrics_source_record_poll_rate", TASK, _TAKEN)
+WRITE_RATE: Final = _gauge(
+    "kafka_connect_source_task_metrics_source_record_write_rate", TASK, _TAKEN
+)
 
-ALL: Final = (*OURS, *MM2, *CONNECT)
+LED: Final = (CONNECTORS, ASSIGNED_CONNECTORS, WORKER_CONNECTORS, COORDINATOR_CONNECTORS)
+CONNECTED: Final = (TASKS, ASSIGNED_TASKS, WORKER_TASKS, COORDINATOR_TASKS)
+BEHIND: Final = (CONSUMER_LAG, FETCHER_LAG)
+TASK_RATES: Final = (POLL_RATE, WRITE_RATE)
+
+CONNECT: Final = (*LED, *CONNECTED, *BEHIND, *TASK_RATES)
+"""What Connect and its clients have, and is true of this process as well: by the names of the JMX
+exporter, and by those of the Metrics Reporter.
+"""
+
+ALL: Final = (*OURS, *MM2, *CONNECT, *PLUGIN_NAMES.values())
 
 NOT_ON_BOARD: Final[Mapping[str, str]] = {
     RECORDS.name: f"the parts of {FLOW_RECORDS.name}",
@@ -285,12 +321,12 @@ NOT_ON_BOARD: Final[Mapping[str, str]] = {
     RECORD_RATE.name: f"the rate of {RECORDS.name}, which the board computes",
     BYTE_COUNT.name: f"the number of {BYTES.name}, by remote topic",
     BYTE_RATE.name: f"the rate of {BYTES.name}, which the board computes",
-    CONNECTORS.name: f"what {FLOW_GENERATION.name} says of each flow",
-    TASKS.name: f"the sum of {FLOW_LANES.name}",
-    ASSIGNED_CONNECTORS.name: f"the number of {CONNECTORS.name}",
-    ASSIGNED_TASKS.name: f"the number of {TASKS.name}",
+    **{one.name: f"what {FLOW_GENERATION.name} says of each flow" for one in LED},
+    **{one.name: f"the sum of {FLOW_LANES.name}" for one in CONNECTED},
     CERTIFICATE_EXPIRY.name: "of clusters with TLS alone, and its alert tells in time",
-    CONSUMER_LAG.name: f"the number of {LAG_RECORDS.name}",
+    **{one.name: f"the number of {LAG_RECORDS.name}" for one in BEHIND},
+    **{one.name: f"the rate of {FLOW_RECORDS.name}" for one in TASK_RATES},
+    **{one.name: f"another name of {name}" for name, one in PLUGIN_NAMES.items()},
     FLOW_HELD_RATE.name: "only while a quota is set, which the log says; the loss is on a panel",
 }
 """Why a series is on no panel of deploy/grafana/twinlog-mirror.json; all others are on one."""

@@ -332,7 +332,10 @@ def test_a_known_producer_expiry_needs_no_right_and_no_line(
     assert warned(caplog) == []
 
 
-def test_a_producer_id_needs_write_on_any_topic(pair: SecuredPair, fresh_topic: str) -> None:
+def test_a_producer_id_needs_write_on_any_topic(
+    guarded_pair: SecuredPair, fresh_topic: str
+) -> None:
+    pair = guarded_pair
     read = Grant(operation="READ", kind="topic", name=fresh_topic)
     write = Grant(operation="WRITE", kind="topic", name=fresh_topic)
     with client_of(pair, [read]) as reader, pytest.raises(Unauthorized, match="WRITE on a topic"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from twinlog.cli.main import run
 from twinlog.client import group_translation
 from twinlog.client.offset_reset import Goal, GoalKind, OffsetReset
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import list_offsets
+from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker]
@@ -155,6 +157,29 @@ def test_share_group_is_reset_by_time(copied: Copied, capsys: pytest.CaptureFixt
     assert stands_at(copied.target, group, copied.remote) == 3
 
 
+def test_record_that_comes_while_a_time_is_looked_for_is_not_skipped(
+    copied: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No record is so new yet; one arrives before the next question is asked."""
+    at_ms, ask = FIRST_MS + 20 * HOUR_MS, list_offsets
+    topic = f"{copied.topic}-late"
+    create_topic(copied.target, topic)
+    produce(copied.target, topic, [Outgoing(value=b"old", timestamp=FIRST_MS)] * 3)
+
+    def asked(client: ClusterClient, tps: Iterable[TopicPartition], at: int) -> Any:
+        found = ask(client, tps, at)
+        if at == at_ms:
+            produce(copied.target, topic, [Outgoing(value=b"new", timestamp=at_ms)])
+        return found
+
+    monkeypatch.setattr("twinlog.client.offset_reset.list_offsets", asked)
+    goal = Goal(kind=GoalKind.TIMESTAMP, value=at_ms)
+    with ClusterClient(settings_of(copied.target)) as client:
+        (found,) = OffsetReset(client).plan(goal, [f"{copied.group}-late"], topics=[topic])
+    (one,) = found.offsets
+    assert one.after == 3, "the record that came meanwhile is read"
+
+
 def test_group_is_reset_by_time_only_when_asked_and_idle(
     copied: Copied, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -188,6 +213,7 @@ def test_group_is_reset_by_time_only_when_asked_and_idle(
     assert committed(copied.target, group, copied.remote) == 6
 
     eventually(lambda: run([*command, "--execute"]) == 0)
+    assert capsys.readouterr().out.endswith("1 offset of 1 group set\n")
     assert goes_on(copied.target, group, copied.remote) == [b"3", b"4", b"5"]
     late = [*command[:-1], str(FIRST_MS + 99 * HOUR_MS), "--dry-run"]
     (one,) = offsets(answer(capsys, *late))

@@ -90,8 +90,9 @@ def test_a_thousand_quiet_partitions(
         loud = fetches()[begun + len(quiet) :]
         mirror.stop()
     assert {one.partitions for one in quiet} == {PARTITIONS}
-    whole = max(one.size for one in fetches() if one.direction == "out")
-    assert whole > PARTITIONS * 30, "the first one names them all"
+    # on a busy machine a start goes through them in several steps
+    named = sum(one.size for one in fetches()[:begun] if one.direction == "out")
+    assert named > PARTITIONS * 30, "the first ones name them all"
     assert len(quiet) <= 2 * QUIET_S * 3, "a fetch waits at the broker for half a second"
     assert max(one.size for one in quiet) < 100, "a quiet one names none, and neither its answer"
     assert max(one.size for one in loud) < 400

@@ -18,6 +18,7 @@ from tests.support.rig import Rig
 from tests.support.stopwatch import Stopwatch
 from tests.support.topics import topic_names
 from twinlog.cli.commands.mirror import MirrorReport
+from twinlog.cli.main import run
 from twinlog.cluster.groups.membership import SESSION_TIMEOUT_MS, Role
 from twinlog.config.load import load
 from twinlog.control.flow.managed_flow import leave
@@ -99,7 +100,7 @@ def test_once_waits_for_a_dead_leader_to_be_given_up(rig: Rig) -> None:
 @pytest.mark.witness("a standby takes over within 15 s")
 @pytest.mark.faults
 def test_standby_says_so_and_takes_over_within_15_seconds(
-    rig: Rig, caplog: pytest.LogCaptureFixture
+    rig: Rig, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = rig.config()
     with Driver(config) as leader, caplog.at_level(logging.WARNING):
@@ -124,6 +125,11 @@ def test_standby_says_so_and_takes_over_within_15_seconds(
             rig.copied(20)
             standby.stop()
     rig.same()
+    capsys.readouterr()
+    assert run(["status", str(config)]) == 0
+    said_of_it = capsys.readouterr().out
+    assert "ended in order" in said_of_it
+    assert "killed" not in said_of_it, "that was the one before"
 
 
 class Process:

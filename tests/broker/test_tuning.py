@@ -158,6 +158,19 @@ def test_smallest_sizes_still_copy_everything(rig: Rig) -> None:
     rig.same()
 
 
+def test_a_batch_of_40_mib_passes_where_the_file_allows_requests_of_150(rig: Rig) -> None:
+    """Beyond what this release sends in one request of several batches, which `check` says."""
+    rig.create(max_message_bytes=str(48 * MEBIBYTE))
+    rig.put([0])
+    records = [rig.record(n, size=MEBIBYTE) for n in range(1, 41)]
+    raw.send(rig.source_client, rig.here, encode_batch(records, codec=Codec.NONE)).expect_ok()
+    rig.put([41])
+    rig.copy_once({"t.producer.max.request.size": "157286400"})
+    assert [batch.records for batch in raw.batches(rig.target_client, rig.there)] == [1, 40, 1]
+    rig.same()
+    rig.offsets_are_exact()
+
+
 NOTES_REQUESTS = """
 import twinlog.lane.sides.target_side as target_side
 from twinlog.wire.requests.fetch import FetchSession

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import time
 import uuid
@@ -14,6 +15,7 @@ from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.forwarder import Forwarder
 from tests.support.mirror import Mirror
 from tests.support.stopwatch import Stopwatch
+from tests.support.terminal import Terminal
 from tests.support.topics import create_topic
 from twinlog.cli.commands.mirror import MirrorReport
 from twinlog.control.check import mirror_check
@@ -53,6 +55,24 @@ def config(
         f"{alias}->B.enabled = true\ntopics = {fresh_topic}\nreplication.factor = 1\n"
     )
     return path, f"{alias}.{fresh_topic}", Forwarder(port)
+
+
+def test_log_in_json_is_not_wrapped_on_a_narrow_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "mm2.properties"
+    first, second = free_ports(2)
+    path.write_text(
+        f"clusters = A, B\nA.bootstrap.servers = 127.0.0.1:{first}\n"
+        f"B.bootstrap.servers = 127.0.0.1:{second}\nA->B.enabled = true\n"
+    )
+    with Terminal(2000, "mirror", str(path), "--listen", "off", "--log-format", "json") as mirror:
+        mirror.resize(40)  # for the program: what shows it is wider
+        mirror.until(lambda text: "UNREACHABLE" in text)
+        mirror.interrupt()
+        assert mirror.wait() == 1
+        lines = mirror.text.splitlines()
+    told = [json.loads(line) for line in lines if "UNREACHABLE" in line and line[0] == "{"]
+    assert told[0]["code"] == "UNREACHABLE"
+    assert max(map(len, lines[-2:])) <= 40, "what is for people is"
 
 
 def test_the_promised_times() -> None:

@@ -19,6 +19,7 @@ from tests.support.rig import Rig
 from tests.support.rig import kill as kill_pids
 from tests.support.share import begin_at
 from tests.support.topics import create_topic
+from twinlog.cli.main import run
 from twinlog.mirror.copy.partitioner import partition_for_key
 from twinlog.records import partitioned
 from twinlog.sandbox import QUICK_JVM, LocalCluster
@@ -46,9 +47,15 @@ PAIRS = EVERY if os.environ.get("TWINLOG_MATRIX") else [OLDEST]
 
 @pytest.mark.parametrize(("old", "new"), PAIRS, ids=[f"{old}-to-{new}" for old, new in PAIRS])
 def test_copy_is_exact_between_these_versions(
-    old: str, new: str, source_cluster: LocalCluster, tmp_path: Path
+    old: str,
+    new: str,
+    source_cluster: LocalCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Batches, transactions and their gaps, a killed lane, and a start from what the target has."""
+    """Batches, transactions and their gaps, a killed lane, and a start from what the target has;
+    then both logs are verified.
+    """
     with (
         LocalCluster("older", version=old, jvm_flags=QUICK_JVM) as source,
         LocalCluster("newer", version=new, jvm_flags=QUICK_JVM) as target,
@@ -69,6 +76,8 @@ def test_copy_is_exact_between_these_versions(
         rig.copy_once()
         rig.same()
         rig.offsets_are_exact()
+        assert run(["verify", str(rig.config()), "--deep"]) == 0
+        assert "identical" in capsys.readouterr().out
         if new not in WITH_SHARE_GROUPS:
             share_groups_are_left_out(source_cluster, target, tmp_path)
         if old == WRITES_OLD_FORMATS:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.client import eventually, read_all
-from tests.support.topics import admin, alter_topic_configs, create_topic, delete_topic
+from tests.support.topics import admin, apply_topic_configs, create_topic, delete_topic
 from tests.support.write_loop import ROWS, Loop, as_batch, options_for, run_batch, run_task
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.transactions import Transactions
@@ -237,7 +237,7 @@ def test_rows_that_are_older_than_the_topic_keeps_them(
     options: WriteOptions,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    alter_topic_configs(source_cluster, topic, {"retention.ms": "3600000"})
+    apply_topic_configs(source_cluster, topic, {"retention.ms": "3600000"})
     for number, hours in enumerate((0, 5)):
         begun = transaction.begin(options)
         rows = as_batch([1, 2], 0)

@@ -272,6 +272,20 @@ def test_resume_is_offered_of_a_topic_that_was_named_and_not_of_a_paused_flow(
     eventually(lambda: page.run(labels) == wanted, what="a button for each topic")
 
 
+def test_a_stream_that_never_ends_keeps_up_where_little_would_be_lost(
+    rest: Rest, monitor: Monitor, browser: Browser
+) -> None:
+    waits = partition("orders", 0, lag=7)
+    late = flow(waits, flow="C->B", loss_records=7, loss_ms=60_000)
+    monitor.update([flow(waits, loss_records=4, loss_ms=1200), late])
+    page = browser.open(f"http://{rest.address}/page/")
+    page.shows("keeps up", "main table")
+    page.shows("not at this pace", "main table")
+    rows = "[...document.querySelectorAll('main table tr')].map((one) => one.innerText)"
+    (here,) = (row for row in page.run(rows) if row.startswith("A->B"))
+    assert "keeps up" in here
+
+
 def test_a_flow_that_is_led_elsewhere_has_its_lag_and_its_last_proof(
     rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,7 +294,7 @@ def test_a_flow_that_is_led_elsewhere_has_its_lag_and_its_last_proof(
 
     def told(flows: list[str], *_: object) -> dict[str, Told]:
         now_ms = int(time.time() * 1000)
-        row = replace(PUBLISHED, at_ms=now_ms, lag=4321, lag_unknown=0, proof=proof)
+        row = replace(PUBLISHED, at_ms=now_ms, lag=4321, lag_unknown=0, loss_ms=60_000, proof=proof)
         return dict.fromkeys(flows, Told(status=row, intents=FlowIntents()))
 
     monkeypatch.setattr(leaders, "told_of", told)

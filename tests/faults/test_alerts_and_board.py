@@ -41,6 +41,12 @@ STRIMZI_SERIES: Final = (
     "kafka_connect_worker_task_count",
     "kafka_connect_coordinator_assigned_connectors",
     "kafka_connect_coordinator_assigned_tasks",
+    "kafka_connect_connect_worker_metrics_connector_count",
+    "kafka_connect_connect_worker_metrics_task_count",
+    "kafka_connect_connect_coordinator_metrics_assigned_connectors",
+    "kafka_connect_connect_coordinator_metrics_assigned_tasks",
+    "kafka_consumer_consumer_fetch_manager_metrics_records_lag"
+    '{clientid=~".*replication-consumer\\""}',
     'kafka_consumer_fetch_manager_records_lag{clientid=~".*replication-consumer\\""}',
     *(
         f"kafka_connect_mirror_mirrorsourceconnector_{name}{end}"
@@ -51,7 +57,7 @@ STRIMZI_SERIES: Final = (
     "kafka_connect_mirror_mirrorsourceconnector_byte_rate",
     "kafka_connect_mirror_mirrorcheckpointconnector_checkpoint_latency_ms",
 )
-"""Those that docs/monitoring.md says its panels are filled from."""
+"""Those that docs/monitoring.md says its panels are filled from, in both layouts."""
 
 
 @contextmanager

@@ -7,19 +7,23 @@ from typing import Any, Final
 
 import pytest
 
+from tests.support.hosts import hosts
+from tests.support.lacking import lacking
 from tests.support.settings import HURRIED, settings_for
 from tests.support.topics import end_offsets, topic_names
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import produce_batch
 from twinlog.mirror.names.naming import PROBE_TOPIC
 from twinlog.sandbox import LocalCluster
-from twinlog.survey.capabilities import ensure_probe_topic, probe
+from twinlog.survey.capabilities import Capabilities, ensure_probe_topic, probe
 from twinlog.wire.error_codes import error_for
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 NOT_LEADER: Final = 6
 INVALID_RECORD: Final = 87
+DESCRIBE_PRODUCERS: Final = 61
+OFFSET_FOR_LEADER_EPOCH: Final = 23
 
 
 @pytest.fixture
@@ -69,3 +73,28 @@ def test_only_the_refusal_of_a_gap_counts_as_one(
 
     monkeypatch.setattr("twinlog.survey.capabilities.produce_batch", refuse)
     assert probe(client).missing == ("gap_refused",)
+
+
+@pytest.mark.parametrize(
+    ("keys", "missing"),
+    [
+        ([DESCRIBE_PRODUCERS], ("producers_listed",)),
+        ([OFFSET_FOR_LEADER_EPOCH], ("epoch_end",)),
+        ([DESCRIBE_PRODUCERS, OFFSET_FOR_LEADER_EPOCH], ("producers_listed", "epoch_end")),
+    ],
+)
+def test_broker_that_lacks_a_request_is_exact_while_it_knows_us(
+    target_cluster: LocalCluster, keys: list[int], missing: tuple[str, ...]
+) -> None:
+    bootstrap = target_cluster.bootstrap
+
+    def tried() -> Capabilities:
+        with ClusterClient(settings_for(bootstrap), patience=HURRIED) as client:
+            ensure_probe_topic(client, 1)
+            return probe(client)
+
+    with hosts("behind") as (host,), lacking(host, bootstrap, *keys):
+        found = host.within(tried)
+    assert found.missing == missing
+    assert found.guarantee == "exact while known"
+    assert tried().missing == ()

@@ -86,6 +86,8 @@ def test_emptied_partition_whose_rows_are_gone_does_not_begin_again(rig: Rig) ->
     rig.put(range(10, 20))
     code, message = rig.fail_once()
     assert code == "MAP_MISSING", message
+    assert "Other partitions of its topic may hold what is nowhere else" in message
+    assert message.index("twinlog export") < message.index("only then")
     assert rig.end() == 10
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
+SILENT = re.compile(r"has not answered for (\d+) s")
 ALL_CLEAR = "both clusters can be reached again, after"
 
 
@@ -95,6 +98,38 @@ def test_target_that_is_away_for_longer_than_a_lead(
     rig.same()
 
 
+def test_source_that_is_frozen_is_no_longer_at_the_end_before_a_fetch_times_out(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its lanes wait for it as long as a fetch may take, and have nothing to report meanwhile."""
+    rig.create()
+    rig.put(range(20))
+    screen = Screen()
+    mirror = Mirror(rig.config(), lanes=1, on_snapshot=screen.update)
+    with caplog.at_level(logging.INFO), mirror:
+        mirror.eventually(lambda parts: [row.state for row in parts] == ["AT_END"])
+        began = time.monotonic()
+        rig.source.freeze(1)
+        try:
+            eventually(lambda: mirror.snapshots[0].state == "DEGRADED", what="a state for it")
+            took_s = time.monotonic() - began
+            (flow,) = mirror.snapshots
+            assert rig.source.bootstrap in flow.reason
+            assert flow.code in {"UNREACHABLE", "DISCONNECTED"}
+            assert [row.state for row in flow.partitions] == ["RETRYING"]
+            (ready,) = Readiness().update(0.0, [flow])
+            assert (ready.state, rig.source.bootstrap in ready.reason) == ("DEGRADED", True)
+        finally:
+            rig.source.thaw(1)
+        eventually(lambda: mirror.snapshots[0].state == "RUNNING", what="the end of the outage")
+        eventually(lambda: screen.seen[-1].partitions[0].state == "AT_END", what="its end again")
+        told = [r for r in caplog.records if ALL_CLEAR in r.getMessage()]
+        assert [r.levelno for r in told] == [logging.INFO], caplog.text
+        assert screen.states().count("DEGRADED") == 1, "it did not waver"
+        mirror.stop()
+    assert took_s < 20, "a fetch waits for 30 s"
+
+
 def test_source_that_is_frozen_is_degraded_with_where_and_since_when(rig: Rig) -> None:
     rig.create()
     mirror = Mirror(rig.config(), lanes=1)
@@ -129,3 +164,38 @@ def test_flow_without_topics_runs_before_the_next_refresh(rig: Rig) -> None:
         (flow,) = mirror.snapshots
         assert flow.reason == "no topic of the source is selected"
         mirror.stop()
+
+
+NOTES_SILENCE = """
+from twinlog.lane.sides.cluster_side import ClusterSide
+found = ClusterSide.take_broken
+def take_broken(self):
+    for node, error in found(self):
+        with open({path!r}, "a") as file:
+            print(error.message, file=file)
+        yield node, error
+ClusterSide.take_broken = take_broken
+"""
+"""Why each connection of a lane was given up, in a file."""
+
+
+def test_source_that_is_silent_is_given_up_after_the_time_of_its_key(
+    rig: Rig, tmp_path: Path
+) -> None:
+    """10 s beyond consumer.request.timeout.ms: 40 s without it, here 11 s or somewhat more."""
+    rig.create()
+    rig.put([0])
+    notes = tmp_path / "given-up"
+    notes.touch()
+    keys = {f"{rig.alias}.consumer.request.timeout.ms": "1000"}
+    with rig.mirror(keys=keys, prelude=NOTES_SILENCE.format(path=str(notes))):
+        rig.copied(1)
+        rig.source.freeze(1)
+        try:
+            waited = eventually(lambda: SILENT.findall(notes.read_text()))
+        finally:
+            rig.source.thaw(1)
+        rig.put([1])
+        rig.copied(2)
+    assert 11 <= int(waited[0]) < 40
+    rig.same()

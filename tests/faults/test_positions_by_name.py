@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.client import eventually
 from tests.support.groups import commit, committed
-from tests.support.led_flow import led_flow
+from tests.support.led_flow import led_flow, led_to
 from tests.support.rig import Rig
 from tests.support.topics import create_topic, delete_topic
 from twinlog.cluster.client import ClusterClient
@@ -16,9 +16,7 @@ from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.control.duties.offset_syncs import OffsetSyncs
 from twinlog.control.duties.rounds import LedFlow, NotNow, PartitionView, confirmed
 from twinlog.control.duties.source_group import GroupCommits
-from twinlog.mirror.map.offset_map import ChunkRow, PartitionMap, Run, Term
 from twinlog.mirror.names.filters import offset_syncs_topic
-from twinlog.survey.map_reader import Maps
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
@@ -27,18 +25,6 @@ def anew(rig: Rig, side: str) -> None:
     cluster, topic = (rig.source, rig.topic) if side == "source" else (rig.target, rig.remote)
     delete_topic(cluster, topic)
     create_topic(cluster, topic)
-
-
-def led_to(led: LedFlow, offset: int) -> LedFlow:
-    """The same flow, whose lane has copied its only partition as far as that."""
-    (view,) = led.partitions()
-    view = replace(view, next_upstream=offset, next_downstream=offset, source_end=offset)
-    topic, term = view.source.topic, Term(1, 0)
-    known = PartitionMap(key=view.map_key, topic=topic)
-    runs = (Run(0, 0, 0),)
-    known.apply(ChunkRow(key=view.map_key, term=term, chunk=0, topic=topic, runs=runs))
-    maps = Maps({view.map_key: known}, {}, 8)
-    return replace(led, partitions=lambda: (view,), read_map=lambda: maps)
 
 
 @pytest.mark.witness("a position by name is no start in a topic re-created")

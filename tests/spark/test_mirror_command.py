@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -25,7 +26,8 @@ from tests.support.spark_mirror import (
     config,
     orders,
 )
-from tests.support.topics import create_topic, topic_configs, topic_names
+from tests.support.terminal import Terminal
+from tests.support.topics import create_topic, delete_topic, topic_configs
 from twinlog.mirror.copy.partitioner import partition_for_key
 from twinlog.sandbox import LocalCluster
 
@@ -141,23 +143,49 @@ def test_killed_jvm_ends_the_process_to_be_started_again(
         assert all_gone(below)
 
 
-def test_hangup_reads_the_configuration_again(
-    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+def test_a_mirror_on_a_terminal_reads_its_configuration_again_and_is_watched(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    fresh_topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     more = f"more-{fresh_topic}"
     for topic in (fresh_topic, more):
         create_topic(source_cluster, topic, 1)
         produce(source_cluster, topic, [Outgoing(value=b"v")])
     path = config(tmp_path, source_cluster, target_cluster, fresh_topic)
     flow = f"A->{alias_of(fresh_topic)}"
-    with Command(tmp_path / "run", "mirror", str(path), "--listen", "off") as command:
-        eventually(lambda: f"A.{fresh_topic}" in topic_names(target_cluster))
-        config(tmp_path, source_cluster, target_cluster, fresh_topic, **{f"{flow}.topics": more})
-        os.kill(command.pid, signal.SIGHUP)
+    taken = socket.create_server(("127.0.0.1", 0))
+    address = f"127.0.0.1:{taken.getsockname()[1]}"
+    with taken, Terminal(80, "mirror", str(path), "--listen", address) as mirror:
+        mirror.until(lambda text: f"{flow}  STARTING" in text and "starting Spark" in text)
+        mirror.until(lambda text: f"{flow}  RUNNING" in text and "at the end" in text)
+        assert mirror.screen.is_cursor_shown, "and so it is after kill -9"
+        taken.close()
+        mirror.until(lambda text: f"http://{address}" in text)
+        mirror.until(lambda text: text.count("at the end") == 1)
+        assert mirror.text.count(f"{flow}  ") == 1, "no line of the screen is left behind above"
+        every_s = {"refresh.topics.interval.seconds": "1"}
+        topics = {f"{flow}.topics": f"{fresh_topic}, {more}"}
+        config(tmp_path, source_cluster, target_cluster, fresh_topic, **topics, **every_s)
+        mirror.process.send_signal(signal.SIGHUP)
         eventually(lambda: len(read_all(target_cluster, f"A.{more}")) == 1)
-        assert f"reloaded: {flow}: {flow}.topics: " in command.stderr
-        command.terminate()
-        assert command.wait() == 0
+        assert f"reloaded: {flow}: {flow}.topics: " in " ".join(mirror.text.split())
+        with Terminal(120, "status", str(path), "--watch", "--topic", more) as status:
+            status.until(lambda text: "AT_END" in text)
+            delete_topic(source_cluster, more)
+            text = status.until(lambda text: "SOURCE_DELETED" in text)
+            assert f"A.{more} is kept" in " ".join(text.split())
+            status.interrupt()
+            assert status.wait() == 0
+            assert (status.screen.is_cursor_shown, "total" in status.text) == (True, False)
+        mirror.until(lambda text: "copy kept" in text)
+        mirror.interrupt()
+        assert mirror.wait() == 0
+        assert mirror.screen.is_cursor_shown
+        assert f"{flow}: 2 records" in mirror.text, "the summary stands below"
 
 
 @pytest.mark.witness("MirrorMaker 1's script runs with its arguments")

@@ -1,13 +1,11 @@
-"""A real Spark cluster: a standalone master and two workers, one of whose executors is killed.
+"""A real Spark cluster: a standalone master and two workers.
 
 Its daemons and the mirror share a secret, as `conf/spark-defaults.conf` of each gives it.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,17 +15,14 @@ import pytest
 
 from tests.support.client import produce
 from tests.support.command import Command
-from tests.support.eventually import eventually
 from tests.support.spark_mirror import (
     PARTITIONS,
-    Load,
     arrived,
     assert_identical,
-    caught_up,
     config,
     orders,
 )
-from tests.support.standalone import conf, executors, standalone  # noqa: F401 (a fixture)
+from tests.support.standalone import conf, standalone  # noqa: F401 (a fixture)
 from tests.support.topics import create_topic
 from twinlog.sandbox import LocalCluster
 
@@ -46,31 +41,6 @@ def master(tmp_path: Path, conf: Path) -> Iterator[str]:  # noqa: F811 (the fixt
     assert conf.is_dir()
     with standalone(tmp_path) as url:
         yield url
-
-
-def test_killed_executor_of_a_standalone_cluster_loses_and_repeats_nothing(
-    source_cluster: LocalCluster,
-    target_cluster: LocalCluster,
-    fresh_topic: str,
-    tmp_path: Path,
-    master: str,
-) -> None:
-    create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
-    produce(source_cluster, fresh_topic, orders(3000))
-    file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
-    with Command(tmp_path / "run", "mirror", str(file), "--master", master) as mirror:
-        eventually(lambda: arrived(target_cluster, fresh_topic) == 3000)
-        load = Load(source_cluster, fresh_topic, 3000)
-        try:
-            seen = arrived(target_cluster, fresh_topic)
-            os.kill(executors()[0].pid, signal.SIGKILL)
-            eventually(lambda: arrived(target_cluster, fresh_topic) > seen + 2000)
-        finally:
-            load.stop()
-        eventually(lambda: caught_up(source_cluster, target_cluster, fresh_topic))
-        mirror.terminate()
-        assert mirror.wait() == 0, mirror.stderr
-    assert assert_identical(source_cluster, target_cluster, fresh_topic) > 5000
 
 
 def test_executors_need_only_a_python_and_the_archive(

@@ -14,6 +14,7 @@ from typing import Any, Self
 import psutil
 
 from tests.support.eventually import PATIENCE_S
+from tests.support.hosts import Host
 
 ENTRY = [str(Path(sys.executable).with_name("twinlog"))]
 
@@ -21,13 +22,13 @@ ENTRY = [str(Path(sys.executable).with_name("twinlog"))]
 class Command:
     """One run of `twinlog` with these arguments; its output goes to files."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, host: Host | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.out = folder / "stdout"
         self.err = folder / "stderr"
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
-                [*ENTRY, *arguments],
+                [*(host.enter if host else ()), *ENTRY, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-__all__ = ["Forwarder"]
+__all__ = ["Forwarder", "accept"]
 
 
 class Forwarder:
@@ -20,7 +20,7 @@ class Forwarder:
     def open_to(self, bootstrap: str) -> Iterator[None]:
         host, _, port = bootstrap.split(",", maxsplit=1)[0].rpartition(":")
         listener = socket.create_server(("127.0.0.1", self._port))
-        thread = threading.Thread(target=_accept, args=(listener, host, int(port)), daemon=True)
+        thread = threading.Thread(target=accept, args=(listener, host, int(port)), daemon=True)
         thread.start()
         try:
             yield
@@ -30,7 +30,8 @@ class Forwarder:
             thread.join(5)
 
 
-def _accept(listener: socket.socket, host: str, port: int) -> None:
+def accept(listener: socket.socket, host: str, port: int) -> None:
+    """Pass on what comes in, until the listener is closed."""
     with suppress(OSError):  # it was closed
         while True:
             near, _ = listener.accept()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from tests.support import snapshots
@@ -11,11 +12,12 @@ from twinlog.config.load import load
 from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
+from twinlog.mirror.map.offset_map import ChunkRow, PartitionMap, Run, Term
 from twinlog.model import TopicPartition
 from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.map_reader import Maps
 
-__all__ = ["led_flow"]
+__all__ = ["led_flow", "led_to"]
 
 
 def led_flow(config: Path) -> tuple[LedFlow, list[str]]:
@@ -35,9 +37,22 @@ def led_flow(config: Path) -> tuple[LedFlow, list[str]]:
         read_map=lambda: Maps({}, {}, 8),
         snapshot=snapshots.flow,
         may_act=lambda: True,
+        leads=lambda: True,
         tell_once=lambda line: None if line in told else told.append(line),
     )
     return led, told
+
+
+def led_to(led: LedFlow, offset: int) -> LedFlow:
+    """The same flow, whose lane has copied its only partition as far as that."""
+    (view,) = led.partitions()
+    view = replace(view, next_upstream=offset, next_downstream=offset, source_end=offset)
+    topic, term = view.source.topic, Term(1, 0)
+    known = PartitionMap(key=view.map_key, topic=topic)
+    runs = (Run(0, 0, 0),)
+    known.apply(ChunkRow(key=view.map_key, term=term, chunk=0, topic=topic, runs=runs))
+    maps = Maps({view.map_key: known}, {}, 8)
+    return replace(led, partitions=lambda: (view,), read_map=lambda: maps)
 
 
 def _begun(setup: FlowSetup) -> Iterator[PartitionView]:

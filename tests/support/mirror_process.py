@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from tests.support.eventually import eventually
+from tests.support.hosts import Host
 from tests.support.mirror import EmittingMirror, Mirror
 from twinlog.cli.terminal.monitoring import watched
 from twinlog.config.load import load
@@ -48,6 +49,7 @@ class Driver:
         adopts_mm2: bool = False,
         clusters: Sequence[str] = (),
         emits: bool = False,
+        host: Host | None = None,
     ) -> None:
         self.state = State()
         """Of the only flow."""
@@ -60,8 +62,9 @@ class Driver:
         arguments += ["--adopt"] if adopts_mm2 else []
         arguments += ["--emit"] if emits else []
         arguments += ["--clusters", *clusters] if clusters else []
+        entry = [*(host.enter if host else ()), sys.executable]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.mirror_process", *arguments],
+            [*entry, "-m", "tests.support.mirror_process", *arguments],
             stdout=subprocess.PIPE,
             cwd=ROOT,
             env=os.environ | {"XDG_RUNTIME_DIR": str(config.parent)},

@@ -46,10 +46,14 @@ def served(monitor: Monitor, address: Address = LOCAL) -> Iterator[WebServer]:
 
 
 def ask(
-    address: Address, path: str, method: str = "GET", headers: Mapping[str, str] | None = None
+    address: Address,
+    path: str,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    timeout_s: float = 5,
 ) -> Told:
     """One request over a connection of its own."""
-    connection = http.client.HTTPConnection(address.host, address.port, timeout=5)
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
     try:
         connection.request(method, path, headers=headers or {})
         answer = connection.getresponse()

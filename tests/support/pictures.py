@@ -66,6 +66,8 @@ def _of_the_demo(demo: Command, browser: Browser) -> None:
     page.picture(FOLDER / "page-paused.png")
     asked(address, f"{FLOW}/resume", "POST", reason="done")
     eventually(lambda: asked(address, FLOW)["state"] == "RUNNING")
+    page.shows("Yes: the flow copies; nothing would be lost", "#verdict")
+    page.picture(FOLDER / "page-resumed.png")
     _end(demo)
 
 
@@ -80,6 +82,8 @@ def _of_a_takeover(demo: Command, folder: Path, browser: Browser) -> None:
         page.shows("RUNNING")
         with Command(folder / "2", "mirror", found[1], "--listen", address) as second:
             eventually(lambda: "standing by" in second.stderr)
+            page.shows("generation 0")
+            page.picture(FOLDER / "page-leading.png")
             os.killpg(first.pid, signal.SIGKILL)
             page.shows("generation 1")
             page.shows("RUNNING", "h1")

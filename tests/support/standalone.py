@@ -6,8 +6,9 @@ import os
 import secrets
 import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -15,10 +16,13 @@ import pyspark
 import pytest
 
 from tests.support.eventually import eventually
+from tests.support.hosts import Host
 
 HOME = Path(pyspark.__file__).parent
 SPARK_CLASS = HOME / "bin" / "spark-class"
 DEPLOY = "org.apache.spark.deploy"
+PORT = 7077
+"""Of a master on a host of its own."""
 
 
 def free_port() -> int:
@@ -43,11 +47,18 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def daemon(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+def address_of(host: Host | None) -> str:
+    """Where daemons of it listen."""
+    return "127.0.0.1" if host is None or host.address is None else host.address
+
+
+def daemon(
+    folder: Path, name: str, *arguments: str, host: Host | None = None
+) -> subprocess.Popen[bytes]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.log").open("wb") as log:
         return subprocess.Popen(
-            [str(SPARK_CLASS), *arguments],
+            [*(host.enter if host else ()), str(SPARK_CLASS), *arguments],
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,
@@ -56,7 +67,7 @@ def daemon(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
                 **os.environ,
                 "SPARK_HOME": str(HOME),
                 "SPARK_DAEMON_MEMORY": "256m",
-                "SPARK_LOCAL_IP": "127.0.0.1",
+                "SPARK_LOCAL_IP": address_of(host),
             },
         )
 
@@ -90,15 +101,52 @@ def standalone(tmp_path: Path) -> Iterator[str]:
         yield url
     finally:
         for process in reversed(started):
-            for child in psutil.Process(process.pid).children(recursive=True):
+            end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a daemon, and all that it has started."""
+    if process.poll() is None:
+        below = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        process.wait()
+        for child in below:
+            with suppress(psutil.NoSuchProcess):
                 child.kill()
-            process.kill()
-            process.wait()
 
 
-def _listens(port: int) -> bool:
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A master and a worker for each of several hosts."""
+
+    url: str
+    master: subprocess.Popen[bytes]
+    workers: tuple[subprocess.Popen[bytes], ...]
+
+
+@contextmanager
+def spread(folder: Path, master: Host, workers: Sequence[Host], cores: int) -> Iterator[Spread]:
+    """As `standalone`, each daemon on a host of its own."""
+    url = f"spark://{address_of(master)}:{PORT}"
+    web = ("--webui-port", "0")
+    with ExitStack() as stack:
+        here = ("--host", address_of(master), "--port", str(PORT))
+        leading = daemon(folder, "master", f"{DEPLOY}.master.Master", *here, *web, host=master)
+        stack.callback(end, leading)
+        eventually(lambda: master.within(lambda: _listens(PORT, address_of(master))))
+        started = []
+        for host in workers:
+            place = ("--host", address_of(host), "--work-dir", str(folder / host.name))
+            size = ("--cores", str(cores), "--memory", "1g")
+            entry = f"{DEPLOY}.worker.Worker"
+            started.append(daemon(folder, host.name, entry, *web, *place, *size, url, host=host))
+            stack.callback(end, started[-1])
+        yield Spread(url, leading, tuple(started))
+
+
+def _listens(port: int, address: str = "127.0.0.1") -> bool:
     with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex((address, port)) == 0
 
 
 def executors() -> list[psutil.Process]:

@@ -33,10 +33,10 @@ def run(folder: Path, *command: str, **variables: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source distribution, as whoever installs it has it."""
-    made = tmp_path_factory.mktemp("sdist")
+@pytest.fixture
+def unpacked(tmp_path: Path) -> Path:
+    """The source distribution, as whoever installs it has it. Builds leave files in it."""
+    made = tmp_path / "sdist"
     run(ROOT, "-m", "hatchling", "build", "-t", "sdist", "-d", str(made))
     (archive,) = made.glob("twinlog-*.tar.gz")
     with tarfile.open(archive) as file:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from twinlog.config.advice.audit import (
@@ -79,9 +80,17 @@ def load_raw(
         names: tuple[str, ...] | None = _aliases(given, text.file)
     except ConfigError:
         names = None
-    return load_all(
-        given, lambda settings: _load(settings, text, clusters, known), names, text.errors
-    )
+    try:
+        config = load_all(
+            given, lambda settings: _load(settings, text, clusters, known), names, text.errors
+        )
+    except ConfigError as error:
+        if text.names is None:
+            raise
+        raise text.names.error(error) from None
+    if text.names is None:
+        return config
+    return replace(config, warnings=tuple(map(text.names.warning, config.warnings)))
 
 
 def _load(

@@ -246,7 +246,10 @@ class _Demo:
         """What to do next."""
         if not self._options.mirrors:
             return f"twinlog mirror {self._config}"
-        return f"{self._page} says whether all is well" if self._page else ""
+        if not self._page:
+            return ""
+        # the second line is long: it is a command to take whole
+        return f"{self._page} says whether all is well\ntwinlog flow pause {self._config}"
 
     def _run_mirror(self) -> None:
         config = load(self._config, environment={})

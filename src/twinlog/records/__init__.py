@@ -24,20 +24,26 @@ __all__ = ["partitioned", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("twinlog")` known to a session, classic or Spark Connect.
+    """Make `format("twinlog")` known to a session, classic or Spark Connect, which it is by itself
+    where Spark's Python has Twinlog installed.
 
     It also sets `spark.sql.python.filterPushdown.enabled`, without which Spark passes no filters to
     sources written in Python. Raises EnvironmentMissing without PyArrow.
     """
+    need_arrow()
+    from twinlog.records import source
+
+    source.register(spark)
+
+
+def need_arrow() -> None:
+    """Raises EnvironmentMissing without PyArrow."""
     try:
         import pyarrow  # noqa: F401
     except ImportError as error:
         raise EnvironmentMissing(
             f'format("twinlog") needs PyArrow ({error}): pip install "twinlog[records]"'
         ) from None
-    from twinlog.records import source
-
-    source.register(spark)
 
 
 def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:

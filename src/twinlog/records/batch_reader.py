@@ -13,12 +13,30 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.records.columns import UPSTREAM
 from twinlog.records.filters import Bounds, bounds_of
 from twinlog.records.gaps import OffsetRange
 from twinlog.records.options import ReadOptions
 from twinlog.records.planning import find_partitions, first_of_time, log_bounds, resolve
 from twinlog.records.ranges import split
 from twinlog.records.tasks import RangePartition, present, read_partition
+from twinlog.records.upstreams import Upstreams
+
+
+class PushFilters:
+    """What Spark calls where it passes filters to sources written in Python
+    (`spark.sql.python.filterPushdown.enabled`). Where it does not, it ends each read of a reader
+    that has such a method of its own (DATA_SOURCE_PUSHDOWN_DISABLED): so this looks like the one
+    that every reader has, and such a session reads all, and filters then.
+    """
+
+    def __init__(self, reader: BatchReader) -> None:
+        self._reader = reader
+        self.__func__ = getattr(DataSourceReader, "pushFilters", None)
+
+    def __call__(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:
+        self._reader.narrow(filters)
+        return filters
 
 
 class BatchReader(DataSourceReader):
@@ -29,18 +47,23 @@ class BatchReader(DataSourceReader):
         self._columns = tuple(columns)
         self._bounds = Bounds()
 
-    def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:
+    @property
+    def pushFilters(self) -> PushFilters:
         """Narrows what is read; all filters stay with Spark, which applies them to the rows."""
+        return PushFilters(self)
+
+    def narrow(self, filters: list[datasource.Filter]) -> None:
+        """No row is asked for that these do not let through."""
         self._bounds = bounds_of(filters)
-        return filters
 
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges, each a task. Raises TwinlogError."""
         with ClusterClient(self._options.cluster()) as client:
-            return [
-                RangePartition(one)
-                for one in split(self._ranges(client), self._options.min_partitions)
-            ]
+            ranges = split(self._ranges(client), self._options.min_partitions)
+            if UPSTREAM not in self._columns:
+                return [RangePartition(one, ()) for one in ranges]
+            found = Upstreams(client, self._options.upstreams).of(ranges)
+            return list(map(RangePartition, ranges, found))
 
     def _ranges(self, client: ClusterClient) -> list[OffsetRange]:
         options, isolation = self._options, self._options.isolation

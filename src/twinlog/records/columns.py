@@ -3,6 +3,10 @@
     key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,
     timestampType int, headers array<struct<key: string, value: binary>>
 
+and, where `upstream` is asked for, of which record of a source each is the copy:
+
+    _upstream struct<cluster: string, topic: string, partition: int, offset: bigint>
+
 `timestampType` is Kafka's number: -1 none (format v0), 0 CreateTime, 1 LogAppendTime. A record
 without headers has NULL in `headers`, as in Spark's source.
 """
@@ -25,6 +29,7 @@ OFFSET: Final = "offset"
 TIMESTAMP: Final = "timestamp"
 TIMESTAMP_TYPE: Final = "timestampType"
 HEADERS: Final = "headers"
+UPSTREAM: Final = "_upstream"
 
 SPARK_TYPES: Final = {
     KEY: "binary",
@@ -35,10 +40,19 @@ SPARK_TYPES: Final = {
     TIMESTAMP: "timestamp",
     TIMESTAMP_TYPE: "int",
     HEADERS: "array<struct<key:string,value:binary>>",
+    UPSTREAM: "struct<cluster:string,topic:string,partition:int,offset:bigint>",
 }
 """In Spark's order, by its names of types."""
 
 HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
+ORIGIN: Final = pa.struct(
+    [
+        ("cluster", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+    ]
+)
 MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
 MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 
@@ -51,12 +65,16 @@ ARROW_TYPES: Final = {
     TIMESTAMP: MICROSECONDS,
     TIMESTAMP_TYPE: pa.int32(),
     HEADERS: pa.list_(pa.field("element", HEADER)),
+    UPSTREAM: ORIGIN,
 }
 
 
-def all_columns(*, headers: bool) -> tuple[str, ...]:
+def all_columns(*, headers: bool, upstream: bool = False) -> tuple[str, ...]:
     """What is read where no schema says otherwise."""
-    return tuple(name for name in SPARK_TYPES if headers or name != HEADERS)
+    left_out = {
+        name for name, is_asked in ((HEADERS, headers), (UPSTREAM, upstream)) if not is_asked
+    }
+    return tuple(name for name in SPARK_TYPES if name not in left_out)
 
 
 def ddl(columns: Sequence[str]) -> str:

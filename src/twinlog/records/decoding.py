@@ -17,9 +17,11 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+from pyarrow import compute
 
+from twinlog.mirror.map.origins import NOBODY, Origins, Stretch
 from twinlog.model import TopicPartition
-from twinlog.records.columns import MICROSECONDS, MILLISECONDS, arrow_schema
+from twinlog.records.columns import MICROSECONDS, MILLISECONDS, ORIGIN, UPSTREAM, arrow_schema
 from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
 from twinlog.wire.decoding import Scan
 from twinlog.wire.kernels import shapes
@@ -45,12 +47,13 @@ _MOST_MS: Final = ((1 << 63) - 1) // 1000
 
 
 class _Part(NamedTuple):
-    """Rows [first, end) of a table, and the type of their timestamps."""
+    """Rows [first, end) of a table, the type of their timestamps, and what they are copies of."""
 
     table: Table
     first: int
     end: int
     kind: int
+    stretches: Sequence[Stretch]
 
 
 class ColumnDecoder:
@@ -61,10 +64,13 @@ class ColumnDecoder:
         tp: TopicPartition,
         columns: Sequence[str],
         limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
+        *,
+        origins: Origins | None = None,
     ) -> None:
         self._tp = tp
         self._limit_bytes = limit_bytes
         self._columns = tuple(columns)
+        self._origins = origins if origins is not None and UPSTREAM in columns else None
         self._schema = arrow_schema(columns)
         self._clear()
 
@@ -98,28 +104,32 @@ class ColumnDecoder:
             one for one in decode_legacy(batch, self._limit_bytes) if first <= one.offset < end
         ]
         kind = LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME
-        self._add(
-            table_of(records), 0, len(records), NO_TIMESTAMP_TYPE if header.magic == 0 else kind
-        )
+        kind = NO_TIMESTAMP_TYPE if header.magic == 0 else kind
+        self._add(_Part(table_of(records), 0, len(records), kind, self._stretches(header, first)))
 
     def _take_records(
         self, header: BatchHeader, batch: memoryview, first: int, end: int
     ) -> Iterator[pa.RecordBatch]:
         kind = LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME
+        stretches = self._stretches(header, first)
         scan = Scan(header, batch, self._limit_bytes)
         while not scan.is_over:
             table = scan.next(CHUNK_ROWS - self._rows)
             offsets = table.column(shapes.OFFSET)
-            self._add(table, bisect_left(offsets, first), bisect_left(offsets, end), kind)
+            rows = bisect_left(offsets, first), bisect_left(offsets, end)
+            self._add(_Part(table, *rows, kind, stretches))
             if self._rows >= CHUNK_ROWS:
                 yield from self.rest()
         scan.check_end()
 
-    def _add(self, table: Table, first: int, end: int, kind: int) -> None:
-        if first < end:
-            self._parts.append(_Part(table, first, end, kind))
-            self._rows += end - first
-            self._bytes += len(table.data)
+    def _stretches(self, header: BatchHeader, first: int) -> Sequence[Stretch]:
+        return () if self._origins is None else self._origins.stretches(header, first)
+
+    def _add(self, part: _Part) -> None:
+        if part.first < part.end:
+            self._parts.append(part)
+            self._rows += part.end - part.first
+            self._bytes += len(part.table.data)
 
     def _chunk(self) -> pa.RecordBatch:
         """Columns over all batches at once: a topic that is written to row by row has a batch for
@@ -145,6 +155,8 @@ class ColumnDecoder:
                 made = _timestamps(_cells(parts, shapes.TIMESTAMP))
             case "timestampType":
                 made = _kinds(parts)
+            case "_upstream":
+                made = _upstreams(parts, self._origins)
             case _:
                 found = [one for part in parts for one in _headers(part)]
                 made = pa.array(found, self._schema.field(name).type)
@@ -201,6 +213,34 @@ def _kinds(parts: Sequence[_Part]) -> pa.Array:
     for kind, some in groupby(parts, key=lambda part: part.kind):
         out.extend(array("i", [kind]) * sum(part.end - part.first for part in some))
     return _numbers(out, pa.int32())
+
+
+def _upstreams(parts: Sequence[_Part], origins: Origins | None) -> pa.Array:
+    """As arithmetic over offsets: no object for each record."""
+    known = [] if origins is None else origins.known
+    nobody = len(known)
+    numbers, distances = array("i"), array("q")
+    for part in parts:
+        offsets = part.table.column(shapes.OFFSET, part.first, part.end)
+        ends = [bisect_left(offsets, one.begin) for one in part.stretches[1:]]
+        at = 0
+        for one, end in zip(part.stretches, [*ends, len(offsets)], strict=True):
+            number = nobody if one.origin == NOBODY else one.origin
+            numbers.extend(array("i", [number]) * (end - at))
+            distances.extend(array("q", [one.distance]) * (end - at))
+            at = end
+    number = _numbers(numbers, pa.int32())
+    is_nobody = compute.equal(number, nobody)
+    offset = compute.add(
+        _numbers(_cells(parts, shapes.OFFSET), pa.int64()), _numbers(distances, pa.int64())
+    )
+    columns = [
+        pa.array([*(one.cluster for one in known), None], pa.string()).take(number),
+        pa.array([*(one.source.topic for one in known), None], pa.string()).take(number),
+        pa.array([*(one.source.partition for one in known), None], pa.int32()).take(number),
+        compute.if_else(is_nobody, pa.scalar(None, pa.int64()), offset),
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(ORIGIN), mask=is_nobody)
 
 
 def _headers(part: _Part) -> list[Sequence[tuple[str, bytes | None]] | None]:

@@ -14,7 +14,7 @@ Spark takes the rows of one attempt. While it reads,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -40,7 +40,7 @@ class RangeReader:
         self,
         client: ClusterClient,
         wanted: OffsetRange,
-        columns: Sequence[str],
+        decoder: ColumnDecoder,
         *,
         isolation: Isolation,
         fails_on_data_loss: bool,
@@ -51,7 +51,7 @@ class RangeReader:
         self._end = wanted.end
         self._isolation = isolation
         self._fails = fails_on_data_loss
-        self._decoder = ColumnDecoder(wanted.tp, columns)
+        self._decoder = decoder
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """All rows of the range in order; raises TwinlogError."""

@@ -53,6 +53,7 @@ KNOWN: Final = (
     "failOnDataLoss",
     "includeHeaders",
     "isolation",
+    "upstream",
     *IGNORED,
 )
 
@@ -86,6 +87,8 @@ class ReadOptions:
     commit_group: str
     fails_on_data_loss: bool
     includes_headers: bool
+    upstreams: tuple[str, ...]
+    """Aliases of clusters whose copies are told by the column `_upstream`."""
 
     def cluster(self) -> ClusterSettings:
         """How to reach the brokers. Raises ConfigError."""
@@ -117,6 +120,7 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
         commit_group=options.get("commitGroup", "").strip(),
         fails_on_data_loss=_flag(options, "failOnDataLoss", default=True),
         includes_headers=_flag(options, "includeHeaders", default=False),
+        upstreams=_upstreams(options),
     )
 
 
@@ -218,6 +222,16 @@ def _isolation(own: str | None, of_client: str | None) -> Isolation:
     if len(set(given.values())) > 1:
         raise wrong("isolation", "kafka.isolation.level says another", "remove one of them")
     return Isolation(next(iter(given.values()), Isolation.READ_COMMITTED))
+
+
+def _upstreams(options: Mapping[str, str]) -> tuple[str, ...]:
+    given = options.get("upstream")
+    found = sorted({alias for part in (given or "").split(",") if (alias := part.strip())})
+    if given is not None and not found:
+        raise wrong(
+            "upstream", "it names no cluster", "write the alias that its flow has, as upstream=A"
+        )
+    return tuple(found)
 
 
 def _optional_positive(options: Mapping[str, str], name: str) -> int | None:

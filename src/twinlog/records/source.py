@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -29,6 +30,7 @@ from twinlog.records.write.options import parse_write_options
 from twinlog.records.write.writers import BatchWriter, StreamWriter, prepared
 
 FORMAT: Final = "twinlog"
+KNOWN_ALREADY: Final = "DATA_SOURCE_ALREADY_EXISTS"
 FILTER_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -46,18 +48,19 @@ class TwinlogSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """The columns as Spark's own Kafka source has them."""
+        """The columns as Spark's own Kafka source has them, and `_upstream` if it is asked for."""
         given = str(self.options.get("includeHeaders", "false")).strip().lower()
-        return ddl(all_columns(headers=given == "true"))
+        return ddl(all_columns(headers=given == "true", upstream="upstream" in self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(parse_options(self.options, is_stream=False), columns_of(schema))
+        options = parse_options(self.options, is_stream=False)
+        return BatchReader(options, columns_of(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = parse_options(self.options, is_stream=True)
         is_limited = options.max_offsets is not None or options.max_bytes is not None
         needs("a limit of micro-batches", "4.2", is_there=HAS_LIMITS or not is_limited)
-        return StreamReader(options, columns_of(schema))
+        return StreamReader(options, columns_of(schema, options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         options = parse_write_options(self.options, is_stream=False)
@@ -75,8 +78,13 @@ def register(spark: SparkSession) -> None:
     """Make `format("twinlog")` known to a session, classic or Spark Connect.
 
     It also lets Spark pass filters to sources that are written in Python
-    (`spark.sql.python.filterPushdown.enabled`), which it does not by itself.
+    (`spark.sql.python.filterPushdown.enabled`), which it does not by itself. A source that Spark
+    has found by itself (`pyspark_twinlog`) is this one, and takes no other in its place.
     """
     if HAS_FILTERS:
         spark.conf.set(FILTER_PUSHDOWN, "true")
-    spark.dataSource.register(TwinlogSource)
+    try:
+        spark.dataSource.register(TwinlogSource)
+    except AnalysisException as error:
+        if error.getCondition() != KNOWN_ALREADY:
+            raise

@@ -34,6 +34,7 @@ from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.errors import ClusterError, Fate, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.records.bounds import from_json, to_json
+from twinlog.records.columns import UPSTREAM
 from twinlog.records.gaps import OffsetRange, find_loss, report
 from twinlog.records.options import ReadOptions
 from twinlog.records.planning import Offsets, find_partitions, latest, log_bounds, resolve
@@ -46,6 +47,7 @@ from twinlog.records.spark_api import (
     SupportsTriggerAvailableNow,
 )
 from twinlog.records.tasks import RangePartition, present, read_partition
+from twinlog.records.upstreams import Upstreams
 from twinlog.wire.record_batch import read_headers
 
 log = logging.getLogger(__name__)
@@ -61,6 +63,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = tuple(columns)
         self._client: ClusterClient | None = None
+        self._upstreams: Upstreams | None = None
+        """With the offset maps as they were read for the last micro-batch."""
         self._target: Offsets | None = None
         """Where `AvailableNow` ends."""
         self._latest: Offsets = {}
@@ -137,7 +141,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ranges = _still_there(self._connected(), ranges)
         bounds = log_bounds(self._connected(), [one.tp for one in ranges])
         found = present(ranges, bounds, fails=fails)
-        return [RangePartition(one) for one in split(found, self._options.min_partitions)]
+        ranges = split(found, self._options.min_partitions)
+        if UPSTREAM not in self._columns:
+            return [RangePartition(one, ()) for one in ranges]
+        if self._upstreams is None:
+            self._upstreams = Upstreams(self._connected(), self._options.upstreams)
+        return list(map(RangePartition, ranges, self._upstreams.of(ranges)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._columns, partition)
@@ -159,11 +168,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         if self._client is not None:
             self._client.close()
-            self._client = None
+            self._client = self._upstreams = None
 
     def __getstate__(self) -> dict[str, Any]:
         """For tasks, which connect by themselves."""
-        return {**self.__dict__, "_client": None}
+        return {**self.__dict__, "_client": None, "_upstreams": None}
 
     def _connected(self) -> ClusterClient:
         if self._client is None:

@@ -13,28 +13,43 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.mirror.map.origins import Origin, Origins
 from twinlog.model import TopicPartition
-from twinlog.records.columns import check_columns
+from twinlog.records.bounds import wrong
+from twinlog.records.columns import UPSTREAM, check_columns
+from twinlog.records.decoding import ColumnDecoder
 from twinlog.records.gaps import LogBounds, OffsetRange, find_loss, report, what_is_left
 from twinlog.records.log_reader import RangeReader
 from twinlog.records.options import ReadOptions
 
 
 class RangePartition(InputPartition):
-    """An offset range as Spark wants to have it."""
+    """An offset range as Spark wants to have it, and whose copies lie in it."""
 
-    def __init__(self, wanted: OffsetRange) -> None:
-        super().__init__((wanted.tp.topic, wanted.tp.partition, wanted.first, wanted.end))
+    def __init__(self, wanted: OffsetRange, origins: Sequence[Origin]) -> None:
+        tp = wanted.tp
+        super().__init__((tp.topic, tp.partition, wanted.first, wanted.end, tuple(origins)))
 
     @property
     def range(self) -> OffsetRange:
-        topic, partition, first, end = self.value
+        topic, partition, first, end, _ = self.value
         return OffsetRange(tp=TopicPartition(topic, partition), first=first, end=end)
 
+    @property
+    def origins(self) -> Origins:
+        return Origins(self.value[-1])
 
-def columns_of(schema: StructType) -> tuple[str, ...]:
+
+def columns_of(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
     """Which columns are asked for. Raises ConfigError for others than ours."""
-    return check_columns([(field.name, field.dataType.simpleString()) for field in schema])
+    found = check_columns([(field.name, field.dataType.simpleString()) for field in schema])
+    if UPSTREAM in found and not options.upstreams:
+        raise wrong(
+            "upstream",
+            f"it is missing, and the schema has {UPSTREAM}",
+            "write the alias of the cluster that is copied, as upstream=A",
+        )
+    return found
 
 
 def read_partition(
@@ -47,7 +62,7 @@ def read_partition(
         yield from RangeReader(
             client,
             partition.range,
-            columns,
+            ColumnDecoder(partition.range.tp, columns, origins=partition.origins),
             isolation=options.isolation,
             fails_on_data_loss=options.fails_on_data_loss,
         ).read()

@@ -184,7 +184,7 @@ class LocalCluster:
 
     def freeze(self, node_id: int) -> None:
         """Stop a node's process where it is: its connections stay open and silent."""
-        self._node(node_id).signal(signal.SIGSTOP)
+        self._node(node_id).freeze()
 
     def thaw(self, node_id: int) -> None:
         self._node(node_id).signal(signal.SIGCONT)

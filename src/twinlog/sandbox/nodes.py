@@ -84,6 +84,10 @@ class KafkaNode:
         if (process := self.process) is not None:
             process.send(number)
 
+    def freeze(self) -> None:
+        if (process := self.process) is not None:
+            process.freeze()
+
     def kill(self) -> None:
         if (process := self.process) is not None:
             process.kill()

@@ -41,6 +41,11 @@ class MarkedProcess:
             except ProcessLookupError:
                 return
 
+    def freeze(self) -> None:
+        """SIGSTOP; none of its threads runs when this returns."""
+        self.send(signal.SIGSTOP)
+        wait_until(lambda: not self.alive or _is_stopped(self.pid), within=10)
+
     def end(self, *, patience: float) -> None:
         """SIGTERM, and SIGKILL when that did not end it within `patience` seconds."""
         self.send(signal.SIGCONT)  # a frozen process would never see the SIGTERM
@@ -97,6 +102,19 @@ def _command_line(pid: int) -> list[str]:
 
     wait_until(settled, within=_EXEC_SECONDS)
     return command
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether all threads are; the signal comes to one after the other."""
+    try:
+        states = [
+            # behind the name, which may hold anything
+            (thread / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+            for thread in Path(f"/proc/{pid}/task").iterdir()
+        ]
+    except OSError:
+        return False  # a thread has ended meanwhile
+    return set(states) <= {"T", "t"}
 
 
 def _reap(pid: int) -> None:

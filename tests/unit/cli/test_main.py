@@ -20,6 +20,15 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"twinlog {__version__}\n"
 
 
+def test_help_names_the_page_with_its_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    page = "docs/glossary.md"
+    assert page in capsys.readouterr().out
+    said = (Path(__file__).parents[3] / page).read_text(encoding="utf-8").lower()
+    words = ("flow", "lane", "lease", "generation", "leader", "standby")
+    assert [word for word in words if f"**{word}**" not in said] == []
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([command, "--help"]) == 0

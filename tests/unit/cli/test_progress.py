@@ -127,6 +127,12 @@ def test_a_start_says_what_it_waits_for() -> None:
     assert "starting Spark for 1 topic" in shown(flow(partition(), state="STARTING", lanes=0))
 
 
+def test_what_is_asked_again_is_not_said_to_be_at_the_end() -> None:
+    away = partition(state="RETRYING", lag=0, code="UNREACHABLE", message="A: no answer")
+    seen = shown(flow(away, state="DEGRADED", reason="A: no answer"))
+    assert ("retrying" in seen, "at the end" in seen) == (True, False)
+
+
 def test_what_happens_is_said_once() -> None:
     lines: list[str] = []
     events = EventLines(lines.append)

@@ -74,6 +74,7 @@ ANOTHER = {
     "lanes.lease_seconds": {"twinlog.lease.seconds": "77"},
     "status_interval_seconds": {"twinlog.status.interval.seconds": "7"},
     "verify": {"twinlog.verify": "full"},
+    "metric_names": {"A->B.metric.names.formats": "legacy, new"},
     "rpo_seconds": {"twinlog.rpo.seconds": "7"},
     "rpo_enforced": {"twinlog.rpo.enforce": "quota", "twinlog.rpo.seconds": "7"},
     "reload_interval_seconds": {"twinlog.config.reload.interval.seconds": "7"},

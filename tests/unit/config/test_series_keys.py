@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.properties import BASE, Loader
 from twinlog.config.combined import load_all
-from twinlog.config.series import ALL_SERIES, SeriesConfig
+from twinlog.config.series import ALL_SERIES, MetricNames, SeriesConfig
 from twinlog.errors import ConfigError
 
 
@@ -28,6 +28,19 @@ def test_both_keys(read: Loader) -> None:
     )
 
 
+def test_formats_of_names_are_those_of_mirror_maker_2_for_each_flow(read: Loader) -> None:
+    both = {MetricNames.LEGACY, MetricNames.NEW}
+    for lines, expected in (
+        ([], {MetricNames.LEGACY}),
+        (["metric.names.formats = legacy, new"], both),
+        (["metric.names.formats = new", "A->B.metric.names.formats = new,legacy"], both),
+        (["A->B.metric.names.formats = new"], {MetricNames.NEW}),
+    ):
+        found = read(*lines)
+        assert found.flows[0].metric_names == expected
+        assert found.warnings == read().warnings
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -38,6 +51,8 @@ def test_both_keys(read: Loader) -> None:
         ("twinlog.metrics.labels = a=1, a=2", "a is given twice"),
         ("twinlog.metrics.labels = topic=a", "topic is a label of the series themselves"),
         ("twinlog.metrics.partitions = no", "true"),
+        ("metric.names.formats = newest", "'newest' is no format of names"),
+        ("metric.names.formats =", "no format of names is given"),
         ("twinlog.metrics.label = a=b", r"did you mean twinlog\.metrics\.labels"),
         ("A->B.twinlog.metrics.labels = a=b", r"write twinlog\.metrics\.labels"),
     ],

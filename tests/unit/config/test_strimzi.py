@@ -118,6 +118,39 @@ def test_anchors_and_merges_are_followed(tmp_path: Path) -> None:
     assert (found["B.producer.acks"], found["B.producer.linger.ms"]) == ("all", "7")
 
 
+def test_wrong_values_and_advice_name_the_fields_of_the_file(tmp_path: Path) -> None:
+    mirror = """\
+      topicsBlacklistPattern: x.*
+      groupsPattern: "a["
+      sourceConnector:
+        config:
+          replication.factor: many
+          consumer.fetch.max.bytes: none
+          twinlog.leese.seconds: 5
+      checkpointConnector: {config: {sync.group.offsets.interval.seconds: soon}}"""
+    a = "      config: {security.protocol: TLS}"
+    with pytest.raises(ConfigError) as caught:
+        load_text(tmp_path, a_resource(a=a, mirror=mirror))
+    config = "spec.mirrors[0].sourceConnector.config"
+    found = {str(one.key): one.what for one in caught.value.each}
+    assert sorted(found) == sorted(
+        [
+            "spec.clusters[0].config.security.protocol",
+            "spec.mirrors[0].groupsPattern",
+            f"{config}.replication.factor",
+            f"{config}.consumer.fetch.max.bytes",
+            f"{config}.twinlog.leese.seconds",
+            "spec.mirrors[0].checkpointConnector.config.sync.group.offsets.interval.seconds",
+        ]
+    )
+    (old,) = [one for one in caught.value.warnings if one.code == "DEPRECATED_KEY"]
+    assert (old.key, old.message) == (
+        "spec.mirrors[0].topicsBlacklistPattern",
+        "an old name; write spec.mirrors[0].topicsExcludePattern",
+    )
+    assert "A->B" not in str([*found.items(), *caught.value.warnings])
+
+
 def test_old_names_of_patterns_count(tmp_path: Path) -> None:
     mirror = COPY + "\n      topicsBlacklistPattern: x.*\n      groupsBlacklistPattern: y.*"
     config = load_text(tmp_path, a_resource(mirror=mirror))
@@ -153,9 +186,9 @@ def test_keys_of_another_connector_do_nothing_and_are_said(tmp_path: Path) -> No
     assert "A->B.replication.policy.separator" not in found
     assert "A->B.replication.factor" not in found
     assert [(w.line, w.key) for w in raw.warnings] == [
-        (15, "sync.group.offsets.enabled"),
-        (16, "replication.policy.separator"),
-        (16, "replication.factor"),
+        (15, "spec.mirrors[0].sourceConnector.config.sync.group.offsets.enabled"),
+        (16, "spec.mirrors[0].checkpointConnector.config.replication.policy.separator"),
+        (16, "spec.mirrors[0].checkpointConnector.config.replication.factor"),
     ]
 
 
@@ -265,7 +298,7 @@ BAD = {
     ),
     "flow twice": (
         a_resource() + "    - {sourceCluster: A, targetCluster: B, sourceConnector: {}}\n",
-        "mirror.yaml:16: spec.mirrors[1]: A->B.enabled is set already by line 13; say it once",
+        "mirror.yaml:16: spec.mirrors[1]: spec.mirrors[0] on line 13 says it already; say it once",
     ),
     "list for a value": (
         a_resource(mirror="      topicsPattern: [a, b]\n" + COPY),
@@ -295,8 +328,8 @@ BAD = {
     "nothing": ("# nothing\n", "mirror.yaml: an empty file"),
     "said twice": (
         a_resource(a="      config: {bootstrap.servers: x:1}"),
-        "mirror.yaml:8: spec.clusters[0].config.bootstrap.servers: A.bootstrap.servers is set "
-        "already by line 7; say it once",
+        "mirror.yaml:8: spec.clusters[0].config.bootstrap.servers: "
+        "spec.clusters[0].bootstrapServers on line 7 says it already; say it once",
     ),
     "unknown authentication": (
         a_resource(a="      authentication: {type: kerberos}"),
@@ -337,7 +370,7 @@ def test_all_that_is_wrong_is_named_in_one_run(tmp_path: Path) -> None:
     assert [one.key for one in caught.value.each] == [
         "spec.clusters[0].tls.trustedCertificates[0].secretName",
         "spec.mirrors[0].topicsPatern",
-        "A->B.topics",
+        "spec.mirrors[0].topicsPattern",
     ]
     with pytest.raises(ConfigError) as caught:
         load_text(

@@ -22,4 +22,4 @@ def test_a_question_behind_the_end_opens_no_connection(tmp_path: Path) -> None:
     questions.close()
     with pytest.raises(Disconnected, match="not asked any more"):
         questions.ends([TopicPartition("orders", 0)])
-    assert questions._client is None
+    assert questions._line.client is None

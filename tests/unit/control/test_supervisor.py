@@ -80,11 +80,15 @@ class Prepared:
 
 
 class Away:
-    """A source that does not answer."""
+    """A source that does not answer; later, where a test says so, what is not about partitions."""
+
+    is_back = False
 
     def __getattr__(self, name: str) -> Callable[..., object]:
         def asked(*_: object) -> object:
-            raise AWAY
+            if name != "pulse" or not self.is_back:
+                raise AWAY
+            return None
 
         return asked
 
@@ -295,6 +299,21 @@ def test_once_gives_up_a_cluster_that_stays_away(config: FlowConfig) -> None:
     assert process.supervisor.errors == [AWAY]
 
 
+def test_a_source_that_answers_nothing_degrades_the_flow_until_it_does(
+    config: FlowConfig,
+) -> None:
+    """Also where no lane has noticed."""
+    setup = Setup(config)
+    process = Process(setup)
+    process.leads()
+    process.until(lambda: state(process) is FlowState.DEGRADED)
+    assert process.flow.snapshot().code == AWAY.code
+    setup.questions.is_back = True
+    process.clock.now += 2
+    process.until(lambda: state(process) is not FlowState.DEGRADED)
+    assert process.is_in(Phase.RUNNING)
+
+
 def test_a_lost_lead_ends_the_run_and_nothing_is_noted(config: FlowConfig) -> None:
     setup = Setup(config, None, StandingBy("standing by: another process leads this flow"))
     process = Process(setup)
@@ -307,6 +326,20 @@ def test_a_lost_lead_ends_the_run_and_nothing_is_noted(config: FlowConfig) -> No
     process.comes_to(Phase.WAITING)
     assert prepared.ended == [("rested", False, None)]
     assert state(process) is FlowState.STANDBY
+
+
+def test_how_long_it_copied_is_counted_over_all_runs(config: FlowConfig) -> None:
+    """As its records are."""
+    old, newest = Setup(config), Setup(config)
+    process = Process(old)
+    process.leads()
+    cast("Any", process.flow.run).copying_since = process.clock.now - 100
+    process.reload(changing(newest))
+    process.clock.now += 2
+    process.comes_to(Phase.RUNNING)
+    assert newest.tries == 1
+    process.clock.now += 10
+    assert process.supervisor.seconds == 112
 
 
 def test_a_changed_flow_ends_and_resumes_with_the_newest_configuration(config: FlowConfig) -> None:

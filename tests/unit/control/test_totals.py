@@ -8,10 +8,13 @@ import pytest
 
 from tests.support.monitor import Series, labels, series
 from tests.support.snapshots import flow, partition
-from twinlog.config.series import ALL_SERIES, SeriesConfig
+from twinlog import metrics
+from twinlog.config.series import ALL_SERIES, MetricNames, SeriesConfig
+from twinlog.control.watch.groups_report import CheckpointTiming
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.spread import Quantiles
+from twinlog.control.watch.timing_window import TimingView
 
 
 def served(*reports: list[FlowSnapshot], config: SeriesConfig = ALL_SERIES) -> Series:
@@ -126,3 +129,65 @@ def test_a_flow_says_what_retention_and_time_it_has_without_its_partitions() -> 
     none = served([flow(parts[2])])
     ours = {name for name, _ in none}
     assert not ours & {"twinlog_flow_retention_left_seconds", "twinlog_flow_latency_seconds"}
+
+
+@pytest.mark.parametrize("formats", ["legacy", "new", "legacy new"])
+def test_series_of_mirror_maker_2_have_the_names_that_their_flow_asks_for(formats: str) -> None:
+    view = TimingView(last_ms=7, least_ms=2, most_ms=9, average_ms=4.5)
+    part = partition("orders", 0, age=view, latency=view)
+    names = frozenset(MetricNames(one) for one in formats.split())
+    checked = CheckpointTiming(group="shop", topic="A.orders", partition=0, latency=view)
+    asked = flow(part, checkpoints=lambda: (checked,))
+    found = served([asked, flow(part, flow="C->B")], config=SeriesConfig(names={"A->B": names}))
+    where = {"topic": "A.orders", "partition": "0"}
+    group = {"topic": "A.orders", "partition": "0", "group": "shop"}
+    plugin = {"connector": "MirrorSourceConnector", "task": "0"}
+    checkpoint = {"connector": "MirrorCheckpointConnector", "task": "0"}
+    legacy = {
+        (f"{metrics.MM2_SOURCE}record_count", labels(**where)),
+        (f"{metrics.MM2_SOURCE}replication_latency_ms_max", labels(**where)),
+        (f"{metrics.MM2_CHECKPOINT}checkpoint_latency_ms", labels(**group)),
+    }
+    new = {
+        ("kafka_connect_plugins_record_count", labels(**where, **plugin)),
+        ("kafka_connect_plugins_replication_latency_ms_max", labels(**where, **plugin)),
+        ("kafka_connect_plugins_checkpoint_latency_ms", labels(**group, **checkpoint)),
+    }
+    assert legacy & found.keys() == (legacy if "legacy" in formats else set())
+    assert new & found.keys() == (new if "new" in formats else set())
+    other = [name for name, pairs in found if ("source", "C") in pairs and "plugins" in name]
+    assert other == []
+
+
+def test_connect_s_series_have_the_names_of_both_of_strimzi_s_layouts() -> None:
+    found = served([flow(partition("orders", 0, lag=12), generation=3, lanes=4)])
+    client = tuple(
+        sorted(
+            {"clientid": '"A->B|replication-consumer"', "topic": "orders", "partition": "0"}.items()
+        )
+    )
+    for prefix in ("kafka_connect_worker", "kafka_connect_connect_worker_metrics"):
+        assert found[f"{prefix}_connector_count", ()] == 1
+        assert found[f"{prefix}_task_count", ()] == 4
+    for prefix in ("kafka_connect_coordinator", "kafka_connect_connect_coordinator_metrics"):
+        assert found[f"{prefix}_assigned_connectors", ()] == 1
+        assert found[f"{prefix}_assigned_tasks", ()] == 4
+    for prefix in ("kafka_consumer_fetch_manager", "kafka_consumer_consumer_fetch_manager_metrics"):
+        assert found[f"{prefix}_records_lag", client] == 12
+
+
+def test_the_rate_of_connect_s_source_task_is_that_of_the_whole_flow() -> None:
+    clock = [100.0]
+    monitor = Monitor(clock=lambda: clock[0])
+    monitor.update([flow(copied(0, 100), copied(1, 50)), flow(flow="C->B", generation=-1)])
+    clock[0] += 20
+    monitor.update([flow(copied(0, 300), copied(1, 150)), flow(flow="C->B", generation=-1)])
+    answer = monitor.answer("/metrics")
+    assert answer is not None
+    found = series(answer.body)
+    task = (("connector", "A->B.MirrorSourceConnector"), ("task", "0"))
+    for name in ("poll", "write"):
+        whole = f"kafka_connect_source_task_metrics_source_record_{name}_rate"
+        assert {labels: value for (one, labels), value in found.items() if one == whole} == {
+            task: pytest.approx(15)
+        }

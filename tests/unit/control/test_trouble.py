@@ -15,6 +15,8 @@ from twinlog.control.flow.trouble import FlowTrouble
 from twinlog.control.lanes.lanes import Lane
 from twinlog.control.lanes.partitions import LaneKey
 from twinlog.control.leading.lead import Fenced, SetupWaiting, StandingBy
+from twinlog.control.risk.pulse import Pulse
+from twinlog.control.risk.running_flow import RunningFlow
 from twinlog.errors import Disconnected, FlowError, TwinlogError, Unreachable
 from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import Away
@@ -28,6 +30,7 @@ class Told:
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.clock = HandClock()
+        self.pulse: Pulse | None = None
         self._caplog = caplog
         log = FlowLog(logging.getLogger("twinlog.tests"), "A->B")
         self.trouble = FlowTrouble(flow="A->B", log=log, clock=self.clock)
@@ -41,7 +44,7 @@ class Told:
 
     def sees(self, *lanes: Lane, after: float = 1.0) -> None:
         self.clock.now += after
-        self.trouble.see_lanes(lanes)
+        self.trouble.see(lanes, self.pulse)
 
     def fails(self, error: TwinlogError, after: float = 1.0) -> None:
         self.clock.now += after
@@ -122,6 +125,65 @@ def test_lane_that_reaches_both_again_ends_it(told: Told) -> None:
     assert told.all_clear == [
         (logging.INFO, "A->B: both clusters can be reached again, after 11 s")
     ]
+
+
+@pytest.fixture
+def silent(told: Told) -> Pulse:
+    """What a run hears of a source that has answered nothing for a while."""
+    pulse = Pulse(run=cast("RunningFlow", None), ask=lambda: None)
+    pulse.silence = Disconnected("10.0.0.3:9092 of cluster A has not answered within 5 s")
+    told.pulse = pulse
+    return pulse
+
+
+@pytest.mark.parametrize("lanes", [0, 1])
+def test_silent_source_is_an_outage_before_lanes_notice(
+    told: Told, silent: Pulse, lanes: int
+) -> None:
+    held = [told.lane(number) for number in range(lanes)]
+    told.sees(*held)
+    assert told.trouble.now is not None
+    assert (told.state, told.trouble.now.is_of_all) == ("DEGRADED", True)
+    assert told.trouble.now.reason.endswith("has not answered within 5 s [DISCONNECTED]")
+    told.sees(*held, after=9)
+    silent.silence = None
+    told.sees(*held)
+    assert (told.state, [line for _, line in told.all_clear]) == (
+        "",
+        ["A->B: both clusters can be reached again, after 10 s"],
+    )
+
+
+def test_outage_that_lanes_notice_after_the_silence_is_the_same_one(
+    told: Told, silent: Pulse
+) -> None:
+    lane = told.lane()
+    told.sees(lane)
+    began_ms = told.clock.wall_ms()
+    lane.reaches(UNREACHED, told.clock.monotonic())
+    told.sees(lane, after=20)
+    lane.reaches(None, told.clock.monotonic() + 0.5)
+    told.sees(lane)
+    assert told.trouble.now is not None
+    assert (told.trouble.now.since_ms, told.all_clear) == (began_ms, []), "the source is silent yet"
+    silent.silence = None
+    told.sees(lane)
+    assert (told.state, len(told.all_clear)) == ("", 1)
+
+
+def test_answer_of_the_source_is_no_all_clear_while_the_target_is_away(
+    told: Told, silent: Pulse
+) -> None:
+    lane = told.lane()
+    lane.reaches(UNREACHED, told.clock.monotonic())
+    told.sees(lane)
+    silent.silence = None
+    told.sees(lane)
+    told.sees(after=1)  # its process died
+    assert (told.state, told.all_clear) == ("DEGRADED", [])
+    told.sees(told.lane(1))
+    told.sees(told.lane(1))
+    assert (told.state, len(told.all_clear)) == ("", 1)
 
 
 def test_it_is_told_at_once_for_each_code_and_once_a_minute(told: Told) -> None:

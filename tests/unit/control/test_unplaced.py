@@ -7,14 +7,16 @@ from twinlog.control.groups.unplaced import reasons
 from twinlog.model import TopicId, TopicPartition
 
 
-def view(topic: str, *, is_broken: bool = False, is_keyed: bool = False) -> PartitionView:
+def view(
+    topic: str, at: int = 0, *, is_broken: bool = False, is_keyed: bool = False
+) -> PartitionView:
     return PartitionView(
         source=TopicPartition(topic, 0),
         target=TopicPartition(f"A.{topic}", 0),
         source_topic_id=TopicId(bytes(16)),
         target_topic_id=TopicId(bytes(16)),
-        next_upstream=-1,
-        next_downstream=-1,
+        next_upstream=at,
+        next_downstream=at,
         source_end=-1,
         is_broken=is_broken,
         is_keyed=is_keyed,
@@ -22,7 +24,12 @@ def view(topic: str, *, is_broken: bool = False, is_keyed: bool = False) -> Part
 
 
 def why(*topics: str, partitions: int = 1) -> str:
-    views = [view("new"), view("bad", is_broken=True), view("keyed", is_keyed=True)]
+    views = [
+        view("new"),
+        view("unseen", -1),
+        view("bad", -1, is_broken=True),
+        view("keyed", is_keyed=True),
+    ]
     committed = [TopicPartition(topic, number) for topic in topics for number in range(partitions)]
     return reasons({"group": committed}, views).get("group", "")
 
@@ -31,6 +38,7 @@ def test_each_kind_has_its_words() -> None:
     assert why() == "no offsets are committed"
     assert why("logs") == "logs: not mirrored by this flow"
     assert why("new") == "new: nothing is copied yet"
+    assert why("unseen") == "unseen: no lane has checked it yet"
     assert why("bad") == "bad: has stopped, with a code"
 
 

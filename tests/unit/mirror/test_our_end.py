@@ -312,6 +312,26 @@ def test_a_stranger_wrote_where_our_records_were() -> None:
     assert copy.starts() == "TARGET_TRUNCATED"
 
 
+@pytest.mark.parametrize("cleaned", ["nothing", "the batch there", "the source's record"])
+def test_a_stranger_wrote_where_our_records_were_and_the_topic_is_compacted(cleaned: str) -> None:
+    """Only what is there on both sides, and differs, says so."""
+    copy = Copy(Kind.SHARED)
+    copy.ours(0, 10)
+    copy.ours(10, 5)
+    copy.marked()
+    copy.target.truncate(10)
+    copy.theirs(8)
+    copy.theirs(2, OTHER_FLOW)
+    copy.forgotten()
+    copy.request = replace(copy.request, may_lose_batches=True)
+    if cleaned == "the batch there":
+        copy.target.batches = [one for one in copy.target.batches if one.header.base_offset != 10]
+    elif cleaned == "the source's record":
+        copy.source.delete_before(15)
+    found = copy.starts()
+    assert (found == "TARGET_TRUNCATED") is (cleaned == "nothing"), found
+
+
 def test_a_mark_above_our_last_record_is_no_loss_of_ours() -> None:
     copy = Copy(Kind.SHARED)
     copy.ours(0, 10)

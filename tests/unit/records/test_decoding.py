@@ -27,6 +27,8 @@ from pyspark.sql.types import (
 
 from tests.support.records import CODECS, NOW_MS, RECORDS, SAMPLE, flipped, message
 from twinlog.errors import ConfigError, CorruptData
+from twinlog.mirror.map.origins import Origin, Origins
+from twinlog.mirror.map.runs import PackedChunk, Run
 from twinlog.model import TopicPartition
 from twinlog.records import decoding
 from twinlog.records.columns import SPARK_TYPES, all_columns, arrow_schema, check_columns
@@ -143,12 +145,59 @@ def test_arrow_types_are_those_that_spark_wants() -> None:
     header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
     kinds: list[DataType] = [binary, binary, StringType(), number, LongType(), TimestampType()]
     kinds += [number, ArrayType(header)]
-    wanted = StructType([StructField(name, kind) for name, kind in zip(ALL, kinds, strict=True)])
+    origin = {"cluster": StringType(), "topic": StringType(), "partition": number}
+    fields = [StructField(name, kind) for name, kind in {**origin, "offset": LongType()}.items()]
+    kinds.append(StructType(fields))
+    names = all_columns(headers=True, upstream=True)
+    wanted = StructType([StructField(name, kind) for name, kind in zip(names, kinds, strict=True)])
     # before Spark 4.2 it is UTC unless something else is asked for
     zone: dict[str, Any] = {"timezone": "UTC"} if HAS_LIMITS else {}
-    assert to_arrow_schema(wanted, **zone).equals(arrow_schema(ALL))
+    assert to_arrow_schema(wanted, **zone).equals(arrow_schema(names))
     given = [(field.name, field.dataType.simpleString()) for field in wanted]
-    assert check_columns(given) == ALL == tuple(SPARK_TYPES)
+    assert check_columns(given) == names == (*ALL, "_upstream") == tuple(SPARK_TYPES)
+
+
+def test_of_which_record_each_is_the_copy() -> None:
+    """Batches of two flows and of nobody's, runs that end within a batch, parts of batches."""
+    runs = {"A": [(40, 100, 40), (42, 150, 42), (44, 160, 44)], "B": [(0, 9, 46)]}
+    origins = [
+        Origin(
+            cluster=name,
+            source=TopicPartition(f"of-{name}", 7),
+            producers=frozenset([ord(name)]),
+            runs=PackedChunk.of([Run(*one) for one in found]),
+            is_cut=False,
+        )
+        for name, found in runs.items()
+    ]
+    decoder = ColumnDecoder(TP, ("_upstream", "offset"), LIMIT, origins=Origins(origins))
+    chunks: list[Any] = []
+    for name, first, sequence in (("A", 40, 40), ("C", 43, 43), ("B", 46, 0), ("A", 49, 43)):
+        records = [Record(first + at, NOW_MS, b"", b"") for at in range(3)]
+        made = encode_batch(
+            records,
+            codec=Codec.LZ4,
+            producer_id=ord(name),
+            base_sequence=sequence,
+            base_offset=first,
+        )
+        batch = memoryview(bytes(made))
+        chunks += decoder.take(read_header(batch), batch, 41, 51)
+    chunks += decoder.rest()
+    rows = [row for chunk in chunks for row in chunk.to_pylist()]
+    assert [row["offset"] for row in rows] == list(range(41, 51))
+    said = [row["_upstream"] and tuple(row["_upstream"].values()) for row in rows]
+    assert said == [
+        ("A", "of-A", 7, 101),
+        ("A", "of-A", 7, 150),
+        *[None] * 3,
+        *[("B", "of-B", 7, 9 + at) for at in range(3)],
+        ("A", "of-A", 7, 151),
+        ("A", "of-A", 7, 160),
+    ]
+    for chunk in chunks:
+        chunk.validate(full=True)
+        assert chunk.schema.equals(arrow_schema(["_upstream", "offset"]))
 
 
 def test_times_that_the_broker_gave() -> None:

@@ -102,6 +102,25 @@ def test_python_without_venv(machine: Path) -> None:
     assert "sudo apt install python3-venv" in line
 
 
+def test_end_says_what_to_do_next(machine: Path) -> None:
+    clone = machine.parent / "clone"
+    kernels, jars = "src/twinlog/wire/kernels/kernels.c", "src/twinlog/sandbox/kafka_jars.py"
+    for name, text in (("hatch_build.py", ""), (kernels, ""), (jars, 'KAFKA_VERSION = "4.3.0"\n')):
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        (clone / name).write_text(text, encoding="utf-8")
+    command(machine, "java", """echo 'openjdk version "17.0.15"' >&2""")
+    (machine.parent / "made" / "bin").mkdir(parents=True)
+    command(machine.parent / "made" / "bin", "python", "exit 0")
+    made = f'{shutil.which("cp")} -r "${{0%/bin/*}}/made" "$4"'
+    command(machine, "python3.11", f'if [ "$2" = venv ]; then {made}; fi')
+    answer = run_setup(machine)
+    assert answer.returncode == 0, answer.stderr
+    last = answer.stderr.splitlines()[-1]
+    assert last.startswith(
+        "setup: done. Next: . .venv/bin/activate; scripts/demo, or twinlog --help"
+    )
+
+
 def test_checkout_on_a_read_only_mount(machine: Path) -> None:
     command(machine, "java", """echo 'openjdk version "17.0.15"' >&2""")
     command(machine, "python3.11", "exit 0")

@@ -168,7 +168,8 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     current = CurrentConfig(config)
 
     def served(server: WebServer) -> None:
-        write_line(server.line, people)
+        # as late as at a take-over: above the screen, which has stdout by then
+        write_line(server.line, _people(output, is_quiet=is_quiet))
 
     with (
         on_signals(

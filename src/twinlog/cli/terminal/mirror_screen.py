@@ -87,7 +87,7 @@ def _cells(topic: TopicRate, *, named: bool) -> list[str | Text | ProgressBar]:
         name.append((f"  {topic.failed} FAILED", "red"))
     copied = topic.records if topic.copied < 0 else topic.copied
     waits = topic.lag > 0
-    bar: str | ProgressBar = ""
+    bar: str | Text | ProgressBar = ""
     if topic.is_deleted:
         bar = "copy kept"
     elif waits:
@@ -98,6 +98,8 @@ def _cells(topic: TopicRate, *, named: bool) -> list[str | Text | ProgressBar]:
             complete_style="green",
             finished_style="green",
         )
+    elif topic.is_retrying:
+        bar = text("retrying", style="yellow")
     elif topic.lag == 0:
         bar = "at the end"
     return [

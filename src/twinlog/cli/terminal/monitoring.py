@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -55,7 +55,10 @@ def watched(
     `stop` is set when the mirror ends.
     `current`: the configuration, for REST; without it there are metrics and probes alone.
     """
-    series = ALL_SERIES if current is None else current.config.series
+    series = ALL_SERIES
+    if current is not None:
+        names = {str(flow.flow): flow.metric_names for flow in current.config.every_flow}
+        series = replace(current.config.series, names=names)
     monitor = Monitor(vital=vital, series=series)
     events = EventLog(config)
     notifier = ServiceNotifier.of(os.environ, os.getpid(), stop)

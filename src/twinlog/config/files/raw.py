@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from twinlog.config.files.properties import DuplicateKey, PropertiesText
 from twinlog.config.values.origin import Setting, Settings
 from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
 from twinlog.errors import ConfigError
+
+
+class Names(Protocol):
+    """What keys of mm2.properties are called in the file."""
+
+    def error(self, error: ConfigError) -> ConfigError:
+        """With all that it holds, in the file's words."""
+
+    def warning(self, warning: ConfigWarning) -> ConfigWarning:
+        """In the file's words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +34,8 @@ class RawConfig:
     """About what the file's own format says and nothing here needs."""
     errors: tuple[ConfigError, ...] = ()
     """What is wrong with the file's own format, and did not keep the rest from being read."""
+    names: Names | None = None
+    """Of a format whose keys have other names in the file."""
     is_latin_1: bool = False
     """Read as Java reads properties, so that characters beyond ASCII are seldom what was meant."""
 

@@ -29,6 +29,7 @@ from twinlog.config.flow.schema import (
 from twinlog.config.flow.tuning import lane_memory, read_tuning
 from twinlog.config.flow.values import FlowValues
 from twinlog.config.keys.client_keys import AUTO_OFFSET_RESET, ISOLATION_LEVEL, Role
+from twinlog.config.series import metric_names
 from twinlog.config.values.origin import ClientProperties, Settings
 from twinlog.config.values.types import (
     to_choice,
@@ -95,6 +96,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         rpo_enforced=values.choice_or("twinlog.rpo.enforce", "none") == "quota",
         status_interval_seconds=values.number("twinlog.status.interval.seconds"),
         verify=VerifyMode(values.choice_or("twinlog.verify", "sample")),
+        metric_names=metric_names(values.setting("metric.names.formats")),
         reload_interval_seconds=values.number("twinlog.config.reload.interval.seconds"),
         lanes=LanesConfig(
             tasks_max=values.number_or_none("tasks.max"),

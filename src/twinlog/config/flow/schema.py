@@ -16,7 +16,7 @@ from twinlog.config.flow.tuning import Tuning
 from twinlog.config.keys.client_keys import Role
 from twinlog.config.regex.patterns import NamePattern
 from twinlog.config.rest import OPEN, RestConfig
-from twinlog.config.series import ALL_SERIES, SeriesConfig
+from twinlog.config.series import ALL_SERIES, MetricNames, SeriesConfig
 from twinlog.config.values.origin import ClientProperties, Setting, Settings
 from twinlog.config.values.renames import NO_RENAMES, Renames
 from twinlog.config.values.types import HostPort
@@ -212,6 +212,8 @@ class FlowConfig:
     """twinlog.status.interval.seconds; 0 is never."""
     verify: VerifyMode
     """twinlog.verify"""
+    metric_names: frozenset[MetricNames]
+    """metric.names.formats"""
     reload_interval_seconds: int
     """twinlog.config.reload.interval.seconds; 0 is never."""
     lanes: LanesConfig

@@ -39,7 +39,7 @@ class FlowValues:
                 pass  # any text will do
 
     def boolean(self, name: str) -> bool:
-        return to_boolean(self._setting_or_default(name))
+        return to_boolean(self.setting(name))
 
     def rounds(self, stem: str) -> tuple[bool, int]:
         """Whether something is done again and again, and every how many seconds."""
@@ -51,14 +51,14 @@ class FlowValues:
         return self.boolean(f"{stem}.enabled") and interval > 0, interval
 
     def priorities(self, name: str) -> Priorities:
-        return to_priorities(self._setting_or_default(name))
+        return to_priorities(self.setting(name))
 
     def starts(self, name: str, reset: StartKind) -> Starts:
         setting = self._settings.get(name)
         return Starts.everywhere(reset) if setting is None else to_starts(setting, reset)
 
     def number(self, name: str) -> int:
-        return self._number(name, self._setting_or_default(name))
+        return self._number(name, self.setting(name))
 
     def number_or_none(self, name: str) -> int | None:
         setting = self._settings.get(name)
@@ -84,10 +84,10 @@ class FlowValues:
         return self.replicas(name) if name in self._settings else None
 
     def names(self, name: str) -> NamePattern:
-        return to_names(self._setting_or_default(name))
+        return to_names(self.setting(name))
 
     def text(self, name: str) -> str:
-        return trimmed(self._setting_or_default(name).value)
+        return trimmed(self.setting(name).value)
 
     def text_or(self, name: str, default: str) -> str:
         setting = self._settings.get(name)
@@ -100,6 +100,7 @@ class FlowValues:
     def refusal(self, name: str, what: str, todo: str) -> ConfigError:
         return refuse(self._settings[name], what, todo)
 
-    def _setting_or_default(self, name: str) -> Setting:
+    def setting(self, name: str) -> Setting:
+        """With its line, or the default."""
         default = DEFINITIONS[name].default or ""
         return self._settings.get(name) or Setting(key=name, value=default, file="<default>")

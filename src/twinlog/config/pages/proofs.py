@@ -33,12 +33,13 @@ _BY_FILE: Final = {
     "broker/test_tuning.py": (
         "twinlog.compression producer.batch.size consumer.fetch.max.bytes "
         "consumer.max.partition.fetch.bytes consumer.fetch.min.bytes consumer.fetch.max.wait.ms "
-        "consumer.request.timeout.ms producer.buffer.memory producer.compression.type "
+        "producer.buffer.memory producer.compression.type "
         "producer.max.request.size producer.request.timeout.ms"
     ),
     "broker/test_verification.py": "twinlog.verify",
     "faults/test_backpressure.py": "twinlog.lane.memory.bytes",
     "faults/test_fan_out.py": "twinlog.target.partitions",
+    "faults/test_outage.py": "consumer.request.timeout.ms",
     "faults/test_h04_position.py": "consumer.auto.offset.reset",
     "faults/test_h06_source_loss.py": "twinlog.source.loss",
     "faults/test_start.py": "twinlog.start twinlog.start.new",
@@ -48,7 +49,9 @@ _BY_FILE: Final = {
         "twinlog.rest.tls.private.file twinlog.rest.tls.client.ca.file "
         "twinlog.rest.tls.client.role"
     ),
-    "unit/config/test_series_keys.py": "twinlog.metrics.labels twinlog.metrics.partitions",
+    "unit/config/test_series_keys.py": (
+        "twinlog.metrics.labels twinlog.metrics.partitions metric.names.formats"
+    ),
     "unit/cli/test_run_options.py": "twinlog.state.topic.replication.factor",
     "unit/config/test_custom_policy.py": "replication.policy.class",
     "unit/config/test_emissions.py": (

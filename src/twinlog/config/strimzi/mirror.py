@@ -19,7 +19,7 @@ from twinlog.model import Flow
 
 _SOURCE, _CHECKPOINT, _HEARTBEAT = "sourceConnector", "checkpointConnector", "heartbeatConnector"
 _CONNECTORS: Final = (_SOURCE, _CHECKPOINT, _HEARTBEAT)
-_PATTERNS: Final = {
+PATTERNS: Final = {
     "topicsPattern": "topics",
     "topicsExcludePattern": "topics.exclude",
     "topicsBlacklistPattern": "topics.blacklist",
@@ -39,6 +39,7 @@ class MirrorReader:
 
     def read(self, flow: Flow, mirror: Node, fields: Mapping[str, Node]) -> bool:
         """Whether anything of the mirror runs."""
+        self._found.sections[f"{flow}."] = mirror.path
         sections = {
             name: self._reader.section(fields[name], CONNECTOR)
             for name in _CONNECTORS
@@ -48,7 +49,7 @@ class MirrorReader:
         self._found.set(f"{flow}.enabled", "true" if running else "false", mirror)
         if not running:
             return False
-        for name, key in _PATTERNS.items():
+        for name, key in PATTERNS.items():
             if name in fields and not (key == "topics" and _SOURCE not in running):
                 self._found.set(f"{flow}.{key}", fields[name].text(), fields[name])
         if "tasksMax" in running.get(_SOURCE, {}):
@@ -81,14 +82,12 @@ class MirrorReader:
                 full = f"{flow}.{self._connector_key(key)}"
                 if name == (owner or leading):
                     # a pattern of the mirror wins, as with the operator
-                    if full not in self._found.settings or key not in _PATTERNS.values():
+                    if full not in self._found.settings or key not in PATTERNS.values():
                         self._found.set(full, value.text(), value)
                 elif owner is not None:
-                    self._found.warn(value, key, f"no key of a {name}; write it in {owner}")
+                    self._found.warn(value, f"no key of a {name}; write it in {owner}")
                 elif not self._is_the_same(full, value):
-                    self._found.warn(
-                        value, key, f"one for all connectors: that of {leading} counts"
-                    )
+                    self._found.warn(value, f"one for all connectors: that of {leading} counts")
 
     @staticmethod
     def _connector_key(key: str) -> str:

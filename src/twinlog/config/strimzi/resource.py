@@ -15,6 +15,7 @@ from typing import Final, NoReturn
 
 from twinlog.config.files.raw import RawConfig
 from twinlog.config.strimzi.document import KIND, find_resource
+from twinlog.config.strimzi.field_names import FieldNames
 from twinlog.config.strimzi.fields import (
     CLUSTER,
     MIRROR,
@@ -116,6 +117,7 @@ class _ResourceReader:
             settings=Settings(self._found.settings),
             warnings=tuple(self._found.warnings),
             errors=self._errors,
+            names=FieldNames(self._found),
         )
 
     def _check_version(self, kind: Node) -> None:
@@ -173,6 +175,7 @@ class _ResourceReader:
                 "give each cluster its own alias, once",
             )
         self._clusters[alias] = fields["alias"]
+        self._found.sections[f"{alias}."] = node.path
         servers = fields["bootstrapServers"]
         self._found.set(f"{alias}.bootstrap.servers", servers.text(), servers)
         for pair in self._security.read(fields):

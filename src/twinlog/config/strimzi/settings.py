@@ -13,18 +13,22 @@ class Collected:
     def __init__(self, file: str) -> None:
         self._file = file
         self.settings: dict[str, Setting] = {}
+        self.sections: dict[str, str] = {}
+        """Of each flow and cluster: what its keys begin with, and where it stands."""
         self.warnings: list[ConfigWarning] = []
 
     def set(self, key: str, value: str, at: Node) -> None:
         """Keep a value with its line; raises ConfigError where the key has one already."""
         there = self.settings.get(key)
         if there is not None:
-            raise at.refuse(f"{key} is set already by line {there.line}", "say it once")
-        self.settings[key] = Setting(key=key, value=value, file=at.file, line=at.line)
+            raise at.refuse(f"{there.field} on line {there.line} says it already", "say it once")
+        self.settings[key] = Setting(
+            key=key, value=value, file=at.file, line=at.line, field=at.path
+        )
 
-    def warn(self, at: Node, key: str, message: str) -> None:
+    def warn(self, at: Node, message: str) -> None:
         """A key that does nothing where it stands."""
-        self._add(WarningCode.DEAD_KEY, at.line, key, message)
+        self._add(WarningCode.DEAD_KEY, at.line, at.path, message)
 
     def say(self, message: str) -> None:
         """About fields that have no meaning here."""

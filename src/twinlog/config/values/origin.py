@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as field_
 
 from twinlog.errors import ConfigError
 
@@ -35,8 +36,10 @@ class Setting:
     value: str
     file: str
     line: int | None = None
+    field: str = ""
+    """Where the file has names of its own: what says it there, `spec.mirrors[0].topicsPattern`."""
     from_provider: bool = False
-    looked_up: LookedUp | None = field(default=None, compare=False)
+    looked_up: LookedUp | None = field_(default=None, compare=False)
 
     @property
     def secret(self) -> bool:

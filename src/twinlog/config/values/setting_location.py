@@ -29,7 +29,7 @@ def located(alias: str, properties: ClientProperties) -> Iterator[None]:
         key = found[0]
         if key in properties:
             line = properties.origin(key)
-            file, number, name = line.file, line.line, shown_key(line.key)
+            file, number, name = line.file, line.line, line.field or shown_key(line.key)
         else:  # a key that is missing: the file is that of its neighbours
             file = properties.origin(next(iter(properties))).file
             number, name = None, f"{alias}.{key}"

@@ -27,7 +27,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.connect_group import connect_group
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
-from twinlog.cluster.topics.internal_log import append, ends_of_logs
+from twinlog.cluster.topics.internal_log import append, ends_of_logs, read_to_end
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.control.adopt.mm2_positions import Positions, read_positions
@@ -45,13 +45,18 @@ from twinlog.mirror.map.offset_map import (
     Term,
     map_home,
 )
+from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.start.alignment import Aligned, Alignment, identity
 from twinlog.mirror.start.tail_check import TAIL_RECORDS
+from twinlog.mirror.state.generations import producers_of_others
 from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.committed_log import read_committed
+from twinlog.survey.state_reader import has_state
+from twinlog.wire.record_batch import BatchHeader
 from twinlog.wire.records import Record
 
+STATE_WITHIN_S: Final = 10.0
 QUIET_S: Final = 4.0
 """Longer than a MirrorMaker 2 that has something to write pauses between two polls."""
 
@@ -172,6 +177,9 @@ class Adopter:
     accept_loss: bool = False
     is_shared: bool = False
     """Topics keep their names: they are applications' as well."""
+    _company: frozenset[int] = frozenset()
+    """Producer ids of other flows of ours: what they write is neither a MirrorMaker 2's nor a
+    stranger's."""
     _source_may_lack: set[str] = field(default_factory=set)
     """Topics that are compacted, among those that are taken over."""
     _target_may_lack: set[str] = field(default_factory=set)
@@ -179,6 +187,9 @@ class Adopter:
     def look(self, plans: Sequence[PartitionPlan], maps: Maps) -> Adoption:
         """All partitions that are to be taken over. Raises AdoptionRefused where none may be."""
         refuse_running(self.target, self.storage, self.flow)
+        if self.is_shared and has_state(self.target, within_s=STATE_WITHIN_S):
+            rows = [(one.key, one.value) for one in read_to_end(self.target, STATE_TOPIC, 0)]
+            self._company = producers_of_others(self.flow, rows)
         positions = read_positions(self.target, self.storage)
         self._check_connector(positions)
         targets = {plan.source: plan.target for plan in plans}
@@ -274,9 +285,21 @@ class Adopter:
     def _is_anothers(self, tp: TopicPartition, begin: int, end: int, ours: set[int]) -> bool:
         """The last data in a topic that we wrote to before is not ours."""
         last = None
-        for header, _ in read_committed(self.target, tp, begin, end):
+        for header, _ in self._written(tp, begin, end):
             last = header
         return last is not None and (last.magic < 2 or last.producer_id not in ours)
+
+    def _has_grown(self, tp: TopicPartition, before: int, now: int) -> bool:
+        """Not only by what other flows of ours wrote."""
+        return not self._company or any(self._written(tp, before, now))
+
+    def _written(
+        self, tp: TopicPartition, begin: int, end: int
+    ) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
+        """What the target holds of [begin, end), without the records of other flows of ours."""
+        for header, some in read_committed(self.target, tp, begin, end):
+            if header.magic < 2 or header.producer_id not in self._company:
+                yield header, some
 
     def _refuse_growing(
         self,
@@ -301,7 +324,7 @@ class Adopter:
             still_noted = noted.get(plan.source) == positions.noted.get(plan.source)
             if not still_noted:
                 what = f"its position of {plan.source} still moves"
-            elif after[tp] != ends[tp]:
+            elif after[tp] != ends[tp] and self._has_grown(tp, ends[tp], after[tp]):
                 what = f"{tp} still grows"
             elif not isinstance(lso, TwinlogError) and lso.offset < ends[tp]:
                 what = f"a transaction is open in {tp}"
@@ -368,7 +391,7 @@ class Adopter:
         for back in FURTHER_BACK:
             records: list[Record] = []
             own_time = True
-            for header, some in read_committed(self.target, tp, max(start, end - back), end):
+            for header, some in self._written(tp, max(start, end - back), end):
                 records += some
                 own_time = own_time and not (header.magic >= 2 and header.is_log_append_time)
                 records = records[-TAIL_RECORDS:]

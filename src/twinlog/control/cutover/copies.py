@@ -121,12 +121,15 @@ class Copy:
         }
 
 
-def copies(scope: Scope) -> list[Copy]:
-    """Every partition of the scope's topics that either side knows, sorted."""
+def copies(scope: Scope, covers: Callable[[str], bool] | None = None) -> list[Copy]:
+    """Every partition of the scope's topics that either side knows, sorted. `covers`: of these
+    topics of the source, and not of those that go over.
+    """
+    covers = covers or scope.covers
     here = None if scope.source_problem is not None else scope.source.metadata(None)
-    ends = _source_ends(scope, here)
+    ends = _source_ends(scope, here, covers)
     there = scope.target.metadata(None)
-    remote = dict(_remote_partitions(scope, there))
+    remote = dict(_remote_partitions(scope, there, covers))
     logs = _Logs.of(scope, [*remote])
     maps = read_maps(scope.target, scope.config.source_alias, there)
     found = {
@@ -167,13 +170,15 @@ class _SourceEnd:
     newest_ms: int
 
 
-def _source_ends(scope: Scope, here: ClusterMetadata | None) -> dict[TopicPartition, _SourceEnd]:
+def _source_ends(
+    scope: Scope, here: ClusterMetadata | None, covers: Callable[[str], bool]
+) -> dict[TopicPartition, _SourceEnd]:
     if here is None:
         return {}
     tps = [
         TopicPartition(name, one.partition)
         for name, topic in here.topics.items()
-        if not topic.is_internal and scope.covers(name)
+        if not topic.is_internal and covers(name)
         for one in topic.partitions
     ]
     if not tps:
@@ -200,11 +205,11 @@ def _with_source(copy: Copy, end: _SourceEnd, here: ClusterMetadata | None) -> C
 
 
 def _remote_partitions(
-    scope: Scope, there: ClusterMetadata
+    scope: Scope, there: ClusterMetadata, covers: Callable[[str], bool]
 ) -> Iterator[tuple[TopicPartition, str]]:
     for name, upstream in scope.upstreams().copies(there.topics).items():
         topic = there.topics[name]
-        if not topic.is_internal and scope.covers(upstream):
+        if not topic.is_internal and covers(upstream):
             yield from ((TopicPartition(name, one.partition), upstream) for one in topic.partitions)
 
 

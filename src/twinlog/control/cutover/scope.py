@@ -91,9 +91,12 @@ class Scope:
         """Whether a topic of the source goes over. Heartbeats do not: a mirror writes them. Nor do
         those that were released, which nobody copies.
         """
-        if self.policy.is_heartbeats_topic(topic) or not self._selector.selects(topic):
-            return False
-        return topic not in self._released and self.names(topic)
+        return not self.policy.is_heartbeats_topic(topic) and self.copies(topic)
+
+    def copies(self, topic: str) -> bool:
+        """Whether the flow copies a topic of the source."""
+        is_wanted = self._selector.selects(topic) and topic not in self._released
+        return is_wanted and self.names(topic)
 
     def names(self, topic: str) -> bool:
         """Whether it is among those that were asked for, mirrored or not. Topics that went over by

@@ -26,7 +26,7 @@ def with_copies(config: FlowConfig, seen: FlowSnapshot) -> FlowSnapshot:
     setup = flow_setup(config)
     try:
         with Scope(setup, source_problem=problem) as scope:
-            found = copies(scope)
+            found = copies(scope, scope.copies)
             parts = tuple(_partition(one, is_shared=setup.is_identity) for one in found)
             groups = tuple(_places(Groups(scope).plan(found), found))
     except TwinlogError as error:

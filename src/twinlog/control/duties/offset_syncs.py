@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
 from twinlog.config.flow.schema import OffsetSyncsConfig
+from twinlog.control.duties.led_log import LedLog
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView, confirmed
 from twinlog.errors import CorruptData, TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
@@ -65,6 +65,7 @@ class OffsetSyncs:
         self._source, self._target = ClusterClient(flow.source), ClusterClient(flow.target)
         self._client = self._target if config.on_target else self._source
         self._topic = offset_syncs_topic(flow.config, config)
+        self._log = LedLog(flow, self._client, self._topic)
         self._written: dict[PartitionKey, _Written] = {}
         self._found: dict[TopicPartition, OffsetSync] | None = None
         """What was in the topic at the start, newest by partition; None: not read yet."""
@@ -98,6 +99,8 @@ class OffsetSyncs:
         return "; or write them to the target: offset-syncs.topic.location=target"
 
     def _round(self) -> None:
+        if self._found is not None and self._log.others_wrote():
+            self._forget()
         if self._found is None:
             ensure_mm2_topic(self._client, self._topic, self._config.replication_factor)
             self._found = self._read()
@@ -176,7 +179,7 @@ class OffsetSyncs:
     def _read(self) -> dict[TopicPartition, OffsetSync]:
         out: dict[TopicPartition, OffsetSync] = {}
         try:
-            for record in read_to_end(self._client, self._topic, 0):
+            for record in self._log.read():
                 try:
                     sync = OffsetSync.decode(record.key, record.value)
                 except CorruptData:
@@ -195,8 +198,7 @@ class OffsetSyncs:
         now_ms = int(time.time() * 1000)
         records = [Record(0, now_ms, sync.key(), sync.value()) for sync in syncs]
         for at in range(0, len(records), RECORDS_PER_BATCH):
-            batch = records[at : at + RECORDS_PER_BATCH]
-            append(self._client, TopicPartition(self._topic, 0), batch)
+            self._log.append(records[at : at + RECORDS_PER_BATCH])
 
     def close(self) -> None:
         self._source.close()

@@ -116,6 +116,8 @@ class LedFlow:
     else and wants nothing that the run does not follow yet. Raises TwinlogError where that cannot
     be asked.
     """
+    leads: Callable[[], bool] = lambda: False
+    """Whether this process leads by its own clock; asks nobody."""
     tell_once: Callable[[str], None]
     """Says a line once in the life of the process: for what is left out and stops nothing."""
     groups: GroupsReport = field(default_factory=GroupsReport)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from twinlog.cluster.client import ClusterClient
 from twinlog.control.duties.acl_sync import acl_sync
 from twinlog.control.duties.config_sync import config_sync
 from twinlog.control.duties.heartbeats import into_source, into_target
@@ -25,6 +26,9 @@ from twinlog.control.groups.checkpoints import checkpoints
 from twinlog.control.groups.keyed_groups import keyed_groups
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.mirror.state.intents import FlowIntents
+
+CLAIMS_WITHIN_S: Final = 5.0
+"""What a duty waits for the state topic, which it reads before each act."""
 
 DUTIES: Final[tuple[DutyFactory, ...]] = (
     config_sync,
@@ -70,7 +74,8 @@ def led_flow(
 
     def may_act() -> bool:
         then = getattr(asked, "intents", None)
-        is_same = setup.claims.is_latest(setup.target, prepared.generation, then or intents())
+        with ClusterClient(setup.target, api_timeout_s=CLAIMS_WITHIN_S) as target:
+            is_same = setup.claims.is_latest(target, prepared.generation, then or intents())
         return is_same and not prepared.lost_lead  # last: what was read may be older than a freeze
 
     return LedFlow(
@@ -83,6 +88,7 @@ def led_flow(
         read_map=reader.read,
         snapshot=snapshot,
         may_act=may_act,
+        leads=lambda: not prepared.lost_lead,
         tell_once=setup.tell_once,
         adopted=setup.adopts,
         has_held_producers=prepared.news.has_held_producers,

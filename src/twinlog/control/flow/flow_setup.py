@@ -244,9 +244,9 @@ class FlowSetup(FlowEnds):
             membership.leave()
             raise StandingBy("standing by: this process has left the flow's group")
 
-    def _still_leads(self) -> bool:
+    def _still_leads(self, target: ClusterClient) -> bool:
         """As of now; before there is a claim, nobody else can have one behind it."""
-        if self.acts is not None and not self.claims.is_latest(self.target, *self.acts):
+        if self.acts is not None and not self.claims.is_latest(target, *self.acts):
             return False
         return self.membership is None or self.membership.is_leading
 

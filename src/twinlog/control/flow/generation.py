@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.control.duties.background import Background
 from twinlog.control.duties.rounds import Duties, LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.steering import Steering
 from twinlog.control.flow.topic_refresh import TopicRefresh
 from twinlog.control.lanes.views import view_of
+from twinlog.control.risk.background import Background
 from twinlog.control.risk.limits import NO_LIMITS, RiskLimits
+from twinlog.control.risk.pulse import Pulse
 from twinlog.control.risk.source_watch import SourceWatch
 from twinlog.control.running.flow_run import FlowRun
 
@@ -38,10 +39,14 @@ class Generation:
     topics: TopicRefresh
     source_watch: SourceWatch | None
     """None with `--once`."""
+    pulse: Pulse | None
+    """None with `--once`."""
 
     def tend(self, background: Background) -> None:
         """Look where it is time."""
         self.steering.tend(background)
+        if self.pulse is not None:
+            self.pulse.tend(background)
         if self.source_watch is not None:
             self.source_watch.tend(background)
             self.topics.tend(background)

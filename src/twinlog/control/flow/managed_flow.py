@@ -27,6 +27,7 @@ from twinlog.control.flow.tries import Tries
 from twinlog.control.flow.trouble import FlowTrouble
 from twinlog.control.lanes.pacing import pacer_of
 from twinlog.control.leading.lead import APART_S, SetupWaiting, StandingBy
+from twinlog.control.risk.pulse import Pulse
 from twinlog.control.risk.source_watch import SourceWatch
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -104,7 +105,7 @@ class ManagedFlow:
             self._drained(generation)
             return
         if not run.is_stopping:
-            self.trouble.see_lanes(run.lanes())
+            self.trouble.see(run.lanes(), generation.pulse)
         generation.tend(self.process.background)
         if generation.prepared.lost_lead and not run.is_stopping:
             self.lost()
@@ -186,7 +187,9 @@ class ManagedFlow:
             followed=self.follows,
             log=self.log,
         )
-        watch = SourceWatch(run=run, source=setup.questions, log=self.log)
+        questions = setup.questions
+        watch = SourceWatch(run=run, source=questions, log=self.log)
+        pulse = Pulse(run=run, ask=questions.pulse)
         return Generation(
             prepared=prepared,
             run=run,
@@ -195,6 +198,7 @@ class ManagedFlow:
             steering=steering,
             topics=TopicRefresh(run=run, prepared=prepared, log=self.log),
             source_watch=None if process.once else watch,
+            pulse=None if process.once else pulse,
         )
 
     # -- while it is led

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from twinlog.clock import Clock
-from twinlog.control.duties.background import Background
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.lanes.lanes import Job
+from twinlog.control.risk.background import Background
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.survey.map_reader import Maps
 

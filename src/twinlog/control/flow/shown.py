@@ -38,6 +38,8 @@ class Shown:
     clock: Clock
     errors: Counter[str] = field(default_factory=Counter)
     """How often each code came up outside the present run."""
+    copied_since: float | None = None
+    """When a lane of an earlier run was first ready; monotonic."""
     former: list[Partition] = field(default_factory=list)
     """Partitions of earlier runs: those that are not wanted any more are kept for show."""
     _since: FlowSince = field(default_factory=FlowSince)
@@ -47,6 +49,8 @@ class Shown:
     def has_ended(self, run: FlowRun) -> None:
         """Another one may follow."""
         self.errors.update(run.errors)
+        if self.copied_since is None:
+            self.copied_since = run.copying_since
         self.former = [*run.partitions.values()]
 
     def last(self, run: FlowRun | None) -> FlowSnapshot | None:

@@ -159,7 +159,7 @@ def flow_snapshot(
         _with_pause(partition_snapshot(p, now_ms, limits), flow.intents)
         for p in sorted(flow.partitions.values(), key=lambda p: p.plan.source)
     ) + tuple(problem_snapshots(problems, since, now_ms))
-    if trouble is not None and flow.is_stopping:
+    if trouble is not None and (flow.is_stopping or trouble.is_of_all):
         parts = tuple(_waiting(part, trouble) for part in parts)
     loss = loss_of(() if limits is NO_LIMITS else parts)
     too_much = excess(flow, loss, limits.rpo_seconds)

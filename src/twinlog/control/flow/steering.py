@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.duties.background import Background
 from twinlog.control.duties.rounds import Duties
 from twinlog.control.lanes.pacing import pacer_of
+from twinlog.control.risk.background import Background
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog

@@ -7,11 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.control.duties.background import Background
 from twinlog.control.flow.flow_setup import PreparedFlow
 from twinlog.control.lanes.partitions import RETRY_FAILED_S
 from twinlog.control.lanes.views import handed
 from twinlog.control.lanes.wanted import see_source
+from twinlog.control.risk.background import Background
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog

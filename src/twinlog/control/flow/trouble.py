@@ -16,6 +16,7 @@ from twinlog.clock import CLOCK, Clock
 from twinlog.codes import FlowState, Trait, has
 from twinlog.control.lanes.lanes import Lane
 from twinlog.control.leading.lead import Fenced, SetupWaiting, StandingBy
+from twinlog.control.risk.pulse import Pulse
 from twinlog.errors import (
     ClusterError,
     Fate,
@@ -26,6 +27,7 @@ from twinlog.flow_log import FlowLog
 from twinlog.quantities import duration
 
 ONE_LINE_EVERY_S: Final = 60.0
+NEVER: Final = float("-inf")
 WRONG: Final = frozenset({FlowState.DEGRADED, FlowState.FAILED})
 
 
@@ -39,6 +41,9 @@ class Trouble:
     error: TwinlogError
     since_ms: int
     """When the first sign of it came; the wall's clock."""
+
+    is_of_all: bool = False
+    """Nothing can be read for any partition."""
 
     @property
     def reason(self) -> str:
@@ -63,7 +68,8 @@ class FlowTrouble:
     clock: Clock = CLOCK
     now: Trouble | None = None
     _began: float = 0.0
-    _seen_at: float = 0.0
+    _seen_at: float = NEVER
+    """The last sign of it, but for the source's silence, which an answer alone ends."""
     _was_away: bool = False
     """A cluster did not answer since it began."""
     _told: list[str] = field(default_factory=list)
@@ -95,13 +101,23 @@ class FlowTrouble:
             problem = NotLeader(said, fate=Fate.RETRIABLE)
         self._degraded(problem)
 
-    def see_lanes(self, lanes: Iterable[Lane]) -> None:
-        """What the lanes of the run say of both clusters."""
+    def see(self, lanes: Iterable[Lane], pulse: Pulse | None) -> None:
+        """What the lanes of the run say of both clusters, and what the source itself says."""
         known = list(lanes)
         away = next((lane.degraded for lane in known if lane.degraded), None)
+        silence = None if pulse is None else pulse.silence
         if away is not None:
-            self._degraded(ClusterError(away.message, code=away.code, fate=Fate.RETRIABLE))
-        elif any(lane.is_ready and lane.reached_at > self._seen_at for lane in known):
+            self._degraded(
+                ClusterError(away.message, code=away.code, fate=Fate.RETRIABLE),
+                is_of_all=silence is not None,
+            )
+        elif silence is not None:
+            seen_at = self._seen_at
+            self._degraded(silence, is_of_all=True)
+            self._seen_at = seen_at  # lanes need not come to reach anew what they have not missed
+        elif self._seen_at == NEVER or any(
+            lane.is_ready and lane.reached_at > self._seen_at for lane in known
+        ):
             self.is_over()
 
     def is_over(self) -> None:
@@ -117,6 +133,7 @@ class FlowTrouble:
     def forget(self) -> None:
         """Nothing holds it up, as far as is known."""
         self.now, self._told, self._was_away = None, [], False
+        self._seen_at = NEVER
 
     def rests(self, state: FlowState, error: TwinlogError) -> None:
         """It does not copy, and nothing is wrong: said once."""
@@ -129,7 +146,7 @@ class FlowTrouble:
             then = "; ready to take over" if state is FlowState.STANDBY else ""
             self.log.warning("%s%s", self.now.error, then)
 
-    def _degraded(self, error: TwinlogError) -> None:
+    def _degraded(self, error: TwinlogError, *, is_of_all: bool = False) -> None:
         """A line at once for each code, and one a minute."""
         now, before = self.clock.monotonic(), self.now
         if before is None or not before.is_wrong:
@@ -140,7 +157,8 @@ class FlowTrouble:
         self._seen_at = now
         passes = error.fate is Fate.RETRIABLE
         state = FlowState.DEGRADED if passes else FlowState.FAILED
-        self.now = Trouble(state=state, error=error.without_flow(), since_ms=since_ms)
+        said = error.without_flow()
+        self.now = Trouble(state=state, error=said, since_ms=since_ms, is_of_all=is_of_all)
         self._was_away = self._was_away or self.now.is_outage
         if error.code in self._told and now - self._told_at <= ONE_LINE_EVERY_S:
             return

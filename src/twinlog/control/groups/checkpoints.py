@@ -16,8 +16,8 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.groups.group_offsets import OffsetReader
-from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
+from twinlog.control.duties.led_log import LedLog
 from twinlog.control.duties.rounds import Duty, LedFlow
 from twinlog.control.groups.counterparts import TargetOffsets
 from twinlog.control.groups.group_rights import readable, sees_groups, unseen_line
@@ -66,6 +66,7 @@ class CheckpointDuty:
         self._topic = policy_of(flow.config).checkpoints_topic(flow.config.source_alias)
         self._source = ClusterClient(flow.source)
         self._target = ClusterClient(flow.target)
+        self._log = LedLog(flow, self._target, self._topic)
         self._groups_there = Coordinators(self._source)
         self._offsets = OffsetReader(self._groups_there)
         there, offsets = Coordinators(self._target), TargetOffsets(flow, self._source, self._target)
@@ -176,6 +177,8 @@ class CheckpointDuty:
 
     def _write(self) -> None:
         try:
+            if self._written is not None and self._log.others_wrote():
+                self._written = None
             if self._written is None:
                 factor = self._config.checkpoints_replication_factor
                 ensure_mm2_topic(self._target, self._topic, factor)
@@ -197,7 +200,7 @@ class CheckpointDuty:
     def _read(self) -> dict[tuple[str, TopicPartition], Checkpoint] | None:
         out: dict[tuple[str, TopicPartition], Checkpoint] = {}
         try:
-            for record in read_to_end(self._target, self._topic, 0):
+            for record in self._log.read():
                 try:
                     one = Checkpoint.decode(record.key, record.value)
                 except CorruptData:
@@ -223,11 +226,10 @@ class CheckpointDuty:
                 yield now
 
     def _append(self, due: Sequence[Checkpoint]) -> None:
-        tp = TopicPartition(self._topic, 0)
         assert self._written is not None  # noqa: S101 (read just before)
         for at in range(0, len(due), RECORDS_PER_BATCH):
             some = due[at : at + RECORDS_PER_BATCH]
             now_ms = int(time.time() * 1000)
-            append(self._target, tp, [Record(0, now_ms, one.key(), one.value()) for one in some])
+            self._log.append([Record(0, now_ms, one.key(), one.value()) for one in some])
             self._flow.groups.wrote(some, looked_ms=self._looked_ms)
             self._written.update(((one.group, one.topic_partition), one) for one in some)

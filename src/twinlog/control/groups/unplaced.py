@@ -45,4 +45,6 @@ def _reason(tps: Sequence[TopicPartition], mirrored: Mapping[TopicPartition, Par
 def _of(view: PartitionView | None) -> str:
     if view is None:
         return "not mirrored by this flow"
-    return "has stopped, with a code" if view.is_broken else "nothing is copied yet"
+    if view.is_broken:
+        return "has stopped, with a code"
+    return "no lane has checked it yet" if view.next_upstream < 0 else "nothing is copied yet"

@@ -13,11 +13,9 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.producers import init_producer_id
-from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.leading.lead import SetupWaiting
@@ -34,8 +32,6 @@ from twinlog.mirror.state.intents import FlowIntents, flow_intents
 from twinlog.mirror.state.mapped import losing_map
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader
-
-READ_WITHIN_S: Final = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,17 +54,19 @@ class FlowClaims:
         rows = ((record.key, record.value) for record in records)
         return winning_claims(rows).get(self.name)
 
-    def is_latest(self, settings: ClusterSettings, generation: int, followed: FlowIntents) -> bool:
+    def is_latest(self, target: ClusterClient, generation: int, followed: FlowIntents) -> bool:
         """Whether no newer claim is there than this one, and nothing is wanted but what is followed
-        already, as of now.
+        already, as of now. Ours may be gone: whoever leads since wrote one to the new topic.
         """
-        with ClusterClient(settings, api_timeout_s=READ_WITHIN_S) as target:
-            rows = [(record.key, record.value) for record in read_to_end(target, STATE_TOPIC, 0)]
+        rows = [(record.key, record.value) for record in read_to_end(target, STATE_TOPIC, 0)]
         history = winning_claims(rows).get(self.name)
         latest = None if history is None else history.latest
-        is_ours = latest is not None and latest.generation == generation
+        is_newer = latest is not None and (
+            latest.generation > generation
+            or (latest.generation == generation and latest.claimant != self.claimant)
+        )
         rests = followed.promotion is not None or followed.pause is not None
-        return is_ours and not rests and flow_intents(self.name, rows) == followed
+        return not is_newer and not rests and flow_intents(self.name, rows) == followed
 
     def end(self, target: ClusterClient, generation: int) -> None:
         """All lanes of a generation have drained."""

@@ -47,7 +47,7 @@ from twinlog.control.loops.refusals import (
     unseen_origins,
     would_come_back,
 )
-from twinlog.errors import Fate, PartitionError, TwinlogError
+from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.mirror.names.naming import ReplicationPolicy
 from twinlog.mirror.names.renaming import is_renamed, refused_names
@@ -75,7 +75,7 @@ class LoopGuard:
     """
     judges_topics: bool = True
     """Whether a topic without a row of ours may be a stranger's."""
-    still_leads: Callable[[], bool] = lambda: True
+    still_leads: Callable[[ClusterClient], bool] = lambda _target: True
     """Whether this process leads now, and nothing else is wanted than when it began to look."""
     before_begin: Callable[[Mapping[str, str]], None] = lambda _: None
     """Called with topics that hold nothing yet, remote ones by source topic, before they count as
@@ -184,15 +184,35 @@ class LoopGuard:
         self._begun = frozenset(row.topic for row in verdict.rows.values() if row.begun)
         known = states[1].rows
         fresh = [row for row in verdict.rows.values() if known.get(_key(row)) != row]
-        if fresh:
-            self._write(target, fresh)
+        may_write = not fresh or self._may_begin(target, verdict, fresh)
+        if fresh and may_write:
+            write_copies(target, fresh, int(time.time() * 1000))
             states = self._states(source, target, here, there)
             strangers, verdict = verdict.strangers, self._judge(topics, there, *states)
             verdict.leave(strangers)
-        self._take_back(target, verdict, states[1])
+        if may_write:
+            self._take_back(target, verdict, states[1])
         own = states[1].copied_by(str(self.config.flow))
         verdict.copied = frozenset(row.source_topic for row in own if row.begun)
         return verdict
+
+    def _may_begin(self, target: ClusterClient, verdict: Verdict, fresh: list[CopyRow]) -> bool:
+        """Whether rows may be written now. Raises NotNow.
+
+        While it cannot be read what is wanted, nothing new begins, and what runs continues.
+        """
+        try:
+            self._require_lead(target)
+        except CorruptData as error:
+            why = PartitionError(
+                f"nothing new begins: {error}",
+                flow=self.config.flow,
+                code=error.code,
+                fate=Fate.RETRIABLE,
+            )
+            verdict.leave({one.source_topic: why for one in fresh if not one.begun})
+            return False
+        return True
 
     def _leave_strangers(
         self, verdict: Verdict, there: ClusterMetadata, target: ClusterClient
@@ -214,8 +234,8 @@ class LoopGuard:
             target_id=remote.topic_id,
         )
         why, code = self._found_against(one, remote, target)
-        if not why and not self.still_leads():
-            why = "this process does not lead any more, or something else is wanted"
+        if not why:
+            why = self._why_no_lead(target)
         if not why:  # last: it takes the least time
             now = target.metadata([remote.name]).topics[remote.name]
             if now.error or now.topic_id != remote.topic_id:
@@ -256,7 +276,8 @@ class LoopGuard:
             if row.source_topic not in verdict.rows
         ]
         if void:
-            self._write(target, void)
+            self._require_lead(target)
+            write_copies(target, void, int(time.time() * 1000))
 
     def planned(
         self, target: ClusterClient, verdict: Verdict, plans: Iterable[PartitionPlan]
@@ -273,14 +294,21 @@ class LoopGuard:
             empty = empty_topics(target, begins.values())
             self.before_begin({name: one for name, one in begins.items() if one in empty})
         if rows:
-            self._write(target, rows.values())
+            self._require_lead(target)
+            write_copies(target, [*rows.values()], int(time.time() * 1000))
 
-    def _write(self, target: ClusterClient, rows: Iterable[CopyRow]) -> None:
-        if not self.still_leads():  # nor does this look make any topic then
+    def _why_no_lead(self, target: ClusterClient) -> str:
+        try:
+            leads = self.still_leads(target)
+        except CorruptData as error:
+            return str(error)
+        return "" if leads else "this process does not lead any more, or something else is wanted"
+
+    def _require_lead(self, target: ClusterClient) -> None:
+        if not self.still_leads(target):  # nor does this look make any topic then
             raise NotNow(
                 f"{self.config.flow}: is led elsewhere, or something else is wanted of it by now"
             )
-        write_copies(target, [*rows], int(time.time() * 1000))
 
     # -- judging -------------------------------------------------------------------------------
 

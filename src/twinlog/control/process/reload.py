@@ -18,9 +18,9 @@ from typing import Final, Self
 
 from twinlog.config.changes import changes_between
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
-from twinlog.control.duties.background import Background
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, ending
+from twinlog.control.risk.background import Background
 from twinlog.control.watch.service import reloading
 from twinlog.errors import TwinlogError, UsageError
 from twinlog.flow_log import NEWS

@@ -200,10 +200,15 @@ class Supervisor:
     def seconds(self) -> float:
         """From the first lane that was ready to the last flow's end."""
         runs = [flow.run for flow in self.flows if flow.run is not None]
-        starts = [run.copying_since for run in runs if run.copying_since is not None]
-        if not starts:
+        starts = [
+            *(flow.shown.copied_since for flow in self.flows),
+            *(run.copying_since for run in runs),
+        ]
+        began = min((at for at in starts if at is not None), default=None)
+        if began is None:
             return 0.0
-        return max(run.finished_at or self.clock.monotonic() for run in runs) - min(starts)
+        now = self.clock.monotonic()
+        return max((run.finished_at or now for run in runs), default=now) - began
 
 
 def _is_gone(flow: ManagedFlow) -> bool:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from twinlog.control.duties.background import Background
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.lanes.retention_outlook import SourceBounds
 from twinlog.control.risk import loss, retention
+from twinlog.control.risk.background import Background
 from twinlog.control.risk.held_back import HeldBack, OpenOnes
 from twinlog.control.risk.running_flow import RunningFlow
 from twinlog.control.watch.snapshot import FlowSnapshot

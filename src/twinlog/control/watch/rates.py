@@ -30,6 +30,8 @@ class TopicRate:
     bytes_per_s: float
     is_deleted: bool = False
     """At the source; its copy is kept."""
+    is_retrying: bool = False
+    """What its source has now is not known of some partition."""
     copied: int = -1
     """Records of the copy, whichever processes wrote them; -1 while it is not known."""
     left_s: float = -1.0
@@ -89,6 +91,7 @@ class Rates:
             topic=topic,
             partitions=len(partitions),
             failed=sum(p.state is PartitionState.FAILED for p in partitions),
+            is_retrying=any(p.state is PartitionState.RETRYING for p in partitions),
             is_deleted=all(p.state is PartitionState.SOURCE_DELETED for p in partitions),
             records=records,
             bytes=size,

@@ -107,11 +107,11 @@ class BothLogs:
             raise
         return self._decoded(raw, upto=offset)[0].get(offset)
 
-    def are_same(self, upstream: int, downstream: int) -> bool:
-        """Whether both logs have a record there, and it is the same one."""
+    def are_same(self, upstream: int, downstream: int) -> bool | None:
+        """Whether the records there are the same one; None: not both logs have one."""
         here, there = self.source_record(upstream), self.target_record(downstream)
         if here is None or there is None:
-            return False
+            return None
         return same_record(here[0], there, compare_timestamp=True)
 
     def epoch_before(self, offset: int) -> int:

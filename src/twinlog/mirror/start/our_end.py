@@ -12,9 +12,10 @@ A target that lost its end (unclean election) and was written to by others since
 mark again, and nothing behind the mark is ours. While the broker knows our id it says how far we
 are; where it has forgotten us, the offset of our last record decides: a log gives an offset once,
 so a batch of somebody else that covers it proves the loss (`TARGET_TRUNCATED`). That counts only
-where the offset is known and its batch cannot be gone: by the map, up to the mark, in a topic that
-is not compacted; and not where the record that lies there is the one that the source has. Such a
-one was there before us: a flow back begins behind the records that both sides have.
+where the offset is known: by the map, up to the mark; and not where the record that lies there is
+the one that the source has. Such a one was there before us: a flow back begins behind the records
+that both sides have. In a compacted topic only two records that differ count: one that is cleaned
+away may have been the same.
 
 What others wrote since the mark may be any amount. A look of many partitions reads little of it:
 where that is not enough (`LongSearch`), the partition gets a look of its own.
@@ -75,12 +76,12 @@ def find_end(
     producer: ProducerTail | None,
     target: LogView,
     known_producers: frozenset[int],
-    is_copy: Callable[[int, int], bool],
+    is_copy: Callable[[int, int], bool | None],
 ) -> OurEnd:
     """How far our records go, from the map's mark on.
 
     `known_producers`: of all flows of ours. `is_copy`: whether an upstream offset and a target
-    offset hold the same record.
+    offset hold the same record; None: not both hold one.
     """
     walk = _Walk(request, there, target, known_producers)
     expected = _remembered(walk.mark, producer)
@@ -259,7 +260,7 @@ def _remembered(mark: Mark, producer: ProducerTail | None) -> int | None:
     return mark.ordinal + sequences_ahead(producer.last_sequence + 1, sequence_of(mark.ordinal))
 
 
-def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool]) -> None:
+def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool | None]) -> None:
     """The broker does not remember us, and nothing of ours was found behind the mark: was there
     something?
     """
@@ -277,7 +278,7 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool]) -> None:
             target=request.target,
         ).error()
     last = walk.last
-    if last is None or request.may_lose_batches or mark.ordinal <= walk.first:
+    if last is None or mark.ordinal <= walk.first:
         return
     if not there.log_start <= last < there.log_end:
         return
@@ -291,7 +292,8 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool]) -> None:
     run = run_at(request.runs, mark.ordinal - 1)
     if header.producer_id in request.our_producers or run is None:
         return
-    if not is_copy(run.upstream_of(mark.ordinal - 1), last):
+    found = is_copy(run.upstream_of(mark.ordinal - 1), last)
+    if found is False or (found is None and not request.may_lose_batches):
         lost = f"our records up to ordinal {mark.ordinal - 1}, at offset {last},"
         raise truncated(request, lost, there)
 

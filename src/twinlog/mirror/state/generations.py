@@ -117,6 +117,20 @@ def producers_of(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]
     return frozenset(out)
 
 
+def producers_of_others(
+    flow: str, records: Iterable[tuple[bytes | None, bytes | None]]
+) -> frozenset[int]:
+    """Every producer id under which other flows of ours may have written to this cluster."""
+    out = set()
+    for key, value in records:
+        if key is None or value is None:
+            continue
+        parts, fields = read_row(key, value)
+        if parts[1] != flow and parts[2] in _OF_PRODUCERS:
+            out.add(int(fields["producer_id"]))
+    return frozenset(out)
+
+
 def having_written(flow: str, producer_id: int) -> tuple[bytes, bytes]:
     """The record that says: the flow has written under this id, by its offset map. The claim that
     gave it is gone: the state topic lost it, or was made anew. What is true stays true, so it may

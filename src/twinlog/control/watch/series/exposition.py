@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector
@@ -16,7 +16,7 @@ from prometheus_client.exposition import choose_encoder
 from twinlog import __version__, metrics
 from twinlog.cluster.certificates import certificate_ends
 from twinlog.codes import FlowState, PartitionState
-from twinlog.config.series import ALL_SERIES, SeriesConfig
+from twinlog.config.series import ALL_SERIES, LEGACY_NAMES, MetricNames, SeriesConfig
 from twinlog.control.watch.series.readings import Count, Reading
 from twinlog.control.watch.series.series_text import SeriesText
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
@@ -26,6 +26,8 @@ from twinlog.metrics import TimingMetrics
 OFFLINE: Final = (FlowState.NOT_RUNNING, FlowState.UNKNOWN)
 FLOW_STATES: Final = tuple(one for one in FlowState if one not in OFFLINE)
 
+_Add = Callable[[metrics.Metric, tuple[str, ...], float], None]
+
 MEDIA_TYPE: Final = "application/openmetrics-text"
 OPENMETRICS: Final = f"{MEDIA_TYPE}; version=1.0.0"
 
@@ -33,10 +35,11 @@ OPENMETRICS: Final = f"{MEDIA_TYPE}; version=1.0.0"
 class _Series:
     """Turns a reading into series; lives for one answer."""
 
-    def __init__(self, reading: Reading, text: SeriesText, *, has_partitions: bool) -> None:
+    def __init__(self, reading: Reading, text: SeriesText, series: SeriesConfig) -> None:
         self._reading = reading
         self._add = text.add
-        self._has_partitions = has_partitions
+        self._has_partitions = series.has_partitions
+        self._names = series.names
 
     def fill(self) -> None:
         self._add(metrics.BUILD, (__version__,), 1)
@@ -86,6 +89,11 @@ class _Series:
         kept = [part.left_ms for part in looked_at if part.left_ms >= 0]
         if kept:
             self._add(metrics.FLOW_KEPT_SECONDS, labels, min(kept) / 1000)
+        if flow.generation >= 0:
+            at, rate = self._reading.at, self._reading.rate
+            records = sum(rate(at, flow.flow, part).records for part in parts)
+            for metric in metrics.TASK_RATES:
+                self._add(metric, (f"{flow.flow}.{metrics.SOURCE_CONNECTOR}", "0"), records)
         if flow.latency is not None:
             for quantile, ms in (("0.5", flow.latency.p50_ms), ("0.99", flow.latency.p99_ms)):
                 self._add(metrics.FLOW_LATENCY_SECONDS, (*labels, quantile), ms / 1000)
@@ -126,7 +134,7 @@ class _Series:
             self._add(metrics.ERRORS, (*labels, code), count)
         for one in flow.checkpoints() if self._has_partitions else ():
             group = (*labels, one.group, one.topic, str(one.partition))
-            self._times(metrics.CHECKPOINT_LATENCY, one.latency, group)
+            _times(self._under_names_of(flow), metrics.CHECKPOINT_LATENCY, one.latency, group)
 
     def _partition(
         self, flow: FlowSnapshot, part: PartitionSnapshot, labels: tuple[str, str]
@@ -138,7 +146,8 @@ class _Series:
             return  # nobody looks at its end any more
         if part.lag >= 0:
             self._add(metrics.LAG_RECORDS, upstream, part.lag)
-            self._add(metrics.CONSUMER_LAG, (client_id(flow), *upstream[2:]), part.lag)
+            for metric in metrics.BEHIND:
+                self._add(metric, (client_id(flow), *upstream[2:]), part.lag)
         if part.lag_ms >= 0:
             self._add(metrics.LAG_SECONDS, upstream, part.lag_ms / 1000)
         if part.left_ms >= 0:
@@ -150,29 +159,46 @@ class _Series:
         flows = self._reading.flows
         led = sum(flow.generation >= 0 for flow in flows)
         lanes = sum(flow.lanes for flow in flows)
-        for metric in (metrics.CONNECTORS, metrics.ASSIGNED_CONNECTORS):
+        for metric in metrics.LED:
             self._add(metric, (), led)
-        for metric in (metrics.TASKS, metrics.ASSIGNED_TASKS):
+        for metric in metrics.CONNECTED:
             self._add(metric, (), lanes)
 
     def _as_mm2(self, flow: FlowSnapshot, part: PartitionSnapshot, labels: tuple[str, ...]) -> None:
         rate = self._reading.rate(self._reading.at, flow.flow, part)
-        self._add(metrics.RECORD_COUNT, labels, part.records)
-        self._add(metrics.RECORD_RATE, labels, rate.records)
-        self._add(metrics.BYTE_COUNT, labels, part.bytes)
-        self._add(metrics.BYTE_RATE, labels, rate.bytes)
-        self._times(metrics.RECORD_AGE, part.age, labels)
-        self._times(metrics.REPLICATION_LATENCY, part.latency, labels)
+        add = self._under_names_of(flow)
+        add(metrics.RECORD_COUNT, labels, part.records)
+        add(metrics.RECORD_RATE, labels, rate.records)
+        add(metrics.BYTE_COUNT, labels, part.bytes)
+        add(metrics.BYTE_RATE, labels, rate.bytes)
+        _times(add, metrics.RECORD_AGE, part.age, labels)
+        _times(add, metrics.REPLICATION_LATENCY, part.latency, labels)
 
-    def _times(
-        self, names: TimingMetrics, view: TimingView | None, labels: tuple[str, ...]
-    ) -> None:
-        if view is None:
-            return  # as in MM2: there is no series before the first record
-        self._add(names.last, labels, view.last_ms)
-        self._add(names.least, labels, _or_nan(view.least_ms))
-        self._add(names.most, labels, _or_nan(view.most_ms))
-        self._add(names.average, labels, _or_nan(view.average_ms))
+    def _under_names_of(self, flow: FlowSnapshot) -> _Add:
+        """Adds one of MirrorMaker 2's series under each name that the flow's have."""
+        names = self._names.get(flow.flow, LEGACY_NAMES)
+        if names == LEGACY_NAMES:
+            return self._add
+
+        def add(metric: metrics.Metric, labels: tuple[str, ...], value: float) -> None:
+            if MetricNames.LEGACY in names:
+                self._add(metric, labels, value)
+            is_checkpoint = metric in metrics.CHECKPOINT_LATENCY.all
+            plugin = metrics.CHECKPOINT_CONNECTOR if is_checkpoint else metrics.SOURCE_CONNECTOR
+            self._add(metrics.PLUGIN_NAMES[metric.name], (plugin, "0", *labels), value)
+
+        return add
+
+
+def _times(
+    add: _Add, names: TimingMetrics, view: TimingView | None, labels: tuple[str, ...]
+) -> None:
+    if view is None:
+        return  # as in MM2: there is no series before the first record
+    add(names.last, labels, view.last_ms)
+    add(names.least, labels, _or_nan(view.least_ms))
+    add(names.most, labels, _or_nan(view.most_ms))
+    add(names.average, labels, _or_nan(view.average_ms))
 
 
 def _or_nan(value: float | None) -> float:
@@ -223,7 +249,7 @@ def exposition(
     """
     is_openmetrics = asks_for(accept, MEDIA_TYPE)
     text = SeriesText(metrics.ALL, is_openmetrics=is_openmetrics, fixed=series.labels)
-    _Series(reading, text, has_partitions=series.has_partitions).fill()
+    _Series(reading, text, series).fill()
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Labelled(ProcessCollector(registry=None), dict(series.labels)))
     # the header itself is anybody's: the library would stumble over a version that is none

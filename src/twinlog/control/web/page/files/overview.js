@@ -93,9 +93,14 @@ export function lagUnknown(one) {
   return one.lagUnknownPartitions ? `; not known of ${plural(one.lagUnknownPartitions, "partition")}` : "";
 }
 
+/** What would be lost is asked for once a second, and an answer may be late. */
+const KEEPS_UP_MS = 5000;
+
 export function caughtUp(state, one) {
   if (one.lagUnknownPartitions) return "?";
   if (one.lag === 0) return "it is";
+  // a stream that never ends has some records on their way, and is not behind for that
+  if (one.loss.records !== null && one.loss.ms < KEEPS_UP_MS && !one.loss.unknownPartitions) return "keeps up";
   const seen = (state.history.get(one.flow) || []).filter((row) => row.lag !== null).slice(-15);
   if (one.lag === null || seen.length < 3) return "?";
   const [first, last] = [seen[0], seen[seen.length - 1]];

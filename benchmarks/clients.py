@@ -1,0 +1,101 @@
+"""Clients that ask a mirror for its flows as open pages do: every two seconds."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+__all__ = ["EVERY_S", "Polling"]
+
+EVERY_S: Final = 2.0
+"""As the page does."""
+GIVEN_UP_S: Final = 30.0
+
+
+@dataclass(slots=True)
+class _Request:
+    due: float
+    socket: socket.socket | None = None
+    answer: bytes = b""
+
+
+class Polling:
+    """So many clients, in one thread that parses nothing: what they cost is the mirror's alone."""
+
+    def __init__(self, port: int, clients: int) -> None:
+        self._port = port
+        began = time.monotonic()
+        self._requests = [_Request(began + EVERY_S * n / clients) for n in range(clients)]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.answered = 0
+        self.refused = 0
+        """No answer, or another one than 200: before the mirror serves, and never after."""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        asked = (
+            f"GET /api/v1/flows HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\n"
+            "Connection: close\r\n\r\n"
+        ).encode()
+        with selectors.DefaultSelector() as selector:
+            while not self._stop.is_set():
+                now = time.monotonic()
+                for one in self._requests:
+                    if one.socket is None and one.due <= now:
+                        self._ask(one, asked, selector)
+                    elif one.socket is not None and one.due + GIVEN_UP_S < now:
+                        self._end(one, selector)
+                for key, _ in selector.select(0.02):
+                    self._read(key.data, selector)
+            for one in self._requests:
+                if one.socket is not None:
+                    one.socket.close()
+
+    def _ask(self, one: _Request, asked: bytes, selector: selectors.BaseSelector) -> None:
+        try:
+            one.socket = socket.create_connection(("127.0.0.1", self._port), timeout=5)
+            one.socket.sendall(asked)
+        except OSError:
+            self._end(one, selector)
+            return
+        one.socket.setblocking(False)
+        selector.register(one.socket, selectors.EVENT_READ, one)
+
+    def _read(self, one: _Request, selector: selectors.BaseSelector) -> None:
+        assert one.socket is not None
+        try:
+            part = one.socket.recv(1 << 16)
+        except OSError:
+            part = b""
+        one.answer += part
+        if not part:
+            self._end(one, selector)
+
+    def _end(self, one: _Request, selector: selectors.BaseSelector) -> None:
+        if one.answer.startswith(b"HTTP/1.1 200 "):
+            self.answered += 1
+        else:
+            self.refused += 1
+        if one.socket is not None:
+            if one.socket in selector.get_map():
+                selector.unregister(one.socket)
+            one.socket.close()
+        one.socket, one.answer, one.due = None, b"", max(one.due + EVERY_S, time.monotonic())

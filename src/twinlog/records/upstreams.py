@@ -1,0 +1,94 @@
+"""What offset maps say of the ranges that are read, for the column `_upstream`.
+
+The maps lie on the cluster that is read, which is a mirror's target; no other one is asked. They
+are read when the ends of the ranges are known (`mirror.map.origins`, rule A), by the process that
+plans, and of each a task gets what is about its range.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import LATEST, list_offsets
+from twinlog.errors import TwinlogError, Unsupported
+from twinlog.mirror.map.offset_map import PartitionMap
+from twinlog.mirror.map.origins import Origin, origin_of
+from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.records.bounds import wrong
+from twinlog.records.gaps import OffsetRange
+from twinlog.survey.map_reader import MapReader
+from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+
+OPTION = "upstream"
+
+Maps = Mapping[TopicPartition, Sequence[tuple[str, PartitionMap]]]
+
+
+class Upstreams:
+    """The maps of what was copied from clusters of these aliases; a later question reads only what
+    was added since.
+    """
+
+    def __init__(self, client: ClusterClient, aliases: Sequence[str]) -> None:
+        self._client = client
+        self._readers = {alias: self._reader(alias) for alias in aliases}
+
+    def _reader(self, alias: str) -> MapReader:
+        name = offset_map_topic(alias)
+        found = self._client.metadata([name]).topics[name]
+        if found.error == UNKNOWN_TOPIC_OR_PARTITION:
+            raise wrong(
+                OPTION,
+                f"cluster {self._client.alias} has no topic {name}, or its user may not see it",
+                f"write the alias that the mirror's configuration has in place of {alias}, and "
+                "give the user READ on that topic",
+            )
+        return MapReader(self._client, name, len(found.partitions))
+
+    def of(self, ranges: Sequence[OffsetRange]) -> list[tuple[Origin, ...]]:
+        """What a task needs of each range, whose ends were asked before. Raises TwinlogError."""
+        tps = sorted({one.tp for one in ranges})
+        ends: dict[TopicPartition, int] = {}
+        for tp, found in list_offsets(self._client, tps, LATEST).items() if tps else ():
+            if isinstance(found, TwinlogError):
+                raise found
+            ends[tp] = found.offset
+        maps = self._maps(tps)
+        return [
+            tuple(
+                origin
+                for alias, known in maps[one.tp]
+                if (origin := origin_of(known, alias, one.first, one.end, ends[one.tp])) is not None
+            )
+            for one in ranges
+        ]
+
+    def _maps(self, tps: Sequence[TopicPartition]) -> Maps:
+        topics = self._client.metadata(sorted({tp.topic for tp in tps})).topics.values()
+        names = {one.topic_id: one.name for one in topics}
+        if NO_TOPIC_ID in names:
+            raise Unsupported(
+                f"cluster {self._client.alias}: its brokers have no topic ids, by which the offset "
+                f"map names {names[NO_TOPIC_ID]}: option upstream needs Kafka 2.8"
+            )
+        wanted, out = set(tps), defaultdict[TopicPartition, list[tuple[str, PartitionMap]]](list)
+        for alias, reader in self._readers.items():
+            maps = reader.read()
+            maps.require_all()
+            for key, known in maps.items():
+                topic = names.get(key.target_topic_id)
+                if topic is None:
+                    continue
+                if key.branches:
+                    raise wrong(
+                        OPTION,
+                        f"the mirror places records of {known.topic} in {topic} by their keys, "
+                        "and the offset map has no place of each",
+                        "leave it out, or join by key and value",
+                    )
+                if (tp := TopicPartition(topic, key.partition)) in wanted:
+                    out[tp].append((alias, known))
+        return out

@@ -1,0 +1,110 @@
+"""What a host reaches as a broker offers some requests no more: a real one whose answers to
+ApiVersions lose them on their way.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from tests.support.hosts import Host
+
+__all__ = ["lacking"]
+
+API_VERSIONS: Final = 18
+NOBODY: Final = 0x7000
+"""A request that no client knows."""
+
+
+@contextmanager
+def lacking(host: Host, bootstrap: str, *keys: int) -> Iterator[None]:
+    """The broker, at its own address on that host, without the requests of these keys."""
+    near, _, port = bootstrap.rpartition(":")
+    listener = host.within(lambda: socket.create_server((near, int(port))))
+    arguments = (listener, near, int(port), frozenset(keys))
+    threading.Thread(target=_accept, args=arguments, daemon=True).start()
+    try:
+        yield
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def _accept(listener: socket.socket, near: str, port: int, keys: Collection[int]) -> None:
+    with suppress(OSError):  # it was closed
+        while True:
+            client, _ = listener.accept()
+            broker = socket.create_connection((near, port))
+            asked: dict[int, int] = {}
+            threading.Thread(target=_ask, args=(client, broker, asked), daemon=True).start()
+            threading.Thread(
+                target=_answer, args=(broker, client, asked, keys), daemon=True
+            ).start()
+
+
+def _ask(client: socket.socket, broker: socket.socket, asked: dict[int, int]) -> None:
+    """Requests pass as they are; of ApiVersions, the version is kept by correlation id."""
+    with suppress(OSError, EOFError):
+        while True:
+            frame = _frame(client)
+            key, version, correlation = struct.unpack_from(">hhi", frame)
+            if key == API_VERSIONS:
+                asked[correlation] = version
+            broker.sendall(struct.pack(">i", len(frame)) + frame)
+    with suppress(OSError):
+        broker.shutdown(socket.SHUT_WR)
+
+
+def _answer(
+    broker: socket.socket, client: socket.socket, asked: dict[int, int], keys: Collection[int]
+) -> None:
+    with suppress(OSError, EOFError):
+        while True:
+            frame = _frame(broker)
+            (correlation,) = struct.unpack_from(">i", frame)
+            version = asked.pop(correlation, None)
+            if version is not None:
+                _hide(frame, version, keys)
+            client.sendall(struct.pack(">i", len(frame)) + frame)
+    with suppress(OSError):
+        client.shutdown(socket.SHUT_WR)
+
+
+def _frame(peer: socket.socket) -> bytearray:
+    (size,) = struct.unpack(">i", _exactly(peer, 4))
+    return _exactly(peer, size)
+
+
+def _exactly(peer: socket.socket, size: int) -> bytearray:
+    found = bytearray()
+    while len(found) < size:
+        part = peer.recv(size - len(found))
+        if not part:
+            raise EOFError
+        found += part
+    return found
+
+
+def _hide(frame: bytearray, version: int, keys: Collection[int]) -> None:
+    """Correlation id (4), error (2), then the array: compact, with tags, from version 3 on."""
+    at = 6
+    if version >= 3:
+        count, shift = 0, 0
+        while True:
+            byte = frame[at]
+            count |= (byte & 0x7F) << shift
+            at, shift = at + 1, shift + 7
+            if byte < 0x80:
+                break
+        count, step = count - 1, 7
+    else:
+        (count,) = struct.unpack_from(">i", frame, at)
+        at, step = at + 4, 6
+    for number in range(count):
+        (key,) = struct.unpack_from(">h", frame, at + number * step)
+        if key in keys:
+            struct.pack_into(">h", frame, at + number * step, NOBODY)
