@@ -114,6 +114,8 @@ class ConfigError(TwinlogError):
     """Further errors of the same file, in its order."""
     warnings: tuple[Any, ...] = ()
     """What else deserves attention in it: ConfigWarnings."""
+    lacks = ""
+    """The field that its section is without, where that is what is wrong."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from tests.support.mirror import Mirror
 from tests.support.quotas import quota
 from tests.support.rig import Rig
 from twinlog.cli.main import run
-from twinlog.control.doctor import look
+from twinlog.control.doctor import observing
 from twinlog.control.watch.status_file import StatusFile
 from twinlog.sandbox import LocalCluster
 
@@ -58,7 +58,7 @@ def watched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Watched]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr(look, "HEARD_FOR_S", 1.5)  # the driver's numbers come twice a second
+    monkeypatch.setattr(observing, "HEARD_FOR_S", 1.5)  # the driver's numbers come twice a second
     with Rig(source_cluster, target_cluster, tmp_path) as rig:
         rig.create()
         yield Watched(rig, tmp_path)

@@ -29,7 +29,7 @@ from tests.support.topics import (
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, list_offsets, log_ends
 from twinlog.cluster.logs.producers import describe_producers
-from twinlog.control.doctor.look import leaderless, under_min_isr
+from twinlog.control.doctor.observing import leaderless, under_min_isr
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import map_partition

@@ -30,6 +30,10 @@ INSTEAD: Final = {
 """By expression, what to write instead. `is told to` is an order, and stays."""
 
 
+SAYS_NOTHING: Final = {"Place", "Look", "Holder", "Judge", "Manager", "Helper", "Util"}
+"""Of a class whole, or its last word: a bound, a search, a check, a plan says what it is."""
+
+
 def found_in(text: str) -> list[str]:
     """What stands there and should not, with the words to choose from."""
     return [
@@ -86,3 +90,14 @@ def test_screens_speak_the_field_s_words() -> None:
     assert SCREENS
     found = {one.name: found_in(re.sub(r"\s+", " ", one.read_text())) for one in SCREENS}
     assert not any(found.values()), found
+
+
+def test_classes_are_nouns_of_the_field() -> None:
+    names = {
+        f"{path.relative_to(ROOT)}: {node.name}": re.findall("[A-Z][a-z]*", node.name)[-1]
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    }
+    assert len(names) > 500
+    assert {name for name, last in names.items() if last in SAYS_NOTHING} == set()

@@ -32,7 +32,7 @@ from twinlog.client.group_translation import Translated, TranslatedOffset
 from twinlog.client.offset_reset import GroupReset, ResetOffset
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.values.warnings import ConfigWarning, WarningCode
-from twinlog.control.check.group_readiness import FlowGroups, GroupPlace, GroupReadiness
+from twinlog.control.check.group_readiness import CommittedOffset, FlowGroups, GroupReadiness
 from twinlog.control.check.report import CheckReport, ClusterReport, Problem
 from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
 from twinlog.control.doctor.findings import findings
@@ -189,7 +189,7 @@ def test_what_a_comparison_and_a_look_at_groups_find_is_harmless(
     found.add(Aspect.CONFIG, 1, [one, replace(one, left_alone=EVIL)])
     found.note(EVIL)
     tables.write_all(diff.parts(found, with_left_alone=True))
-    place = GroupPlace(
+    place = CommittedOffset(
         topic=EVIL, partition=0, offset=1, end=2, to_topic=EVIL, to_offset=1, why_not=EVIL
     )
     group = GroupReadiness(

@@ -17,8 +17,8 @@ from twinlog.codes import FlowState
 from twinlog.config.flow.tuning import Tuning
 from twinlog.control.doctor.finding import Finding, Likelihood
 from twinlog.control.doctor.findings import CHECKS, findings
-from twinlog.control.doctor.look import heard, snapshot_of, told_rate
 from twinlog.control.doctor.observation import Limit, Observation, Side
+from twinlog.control.doctor.observing import heard, snapshot_of, told_rate
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.status_file import StatusFile, running_mirrors
 from twinlog.model import TopicPartition

@@ -83,7 +83,7 @@ class _ResourceReader:
 
     def raise_all(self, error: ConfigError) -> NoReturn:
         """With what was found before, of which it may be a consequence and is not said then."""
-        follows = any(f"{name} is missing" in error.message for name in self._reader.meant)
+        follows = error.lacks in self._reader.meant
         errors = [*self._errors, *([] if follows else [error])]
         first, *more = sorted(errors, key=lambda one: one.line or 0)
         first.more = tuple(more)

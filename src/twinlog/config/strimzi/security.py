@@ -165,7 +165,9 @@ def _required(section: Node, fields: Mapping[str, Node], name: str) -> Node:
 
 def missing(section: Node, name: str) -> ConfigError:
     """The error for a section without one of its fields."""
-    return section.refuse(f"{name} is missing", f"add `{name}: ...`")
+    error = section.refuse(f"{name} is missing", f"add `{name}: ...`")
+    error.lacks = name
+    return error
 
 
 def _escaped(text: str) -> str:

@@ -64,7 +64,7 @@ class Clients(Protocol):
 
 def check_flow(setup: FlowSetup, clients: Clients, report: FlowReport) -> None:
     """Fill the report; what cannot be asked at all is raised."""
-    look = _Look(setup, clients, report)
+    look = _FlowCheck(setup, clients, report)
     look.topics()
     look.source_rights()
     look.target_rights()
@@ -77,7 +77,7 @@ def check_flow(setup: FlowSetup, clients: Clients, report: FlowReport) -> None:
     look.expiry()
 
 
-class _Look:
+class _FlowCheck:
     def __init__(self, setup: FlowSetup, clients: Clients, report: FlowReport) -> None:
         self._setup = setup
         self._flow: FlowConfig = setup.config

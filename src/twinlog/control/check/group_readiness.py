@@ -40,7 +40,7 @@ Offsets: TypeAlias = Mapping[str, GroupOffsets | TwinlogError]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPlace:
+class CommittedOffset:
     """One committed offset of a group, and where it resumes on the target."""
 
     topic: str
@@ -70,7 +70,7 @@ class GroupReadiness:
     state: str
     members: tuple[Member, ...]
     """On the source."""
-    places: tuple[GroupPlace, ...]
+    places: tuple[CommittedOffset, ...]
     why_not: tuple[str, ...]
     """Empty: it may move."""
 
@@ -216,7 +216,7 @@ def readiness(
         why_not.append(f"it is active on {config.source}: {_who(members)}")
     if members_there is not None:
         why_not.append(f"it is active on {config.target}: {_who(members_there)}")
-    places: tuple[GroupPlace, ...] = ()
+    places: tuple[CommittedOffset, ...] = ()
     if isinstance(offsets, TwinlogError):
         why_not.append(str(offsets))
     elif not offsets:
@@ -249,7 +249,7 @@ def _placeless(
 
 def _places(
     offsets: GroupOffsets, survey: GroupSurvey, ends: Mapping[TopicPartition, int]
-) -> Iterator[GroupPlace]:
+) -> Iterator[CommittedOffset]:
     for tp, one in sorted(offsets.items()):
         to_topic, to_offset, why_not = None, None, survey.placeless.get(tp, "")
         if not why_not:
@@ -257,7 +257,7 @@ def _places(
             found = place.translate(one.offset)
             to_topic, to_offset = place.target.topic, found.offset
             why_not = "" if found.is_exact else _not_exact(place, one.offset)
-        yield GroupPlace(
+        yield CommittedOffset(
             topic=tp.topic,
             partition=tp.partition,
             offset=one.offset,
@@ -275,7 +275,7 @@ def _not_exact(place: Counterpart, offset: int) -> str:
     return BY_MM2
 
 
-def _summed(places: Iterable[GroupPlace]) -> Iterator[str]:
+def _summed(places: Iterable[CommittedOffset]) -> Iterator[str]:
     """A line for each reason, whatever number of partitions has it."""
     by_reason: dict[str, list[str]] = {}
     for one in places:

@@ -70,21 +70,21 @@ def offline_status(
         clusters = AskedClusters(closing, GIVES_UP_S if gives_up_s is None else gives_up_s)
         clusters.ask(setup.target for setup in setups)
         looks = [_look(setup, clusters) for setup in setups]
-        clusters.ask(look.setup.source for look in looks if isinstance(look, _Look))
+        clusters.ask(look.setup.source for look in looks if isinstance(look, _OfflineFlow))
         return [
             look.flow(clusters.problem(look.setup.source), without_source=without_source)
-            if isinstance(look, _Look)
+            if isinstance(look, _OfflineFlow)
             else look
             for look in looks
         ]
 
 
-def _look(setup: FlowSetup, clusters: AskedClusters) -> _Look | FlowSnapshot:
+def _look(setup: FlowSetup, clusters: AskedClusters) -> _OfflineFlow | FlowSnapshot:
     problem = clusters.problem(setup.target)
     if problem is not None:
         return _unknown(setup, problem)
     try:
-        return _Look(setup, clusters.client(setup.source), clusters.client(setup.target))
+        return _OfflineFlow(setup, clusters.client(setup.source), clusters.client(setup.target))
     except TwinlogError as error:
         return _unknown(setup, error)
 
@@ -128,7 +128,7 @@ class _Ends:
     newest: Mapping[TopicPartition, OffsetResult | TwinlogError]
 
 
-class _Look:
+class _OfflineFlow:
     """One flow and its two clusters; the source is not asked before `flow`."""
 
     def __init__(self, setup: FlowSetup, source: ClusterClient, target: ClusterClient) -> None:

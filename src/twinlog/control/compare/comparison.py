@@ -62,7 +62,7 @@ def compare_flows(
             setup = flow_setup(flow)
             source = stack.enter_context(ClusterClient(setup.source, api_timeout_s=GIVES_UP_S))
             target = stack.enter_context(ClusterClient(setup.target, api_timeout_s=GIVES_UP_S))
-            look = _Look(config, setup, source, target, with_left_alone, say)
+            look = _Comparer(config, setup, source, target, with_left_alone, say)
             yield look.compared(matches)
 
 
@@ -92,7 +92,7 @@ def _narrowed(
     return replace(flow, released=flow.released | unseen)
 
 
-class _Look:
+class _Comparer:
     """One flow and its two clusters."""
 
     def __init__(

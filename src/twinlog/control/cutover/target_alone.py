@@ -13,7 +13,7 @@ from twinlog.control.cutover.copies import UNKNOWN, Copy, copies
 from twinlog.control.cutover.groups import GroupPlan, Groups
 from twinlog.control.cutover.scope import Scope
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.control.watch.snapshot import FlowSnapshot, GroupPlace, PartitionSnapshot
+from twinlog.control.watch.snapshot import FlowSnapshot, GroupPosition, PartitionSnapshot
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.runs import k_at
 
@@ -64,11 +64,11 @@ def _with_trouble(part: PartitionSnapshot, told: PartitionSnapshot | None) -> Pa
     return replace(part, state=told.state, code=told.code, message=told.message)
 
 
-def _places(plans: Iterable[GroupPlan], found: Iterable[Copy]) -> Iterator[GroupPlace]:
+def _places(plans: Iterable[GroupPlan], found: Iterable[Copy]) -> Iterator[GroupPosition]:
     ends = {copy.target: copy.log[1] for copy in found if copy.is_copied}
     for plan in plans:
         for one in plan.partitions:
-            yield GroupPlace(
+            yield GroupPosition(
                 group=plan.group,
                 topic=one.target.topic,
                 partition=one.target.partition,

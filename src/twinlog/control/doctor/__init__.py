@@ -1,3 +1,3 @@
 """`twinlog doctor`: why a flow is slow or stands still. Read in this order: `observation` (what was
-seen), `findings` (what follows from it: `standstill` and `pace`), `look` (how it is seen).
+seen), `findings` (what follows from it: `standstill` and `pace`), `observing` (how it is seen).
 """

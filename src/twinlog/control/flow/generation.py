@@ -8,7 +8,7 @@ from typing import Final
 from twinlog.control.duties.rounds import Duties, LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.steering import Steering
-from twinlog.control.flow.topic_look import TopicLook
+from twinlog.control.flow.topic_refresh import TopicRefresh
 from twinlog.control.lanes.views import view_of
 from twinlog.control.risk.background import Background
 from twinlog.control.risk.limits import NO_LIMITS, RiskLimits
@@ -36,7 +36,7 @@ class Generation:
     led: LedFlow
     duties: Duties
     steering: Steering
-    topics: TopicLook
+    topics: TopicRefresh
     source_watch: SourceWatch | None
     """None with `--once`."""
     pulse: Pulse | None

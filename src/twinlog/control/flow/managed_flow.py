@@ -22,7 +22,7 @@ from twinlog.control.flow.phases import LED, Life, Phase, Step
 from twinlog.control.flow.process import Process, RunHost
 from twinlog.control.flow.shown import Shown
 from twinlog.control.flow.steering import Steering
-from twinlog.control.flow.topic_look import TopicLook
+from twinlog.control.flow.topic_refresh import TopicRefresh
 from twinlog.control.flow.tries import Tries
 from twinlog.control.flow.trouble import FlowTrouble
 from twinlog.control.lanes.pacing import pacer_of
@@ -196,7 +196,7 @@ class ManagedFlow:
             led=led,
             duties=duties,
             steering=steering,
-            topics=TopicLook(run=run, prepared=prepared, log=self.log),
+            topics=TopicRefresh(run=run, prepared=prepared, log=self.log),
             source_watch=None if process.once else watch,
             pulse=None if process.once else pulse,
         )

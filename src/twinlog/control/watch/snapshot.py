@@ -79,7 +79,7 @@ class PartitionSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPlace:
+class GroupPosition:
     """A group in one partition of the target; offsets are -1 where they are not known."""
 
     group: str
@@ -128,7 +128,7 @@ class FlowSnapshot:
     """Partitions of which neither is known."""
     source_problem: str = ""
     """Why the source could not be asked, where the target alone was."""
-    groups: tuple[GroupPlace, ...] = ()
+    groups: tuple[GroupPosition, ...] = ()
     """Where groups stand on the target, where the source could not be asked."""
     where: str = ""
     """The host and process that told so, where that is not this one."""

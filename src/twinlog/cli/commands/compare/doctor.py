@@ -47,12 +47,12 @@ def doctor(file: Path, flow: str | None, output: Format) -> int:
     """
     from twinlog.cli.options.configuration import load_file
     from twinlog.control.doctor.findings import as_json, findings
-    from twinlog.control.doctor.look import look
+    from twinlog.control.doctor.observing import observe
 
     config = load_file(file)
     if flow is not None:
         config = replace(config, flows=(one_flow(config.flows, flow),))
-    found = [(seen, findings(seen)) for seen in look(config, file)]
+    found = [(seen, findings(seen)) for seen in observe(config, file)]
     if output.is_for_programs:
         flows = [as_json(seen, some) for seen, some in found]
         write_object(output, "doctor", JSON_VERSION, {"flows": flows})

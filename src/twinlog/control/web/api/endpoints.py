@@ -19,7 +19,7 @@ from twinlog.control.cutover.failover import Failover
 from twinlog.control.cutover.scope import Scope
 from twinlog.control.cutover.switchover import Switchover, Ways
 from twinlog.control.doctor.findings import as_json, findings
-from twinlog.control.doctor.look import look
+from twinlog.control.doctor.observing import observe
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.flow.wishes import Ask, wish
 from twinlog.control.web.api import answers, shown
@@ -119,7 +119,7 @@ async def _diff(asked: Asked) -> answers.Diff:
 
 async def _doctor(asked: Asked) -> answers.Doctor:
     config, file = asked.site.alone(asked.flow), asked.site.file
-    (seen,) = await asked.site.questions.run(lambda: list(look(config, file)))
+    (seen,) = await asked.site.questions.run(lambda: list(observe(config, file)))
     return answers.Doctor.model_validate(as_json(seen, findings(seen)))
 
 

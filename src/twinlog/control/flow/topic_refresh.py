@@ -24,7 +24,7 @@ AFTER_FAILURE_S: Final = 30.0
 
 
 @dataclass(slots=True, kw_only=True)
-class TopicLook:
+class TopicRefresh:
     """Of one run of a flow; in the supervisor's thread."""
 
     run: FlowRun

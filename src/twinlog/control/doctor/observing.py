@@ -56,13 +56,13 @@ class Heard:
     """For how long its process should have said something new."""
 
 
-def look(config: MirrorConfig, file: Path) -> Iterator[Observation]:
+def observe(config: MirrorConfig, file: Path) -> Iterator[Observation]:
     """Flow by flow. A cluster that does not answer is part of what is seen."""
     for flow in config.flows:
-        yield _Look(config, flow, file).observation()
+        yield _Observer(config, flow, file).observation()
 
 
-class _Look:
+class _Observer:
     """One flow."""
 
     def __init__(self, config: MirrorConfig, flow: FlowConfig, file: Path) -> None:
