@@ -139,6 +139,18 @@ def test_nobody_builds_on_offsets_of_a_log_that_is_wrong(*, code: str, is_broken
     assert (view.is_broken, (view.next_upstream, view.next_downstream)) == (is_broken, given)
 
 
+def test_a_partition_is_unseen_until_a_lane_has_found_its_place() -> None:
+    partition = a_partition()
+    assert view_of(partition).is_unseen
+    partition.troubled("NO_LEADER", "message", retriable=True)
+    assert view_of(partition).is_unseen, "nobody has looked at the log"
+    partition.on_progress(REPORT)
+    assert not view_of(partition).is_unseen
+    taken_over = a_partition()
+    taken_over.troubled("TAKEN_OVER", "message", retriable=False)
+    assert not view_of(taken_over).is_unseen, "a lane has found our end"
+
+
 @pytest.mark.parametrize("at_source", [True, False])
 def test_where_a_lane_stopped_is_no_position_in_a_topic_created_since(*, at_source: bool) -> None:
     partition = a_partition()

@@ -8,17 +8,18 @@ from twinlog.model import TopicId, TopicPartition
 
 
 def view(
-    topic: str, at: int = 0, *, is_broken: bool = False, is_keyed: bool = False
+    topic: str, *, is_broken: bool = False, is_unseen: bool = False, is_keyed: bool = False
 ) -> PartitionView:
     return PartitionView(
         source=TopicPartition(topic, 0),
         target=TopicPartition(f"A.{topic}", 0),
         source_topic_id=TopicId(bytes(16)),
         target_topic_id=TopicId(bytes(16)),
-        next_upstream=at,
-        next_downstream=at,
+        next_upstream=-1,
+        next_downstream=-1,
         source_end=-1,
         is_broken=is_broken,
+        is_unseen=is_unseen,
         is_keyed=is_keyed,
     )
 
@@ -26,8 +27,8 @@ def view(
 def why(*topics: str, partitions: int = 1) -> str:
     views = [
         view("new"),
-        view("unseen", -1),
-        view("bad", -1, is_broken=True),
+        view("unseen", is_unseen=True),
+        view("bad", is_broken=True),
         view("keyed", is_keyed=True),
     ]
     committed = [TopicPartition(topic, number) for topic in topics for number in range(partitions)]

@@ -57,6 +57,8 @@ class PartitionView(Pairing):
     """One of the two logs is not what it should be, or its topic not the one that was copied: no
     offset of the target can be trusted, and so none is given.
     """
+    is_unseen: bool = False
+    """No lane of this process has found its place in both logs yet."""
     is_keyed: bool = False
     """Its records go to several target partitions by key."""
     is_begun: bool = False

@@ -17,7 +17,6 @@ from typing import TypeAlias
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.metadata import TopicMetadata
-from twinlog.codes import PartitionState
 from twinlog.config.flow.schema import PolicyKind
 from twinlog.control.duties.rounds import LedFlow, PartitionView, confirmed
 from twinlog.errors import TwinlogError, Unauthorized
@@ -158,11 +157,11 @@ class TargetOffsets:
         None before a lane of this process has found its place: where records of ours are missing,
         or the map lost a row, its places are too far, and groups would leave records out.
         """
-        if view.next_upstream < 0 and view.not_ours != PartitionState.TAKEN_OVER:
-            return None  # of one that was taken over, what was copied stays where it lies
+        if view.is_unseen:
+            return None
         by_log = reach_of(known, end, is_shared=self._is_shared)
         reached = [] if by_log is None else [by_log]
-        if view.next_downstream >= 0:
+        if view.next_upstream >= 0 and view.next_downstream >= 0:
             reached.append(Reach(view.next_upstream, view.next_downstream))
         return max(reached, key=lambda one: (one.downstream, one.upstream), default=None)
 

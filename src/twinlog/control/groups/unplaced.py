@@ -47,4 +47,4 @@ def _of(view: PartitionView | None) -> str:
         return "not mirrored by this flow"
     if view.is_broken:
         return "has stopped, with a code"
-    return "no lane has checked it yet" if view.next_upstream < 0 else "nothing is copied yet"
+    return "no lane has checked it yet" if view.is_unseen else "nothing is copied yet"

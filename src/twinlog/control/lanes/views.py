@@ -18,6 +18,7 @@ def view_of(partition: Partition) -> PartitionView:
     is_stale = partition.is_replaced or is_another
     is_broken = failure is not None and has(failure.code, Trait.NO_OFFSETS)
     at = None if is_stale or is_broken else partition.progress
+    not_ours = _not_ours(partition, is_stale=is_stale)
     return PartitionView(
         source=plan.source,
         target=plan.target,
@@ -27,10 +28,11 @@ def view_of(partition: Partition) -> PartitionView:
         next_downstream=-1 if at is None else at.downstream,
         source_end=-1 if at is None else at.source_end,
         is_broken=is_broken,
+        is_unseen=at is None and not_ours != PartitionState.TAKEN_OVER,
         is_keyed=plan.targets > 0,
         is_begun=partition.is_begun,
         has_others=plan.targets > 0 or partition.is_behind_others,
-        not_ours=_not_ours(partition, is_stale=is_stale),
+        not_ours=not_ours,
     )
 
 
