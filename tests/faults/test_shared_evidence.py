@@ -33,7 +33,6 @@ from twinlog.mirror.map.offset_map import Mark, PartitionMap
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.state.generations import producer_of
 from twinlog.mirror.state.mapped import MappedCopies, mapped_copies
-from twinlog.model import TopicPartition
 from twinlog.survey.map_reader import Maps
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
