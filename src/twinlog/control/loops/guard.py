@@ -184,9 +184,8 @@ class LoopGuard:
         self._begun = frozenset(row.topic for row in verdict.rows.values() if row.begun)
         known = states[1].rows
         fresh = [row for row in verdict.rows.values() if known.get(_key(row)) != row]
-        may_write = not fresh or self._may_begin(target, verdict, fresh)
+        may_write = not fresh or self._has_noted(target, verdict, fresh)
         if fresh and may_write:
-            write_copies(target, fresh, int(time.time() * 1000))
             states = self._states(source, target, here, there)
             strangers, verdict = verdict.strangers, self._judge(topics, there, *states)
             verdict.leave(strangers)
@@ -196,13 +195,13 @@ class LoopGuard:
         verdict.copied = frozenset(row.source_topic for row in own if row.begun)
         return verdict
 
-    def _may_begin(self, target: ClusterClient, verdict: Verdict, fresh: list[CopyRow]) -> bool:
-        """Whether rows may be written now. Raises NotNow.
+    def _has_noted(self, target: ClusterClient, verdict: Verdict, fresh: list[CopyRow]) -> bool:
+        """Whether the rows could be written. Raises NotNow.
 
         While it cannot be read what is wanted, nothing new begins, and what runs continues.
         """
         try:
-            self._require_lead(target)
+            self._write(target, fresh)
         except CorruptData as error:
             why = PartitionError(
                 f"nothing new begins: {error}",
@@ -276,8 +275,7 @@ class LoopGuard:
             if row.source_topic not in verdict.rows
         ]
         if void:
-            self._require_lead(target)
-            write_copies(target, void, int(time.time() * 1000))
+            self._write(target, void)
 
     def planned(
         self, target: ClusterClient, verdict: Verdict, plans: Iterable[PartitionPlan]
@@ -294,8 +292,7 @@ class LoopGuard:
             empty = empty_topics(target, begins.values())
             self.before_begin({name: one for name, one in begins.items() if one in empty})
         if rows:
-            self._require_lead(target)
-            write_copies(target, [*rows.values()], int(time.time() * 1000))
+            self._write(target, rows.values())
 
     def _why_no_lead(self, target: ClusterClient) -> str:
         try:
@@ -304,11 +301,12 @@ class LoopGuard:
             return str(error)
         return "" if leads else "this process does not lead any more, or something else is wanted"
 
-    def _require_lead(self, target: ClusterClient) -> None:
+    def _write(self, target: ClusterClient, rows: Iterable[CopyRow]) -> None:
         if not self.still_leads(target):  # nor does this look make any topic then
             raise NotNow(
                 f"{self.config.flow}: is led elsewhere, or something else is wanted of it by now"
             )
+        write_copies(target, [*rows], int(time.time() * 1000))
 
     # -- judging -------------------------------------------------------------------------------
 
