@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, GreaterThan
+from pyspark.sql import datasource
+from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from pyspark_twinlog import DefaultSource
 from twinlog.errors import EnvironmentMissing
@@ -52,7 +53,7 @@ def test_a_reader_does_not_fail_where_spark_passes_no_filters() -> None:
     reader = BatchReader(parse_options(GIVEN, is_stream=False), ("value",))
     found = getattr(reader.pushFilters, "__func__", None)
     assert found is DataSourceReader.pushFilters
-    filters = [EqualTo(("partition",), 1), GreaterThan(("offset",), 4)]
+    filters = [datasource.EqualTo(("partition",), 1), datasource.GreaterThan(("offset",), 4)]
     kept = [*reader.pushFilters(filters)]
     assert all(one is other for one, other in zip(kept, filters, strict=True))
     bounds = pickle.loads(pickle.dumps(reader))._bounds  # noqa: S301 (our own)
