@@ -7,6 +7,7 @@ import select
 import signal
 import socket
 import struct
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -148,9 +149,15 @@ def test_the_next_attempt_gets_work_when_the_one_before_it_is_gone(
 def test_a_mirror_whose_channel_dies_ends_with_a_code(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
+    before = set(threading.enumerate())
+
+    def others() -> set[threading.Thread]:
+        return set(threading.enumerate()) - before
+
     one = Copying(source_cluster, target_cluster, fresh_topic, tmp_path, tls=False)
     with one.mirror:
         one.more()
+        eventually(lambda: "twinlog-own-topics" in {t.name for t in others()})
         monitor = Monitor(vital=one.mirror.vital)
         healthy = monitor.answer("/healthz")
         assert healthy is not None
@@ -163,3 +170,4 @@ def test_a_mirror_whose_channel_dies_ends_with_a_code(
         assert sick.status == 503
         assert b"twinlog-channel" in sick.body
         eventually(lambda: not one.mirror.server._thread.is_alive())
+        eventually(lambda: "twinlog-own-topics" not in {t.name for t in others()})

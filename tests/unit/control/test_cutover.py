@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from tests.support.snapshots import PUBLISHED
 from twinlog.cli.commands.cutover import switchover as command
 from twinlog.cli.commands.cutover.begin import is_confirmed, require_an_answer
 from twinlog.cluster.logs.producers import ProducerState
+from twinlog.config.load import load
 from twinlog.control.cutover import gates
 from twinlog.control.cutover.copies import Copy, _foreign
 from twinlog.control.cutover.failover import FailoverPlan
@@ -24,6 +26,7 @@ from twinlog.control.cutover.told import NewestStatus
 from twinlog.errors import FlowError, Unsupported, UsageError
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.map.runs import Run
+from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.mirror.state.published import Behind
 from twinlog.model import SEQUENCE_MODULUS, TopicId, TopicPartition
 from twinlog.wire.topic_acl import WRITE, Pattern, Permission
@@ -202,3 +205,18 @@ def test_only_an_acl_for_everybody_is_a_fence() -> None:
     assert fenced_topics([acl._replace(principal="User:app")]) == set()
     assert fenced_topics([acl._replace(host="10.0.0.1")]) == set()
     assert fenced_topics([acl._replace(pattern=int(Pattern.PREFIXED))]) == set()
+
+
+def test_heartbeats_are_copied_and_do_not_go_over(tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\n"
+        "A->B.enabled = true\nA->B.topics = orders\n"
+    )
+    (flow,) = load(file, environment={}).flows
+    scope = Scope.__new__(Scope)  # one that asks no cluster
+    scope.policy, scope._selector = policy_of(flow), TopicSelector.of(flow)
+    scope._topics, scope._released, scope._promoted = None, {"gone"}, set()
+    topics = ("orders", "C.heartbeats", "payments", "gone")
+    assert [scope.copies(one) for one in topics] == [True, True, False, False]
+    assert [scope.covers(one) for one in topics] == [True, False, False, False]

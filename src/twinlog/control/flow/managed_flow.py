@@ -93,6 +93,11 @@ class ManagedFlow:
         elif self.phase in LED and self.generation is not None:
             self._tend(self.generation)
 
+    def stop_duties(self) -> None:
+        """No round of a duty begins any more; returns at once."""
+        if self.generation is not None:
+            self.generation.duties.stop()
+
     def _tend(self, generation: Generation) -> None:
         run, once = generation.run, self.process.once
         if self.process.can_lead or run.is_stopping:

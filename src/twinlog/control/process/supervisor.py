@@ -106,6 +106,8 @@ class Supervisor:
         finally:
             self._reloads.end()
             self.commands.close()
+            for flow in self.flows:
+                flow.stop_duties()  # where all ended in order, they have
         self._leave_groups()
         return self.snapshots()
 
