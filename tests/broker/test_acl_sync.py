@@ -216,6 +216,8 @@ def test_configs_acls_and_groups_of_a_released_topic_stay_untouched(
     with Mirror(config, lanes=1) as mirror:
         change("read", "7200000", 4)
         eventually(lambda: committed(target, group, remote_freed) == 4)
+        eventually(lambda: guarded.acl("READ", freed) in guarded.there())
+        eventually(lambda: topic_configs(target, remote_freed).get("retention.ms") == "7200000")
         assert run(["topic", "release", str(config), "--topics", freed]) == 0
         mirror.eventually(lambda parts: "RELEASED" in [part.state for part in parts])
         change("describe", "7300000", 6)
