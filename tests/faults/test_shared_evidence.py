@@ -22,6 +22,7 @@ from tests.support.mirror_process import Driver
 from tests.support.rig import MAP_PARTITIONS, OLD, Rig
 from tests.support.topics import (
     alter_topic_configs,
+    apply_topic_configs,
     create_topic,
     delete_records,
     delete_topic,
@@ -47,7 +48,7 @@ def is_compacted(rig: Rig, name: str) -> bool:
 def lose_rows(rig: Rig) -> None:
     """Somebody sets another policy on the map's topic, and the right one again."""
     name = offset_map_topic(rig.alias)
-    alter_topic_configs(rig.target, name, {"cleanup.policy": "delete"})
+    apply_topic_configs(rig.target, name, {"cleanup.policy": "delete"})
     for partition in range(MAP_PARTITIONS):
         delete_records(rig.target, name, partition)
     alter_topic_configs(rig.target, name, {"cleanup.policy": "compact"})
