@@ -143,6 +143,15 @@ ROWS: Final = (
         on="`mm2-twinlog-offset-map.B.internal`",
         checked=False,
     ),
+    Row(
+        feature=WAY_BACK,
+        cluster="source",
+        operation="READ",
+        on="`B.checkpoints.internal`",
+        key="sync.group.offsets.enabled=false",
+        is_off=False,
+        checked=False,
+    ),
     *_rows(HEARTBEATS, "target", "CREATE WRITE", "`heartbeats`", NO_HEARTBEATS),
     *_rows(HEARTBEATS, "source", "CREATE WRITE", "`heartbeats`", NO_HEARTBEATS),
     *_rows(STATUS, "target", "CREATE WRITE", f"`{STATUS_TOPIC}`", NO_STATUS),
@@ -292,6 +301,7 @@ class Scene:
             ]
         if self.feature == WAY_BACK:
             found += [
+                ("target", Grant(operation="READ", kind="group", name=self.group)),
                 ("source", Grant(operation="READ", kind="topic", name=f"{b}.{topic}")),
                 ("target", Grant(operation="READ", kind="topic", name=topic)),
             ]
@@ -323,7 +333,7 @@ class Scene:
         if feature in (CHECKPOINTS, SYNC, WAY_BACK):
             yield f"{name}.emit.checkpoints.enabled = true"
             yield f"groups = {self.group}"
-        if feature == SYNC:
+        if feature in (SYNC, WAY_BACK):
             yield "sync.group.offsets.enabled = true"
         if feature == MIRROR_MAKER_1:
             yield f"twinlog.source.group.id = {self.group}"

@@ -112,7 +112,6 @@ def test_group_that_was_moved_back_on_the_source_stays_there(
     rounds = Rounds(monkeypatch, CheckpointDuty, "_sync", knowing)
     with Mirror(pair.config) as mirror:
         eventually(lambda: committed(pair.b, group, pair.remote) == 7)
-        rounds.pass_by(f"{pair.alias_b}->{pair.alias_a}")  # it has seen it
         commit(pair.a, group, pair.topic, 2)
         commit(pair.a, later, pair.topic, 5)
         eventually(lambda: committed(pair.b, later, pair.remote) == 5)
@@ -121,6 +120,37 @@ def test_group_that_was_moved_back_on_the_source_stays_there(
         # what the group does on the target is progress
         commit(pair.b, group, pair.remote, 8)
         eventually(lambda: committed(pair.a, group, pair.topic) == 8)
+        mirror.stop()
+
+
+def test_group_that_the_way_back_finds_moved_back_stays_there(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two processes, a flow each: the checkpoints of one tell the other what it gave."""
+    pair = filled(Pair(tmp_path, source_cluster, target_cluster))
+    group, new = pair.stop_at(7), f"{pair.group}-new"
+    there, back = f"{pair.alias_a}->{pair.alias_b}", f"{pair.alias_b}->{pair.alias_a}"
+    settings = pair.config.read_text()
+    for flow in (there, back):
+        others = settings.replace(f"{flow}.enabled = true", f"{flow}.enabled = false")
+        (tmp_path / f"{'there' if flow == back else 'back'}.properties").write_text(others)
+
+    rounds = Rounds(monkeypatch, CheckpointDuty, "_sync", lambda duty: duty._flow.name)
+    with Mirror(tmp_path / "there.properties", lanes=1) as mirror:
+        eventually(lambda: committed(pair.b, group, pair.remote) == 7)
+        commit(pair.a, group, pair.topic, 2)
+        commit(pair.b, new, pair.remote, 8)
+        rounds.pass_by(there)
+        with Mirror(tmp_path / "back.properties", lanes=1) as returning:
+            eventually(lambda: committed(pair.a, new, pair.topic) == 8)
+            rounds.pass_by(back)
+            assert committed(pair.a, group, pair.topic) == 2
+            commit(pair.b, group, pair.remote, 9)
+            eventually(lambda: committed(pair.a, group, pair.topic) == 9)
+            returning.stop()
         mirror.stop()
 
 

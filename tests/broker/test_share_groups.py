@@ -5,6 +5,7 @@ last may come again, and groups that are in use are left alone.
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.support.mirror import Mirror
 from tests.support.share import begin_at, from_the_start, in_group, stands_at, take, take_to
 from tests.support.topics import create_topic, delete_records, end_offsets
 from twinlog.cluster.groups.share_groups import fetch_furthest_offsets
-from twinlog.control.groups.share_sync import WITHOUT_SYNC
+from twinlog.control.groups.share_sync import WITHOUT_SYNC, ShareGroups
 from twinlog.mirror.map.checkpoints import Skipped
 from twinlog.sandbox import LocalCluster
 
@@ -24,10 +25,21 @@ pytestmark = [pytest.mark.broker]
 IN_ORDER = [b"%d" % n for n in range(10)]
 
 
-@pytest.mark.witness("share groups go over and skip nothing")
+@pytest.mark.parametrize(
+    "begins",
+    [
+        pytest.param("at once", marks=pytest.mark.witness("share groups go over and skip nothing")),
+        "late",
+    ],
+)
 def test_share_groups_go_on_there_and_back_and_skip_nothing(
-    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    begins: str,
 ) -> None:
+    """However late the first round of the way back is."""
     pair = Pair(tmp_path, source_cluster, target_cluster)
     with_transactions(pair)  # 0 to 7, with gaps between them and behind
     produce(pair.a, pair.topic, numbered(8, 2))
@@ -37,6 +49,15 @@ def test_share_groups_go_on_there_and_back_and_skip_nothing(
     assert take(pair.a, part, pair.topic, 3, 1) == IN_ORDER[:4]
     assert take(pair.a, done, pair.topic, 10) == IN_ORDER
 
+    has_read = threading.Event()
+    sync = ShareGroups.sync
+
+    def late_sync(shares: ShareGroups) -> None:
+        if shares._flow.config.source_alias == pair.alias_a or has_read.is_set():
+            sync(shares)
+
+    if begins == "late":
+        monkeypatch.setattr(ShareGroups, "sync", late_sync)
     with Mirror(pair.config) as mirror:
         # they are set as far as the copy is, round by round
         eventually(lambda: stands_at(pair.b, done, pair.remote) == 10)
@@ -49,6 +70,7 @@ def test_share_groups_go_on_there_and_back_and_skip_nothing(
         assert take(pair.b, done, pair.remote, 1) == [b"sign"]
 
         assert take(pair.b, part, pair.remote, 1) == [b"sign"]  # now nothing of it lags
+        has_read.set()
         (end,) = end_offsets(pair.a, pair.topic).values()
         eventually(lambda: stands_at(pair.a, part, pair.topic) == end, what="back on A")
         mirror.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import pytest
@@ -11,9 +12,10 @@ import pytest
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
 from twinlog.control.duties.rounds import PartitionView
 from twinlog.control.groups.counterparts import Counterpart, TargetOffsets, Views
-from twinlog.control.groups.translation_cache import TranslationCache
+from twinlog.control.groups.translation_cache import Newest, TranslationCache
 from twinlog.errors import Unreachable
 from twinlog.mirror.map.offset_map import Run
+from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.map.translation import Known, Reach
 from twinlog.model import TopicId, TopicPartition
 
@@ -68,8 +70,9 @@ class KnownPlaces:
         }
 
 
-def translations(places: KnownPlaces) -> TranslationCache:
-    return TranslationCache(cast("TargetOffsets", places))
+def translations(places: KnownPlaces, given: SyncedOffsets | None = None) -> TranslationCache:
+    synced = partial((given or SyncedOffsets()).gave, "source")
+    return TranslationCache(cast("TargetOffsets", places), synced)
 
 
 def offsets(found: TranslationCache) -> dict[tuple[str, TopicPartition], int]:
@@ -204,3 +207,45 @@ def test_without_checkpoints_the_first_round_sets_nothing_on_the_way_back() -> N
     fresh = translations(places)
     fresh.update({"a": {FIRST: Committed(offset=3)}})
     assert "a" in fresh.to_set({}), "the checkpoints say that nothing was set before"
+
+
+def given(*offsets: int) -> SyncedOffsets:
+    out = SyncedOffsets()
+    for offset in offsets:
+        out.note("source", "a", FIRST, offset)
+    return out
+
+
+@pytest.mark.parametrize("before", [None, {}])
+def test_what_the_other_flow_gave_is_no_progress_and_what_goes_beyond_it_is(
+    before: Newest | None,
+) -> None:
+    places = KnownPlaces(FIRST)
+    places.is_way_back = True
+    synced = given(3)
+    found = translations(places, synced)
+    found.update({"a": {FIRST: Committed(offset=3)}})
+    assert found.to_set(before) == {}
+    found.update({"a": {FIRST: Committed(offset=5)}})
+    assert [one.upstream_offset for one in found.to_set(before)["a"]] == [5]
+    found.seen_to({})
+    synced.note("source", "a", FIRST, 8)
+    found.update({"a": {FIRST: Committed(offset=8)}})
+    assert found.to_set(before) == {}, "the group here has moved on, and may be moved back by now"
+
+
+def test_progress_before_the_first_round_is_known_where_this_process_has_set_the_group() -> None:
+    places = KnownPlaces(FIRST)
+    places.is_way_back = True
+    found = translations(places, given(3))
+    found.update({"a": {FIRST: Committed(offset=5)}})
+    assert [one.upstream_offset for one in found.to_set(None)["a"]] == [5]
+
+
+def test_sync_is_known_by_the_last_offsets_that_it_gave() -> None:
+    synced = given(1, 2, 2, 3, 4, 5)
+    gave = {offset for offset in range(7) if synced.gave("source", "a", FIRST, offset)}
+    assert gave == {2, 3, 4, 5}
+    assert synced.gave("source", "a", FIRST, 6) is False
+    assert synced.gave("source", "a", SECOND, 5) is None
+    assert synced.gave("target", "a", FIRST, 5) is None

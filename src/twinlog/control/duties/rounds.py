@@ -27,6 +27,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.verified import VerifiedReport
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
+from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.names.naming import ReplicationPolicy
 from twinlog.mirror.plan import Pairing
 from twinlog.model import TopicId
@@ -128,6 +129,8 @@ class LedFlow:
     """For the snapshots."""
     verified: VerifiedReport = field(default_factory=VerifiedReport)
     """For the snapshots."""
+    synced: SyncedOffsets = field(default_factory=SyncedOffsets)
+    """What the syncs of this process gave to groups, on every cluster."""
     has_held_producers: bool = False
     """The flow's former leader held the source's producers back, and has not let them go."""
     adopted: OffsetStorage | None = None

@@ -25,6 +25,7 @@ from twinlog.control.flow.flow_setup import PreparedFlow
 from twinlog.control.groups.checkpoints import checkpoints
 from twinlog.control.groups.keyed_groups import keyed_groups
 from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.state.intents import FlowIntents
 
 CLAIMS_WITHIN_S: Final = 5.0
@@ -60,6 +61,7 @@ def led_flow(
     partitions: Callable[[], tuple[PartitionView, ...]],
     snapshot: Callable[[], FlowSnapshot],
     intents: Callable[[], FlowIntents],
+    synced: SyncedOffsets,
 ) -> LedFlow:
     """The flow as its duties see it.
 
@@ -91,5 +93,6 @@ def led_flow(
         leads=lambda: not prepared.lost_lead,
         tell_once=setup.tell_once,
         adopted=setup.adopts,
+        synced=synced,
         has_held_producers=prepared.news.has_held_producers,
     )

@@ -177,6 +177,7 @@ class ManagedFlow:
             partitions=lambda: process.ask(lambda: views_of(run)),
             snapshot=lambda: process.ask(self.last_snapshot),
             intents=lambda: run.intents,
+            synced=process.synced,
         )
 
         def count(error: TwinlogError) -> None:

@@ -11,6 +11,7 @@ from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.lanes.lanes import Job
 from twinlog.control.risk.background import Background
 from twinlog.control.running.flow_run import FlowRun
+from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.survey.map_reader import Maps
 
 T = TypeVar("T")
@@ -22,6 +23,7 @@ class Process(Protocol):
     clock: Clock
     once: bool
     background: Background
+    synced: SyncedOffsets
 
     @property
     def can_lead(self) -> bool:

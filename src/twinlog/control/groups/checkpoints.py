@@ -22,8 +22,9 @@ from twinlog.control.duties.rounds import Duty, LedFlow
 from twinlog.control.groups.counterparts import TargetOffsets
 from twinlog.control.groups.group_rights import readable, sees_groups, unseen_line
 from twinlog.control.groups.group_sync import GroupSyncer
+from twinlog.control.groups.opposite_checkpoints import OppositeCheckpoints
 from twinlog.control.groups.share_sync import ShareGroups
-from twinlog.control.groups.translation_cache import TranslationCache
+from twinlog.control.groups.translation_cache import TranslationCache, given_on_source
 from twinlog.control.groups.unplaced import reasons
 from twinlog.errors import CorruptData, TwinlogError, Unauthorized
 from twinlog.mirror.map.checkpoints import is_due
@@ -70,7 +71,11 @@ class CheckpointDuty:
         self._groups_there = Coordinators(self._source)
         self._offsets = OffsetReader(self._groups_there)
         there, offsets = Coordinators(self._target), TargetOffsets(flow, self._source, self._target)
-        self._translations = TranslationCache(offsets)
+        self._opposite = OppositeCheckpoints(flow, self._source)
+        given = given_on_source(flow)
+        self._translations = TranslationCache(
+            offsets, lambda *at: self._opposite.gave(*at) or given(*at)
+        )
         self._syncer = GroupSyncer(flow, there)
         self._shares = ShareGroups(flow, self._groups_there, there, offsets)
         self._groups: tuple[str, ...] = ()
@@ -161,6 +166,8 @@ class CheckpointDuty:
         self._translations.update(readable(self._flow, found))
 
     def _sync(self) -> None:
+        if self._translations.has_way_back:
+            self._opposite.read()
         wanted = self._translations.to_set(self._before_us)
         self._syncer.sync(wanted, self._translations.target_ids())
         self._translations.forget_topics(self._syncer.recreated)

@@ -123,6 +123,9 @@ class GroupSyncer:
         }
         if any(wanted.values()):
             self._flow.confirm()
+        for group, offsets in wanted.items():
+            for tp, one in offsets.items():
+                self._flow.synced.note(self._flow.config.target_alias, group, tp, one.offset)
         for group, answer in self._kind.commit(self._there, wanted).items():
             problems = [answer] if isinstance(answer, TwinlogError) else list(answer.values())
             problem = next((one for one in problems if one is not None), None)

@@ -21,7 +21,7 @@ from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.groups.counterparts import TargetOffsets
 from twinlog.control.groups.group_rights import readable
 from twinlog.control.groups.group_sync import GroupKind, GroupSyncer
-from twinlog.control.groups.translation_cache import TranslationCache
+from twinlog.control.groups.translation_cache import TranslationCache, given_on_source
 from twinlog.errors import Unsupported
 from twinlog.quantities import first_few, plural
 
@@ -45,7 +45,7 @@ class ShareGroups:
         self._flow = flow
         self._here = here
         self._there = there
-        self._translations = TranslationCache(offsets)
+        self._translations = TranslationCache(offsets, given_on_source(flow))
         self._syncer = GroupSyncer(flow, there, SHARE_GROUPS)
         self._names: tuple[str, ...] = ()
         self.skipped: dict[str, str] = {}
@@ -65,6 +65,7 @@ class ShareGroups:
         """One round: read, translate, set what is behind. Nothing is asked where there is none."""
         self.skipped = {}
         if not self._names:
+            self._translations.to_set(None)  # whatever comes from now on is news
             return
         try:
             found = fetch_start_offsets(self._here, self._names)

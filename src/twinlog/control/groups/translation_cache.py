@@ -2,18 +2,21 @@
 two changed, and what of it is still to be set there.
 
 On the way back (topics of the source that came from the target) a group's offsets are set once for
-each commit. Else two flows in both directions would undo it when somebody moves a stopped group
-back on its own cluster: its copy over there is not moved back, and would count as progress. What
-was set by earlier processes the checkpoints tell; without them the first round sets nothing there.
+each commit, and never where the sync of the other flow gave them to the group. Else two flows in
+both directions would undo it when somebody moves a stopped group back on its own cluster: its copy
+over there is not moved back, and would count as progress. What was set by earlier processes the
+checkpoints tell, of either flow; without them the first round sets nothing there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
+from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.groups.counterparts import Counterpart, TargetOffsets
 from twinlog.mirror.map.checkpoints import Skipped
 from twinlog.mirror.map.offset_map import PartitionKey
@@ -42,6 +45,13 @@ class Translated(NamedTuple):
 Newest = Mapping[tuple[str, TopicPartition], Checkpoint]
 """The newest checkpoint of each group and partition of the target."""
 
+Given: TypeAlias = Callable[[str, TopicPartition, int], bool | None]
+"""Whether a group of the source has an offset there from a sync; None: no sync is known."""
+
+
+def given_on_source(flow: LedFlow) -> Given:
+    return partial(flow.synced.gave, flow.config.source_alias)
+
 
 @dataclass(slots=True)
 class _Group:
@@ -58,8 +68,9 @@ class _Group:
 class TranslationCache:
     """Of the groups of one flow; for one thread."""
 
-    def __init__(self, offsets: TargetOffsets) -> None:
+    def __init__(self, offsets: TargetOffsets, given: Given) -> None:
         self._offsets = offsets
+        self._given = given
         self._groups: dict[str, _Group] = {}
         self._way_back_done: dict[Key, int] = {}
         """Commits of topics that came from the target, for which groups there were seen to."""
@@ -70,6 +81,10 @@ class TranslationCache:
     def __iter__(self) -> Iterator[Translated]:
         for group in self._groups.values():
             yield from group.translated.values()
+
+    @property
+    def has_way_back(self) -> bool:
+        return any(one.is_way_back for one in self)
 
     def unplaced(self) -> dict[str, tuple[TopicPartition, ...]]:
         """Groups of whose commits none has a place on the target, and what they committed."""
@@ -133,7 +148,8 @@ class TranslationCache:
         """
         if before is None and not self._has_begun:
             for name, tp, one in self._all():
-                self._way_back_done[Key(name, tp)] = one.committed.offset
+                if self._given(name, tp, one.committed.offset) is None:
+                    self._way_back_done[Key(name, tp)] = one.committed.offset
         self._has_begun = True
         wanted: dict[str, list[Checkpoint]] = {}
         for name, tp, one in self._all():
@@ -157,6 +173,8 @@ class TranslationCache:
     ) -> bool:
         if not one.is_way_back or one.checkpoint is None:
             return False
+        if self._given(group, tp, one.committed.offset):
+            return True
         last = (before or {}).get((group, one.checkpoint.topic_partition))
         seen = -1 if last is None else last.upstream_offset
         return self._way_back_done.get(Key(group, tp), seen) == one.committed.offset

@@ -26,6 +26,7 @@ from twinlog.control.process.showing import Showing
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import TwinlogError
+from twinlog.mirror.map.synced_offsets import SyncedOffsets
 
 T = TypeVar("T")
 
@@ -70,6 +71,7 @@ class Supervisor:
         self._showing = Showing(
             look=self.snapshots, on_snapshot=on_snapshot, on_turn=on_turn, clock=clock.monotonic
         )
+        self.synced = SyncedOffsets()
         self.sharing = Sharing(clock=clock.monotonic)
         self.commands = commands or CommandPort()
         self._reloads = Reloads(reloader=reloader, background=self.background, change=self._change)

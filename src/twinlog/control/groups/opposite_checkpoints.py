@@ -1,0 +1,61 @@
+"""Checkpoints of the flow in the other direction, which it keeps on the source: what its sync gave
+to groups there, wherever that flow runs.
+"""
+
+from __future__ import annotations
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics.internal_log import ends_of_logs, read_to_end
+from twinlog.control.duties.rounds import LedFlow
+from twinlog.errors import CorruptData, TwinlogError, Unauthorized
+from twinlog.mirror.map.synced_offsets import SyncedOffsets
+from twinlog.mirror.names.filters import policy_of
+from twinlog.model import TopicPartition
+from twinlog.survey.rights import denied
+from twinlog.wire.mm2_records import Checkpoint
+
+
+class OppositeCheckpoints:
+    """A reader of that topic; for one thread."""
+
+    def __init__(self, flow: LedFlow, source: ClusterClient) -> None:
+        self._flow, self._source = flow, source
+        topic = policy_of(flow.config).checkpoints_topic(flow.config.target_alias)
+        self._tp = TopicPartition(topic, 0)
+        self._next = 0
+        self._named = SyncedOffsets()
+
+    def gave(self, group: str, tp: TopicPartition, offset: int) -> bool:
+        """Whether one of the last checkpoints names the offset. They need not be all that there
+        were: the topic is compacted.
+        """
+        return bool(self._named.gave(self._source.alias, group, tp, offset))
+
+    def read(self) -> None:
+        """Note what was written since the last time. A topic that is missing, or hidden from our
+        user, says nothing. Raises TwinlogError.
+        """
+        try:
+            (end,) = ends_of_logs(self._source, [self._tp]).values()
+            if end < self._next:  # it was made again
+                self._next = 0
+            for record in read_to_end(self._source, self._tp.topic, 0, self._next, end=end):
+                self._note(record.key, record.value)
+            self._next = end
+        except Unauthorized:
+            error = denied(self._source.alias, "READ", self._tp.topic)
+            self._flow.tell_once(
+                f"{self._flow.name}: what the sync of other processes gave to groups of "
+                f"{self._source.alias} is not known: {error}; or set "
+                "sync.group.offsets.enabled=false"
+            )
+        except TwinlogError as error:
+            if error.code != "TOPIC_MISSING":
+                raise
+
+    def _note(self, key: bytes | None, value: bytes | None) -> None:
+        try:
+            one = Checkpoint.decode(key, value)
+        except CorruptData:
+            return  # as Java's readers do
+        self._named.note(self._source.alias, one.group, one.topic_partition, one.downstream_offset)
