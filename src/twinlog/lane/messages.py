@@ -189,7 +189,7 @@ class Renewed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownProducers:
     """What Work said of producer ids, as it is now: another flow has begun to write there."""
 
     producers: tuple[int, ...]
@@ -331,5 +331,17 @@ class Progress:
     """What the lane has used since the last report."""
 
 
-MESSAGES = (Work, Take, Pace, Renewed, Known, Release, Stop, Ready, Released, Troubled, Progress)
+MESSAGES = (
+    Work,
+    Take,
+    Pace,
+    Renewed,
+    KnownProducers,
+    Release,
+    Stop,
+    Ready,
+    Released,
+    Troubled,
+    Progress,
+)
 """All classes that travel by themselves."""

@@ -15,7 +15,7 @@ from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.regex.patterns import NamePattern
-from twinlog.control.cutover.upstreams import Upstreams
+from twinlog.control.cutover.upstreams import FlowUpstreams
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
@@ -42,7 +42,7 @@ GIVES_UP_S: Final = 60.0
 Rows = list[tuple[bytes | None, bytes | None]]
 
 
-class Scope:
+class CutoverScope:
     """One flow and the topics of it that go over; for one thread, to be closed."""
 
     def __init__(
@@ -110,9 +110,9 @@ class Scope:
         """The name of its remote topic."""
         return self.policy.format_remote_topic(self.config.source_alias, topic)
 
-    def upstreams(self) -> Upstreams:
+    def upstreams(self) -> FlowUpstreams:
         """The source's names of remote topics, as the target's state says now."""
-        return Upstreams.of(self.config, copy_rows(self._rows()).values())
+        return FlowUpstreams.of(self.config, copy_rows(self._rows()).values())
 
     def require_source(self) -> None:
         """Raises why the source does not answer, where it does not."""

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from twinlog.clock import Clock
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.lanes.lanes import Job
-from twinlog.control.risk.background import Background
+from twinlog.control.risk.background import InBackground
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.survey.map_reader import Maps
 
@@ -21,7 +21,7 @@ class Process(Protocol):
 
     clock: Clock
     once: bool
-    background: Background
+    background: InBackground
 
     @property
     def can_lead(self) -> bool:

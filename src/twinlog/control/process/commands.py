@@ -24,18 +24,18 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class ProcessCommand:
     """What is asked of the process."""
 
     who: str
     reason: str = ""
 
 
-class Reload(Command):
+class Reload(ProcessCommand):
     """Read the configuration again; only flows that differ restart."""
 
 
-class Stop(Command):
+class Shutdown(ProcessCommand):
     """End in order: lanes drain, ends are noted, groups are left."""
 
 
@@ -51,7 +51,7 @@ class Outcome:
 class QueuedCommand:
     """A command, and where its outcome goes."""
 
-    command: Command
+    command: ProcessCommand
     outcome: Future[Outcome] = field(default_factory=Future)
 
     def answer(self, *changes: str) -> None:
@@ -66,12 +66,12 @@ class CommandPort:
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
-        """Set once a `Stop` was put."""
+        """Set once a `Shutdown` was put."""
         self._lock = threading.Lock()
         self._asked: queue.SimpleQueue[QueuedCommand] = queue.SimpleQueue()
         self._is_closed = False
 
-    def put(self, command: Command) -> Future[Outcome]:
+    def put(self, command: ProcessCommand) -> Future[Outcome]:
         """From any thread, but not from a signal's handler: it takes a lock.
 
         The future has the outcome, or the TwinlogError for which nothing was done.
@@ -79,7 +79,7 @@ class CommandPort:
         why = f": {command.reason}" if command.reason else ""
         log.info("%s, asked by %s%s", type(command).__name__.lower(), command.who, why)
         asked = QueuedCommand(command)
-        if isinstance(command, Stop):
+        if isinstance(command, Shutdown):
             self.stopping.set()
         with self._lock:
             self._asked.put(asked)
@@ -103,7 +103,7 @@ class CommandPort:
 
     def _answer_all(self) -> None:
         for asked in self.take():
-            if isinstance(asked.command, Stop):
+            if isinstance(asked.command, Shutdown):
                 asked.answer()
             else:
                 asked.refuse(ending())

@@ -20,7 +20,7 @@ from twinlog.config.changes import changes_between
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, ending
-from twinlog.control.risk.background import Background
+from twinlog.control.risk.background import InBackground
 from twinlog.control.watch.service import reloading
 from twinlog.errors import TwinlogError, UsageError
 from twinlog.flow_log import NEWS
@@ -121,7 +121,7 @@ class Reloads:
 
     reloader: Reloader | None
     """None: the configuration is read once."""
-    background: Background
+    background: InBackground
     change: Callable[[Reloaded], bool]
     """Follows it; False: the process is ending."""
     _waiting: list[QueuedCommand] = field(default_factory=list)

@@ -23,7 +23,7 @@ from twinlog.cli.terminal.output import Format, write_line, write_object
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
-    from twinlog.control.cutover.scope import Scope
+    from twinlog.control.cutover.scope import CutoverScope
 
 JSON_VERSION: Final = 1
 
@@ -59,12 +59,12 @@ def run_options(command: Any) -> Any:
 @contextmanager
 def scope_of(
     file: Path, flow: str | None, topics: str | None, *, reason: str = ""
-) -> Iterator[Scope]:
+) -> Iterator[CutoverScope]:
     """The chosen flow and topics of a file."""
     from twinlog.cli.options.configuration import load_file
     from twinlog.config.regex.patterns import compile_names
     from twinlog.config.regex.reader import RegexProblem
-    from twinlog.control.cutover.scope import Scope
+    from twinlog.control.cutover.scope import CutoverScope
     from twinlog.control.flow.wiring import flow_setup
     from twinlog.errors import ConfigError
 
@@ -73,7 +73,7 @@ def scope_of(
     except (RegexProblem, ConfigError) as problem:
         raise UsageError(f"--topics: {problem}") from problem
     config = one_flow(load_file(file).flows, flow)
-    with Scope(flow_setup(config), pattern, reason=reason) as scope:
+    with CutoverScope(flow_setup(config), pattern, reason=reason) as scope:
         yield scope
 
 
