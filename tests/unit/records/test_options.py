@@ -123,7 +123,7 @@ def test_isolation(given: dict[str, str], level: Isolation) -> None:
         ({"kafka.auto.offset.reset": "earliest"}, "write startingOffsets"),
         ({"subscribe": " , "}, "it names no topic"),
     ],
-    ids=[f"{number:02}" for number in range(21)],
+    ids=[f"{number:02}" for number in range(22)],
 )
 def test_what_is_wrong_is_said_with_what_to_do(given: dict[str, str], said: str) -> None:
     assert said in refusal(given)

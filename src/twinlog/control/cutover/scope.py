@@ -6,7 +6,6 @@ The source may be gone. Then everything is read from the target, and `source_pro
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self
 
 from twinlog.client.steering import FlowSteering
@@ -165,10 +164,5 @@ class CutoverScope:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
