@@ -21,7 +21,7 @@ from twinlog.config.load import load
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import admins_of, flow_setup, lanes_of, neighbours_of
 from twinlog.control.lanes.partitions import Partition
-from twinlog.control.process.commands import CommandPort, Reload, Shutdown
+from twinlog.control.process.commands import CommandPort, Reload, Stop
 from twinlog.control.process.reload import Reloader
 from twinlog.control.process.supervisor import Supervisor
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
@@ -183,14 +183,14 @@ class Mirror:
         return self.commands.put(Reload(who="a test")).result(PATIENCE_S).changes
 
     def stop(self, within: float = PATIENCE_S) -> list[FlowSnapshot]:
-        self.commands.put(Shutdown(who="a test"))
+        self.commands.put(Stop(who="a test"))
         return self.wait(within)
 
     def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
-        self.commands.put(Shutdown(who="a test"))
+        self.commands.put(Stop(who="a test"))
         self._done.wait(15.0)
         self.leases.close()
         self.server.close()

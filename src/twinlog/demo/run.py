@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
-from twinlog.control.process.commands import CommandPort, Shutdown
+from twinlog.control.process.commands import CommandPort, Stop
 from twinlog.control.process.run import MirrorOptions, run_mirror
 from twinlog.control.watch.rates import Rates, TopicRate
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -188,7 +188,7 @@ class _Demo:
         """End every part, also those that never began."""
         self._shop.stop()
         self._checker.stop()
-        self._commands.put(Shutdown(who="the demo"))
+        self._commands.put(Stop(who="the demo"))
         if self._mirror.is_alive():
             self._mirror.join()
 

@@ -33,12 +33,12 @@ from twinlog.lane.assignments import Assignments
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.map_writer import Round
 from twinlog.lane.messages import (
+    EndLane,
     KnownProducers,
     Pace,
     Ready,
     Release,
     Renewed,
-    Stop,
     Take,
     Work,
 )
@@ -204,7 +204,7 @@ class LaneLoop:
                     self._assignments.know(frozenset(message.producers))
                 case Release():
                     self._assignments.release(message.partitions)
-                case Stop():
+                case EndLane():
                     self._is_stopping = True
                     self._assignments.release_all()
                 case _:

@@ -22,7 +22,7 @@ from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.managed_flow import ONCE_GIVES_UP_S, ManagedFlow
 from twinlog.control.flow.phases import Phase
 from twinlog.control.leading.lead import APART_S, StandingBy
-from twinlog.control.process.commands import CommandPort, Outcome, Reload, Shutdown
+from twinlog.control.process.commands import CommandPort, Outcome, Reload, Stop
 from twinlog.control.process.reload import Reloaded, Reloader
 from twinlog.control.process.supervisor import STOP_WITHIN_S, Supervisor
 from twinlog.errors import ConfigError, Disconnected, TwinlogError, Unreachable, UsageError
@@ -224,7 +224,7 @@ class Process:
         self.turn()
 
     def stop(self) -> Outcome:
-        asked = self.supervisor.commands.put(Shutdown(who="a test"))
+        asked = self.supervisor.commands.put(Stop(who="a test"))
         self.turn()
         return asked.result(0)
 
@@ -546,10 +546,10 @@ def test_commands_that_come_with_or_after_the_end_are_answered(config: FlowConfi
     commands = process.supervisor.commands
     process.files.may_be_read.clear()
     being_read = commands.put(Reload(who="a test"))
-    stopped = commands.put(Shutdown(who="a test"))
+    stopped = commands.put(Stop(who="a test"))
     process.supervisor.run()
     assert stopped.result(0) == Outcome(changes=("A->B: left",))
-    assert commands.put(Shutdown(who="a test")).result(0) == Outcome()
+    assert commands.put(Stop(who="a test")).result(0) == Outcome()
     for asked in (being_read, commands.put(Reload(who="a test"))):
         with pytest.raises(Disconnected, match="ending"):
             asked.result(0)
@@ -564,7 +564,7 @@ def test_with_once_the_configuration_is_read_once(config: FlowConfig) -> None:
 
 def test_a_command_is_logged_with_who_and_why(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "twinlog"):
-        CommandPort().put(Shutdown(who="anna (REST)", reason="new kernel"))
+        CommandPort().put(Stop(who="anna (REST)", reason="new kernel"))
     assert [record.getMessage() for record in caplog.records] == [
         "stop, asked by anna (REST): new kernel"
     ]

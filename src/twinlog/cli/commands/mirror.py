@@ -148,7 +148,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     """
     from twinlog.cli.terminal.monitoring import watched
     from twinlog.cli.terminal.progress import shown
-    from twinlog.control.process.commands import CommandPort, Reload, Shutdown
+    from twinlog.control.process.commands import CommandPort, Reload, Stop
     from twinlog.control.process.run import MirrorOptions, run_mirror
     from twinlog.control.watch.vital import Vital
     from twinlog.control.web.address import parse_listen
@@ -173,7 +173,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
 
     with (
         on_signals(
-            lambda signal: commands.put(Shutdown(who=signal)),
+            lambda signal: commands.put(Stop(who=signal)),
             None if once else lambda signal: commands.put(Reload(who=signal)),
         ),
         watched(file, address, commands.stopping, served, vital, current) as watch,

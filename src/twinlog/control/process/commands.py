@@ -35,7 +35,7 @@ class Reload(ProcessCommand):
     """Read the configuration again; only flows that differ restart."""
 
 
-class Shutdown(ProcessCommand):
+class Stop(ProcessCommand):
     """End in order: lanes drain, ends are noted, groups are left."""
 
 
@@ -66,7 +66,7 @@ class CommandPort:
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
-        """Set once a `Shutdown` was put."""
+        """Set once a `Stop` was put."""
         self._lock = threading.Lock()
         self._asked: queue.SimpleQueue[QueuedCommand] = queue.SimpleQueue()
         self._is_closed = False
@@ -79,7 +79,7 @@ class CommandPort:
         why = f": {command.reason}" if command.reason else ""
         log.info("%s, asked by %s%s", type(command).__name__.lower(), command.who, why)
         asked = QueuedCommand(command)
-        if isinstance(command, Shutdown):
+        if isinstance(command, Stop):
             self.stopping.set()
         with self._lock:
             self._asked.put(asked)
@@ -103,7 +103,7 @@ class CommandPort:
 
     def _answer_all(self) -> None:
         for asked in self.take():
-            if isinstance(asked.command, Shutdown):
+            if isinstance(asked.command, Stop):
                 asked.answer()
             else:
                 asked.refuse(ending())

@@ -18,7 +18,7 @@ from twinlog.control.flow.managed_flow import ManagedFlow, leave
 from twinlog.control.flow.phases import Phase, Step
 from twinlog.control.lanes.lanes import Job
 from twinlog.control.process.calls import Calls
-from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, Shutdown
+from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, Stop
 from twinlog.control.process.leases import Leases, LeaseStarter
 from twinlog.control.process.reload import Reloaded, Reloader, Reloads
 from twinlog.control.process.sharing import Sharing
@@ -140,7 +140,7 @@ class Supervisor:
         match asked.command:
             case Reload():
                 self._reloads.ask(asked)
-            case Shutdown():
+            case Stop():
                 asked.answer(*self._stop())
 
     def _change(self, to: Reloaded) -> bool:
