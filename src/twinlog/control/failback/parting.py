@@ -13,7 +13,7 @@ What A lost is the other way round: B has it, and nothing here is at risk.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient
@@ -224,16 +224,17 @@ def _parting(
     bounds = log.start, log.end
     target_id = ends.topic_id(target)
     there = None if target_id is None else ends.bounds(target)
+    parting = Parting(
+        source=tp,
+        target=target,
+        topic_id=topic_id,
+        target_id=target_id or NO_TOPIC_ID,
+        target_log=there,
+        log=bounds,
+        stable=log.stable,
+    )
     if copy is None:
-        return Parting(
-            source=tp,
-            target=target,
-            topic_id=topic_id,
-            target_id=target_id or NO_TOPIC_ID,
-            target_log=there,
-            log=bounds,
-            stable=log.stable,
-        )
+        return parting
     if NO_TOPIC_ID not in (topic_id, copy.key.source_topic_id) and (
         copy.key.source_topic_id != topic_id
     ):
@@ -251,15 +252,9 @@ def _parting(
         # right behind the last common record: what was a marker there may be a record now
         at = copy.known.runs[0].upstream if before is None else before.upstream_of(common - 1) + 1
         lost = Span(at, copy.reach.upstream)
-    return Parting(
-        source=tp,
-        target=target,
-        topic_id=topic_id,
-        target_id=target_id or NO_TOPIC_ID,
-        target_log=there,
+    return replace(
+        parting,
         at=at,
-        log=bounds,
-        stable=log.stable,
         copy=copy,
         lost=lost,
         lost_records=copy.ordinal - common,
