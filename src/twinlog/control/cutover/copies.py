@@ -141,7 +141,7 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
         if one is None:
             target = TopicPartition(scope.remote(tp.topic), tp.partition)
             one = Copy(source=tp, target=target, problem="nothing of it was copied")
-        found[tp] = _with_source(one, end, here)
+        found[tp] = _with_source(one, end)
     if here is not None:  # what the source does not have (any more) is no part of it
         return [found[tp] for tp in sorted(ends)]
     return [found[tp] for tp in sorted(found) if found[tp].is_copied or found[tp].problem]
@@ -194,7 +194,7 @@ def _source_ends(
     }
 
 
-def _with_source(copy: Copy, end: _SourceEnd, here: ClusterMetadata | None) -> Copy:
+def _with_source(copy: Copy, end: _SourceEnd) -> Copy:
     """With what the source says of it."""
     return replace(
         copy, source_start=end.start, source_end=end.offset, source_newest_ms=end.newest_ms

@@ -121,7 +121,7 @@ class Rehearsal:
             stopped_at = time.monotonic()
         work.run(plan)
         there, others = self._go_over(scope, writer)
-        outcome = self._outcome(writer, there, writer.refused_at or stopped_at)
+        outcome = self._outcome(there, writer.refused_at or stopped_at)
         whole = {tp: range(count) for tp, count in self._written(scope, there).items()}
         outcome.findings += self._in_logs(scope, whole)
         for before, after in zip(readers, others, strict=True):
@@ -161,7 +161,7 @@ class Rehearsal:
         missing = [plan.missing(copy) for copy in plan.copies]
         left = work.run(plan, self._say)
         there, others = self._go_over(scope, writer)
-        outcome = self._outcome(writer, there, cut_at)
+        outcome = self._outcome(there, cut_at)
         outcome.said_lost = None if min(missing, default=-1) < 0 else sum(missing)
         outcome.findings += [
             Defect(part=self._part, where=f"group {one.group}", what="is not where it should be")
@@ -292,7 +292,7 @@ class Rehearsal:
             found = numbers_in(scope.target, remote)
             yield from findings(self._part, "the log of", remote, found, numbers)
 
-    def _outcome(self, before: DrillWriter, there: DrillWriter, stopped_at: float) -> Measured:
+    def _outcome(self, there: DrillWriter, stopped_at: float) -> Measured:
         pause_s = max(there.first_at.values()) - stopped_at
         self._say(f"producers were interrupted for {duration(pause_s)}")
         return Measured(

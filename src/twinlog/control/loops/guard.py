@@ -355,7 +355,7 @@ class LoopGuard:
             if home is not None:
                 out.errors[name] = copied_back(self.config, name, home, target.cluster_id)
             elif (error := self._other_name(row, there, begun)) is not None or (
-                error := self._refusal(row, others.get(name, ()), there, target)
+                error := self._refusal(row, others.get(name, ()), there)
             ) is not None:
                 out.errors[name] = error
             else:
@@ -408,7 +408,7 @@ class LoopGuard:
         return rename_taken(self.config, topic, row.topic, holds) if holds else None
 
     def _refusal(
-        self, row: CopyRow, others: Iterable[CopyRow], there: ClusterMetadata, target: ClusterState
+        self, row: CopyRow, others: Iterable[CopyRow], there: ClusterMetadata
     ) -> TwinlogError | None:
         topic = row.source_topic
         for other in others:

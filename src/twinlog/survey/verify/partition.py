@@ -175,7 +175,7 @@ class _Partition:
             rules=self._wanted.rules,
             compared=self._found,
         )
-        self._find_pending(walk, side)
+        self._find_pending(walk)
 
     def _copied(self) -> None:
         runs, reach = self._reached()
@@ -204,9 +204,9 @@ class _Partition:
         walk.walk()
         self._tell(target.limit)
         if limit == reach.upstream:
-            self._find_pending(walk, side)
+            self._find_pending(walk)
 
-    def _find_pending(self, walk: LogWalk, side: ReadSide) -> None:
+    def _find_pending(self, walk: LogWalk) -> None:
         is_led = self._wanted.is_led
         records = walk.find_pending(self._until, count_all=not is_led)
         pending = self._found.pending
