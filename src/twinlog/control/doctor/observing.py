@@ -172,8 +172,7 @@ class _Observer:
     def _limit(self, intent: Intent | None) -> Limit | None:
         """Somebody's limit takes the place of the configuration's."""
         if intent is not None and intent.bytes_per_second is not None:
-            who = str(intent).removeprefix("by ")
-            return Limit(bytes_per_second=intent.bytes_per_second, who=who, is_key=False)
+            return Limit(bytes_per_second=intent.bytes_per_second, who=intent.whose, is_key=False)
         limit = self._flow.lanes.max_bytes_per_second
         return None if limit is None else Limit(bytes_per_second=limit, who=LIMIT_KEY, is_key=True)
 
