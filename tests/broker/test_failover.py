@@ -21,7 +21,7 @@ from twinlog.sandbox import QUICK_JVM, LocalCluster
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("failover")]
 
 PROMOTE = "twinlog.control.cutover.failover:promote"
-GROUPS = "twinlog.control.cutover.groups:Groups.set"
+GROUPS = "twinlog.control.cutover.groups:CutoverGroups.set"
 OVER = "twinlog.control.cutover.failover:wait_until_over"
 
 
