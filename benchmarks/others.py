@@ -10,7 +10,6 @@ import os
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from benchmarks.process_tree import ProcessTree
@@ -50,12 +49,7 @@ class Others:
         self._looking.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._looking.join()
 

@@ -115,7 +115,7 @@ class ConfigError(TwinlogError):
     warnings: tuple[Any, ...] = ()
     """What else deserves attention in it: ConfigWarnings."""
     lacks = ""
-    """The field that its section is without, where that is what is wrong."""
+    """The key or field that has to stand beside it, where that is what is wrong."""
 
     def __init__(
         self,
@@ -124,6 +124,7 @@ class ConfigError(TwinlogError):
         file: str | None = None,
         line: int | None = None,
         key: str | None = None,
+        lacks: str = "",
         code: str | None = None,
         fate: Fate | None = None,
     ) -> None:
@@ -132,6 +133,8 @@ class ConfigError(TwinlogError):
             ": ".join(part for part in (place, key, what) if part), code=code, fate=fate
         )
         self.what, self.file, self.line, self.key = what, file, line, key
+        if lacks:
+            self.lacks = lacks
 
     def __str__(self) -> str:
         if not self.more:

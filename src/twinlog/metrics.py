@@ -7,7 +7,7 @@ so that dashboards and alerts go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -311,22 +311,3 @@ exporter, and by those of the Metrics Reporter.
 """
 
 ALL: Final = (*OURS, *MM2, *CONNECT, *PLUGIN_NAMES.values())
-
-NOT_ON_BOARD: Final[Mapping[str, str]] = {
-    RECORDS.name: f"the parts of {FLOW_RECORDS.name}",
-    BYTES.name: f"the parts of {FLOW_BYTES.name}",
-    CLUSTER_RECORDS.name: f"the sum of {FLOW_RECORDS.name} by source, or by target",
-    CLUSTER_BYTES.name: f"the sum of {FLOW_BYTES.name} by source, or by target",
-    RECORD_COUNT.name: f"the number of {RECORDS.name}, by remote topic",
-    RECORD_RATE.name: f"the rate of {RECORDS.name}, which the board computes",
-    BYTE_COUNT.name: f"the number of {BYTES.name}, by remote topic",
-    BYTE_RATE.name: f"the rate of {BYTES.name}, which the board computes",
-    **{one.name: f"what {FLOW_GENERATION.name} says of each flow" for one in LED},
-    **{one.name: f"the sum of {FLOW_LANES.name}" for one in CONNECTED},
-    CERTIFICATE_EXPIRY.name: "of clusters with TLS alone, and its alert tells in time",
-    **{one.name: f"the number of {LAG_RECORDS.name}" for one in BEHIND},
-    **{one.name: f"the rate of {FLOW_RECORDS.name}" for one in TASK_RATES},
-    **{one.name: f"another name of {name}" for name, one in PLUGIN_NAMES.items()},
-    FLOW_HELD_RATE.name: "only while a quota is set, which the log says; the loss is on a panel",
-}
-"""Why a series is on no panel of deploy/grafana/twinlog-mirror.json; all others are on one."""

@@ -27,7 +27,8 @@ from tests.support.topics import (
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings
-from twinlog.cluster.groups.membership import Membership, Role
+from twinlog.cluster.groups.member import MemberRole
+from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import append_rows, ensure_compacted_topic
@@ -442,9 +443,9 @@ def test_process_that_lost_the_lead_notes_nothing_at_its_end(
         other = Membership(target, f"twinlog-{flow.setup.name}")
         other.start()
         try:
-            eventually(lambda: other.state.role is Role.STANDBY)
+            eventually(lambda: other.state.role is MemberRole.STANDBY)
             expel(target, f"twinlog-{flow.setup.name}", ours.state.member_id)
-            eventually(lambda: other.state.role is Role.LEADING)
+            eventually(lambda: other.state.role is MemberRole.LEADING)
             eventually(lambda: flow.run is None and flow.trouble.is_standing_by)
             mirror.stop()
         finally:

@@ -27,7 +27,8 @@ from tests.support.settings import settings_of
 from tests.support.topics import create_topic, topic_names
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.groups.membership import Membership, Role
+from twinlog.cluster.groups.member import MemberRole
+from twinlog.cluster.groups.membership import Membership
 from twinlog.control.drill import drill
 from twinlog.control.drill.cleaning import leftovers
 from twinlog.control.drill.clients import DrillWriter
@@ -190,7 +191,7 @@ def test_what_a_killed_drill_left_is_shown_and_removed(
     of_another = Membership(settings_of(killed.source), f"{PREFIX}89abcdefs-0")
     of_another.start()
     try:
-        assert of_another.wait_for(lambda it: it.role is Role.LEADING, within_s=PATIENCE_S)
+        assert of_another.wait_for(lambda it: it.role is MemberRole.LEADING, within_s=PATIENCE_S)
         assert run(["drill", "clean", file, "--yes"]) == 1
         assert f"a drill runs: {PREFIX}89abcdef" in capsys.readouterr().out
     finally:

@@ -14,14 +14,14 @@ from tests.support.mirror import EmittingMirror, Mirror
 from tests.support.topics import create_topic, end_offsets, topic_names
 from twinlog.cli.main import run
 from twinlog.codes import FlowState
-from twinlog.control.cutover.groups import Commits, Groups
+from twinlog.control.cutover.groups import Commits, CutoverGroups
 from twinlog.errors import Disconnected
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("failover")]
 
 PROMOTE = "twinlog.control.cutover.failover:promote"
-GROUPS = "twinlog.control.cutover.groups:Groups.set"
+GROUPS = "twinlog.control.cutover.groups:CutoverGroups.set"
 OVER = "twinlog.control.cutover.failover:wait_until_over"
 
 
@@ -84,7 +84,7 @@ def test_plan_shows_what_is_missing_and_changes_nothing(
     code, plan = failover.look("plan")
     assert (code, plan["plan"]["is_clear"]) == (0, True)
     with monkeypatch.context() as half_dead:
-        half_dead.setattr(Groups, "_commits", _is_away)
+        half_dead.setattr(CutoverGroups, "_commits", _is_away)
         code, plan = failover.look("plan")
     assert (code, "half of A is away" in plan["plan"]["source_problem"]) == (1, True)
     assert {one["from_checkpoints"] for one in plan["plan"]["groups"]} == {True}

@@ -15,7 +15,8 @@ import pytest
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.settings import settings_for
 from tests.support.stopwatch import Stopwatch
-from twinlog.cluster.groups.membership import Membership, MembershipState, Role
+from twinlog.cluster.groups.member import MemberRole
+from twinlog.cluster.groups.membership import Membership, MembershipState
 from twinlog.cluster.net.retry import Backoff, Patience
 from twinlog.sandbox import LocalCluster
 
@@ -30,10 +31,11 @@ MEMBER_PROGRAM = """
 import sys
 from tests.support.settings import settings_for
 from twinlog.cluster.net.retry import Backoff, Patience
-from twinlog.cluster.groups.membership import Membership, Role
+from twinlog.cluster.groups.member import MemberRole
+from twinlog.cluster.groups.membership import Membership
 member = Membership(settings_for(sys.argv[1]), sys.argv[2], session_timeout_ms=int(sys.argv[3]))
 member.start()
-print(member.wait_for(lambda state: state.role is Role.LEADING, within_s=300), flush=True)
+print(member.wait_for(lambda state: state.role is MemberRole.LEADING, within_s=300), flush=True)
 sys.stdin.read()
 """
 
@@ -41,11 +43,11 @@ Join = Callable[..., Membership]
 
 
 def leads(state: MembershipState) -> bool:
-    return state.role is Role.LEADING
+    return state.role is MemberRole.LEADING
 
 
 def stands_by(state: MembershipState) -> bool:
-    return state.role is Role.STANDBY
+    return state.role is MemberRole.STANDBY
 
 
 @pytest.fixture
@@ -87,7 +89,7 @@ def test_first_member_leads_and_the_others_see_who_it_is(join: Join) -> None:
 
 
 def test_leader_never_stops_leading_while_others_come_and_go(join: Join) -> None:
-    roles: list[Role] = []
+    roles: list[MemberRole] = []
     first = join(
         "first", session_timeout_ms=LASTING_MS, on_change=lambda state: roles.append(state.role)
     )
@@ -97,7 +99,7 @@ def test_leader_never_stops_leading_while_others_come_and_go(join: Join) -> None
         assert other.wait_for(stands_by, within_s=PATIENCE_S)
         other.leave()
     assert first.wait_for(lambda state: state.members == 1, within_s=PATIENCE_S)
-    assert set(roles[roles.index(Role.LEADING) :]) == {Role.LEADING}
+    assert set(roles[roles.index(MemberRole.LEADING) :]) == {MemberRole.LEADING}
 
 
 def test_standby_follows_a_leader_that_left(join: Join) -> None:
@@ -108,7 +110,7 @@ def test_standby_follows_a_leader_that_left(join: Join) -> None:
     with Stopwatch() as since:
         first.leave()
     assert since.seconds < 2
-    assert first.state.role is Role.LEFT
+    assert first.state.role is MemberRole.LEFT
     with Stopwatch() as since:
         assert second.wait_for(leads, within_s=PATIENCE_S)
     assert since.seconds < SESSION_MS / 1000, "within a heartbeat, not a session"
@@ -116,7 +118,7 @@ def test_standby_follows_a_leader_that_left(join: Join) -> None:
 
 
 def test_what_a_leader_announces_reaches_the_standbys_and_it_goes_on_leading(join: Join) -> None:
-    roles: list[Role] = []
+    roles: list[MemberRole] = []
     first = join(
         "first", session_timeout_ms=LASTING_MS, on_change=lambda state: roles.append(state.role)
     )
@@ -127,7 +129,7 @@ def test_what_a_leader_announces_reaches_the_standbys_and_it_goes_on_leading(joi
     assert second.wait_for(lambda state: state.leader == first.metadata, within_s=PATIENCE_S)
     assert second.leader_description == "first, with other words"
     assert first.is_leading
-    assert set(roles[roles.index(Role.LEADING) :]) == {Role.LEADING}
+    assert set(roles[roles.index(MemberRole.LEADING) :]) == {MemberRole.LEADING}
 
 
 def test_leaving_while_the_coordinator_holds_the_join_back(join: Join, group: str) -> None:
@@ -221,14 +223,14 @@ def test_lead_that_was_waited_for_does_not_end_before_its_first_heartbeat(
     process.kill()
     process.communicate()
     time.sleep(SESSION_MS / 4000)  # of the dead one's session, so that almost ours is left
-    roles: list[Role] = []
+    roles: list[MemberRole] = []
     follower = join("follower")
     assert follower.wait_for(leads, within_s=PATIENCE_S)
     until = time.monotonic() + SESSION_MS / 2000
     while time.monotonic() < until:
         roles.append(follower.state.role)
         time.sleep(0.01)
-    assert set(roles) == {Role.LEADING}
+    assert set(roles) == {MemberRole.LEADING}
 
 
 @pytest.mark.faults
@@ -240,7 +242,7 @@ def test_leader_keeps_leading_while_a_rebalance_waits_for_a_dead_standby(
     Two jumps of the leader's clock, together longer than its session, fall into that time.
     """
     jump = 0.0
-    roles: list[Role] = []
+    roles: list[MemberRole] = []
 
     def clock() -> float:
         return time.monotonic() + jump
@@ -265,7 +267,7 @@ def test_leader_keeps_leading_while_a_rebalance_waits_for_a_dead_standby(
         assert leader.is_leading
     assert newcomer.wait_for(stands_by, within_s=PATIENCE_S)
     assert leader.is_leading
-    assert set(roles[roles.index(Role.LEADING) :]) == {Role.LEADING}
+    assert set(roles[roles.index(MemberRole.LEADING) :]) == {MemberRole.LEADING}
 
 
 @pytest.mark.faults

@@ -28,7 +28,7 @@ from tests.support.topics import (
 )
 from twinlog.cli.main import run
 from twinlog.cluster.topics.internal_log import append, read_to_end
-from twinlog.control.rebuild.logs import Log, source_records
+from twinlog.control.rebuild.logs import RebuildLog, source_records
 from twinlog.errors import PartitionError
 from twinlog.mirror.map import rebuilt_rows
 from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, Run, Term, map_partition
@@ -522,7 +522,7 @@ def test_what_a_mirror_maker_left_in_front_stays(
 def test_log_that_changes_or_ends_while_it_is_read_is_refused(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))
-    log = Log(client=rig.source_client, tp=rig.here, start=0, end=10, may_lack_offsets=False)
+    log = RebuildLog(client=rig.source_client, tp=rig.here, start=0, end=10, may_lack_offsets=False)
     delete_records(rig.source, rig.topic, before=5)
     with pytest.raises(PartitionError, match="offset 0 was deleted") as moved:
         list(source_records(log, 0, with_timestamp=True))

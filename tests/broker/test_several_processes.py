@@ -18,7 +18,8 @@ from tests.support.rig import Rig
 from tests.support.stopwatch import Stopwatch
 from tests.support.topics import topic_names
 from twinlog.cli.commands.mirror import MirrorReport
-from twinlog.cluster.groups.membership import SESSION_TIMEOUT_MS, Role
+from twinlog.cluster.groups.member import MemberRole
+from twinlog.cluster.groups.membership import SESSION_TIMEOUT_MS
 from twinlog.config.load import load
 from twinlog.control.flow.managed_flow import leave
 from twinlog.control.flow.wiring import flow_setup
@@ -201,7 +202,7 @@ def test_a_standby_that_is_stopped_has_left_its_group_before_its_process_ends(ri
         eventually(lambda: standby.membership)
         assert standby.membership is not None
         assert standby.membership.wait_for(
-            lambda now: now.role is Role.STANDBY, within_s=PATIENCE_S
+            lambda now: now.role is MemberRole.STANDBY, within_s=PATIENCE_S
         )
         leaving = leave(standby)
         leaving.join(LEAVE_WITHIN_S)

@@ -16,7 +16,7 @@ from tests.support.topics import add_partitions, apply_topic_configs, create_top
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import ChunkRow, Run, Term, map_partition
-from twinlog.mirror.map.translation import Known, Translation, downstream_within, reach_of
+from twinlog.mirror.map.translation import KnownMap, Translation, downstream_within, reach_of
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.model import TopicPartition
 from twinlog.survey.map_reader import MapReader
@@ -32,7 +32,7 @@ def translated(rig: Rig, upstream: int) -> Translation:
     known, end = rig.map(), rig.end()
     reach = reach_of(known, end, is_shared=False)
     assert reach is not None
-    return downstream_within(Known.of(known), reach, (0, end), upstream)
+    return downstream_within(KnownMap.of(known), reach, (0, end), upstream)
 
 
 def right_offset(rig: Rig, upstream: int) -> int:

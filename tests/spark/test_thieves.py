@@ -16,7 +16,7 @@ from tests.support.lane_entries import CODEC, MODULE, Finish
 from tests.support.thief import Refused, needs_root, steal
 from twinlog.channel.server import ChannelEvent, ChannelServer, LaneConnected
 from twinlog.spark import authentication
-from twinlog.spark.lease import LeaseStarter
+from twinlog.spark.lease import SparkLeaseStarter
 from twinlog.spark.session import Engine, start_spark, stop_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -52,7 +52,7 @@ class Loot:
         server = ChannelServer(CODEC, events.put)
         server.start()
         try:
-            starter = LeaseStarter(
+            starter = SparkLeaseStarter(
                 engine.context, f"{MODULE}:until_told", server.address, server.secrets
             )
             job = starter.start(1, 1)

@@ -21,6 +21,7 @@ from twinlog.control.lanes.partitions import LaneKey, Partition, Placement
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import (
+    EndLane,
     HandOver,
     PartitionProgress,
     Progress,
@@ -28,7 +29,6 @@ from twinlog.lane.messages import (
     Release,
     Released,
     ReleasedPartition,
-    Stop,
     Take,
     Troubled,
     Work,
@@ -163,7 +163,7 @@ class LaneStub:
 
     @property
     def is_stopped(self) -> bool:
-        return bool(self.all_told(Stop))
+        return bool(self.all_told(EndLane))
 
     def say(self, message: object) -> None:
         """And it is heard of now."""

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import ClassVar, Self
 
 from tests.support.eventually import PATIENCE_S
@@ -190,12 +189,7 @@ class Mirror:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.commands.put(Stop(who="a test"))
         self._done.wait(15.0)
         self.leases.close()

@@ -28,7 +28,7 @@ from twinlog.records.write import transaction
 from twinlog.records.write.appending import Appender
 from twinlog.records.write.options import WriteOptions, parse_write_options
 from twinlog.records.write.rows import Placer
-from twinlog.records.write.transaction import Begun, Written, transactions
+from twinlog.records.write.transaction import Begun, TaskWritten, transactions
 from twinlog.sandbox import LocalCluster
 
 __all__ = ["ROWS", "Loop", "as_batch", "options_for", "run_batch", "run_task"]
@@ -61,7 +61,7 @@ def run_task(
     begun: Begun,
     batches: Sequence[pa.RecordBatch],
     between: Callable[[], object] = lambda: None,
-) -> Written:
+) -> TaskWritten:
     """A run of a task; `between` is called behind each batch, which is then in the log."""
     with ClusterClient(options.cluster()) as client:
         joined = transactions(client, options, options.write_id, begun.identity)
@@ -71,7 +71,7 @@ def run_task(
             for tp, rows in placer.place(batch):
                 appender.add(tp, rows)
             between()
-        return Written(
+        return TaskWritten(
             identity=begun.identity,
             query=options.write_id,
             rows=appender.finish(),

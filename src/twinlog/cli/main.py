@@ -23,7 +23,7 @@ from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.terminal.loudness import Loudness, loudness
 from twinlog.cli.terminal.output import (
     ANSWER,
-    Answer,
+    Envelope,
     Format,
     configure_logging,
     error_object,
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit code. A program gets its object at every end of it."""
-    answer = Answer(Format.TEXT, "")
+    answer = Envelope(Format.TEXT, "")
     held = ANSWER.set(answer)
     try:
         code = _run(arguments, answer)
@@ -150,7 +150,7 @@ def run(arguments: Sequence[str]) -> int:
         ANSWER.reset(held)
 
 
-def _run(arguments: Sequence[str], answer: Answer) -> int:
+def _run(arguments: Sequence[str], answer: Envelope) -> int:
     try:
         question = os.environ.get(ASKED_BY_SHELLS)
         if question:
@@ -166,7 +166,7 @@ def _run(arguments: Sequence[str], answer: Answer) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _exit_code(error: BaseException, answer: Answer) -> int:
+def _exit_code(error: BaseException, answer: Envelope) -> int:
     """Say what happened, in one line where it is no bug of ours."""
     match error:
         case click.exceptions.Exit():

@@ -1,4 +1,8 @@
-"""The public Python API: what Java's `MirrorClient` and `RemoteClusterUtils` answer, and more."""
+"""The public Python API: what Java's `MirrorClient` and `RemoteClusterUtils` answer, and more.
+
+`steering` writes what people want of flows (pause, limit, release, promote), `skipping` and
+`repair` what becomes of a partition that has stopped, `offset_reset` where groups are.
+"""
 
 from __future__ import annotations
 

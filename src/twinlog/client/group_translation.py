@@ -53,7 +53,7 @@ class TranslatedOffset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Translated:
+class TranslatedGroup:
     """An answer, and where the offsets come from."""
 
     offsets: tuple[TranslatedOffset, ...]
@@ -107,7 +107,7 @@ class FlowTranslation:
             for one in self._forth(offsets)
         )
 
-    def group(self, group: str, *, reverse: bool) -> Translated:
+    def group(self, group: str, *, reverse: bool) -> TranslatedGroup:
         """All offsets of a group on the source, or, with `reverse`, on the target."""
         if reverse:
             there = _committed(self._target, group)
@@ -117,15 +117,15 @@ class FlowTranslation:
                 for tp, n in there.items()
                 if is_remote_topic_of(self._policy, alias, tp.topic)
             }
-            return Translated(offsets=self._back(ours))
+            return TranslatedGroup(offsets=self._back(ours))
         try:
             offsets = _committed(self._source, group)
         except Unreachable:
             offsets = self._by_checkpoints(group)
             if not offsets:
                 raise
-            return Translated(offsets=self._forth(offsets), from_checkpoints=True)
-        return Translated(offsets=self._forth(offsets))
+            return TranslatedGroup(offsets=self._forth(offsets), from_checkpoints=True)
+        return TranslatedGroup(offsets=self._forth(offsets))
 
     def close(self) -> None:
         self._source.close()

@@ -24,7 +24,7 @@ from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.regex.patterns import NamePattern
 from twinlog.config.values.times import in_iso
 from twinlog.errors import FlowError, TwinlogError
-from twinlog.mirror.map.accepted_records import MAX_READS, Walk, last_stretch, walk
+from twinlog.mirror.map.accepted_records import MAX_READS, ForeignWalk, last_stretch, walk
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.names.policies import policy_from
@@ -63,7 +63,7 @@ class RepairLine:
     target: TopicPartition
     wanted: WantedAcceptance | None = None
     """What would be accepted; None: nothing can be."""
-    found: Walk | None = None
+    found: ForeignWalk | None = None
     resumes_at: int = -1
     """Upstream offset."""
     problem: str = ""
@@ -213,7 +213,7 @@ class TopicRepair:
 
     def _found(
         self, tp: TopicPartition, known: PartitionMap, producers: frozenset[int]
-    ) -> Walk | None:
+    ) -> ForeignWalk | None:
         client = self._steering.target
         ends = log_ends(client, [tp])[tp]
         starts = list_offsets(client, [tp], EARLIEST)[tp]

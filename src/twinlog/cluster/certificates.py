@@ -27,7 +27,7 @@ SOON_S: Final = 14 * DAY_S
 _END: Final = "-----END CERTIFICATE-----\n"
 
 
-class Held(StrEnum):
+class CertificatePurpose(StrEnum):
     """What a certificate is for."""
 
     CLIENT = "client_certificate"
@@ -35,12 +35,12 @@ class Held(StrEnum):
 
 
 _KEYS: Final = {
-    Held.CLIENT: (
+    CertificatePurpose.CLIENT: (
         "ssl.keystore.location",
         "ssl.keystore.certificate.chain",
         "ssl.keystore.key",
     ),
-    Held.TRUSTSTORE: ("ssl.truststore.location", "ssl.truststore.certificates"),
+    CertificatePurpose.TRUSTSTORE: ("ssl.truststore.location", "ssl.truststore.certificates"),
 }
 
 
@@ -58,7 +58,7 @@ class CertificateEnd:
     """The first certificate to end of those that one client of a cluster holds for one purpose."""
 
     cluster: str
-    held: Held
+    held: CertificatePurpose
     file: str
     """Where it is from; the key where it stands in the configuration itself."""
     subject: str
@@ -78,7 +78,7 @@ class CertificateEnd:
         date = datetime.fromtimestamp(self.ends_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
         tense = "ended" if self.ends_at < now_s else "ends"
         whose, todo = "the client certificate", "put a new one, with its key, into the same place"
-        if self.held is Held.TRUSTSTORE:
+        if self.held is CertificatePurpose.TRUSTSTORE:
             whose, todo = "a trusted certificate", "put its successor there, or take it out"
         return (
             f"cluster {self.cluster}: {whose} of {self.file} ({self.subject}) {tense} on {date}; "
@@ -113,12 +113,15 @@ def urgent(
 
 
 def _ends(alias: str, security: SecuritySettings) -> Iterable[CertificateEnd]:
-    pems = ((Held.CLIENT, security.certificate_chain_pem), (Held.TRUSTSTORE, security.ca_pem))
+    pems = (
+        (CertificatePurpose.CLIENT, security.certificate_chain_pem),
+        (CertificatePurpose.TRUSTSTORE, security.ca_pem),
+    )
     for held, pem in pems:
         dates = None if pem is None else _dates(pem)
         if dates is None:
             continue
-        last = dates.last_ends_at if held is Held.TRUSTSTORE else dates.ends_at
+        last = dates.last_ends_at if held is CertificatePurpose.TRUSTSTORE else dates.ends_at
         yield CertificateEnd(
             cluster=alias,
             held=held,
@@ -129,7 +132,7 @@ def _ends(alias: str, security: SecuritySettings) -> Iterable[CertificateEnd]:
         )
 
 
-def _file(security: SecuritySettings, held: Held) -> str:
+def _file(security: SecuritySettings, held: CertificatePurpose) -> str:
     paths = dict(reversed(security.files))  # of several files of one key the first
     return next((paths[key] for key in _KEYS[held] if key in paths), _KEYS[held][1])
 

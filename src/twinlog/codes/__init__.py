@@ -6,10 +6,10 @@ flow, of this process, of commands, of DataFrames, of requests over HTTP, and of
 `catalogue.py` (all by name, and what rules ask of them) and `states.py`. `page.py` makes
 docs/codes.md of all of it.
 
-A new code is one row: what it means, what to do, when it is retried, whose fault it is, which side
-may lose records, and the traits that rules go by. Codes are raised as plain strings where a
-trouble is found (`twinlog.errors`); a test compares them with the tables. Nothing here imports
-anything of Twinlog, and no lane loads it.
+A new code is one row: what it means, what to do, whether it is retried (the `Fate` that it is
+raised with decides), whose fault it is, which side may lose records, and the traits that rules go
+by. Codes are raised as plain strings where a trouble is found (`twinlog.errors`); a test compares
+them with the tables. Nothing here imports anything of Twinlog, and no lane loads it.
 """
 
 from __future__ import annotations

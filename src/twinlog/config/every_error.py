@@ -2,12 +2,11 @@
 
 A wrong setting is left out, or something that fits stands in for it, and the rest is read again.
 So checks may stop at the first thing that is wrong, and a file is corrected in one go all the same.
-An error that names a setting which was left out may be a consequence, and is not said.
+An error of a setting that was left out, or that lacks one, may be a consequence, and is not said.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -46,13 +45,13 @@ def load_all(
         try:
             config = read(settings)
         except ConfigError as error:
-            if not found or not _may_follow(error, left_out):
+            if not found or not _may_follow(error, left_out, aliases or ()):
                 found.append(error)
             is_the_last = aliases is None or provider_key(error.key or "")
             without = None if is_the_last else _without(settings, error)
             if without is None:
                 break
-            left_out.add(_bare(error.key or "", aliases or ()))
+            left_out.add(error.key or "")
             settings = without
         else:
             if not found:
@@ -95,11 +94,11 @@ def _bare(key: str, aliases: tuple[str, ...]) -> str:
     return key
 
 
-def _may_follow(error: ConfigError, left_out: set[str]) -> bool:
-    """Whether it may be said of what was left out; without a key it is of all that is there."""
-    return error.key is None or any(
-        re.search(rf"(?<![\w.-]){re.escape(key)}(?![\w-]|\.\w)", error.message) for key in left_out
-    )
+def _may_follow(error: ConfigError, left_out: set[str], aliases: tuple[str, ...]) -> bool:
+    """Whether it may be of what was left out; without a key it is of all that is there."""
+    if error.key is None or error.key in left_out:
+        return True
+    return bool(error.lacks) and error.lacks in {_bare(key, aliases) for key in left_out}
 
 
 def _place(error: ConfigError) -> tuple[str, float]:

@@ -65,10 +65,18 @@ def rest_config(raw: Settings) -> RestConfig:
         for key in (PRIVATE_KEY_FILE, CLIENT_CA_FILE, CLIENT_ROLE):
             if key in raw:
                 raise refuse(
-                    raw[key], f"does nothing without {CERTIFICATE_FILE}", "set that as well"
+                    raw[key],
+                    f"does nothing without {CERTIFICATE_FILE}",
+                    "set that as well",
+                    lacks=CERTIFICATE_FILE,
                 )
     if CLIENT_ROLE in raw and CLIENT_CA_FILE not in raw:
-        raise refuse(raw[CLIENT_ROLE], f"does nothing without {CLIENT_CA_FILE}", "set that as well")
+        raise refuse(
+            raw[CLIENT_ROLE],
+            f"does nothing without {CLIENT_CA_FILE}",
+            "set that as well",
+            lacks=CLIENT_CA_FILE,
+        )
     is_open = OPEN_MONITORING in raw and to_boolean(raw[OPEN_MONITORING])
     role = RestRole.READ
     if CLIENT_ROLE in raw:

@@ -40,7 +40,7 @@ OPEN_ORDERS: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class DemoRecord:
     """One record to be produced."""
 
     topic: str
@@ -49,7 +49,7 @@ class Event:
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def order_events(seed: int) -> Iterator[Event]:
+def order_events(seed: int) -> Iterator[DemoRecord]:
     """Events for ever; two streams of one seed are equal."""
     return _Shop(random.Random(seed)).events()
 
@@ -60,7 +60,7 @@ class _Shop:
         self._open: deque[tuple[str, int]] = deque()
         self._number = 100_000
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[DemoRecord]:
         while True:
             roll = self._chance.random()
             if roll < 0.4 or not self._open:
@@ -81,7 +81,7 @@ class _Shop:
     def _pick(self) -> tuple[str, int]:
         return self._open[self._chance.randrange(len(self._open))]
 
-    def _placed(self) -> Event:
+    def _placed(self) -> DemoRecord:
         self._number += 1
         order = f"order-{self._number}"
         picked = self._chance.sample(_ITEMS, self._chance.randint(1, 4))
@@ -102,23 +102,23 @@ class _Shop:
         coupon = b"SPRING" if self._chance.random() < 0.2 else None
         return _event("orders", order, value, self._headers(("coupon", coupon)))
 
-    def _paid(self) -> Event:
+    def _paid(self) -> DemoRecord:
         order, total = self._pick()
         state = "captured" if self._chance.random() < 0.9 else "refused"
         value = {"order": order, "cents": total, "method": "card", "state": state}
         return _event("payments", order, value, self._headers())
 
-    def _shipped(self) -> Event:
+    def _shipped(self) -> DemoRecord:
         order, _ = self._pick()
         carrier = self._chance.choice(_CARRIERS)
         value = {"order": order, "carrier": carrier, "parcel": self._chance.getrandbits(40)}
         more = (("hop", b"warehouse"), ("hop", carrier.encode()))
         return _event("shipments", None, value, self._headers(*more))
 
-    def _withdrawn(self) -> Event:
+    def _withdrawn(self) -> DemoRecord:
         order, _ = self._pick()
         self._open = deque(one for one in self._open if one[0] != order)
-        return Event(topic="orders", key=order.encode(), value=None, headers=self._headers())
+        return DemoRecord(topic="orders", key=order.encode(), value=None, headers=self._headers())
 
 
 def _event(
@@ -126,8 +126,8 @@ def _event(
     key: str | None,
     value: dict[str, object],
     headers: tuple[tuple[str, bytes | None], ...],
-) -> Event:
-    return Event(
+) -> DemoRecord:
+    return DemoRecord(
         topic=topic,
         key=None if key is None else key.encode(),
         value=json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from twinlog.demo.client import QUIET, confluent
-from twinlog.demo.orders import Event
+from twinlog.demo.orders import DemoRecord
 from twinlog.errors import ClusterError
 
 TICK_S: Final = 0.02
@@ -22,7 +22,7 @@ class Shop:
     def __init__(
         self,
         bootstrap: str,
-        events: Iterator[Event],
+        events: Iterator[DemoRecord],
         records_per_s: float,
         on_error: Callable[[BaseException], None],
     ) -> None:

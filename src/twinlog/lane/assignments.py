@@ -30,7 +30,7 @@ from twinlog.lane.messages import (
     Work,
 )
 from twinlog.lane.reporting import Reporter, given_back, hand_over, handed_tail
-from twinlog.lane.sides.background import Background
+from twinlog.lane.sides.background import LaneJobs
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.pace import TopicBuckets
 from twinlog.lane.sides.source_side import SourceSide
@@ -57,7 +57,7 @@ class Assignments:
         work: Work,
         source: ClusterSide,
         target: ClusterSide,
-        background: Background,
+        background: LaneJobs,
         send: Callable[[object], None],
     ) -> None:
         self._work = work

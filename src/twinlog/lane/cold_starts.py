@@ -20,7 +20,7 @@ from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.lane.events import Found, LaneEvents
 from twinlog.lane.messages import Fan, TakePartition, Work
-from twinlog.lane.sides.background import Background, Kind
+from twinlog.lane.sides.background import JobKind, LaneJobs
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S, NoLeaderWatch
@@ -71,7 +71,7 @@ class ColdStarts:
         copy_rules: CopyRules,
         source: ClusterSide,
         target: ClusterSide,
-        background: Background,
+        background: LaneJobs,
         no_leader: NoLeaderWatch,
         events: LaneEvents,
     ) -> None:
@@ -260,7 +260,7 @@ class ColdStarts:
         def look() -> None:
             self._find(takes, most_reads, lambda some: self._background.post(lambda: found(some)))
 
-        self._background.submit(Kind.LOOK, look, ended, failed)
+        self._background.submit(JobKind.LOOK, look, ended, failed)
 
     def _find(
         self,

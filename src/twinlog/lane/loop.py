@@ -33,16 +33,16 @@ from twinlog.lane.assignments import Assignments
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.map_writer import Round
 from twinlog.lane.messages import (
-    Known,
+    EndLane,
+    KnownProducers,
     Pace,
     Ready,
     Release,
     Renewed,
-    Stop,
     Take,
     Work,
 )
-from twinlog.lane.sides.background import Background
+from twinlog.lane.sides.background import LaneJobs
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.target_side import Sent
 
@@ -82,7 +82,7 @@ class LaneLoop:
         self._channel = channel
         self._work = work
         self._selector = selectors.DefaultSelector()
-        self._background = Background()
+        self._background = LaneJobs()
         self._selector.register(channel, selectors.EVENT_READ, self._on_channel)
         self._selector.register(self._background, selectors.EVENT_READ, self._on_background)
         self._source_cluster = ClusterSide(
@@ -200,11 +200,11 @@ class LaneLoop:
                 case Renewed():
                     self._source_cluster.renew(message.source)
                     self._target_cluster.renew(message.target)
-                case Known():
+                case KnownProducers():
                     self._assignments.know(frozenset(message.producers))
                 case Release():
                     self._assignments.release(message.partitions)
-                case Stop():
+                case EndLane():
                     self._is_stopping = True
                     self._assignments.release_all()
                 case _:

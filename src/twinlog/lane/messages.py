@@ -10,11 +10,11 @@ Which lane of which lease speaks is said by the channel's own first frame
      |  -- Progress --------------->|   once a second, and it is the lane's sign of life
      |  <- Pace --------------------|   once a second, with a byte budget: this lane's share
      |  <- Renewed -----------------|   key files have changed: what new connections use
-     |  <- Known -------------------|   producer ids of other flows, when there are more
+     |  <- KnownProducers ----------|   producer ids of other flows, when there are more
      |  <- Release -----------------|   drain these partitions
      |  -- Released --------------->|   where each one ended: the next lane goes on with it
      |  -- Troubled --------------->|   a partition stopped by itself: code, fate, where it was
-     |  <- Stop --------------------|   drain everything, send Released, end
+     |  <- EndLane -----------------|   drain everything, send Released, end
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class EndLane:
     """Release everything, then end the lane."""
 
 
@@ -189,7 +189,7 @@ class Renewed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownProducers:
     """What Work said of producer ids, as it is now: another flow has begun to write there."""
 
     producers: tuple[int, ...]
@@ -331,5 +331,17 @@ class Progress:
     """What the lane has used since the last report."""
 
 
-MESSAGES = (Work, Take, Pace, Renewed, Known, Release, Stop, Ready, Released, Troubled, Progress)
+MESSAGES = (
+    Work,
+    Take,
+    Pace,
+    Renewed,
+    KnownProducers,
+    Release,
+    EndLane,
+    Ready,
+    Released,
+    Troubled,
+    Progress,
+)
 """All classes that travel by themselves."""

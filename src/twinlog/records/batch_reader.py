@@ -14,13 +14,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.records.columns import UPSTREAM
-from twinlog.records.filters import Bounds, bounds_of
+from twinlog.records.filters import RowBounds, bounds_of
 from twinlog.records.gaps import OffsetRange
 from twinlog.records.options import ReadOptions
 from twinlog.records.planning import find_partitions, first_of_time, log_bounds, resolve
 from twinlog.records.ranges import split
 from twinlog.records.tasks import RangePartition, present, read_partition
-from twinlog.records.upstreams import Upstreams
+from twinlog.records.upstreams import UpstreamMaps
 
 
 class PushFilters:
@@ -45,7 +45,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = tuple(columns)
-        self._bounds = Bounds()
+        self._bounds = RowBounds()
 
     @property
     def pushFilters(self) -> PushFilters:
@@ -62,7 +62,7 @@ class BatchReader(DataSourceReader):
             ranges = split(self._ranges(client), self._options.min_partitions)
             if UPSTREAM not in self._columns:
                 return [RangePartition(one, ()) for one in ranges]
-            found = Upstreams(client, self._options.upstreams).of(ranges)
+            found = UpstreamMaps(client, self._options.upstreams).of(ranges)
             return list(map(RangePartition, ranges, found))
 
     def _ranges(self, client: ClusterClient) -> list[OffsetRange]:

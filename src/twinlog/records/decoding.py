@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from pyarrow import compute
 
-from twinlog.mirror.map.origins import NOBODY, Origins, Stretch
+from twinlog.mirror.map.origins import NOBODY, Origins, OriginStretch
 from twinlog.model import TopicPartition
 from twinlog.records.columns import MICROSECONDS, MILLISECONDS, ORIGIN, UPSTREAM, arrow_schema
 from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
@@ -53,7 +53,7 @@ class _Part(NamedTuple):
     first: int
     end: int
     kind: int
-    stretches: Sequence[Stretch]
+    stretches: Sequence[OriginStretch]
 
 
 class ColumnDecoder:
@@ -122,7 +122,7 @@ class ColumnDecoder:
                 yield from self.rest()
         scan.check_end()
 
-    def _stretches(self, header: BatchHeader, first: int) -> Sequence[Stretch]:
+    def _stretches(self, header: BatchHeader, first: int) -> Sequence[OriginStretch]:
         return () if self._origins is None else self._origins.stretches(header, first)
 
     def _add(self, part: _Part) -> None:

@@ -23,7 +23,7 @@ _MOST: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class RowBounds:
     """What rows must fulfil; of numbers both ends count."""
 
     topics: frozenset[str] | None = None
@@ -52,15 +52,15 @@ class Bounds:
         return OffsetRange(tp=wanted.tp, first=max(wanted.first, first), end=end)
 
 
-def bounds_of(filters: Iterable[datasource.Filter]) -> Bounds:
+def bounds_of(filters: Iterable[datasource.Filter]) -> RowBounds:
     """What all of them together say."""
-    bounds = Bounds()
+    bounds = RowBounds()
     for one in filters:
         bounds = _narrowed(bounds, one)
     return bounds
 
 
-def _narrowed(bounds: Bounds, one: Any) -> Bounds:
+def _narrowed(bounds: RowBounds, one: Any) -> RowBounds:
     attribute: tuple[str, ...] = getattr(one, "attribute", ())
     if len(attribute) != 1:
         return bounds
@@ -76,7 +76,7 @@ def _narrowed(bounds: Bounds, one: Any) -> Bounds:
     return bounds
 
 
-def _by_topic(bounds: Bounds, one: Any) -> Bounds:
+def _by_topic(bounds: RowBounds, one: Any) -> RowBounds:
     if isinstance(one, datasource.StringStartsWith):
         return replace(bounds, prefixes=(*bounds.prefixes, one.value))
     found = _values(one, str)
@@ -86,7 +86,7 @@ def _by_topic(bounds: Bounds, one: Any) -> Bounds:
     return replace(bounds, topics=found if known is None else known & found)
 
 
-def _by_partition(bounds: Bounds, one: Any) -> Bounds:
+def _by_partition(bounds: RowBounds, one: Any) -> RowBounds:
     found = _values(one, int)
     if found is not None:
         known = bounds.partitions
@@ -99,7 +99,7 @@ def _by_partition(bounds: Bounds, one: Any) -> Bounds:
     )
 
 
-def _by_offset(bounds: Bounds, one: Any) -> Bounds:
+def _by_offset(bounds: RowBounds, one: Any) -> RowBounds:
     found = _values(one, int)
     if found is not None:
         first, last = (min(found), max(found)) if found else (_MOST, -1)
@@ -112,7 +112,7 @@ def _by_offset(bounds: Bounds, one: Any) -> Bounds:
     )
 
 
-def _by_time(bounds: Bounds, one: Any) -> Bounds:
+def _by_time(bounds: RowBounds, one: Any) -> RowBounds:
     if isinstance(one, datasource.In):
         times = list(one.value)
     elif isinstance(

@@ -86,7 +86,6 @@ class ReadOptions:
     max_bytes: int | None
     commit_group: str
     fails_on_data_loss: bool
-    includes_headers: bool
     upstreams: tuple[str, ...]
     """Aliases of clusters whose copies are told by the column `_upstream`."""
 
@@ -103,6 +102,7 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
     """Raises ConfigError with the option, what is wrong, and what to do."""
     options, properties = named(given, KNOWN, IGNORED)
     _check_kind(options, is_stream=is_stream)
+    wants_headers(options)
     topics, pattern, assigned = _topics(options)
     client = client_of(properties, Role.CONSUMER, REFUSED_KEYS)
     starting = _starting(options, is_stream=is_stream)
@@ -119,9 +119,13 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
         max_bytes=_optional_positive(options, "maxBytesPerTrigger"),
         commit_group=options.get("commitGroup", "").strip(),
         fails_on_data_loss=_flag(options, "failOnDataLoss", default=True),
-        includes_headers=_flag(options, "includeHeaders", default=False),
         upstreams=_upstreams(options),
     )
+
+
+def wants_headers(options: Mapping[str, str]) -> bool:
+    """Whether there is a column for them: Spark asks for columns before it asks for a reader."""
+    return _flag(options, "includeHeaders", default=False)
 
 
 def _check_kind(options: Mapping[str, str], *, is_stream: bool) -> None:

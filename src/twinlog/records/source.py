@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from twinlog.records.batch_reader import BatchReader
 from twinlog.records.columns import all_columns, ddl
-from twinlog.records.options import parse_options
+from twinlog.records.options import parse_options, wants_headers
 from twinlog.records.spark_api import HAS_FILTERS, HAS_LIMITS, HAS_STREAM_WRITERS, needs
 from twinlog.records.stream_reader import StreamReader
 from twinlog.records.tasks import columns_of
@@ -49,8 +49,8 @@ class TwinlogSource(DataSource):
 
     def schema(self) -> str:
         """The columns as Spark's own Kafka source has them, and `_upstream` if it is asked for."""
-        given = str(self.options.get("includeHeaders", "false")).strip().lower()
-        return ddl(all_columns(headers=given == "true", upstream="upstream" in self.options))
+        headers = wants_headers(self.options)
+        return ddl(all_columns(headers=headers, upstream="upstream" in self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options, is_stream=False)

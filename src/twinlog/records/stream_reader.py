@@ -47,7 +47,7 @@ from twinlog.records.spark_api import (
     SupportsTriggerAvailableNow,
 )
 from twinlog.records.tasks import RangePartition, present, read_partition
-from twinlog.records.upstreams import Upstreams
+from twinlog.records.upstreams import UpstreamMaps
 from twinlog.wire.record_batch import read_headers
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = tuple(columns)
         self._client: ClusterClient | None = None
-        self._upstreams: Upstreams | None = None
+        self._upstreams: UpstreamMaps | None = None
         """With the offset maps as they were read for the last micro-batch."""
         self._target: Offsets | None = None
         """Where `AvailableNow` ends."""
@@ -145,7 +145,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if UPSTREAM not in self._columns:
             return [RangePartition(one, ()) for one in ranges]
         if self._upstreams is None:
-            self._upstreams = Upstreams(self._connected(), self._options.upstreams)
+            self._upstreams = UpstreamMaps(self._connected(), self._options.upstreams)
         return list(map(RangePartition, ranges, self._upstreams.of(ranges)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -27,7 +27,7 @@ OPTION = "upstream"
 Maps = Mapping[TopicPartition, Sequence[tuple[str, PartitionMap]]]
 
 
-class Upstreams:
+class UpstreamMaps:
     """The maps of what was copied from clusters of these aliases; a later question reads only what
     was added since.
     """

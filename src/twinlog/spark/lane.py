@@ -39,7 +39,7 @@ def run_lane(lane: int, lease: int, attempt: int, address: ChannelAddress) -> No
 
 
 def _await_work(channel: ChannelClient) -> list[Any]:
-    """The first messages: Work, or Stop when the driver wants nothing of us any more.
+    """The first messages: Work, or EndLane when the driver wants nothing of us any more.
 
     Without them the attempt fails, so that Spark starts the next one: the driver may have dropped
     the connection among many strangers, or still hears the attempt before this one.

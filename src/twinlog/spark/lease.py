@@ -137,7 +137,7 @@ def _reason(text: str) -> str:
     return (text.strip().splitlines() or ["no reason given"])[-1].strip()
 
 
-class LeaseStarter:
+class SparkLeaseStarter:
     """Starts leases on one Spark."""
 
     def __init__(

@@ -113,19 +113,19 @@ class Guard(Protocol):
         topics: Mapping[str, TopicMetadata],
         here: ClusterMetadata,
         there: ClusterMetadata,
-    ) -> Verdict: ...
+    ) -> TopicVerdicts: ...
 
     def why_not_grown(
         self, topic: TopicMetadata, remote: TopicMetadata, target: ClusterClient
     ) -> TwinlogError | None: ...
 
     def planned(
-        self, target: ClusterClient, verdict: Verdict, plans: Iterable[PartitionPlan]
+        self, target: ClusterClient, verdict: TopicVerdicts, plans: Iterable[PartitionPlan]
     ) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)
-class Verdict:
+class TopicVerdicts:
     """What may be copied, and why the rest may not."""
 
     rows: dict[str, CopyRow] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import PartitionMap, Term
 from twinlog.mirror.map.translation import (
-    Known,
+    KnownMap,
     Translation,
     downstream_within,
     reach_of,
@@ -46,7 +46,7 @@ class ExactMap:
         for tp, known, log in self._known(list(upstream)):
             reach = reach_of(known, log[1], is_shared=self._is_shared)
             if reach is not None:
-                out[tp] = downstream_within(Known.of(known), reach, log, upstream[tp])
+                out[tp] = downstream_within(KnownMap.of(known), reach, log, upstream[tp])
         return out
 
     def upstream(
@@ -57,7 +57,7 @@ class ExactMap:
         for tp, known, log in self._known(list(downstream)):
             reach = reach_of(known, log[1], is_shared=self._is_shared)
             if reach is not None:
-                out[tp] = upstream_within(Known.of(known), reach, downstream[tp])
+                out[tp] = upstream_within(KnownMap.of(known), reach, downstream[tp])
         return out
 
     def names_at_source(self, topics: Iterable[str]) -> dict[str, str]:

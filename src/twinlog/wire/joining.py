@@ -34,7 +34,7 @@ FEW_RECORDS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
+class JoinedBatch:
     """A batch without producer and CRC, which `record_batch.rewrite_header` gives it."""
 
     data: bytearray
@@ -57,7 +57,7 @@ def join_run(
     most_bytes: int,
     most_records: int,
     codec: Codec,
-) -> Joined | None:
+) -> JoinedBatch | None:
     """Batches of a Fetch answer from byte `at` on, of which `first` is the first one's header.
 
     Only such as pass as they are, of its codec, below offset `end`; `codec` is that of the joined
@@ -91,7 +91,7 @@ def join_run(
         base_timestamp=state[shapes.FIRST_TIMESTAMP],
         most=state[shapes.MOST_TIMESTAMP],
     )
-    return Joined(
+    return JoinedBatch(
         data=out,
         batches=state[shapes.BATCHES],
         records=state[shapes.RECORDS],

@@ -28,7 +28,7 @@ from twinlog.cli.terminal.logs import LogFormat, configure_logs
 from twinlog.cli.terminal.mirror_screen import mirror_view
 from twinlog.cli.terminal.output import write_line
 from twinlog.cli.terminal.progress import PlainProgress
-from twinlog.client.group_translation import Translated, TranslatedOffset
+from twinlog.client.group_translation import TranslatedGroup, TranslatedOffset
 from twinlog.client.offset_reset import GroupReset, ResetOffset
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.values.warnings import ConfigWarning, WarningCode
@@ -36,7 +36,7 @@ from twinlog.control.check.group_readiness import CommittedOffset, FlowGroups, G
 from twinlog.control.check.report import CheckReport, ClusterReport, Problem
 from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
 from twinlog.control.doctor.findings import findings
-from twinlog.control.doctor.observation import Observation, Side
+from twinlog.control.doctor.observation import ClusterView, Observation
 from twinlog.control.watch.events import EventLog, last_events
 from twinlog.control.watch.rates import Rates
 from twinlog.control.watch.service import ServiceNotifier
@@ -160,7 +160,7 @@ def test_tables_of_offsets_are_harmless(
     monkeypatch.setenv("TERM", "dumb")  # no colours: an escape is not ours
     monkeypatch.setenv("COLUMNS", "400")
     monkeypatch.setenv("LINES", "50")  # else a dumb terminal has 80 columns
-    tables.write_all(offsets._translated(Translated(offsets=(one,)), EVIL))
+    tables.write_all(offsets._translated(TranslatedGroup(offsets=(one,)), EVIL))
     tables.write_all(reset._parts("B: to the ends of the logs", plan))
     text = capsys.readouterr().out
     assert_harmless(text)
@@ -196,7 +196,7 @@ def test_what_a_comparison_and_a_look_at_groups_find_is_harmless(
         group=EVIL, is_share=False, state=EVIL, members=(), places=(place,), why_not=(EVIL,)
     )
     tables.write_all(ready.parts(FlowGroups(flow=EVIL, groups=[group], notes=[EVIL])))
-    side = Side(alias=EVIL, problem=EVIL)
+    side = ClusterView(alias=EVIL, problem=EVIL)
     seen = Observation(snapshot=evil_flow(), file=EVIL, source=side, target=side, notes=(EVIL,))
     tables.write_all(doctor.parts(seen, findings(seen)))
     text = capsys.readouterr().out

@@ -17,7 +17,7 @@ from tests.support.snapshots import flow, partition
 from twinlog.cli.commands.status import exit_code
 from twinlog.cli.main import run
 from twinlog.cli.terminal.status.rows import rows, totals, troubles
-from twinlog.cli.terminal.status.screen import Wanted, screen
+from twinlog.cli.terminal.status.screen import ShownParts, screen
 from twinlog.cli.terminal.status.topic_table import since, state_style
 from twinlog.cli.terminal.status.watching import Speeds
 from twinlog.codes import FlowState, PartitionState
@@ -105,7 +105,7 @@ def shown(width: int, *flows: FlowSnapshot, most: int | None = None, lagging: bo
         "every_ms": 1000,
         "flows": [one.as_json() for one in flows],
     }
-    wanted = Wanted(width=width, most_rows=most, lagging=lagging)
+    wanted = ShownParts(width=width, most_rows=most, lagging=lagging)
     for part in screen([mirror], wanted, 2000):
         console.print(part)
     assert isinstance(console.file, io.StringIO)

@@ -11,8 +11,8 @@ from tests.support.settings import settings_for
 from twinlog.cluster.certificates import (
     DAY_S,
     CertificateEnd,
+    CertificatePurpose,
     Ending,
-    Held,
     certificate_ends,
     urgent,
 )
@@ -45,7 +45,7 @@ def end_of(issued: Issued) -> int:
 )
 def test_of_a_truststore_the_earliest_is_told(pem: str, first: Issued, last: Issued) -> None:
     (found,) = certificate_ends([entered_with(ca_pem=pem)])
-    assert found.held is Held.TRUSTSTORE
+    assert found.held is CertificatePurpose.TRUSTSTORE
     assert (found.ends_at, found.last_ends_at) == (end_of(first), end_of(last))
     assert found.subject == f"CN={first.certificate.subject.rfc4514_string()[3:]}"
 
@@ -54,7 +54,7 @@ def test_of_a_chain_whatever_ends_first() -> None:
     (found,) = certificate_ends(
         [entered_with(certificate_chain_pem=LEAF.pem + ISSUER.pem, private_key_pem="-")]
     )
-    assert (found.held, found.subject) == (Held.CLIENT, "CN=Issuer")
+    assert (found.held, found.subject) == (CertificatePurpose.CLIENT, "CN=Issuer")
     assert found.ends_at == found.last_ends_at == end_of(ISSUER)
 
 
@@ -87,7 +87,7 @@ def an_end(in_days: float, last_in_days: float | None = None) -> CertificateEnd:
     last = in_days if last_in_days is None else last_in_days
     return CertificateEnd(
         cluster="A",
-        held=Held.CLIENT if last_in_days is None else Held.TRUSTSTORE,
+        held=CertificatePurpose.CLIENT if last_in_days is None else CertificatePurpose.TRUSTSTORE,
         file="me.pem",
         subject="CN=mirror",
         ends_at=int(NOW + in_days * DAY_S),

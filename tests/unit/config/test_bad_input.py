@@ -169,3 +169,14 @@ def test_a_line_that_lost_its_continuation_does_not_show_the_password(read: Load
     (warning,) = warnings_of(config, WarningCode.UNKNOWN_KEY)
     assert SECRET not in str(warning)
     assert warning.line == 6
+
+
+def test_what_lacks_a_wrong_line_is_no_error_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\n"
+        "A->B.enabled = true\ntwinlog.rpo.seconds = soon\ntwinlog.rpo.enforce = quota\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load(file, environment={})
+    assert [error.key for error in caught.value.each] == ["twinlog.rpo.seconds"]

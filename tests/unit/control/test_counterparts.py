@@ -7,7 +7,7 @@ import pytest
 from twinlog.control.groups.counterparts import Counterpart
 from twinlog.mirror.map.mm2_offsets import Pair
 from twinlog.mirror.map.offset_map import Run
-from twinlog.mirror.map.translation import Known, Reach, Translation, upstream_within
+from twinlog.mirror.map.translation import KnownMap, Reach, Translation, upstream_within
 from twinlog.model import TopicId, TopicPartition
 
 ADOPTED_AT = Run(0, 100, 500)
@@ -22,7 +22,7 @@ def place(*, log_start: int, before: tuple[Pair, ...] = ()) -> Counterpart:
         target=TopicPartition("A.orders", 0),
         log_start=log_start,
         log_end=510,
-        known=Known(runs=(ADOPTED_AT,), before=before),
+        known=KnownMap(runs=(ADOPTED_AT,), before=before),
         reach=Reach(110, 510),
         is_way_back=False,
     )
@@ -56,11 +56,11 @@ def test_its_offset_syncs_tell_a_place_that_skips_nothing(offset: int, there: in
     ("offset", "there"), [(49, 0), (50, 10), (449, 11), (450, 60), (499, 61), (500, 100)]
 )
 def test_the_way_back_skips_nothing_either(offset: int, there: int) -> None:
-    known = Known(runs=(ADOPTED_AT,), before=BEFORE)
+    known = KnownMap(runs=(ADOPTED_AT,), before=BEFORE)
     found = upstream_within(known, Reach(110, 510), offset)
     assert found == Translation(offset=there, is_exact=offset == 500)
 
 
 def test_on_the_way_back_what_others_wrote_before_us_is_the_beginning_of_ours() -> None:
-    found = upstream_within(Known(runs=(ADOPTED_AT,)), Reach(110, 510), 50)
+    found = upstream_within(KnownMap(runs=(ADOPTED_AT,)), Reach(110, 510), 50)
     assert found == Translation(offset=100, is_exact=True)

@@ -21,7 +21,7 @@ from twinlog.control.cutover.fence import fence_acl, fenced_topics
 from twinlog.control.cutover.fence_proof import _writers
 from twinlog.control.cutover.gates import Gate, require_open
 from twinlog.control.cutover.groups import GroupOutcome, GroupPartition, GroupPlan
-from twinlog.control.cutover.scope import Scope
+from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.cutover.told import NewestStatus
 from twinlog.errors import FlowError, Unsupported, UsageError
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
@@ -173,7 +173,7 @@ def test_who_wrote_is_found_by_the_sequence_that_moved() -> None:
 
 
 def test_gates_that_are_closed_end_a_run_unless_they_are_accepted() -> None:
-    scope = cast("Scope", SimpleNamespace(name="A->B"))
+    scope = cast("CutoverScope", SimpleNamespace(name="A->B"))
     some = [
         Gate(name="lag", is_open=False, evidence=("2,000 records",)),
         Gate(name="acls", is_open=True, evidence=("all there",)),
@@ -214,7 +214,7 @@ def test_heartbeats_are_copied_and_do_not_go_over(tmp_path: Path) -> None:
         "A->B.enabled = true\nA->B.topics = orders\n"
     )
     (flow,) = load(file, environment={}).flows
-    scope = Scope.__new__(Scope)  # one that asks no cluster
+    scope = CutoverScope.__new__(CutoverScope)  # one that asks no cluster
     scope.policy, scope._selector = policy_of(flow), TopicSelector.of(flow)
     scope._topics, scope._released, scope._promoted = None, {"gone"}, set()
     topics = ("orders", "C.heartbeats", "payments", "gone")

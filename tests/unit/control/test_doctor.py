@@ -17,7 +17,7 @@ from twinlog.codes import FlowState
 from twinlog.config.flow.tuning import Tuning
 from twinlog.control.doctor.finding import Finding, Likelihood
 from twinlog.control.doctor.findings import CHECKS, findings
-from twinlog.control.doctor.observation import Limit, Observation, Side
+from twinlog.control.doctor.observation import ClusterView, Limit, Observation
 from twinlog.control.doctor.observing import heard, snapshot_of, told_rate
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.status_file import StatusFile, running_mirrors
@@ -26,8 +26,8 @@ from twinlog.wire.recompress import Recompression
 from twinlog.wire.record_batch import Codec
 
 MB = 1_000_000
-A = Side(alias="A", round_trips_ms={0: 1.0})
-B = Side(alias="B", round_trips_ms={1: 2.0, 2: 2.5})
+A = ClusterView(alias="A", round_trips_ms={0: 1.0})
+B = ClusterView(alias="B", round_trips_ms={1: 2.0, 2: 2.5})
 
 
 def lagging(number: int = 0, lag: int = 1000, **changes: Any) -> PartitionSnapshot:
@@ -64,7 +64,7 @@ def test_nothing_is_found_where_a_flow_is_at_its_end_or_runs_close_behind() -> N
 
 
 def test_cluster_that_does_not_answer() -> None:
-    gone = Side(alias="B", problem="no broker answers [UNREACHABLE]")
+    gone = ClusterView(alias="B", problem="no broker answers [UNREACHABLE]")
     found = only(seen(target=gone, state="FAILED", reason="no broker answers"), "unreachable")
     assert "B does not answer from this host: no broker answers" in found.what
     assert "B.bootstrap.servers" in found.todo

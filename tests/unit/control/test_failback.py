@@ -18,7 +18,7 @@ from tests.support.memory_log import LaggingLog, MemoryLog, MemoryView
 from twinlog.client.record_lines import record_line, record_of
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_offsets import Committed
-from twinlog.control.cutover.scope import Scope
+from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.failback import copy_end, failback, replay, saved, tail
 from twinlog.control.failback.copy_end import CopyEnds
 from twinlog.control.failback.failback import Failback
@@ -176,10 +176,10 @@ def plan(**more: Any) -> FailbackPlan:
     )
 
 
-def scope() -> Scope:
+def scope() -> CutoverScope:
     config = SimpleNamespace(flow=SimpleNamespace(source="A", target="B"))
     found = SimpleNamespace(require_source=lambda: None, source=None, name="A->B", config=config)
-    return cast("Scope", found)
+    return cast("CutoverScope", found)
 
 
 def test_a_run_begins_only_behind_a_promotion_and_with_no_open_transaction() -> None:
@@ -254,7 +254,7 @@ class Ends(CopyEnds):
     def __init__(self, *log: BatchHeader) -> None:
         self._log = log
         self._writers = {}
-        self._scope = cast("Scope", SimpleNamespace(name="A->B"))
+        self._scope = cast("CutoverScope", SimpleNamespace(name="A->B"))
 
     def _first_batch(self, tp: TopicPartition, offset: int) -> BatchHeader | None:
         assert tp == REMOTE
@@ -320,7 +320,7 @@ class SharedEnds(CopyEnds):
         self._maps = Maps(fold([row]), {}, 8)
         self._writers, self._cleaned = {}, set()
         self._scope = cast(
-            "Scope",
+            "CutoverScope",
             SimpleNamespace(name="A->B", producers=lambda: frozenset({OURS, OTHER_FLOW})),
         )
 
@@ -403,13 +403,13 @@ class Rows:
         assert kind is IntentKind.REPLAY
         return self.begun
 
-    def scope(self) -> Scope:
+    def scope(self) -> CutoverScope:
         steering = SimpleNamespace(wanted=lambda *_: ["a row"], write=self.written.append)
         there = SimpleNamespace(error=0, topic_id=NO_TOPIC_ID)
         found: Any = SimpleNamespace(partition=lambda _: None, topics={REMOTE.topic: there})
         target = SimpleNamespace(metadata=lambda _: found)
         names = SimpleNamespace(name="A->B", target=target, intents=lambda: self, steering=steering)
-        return cast("Scope", names)
+        return cast("CutoverScope", names)
 
     def replay(
         self, monkeypatch: pytest.MonkeyPatch, folder: Path = HERE, at: Committed | None = None

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from twinlog.control.cutover.scope import Scope
+from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.failback import parting, reverse
 from twinlog.control.failback.copy_end import CopyEnd
 from twinlog.control.failback.parting import MARKER, Comparing, Parting
@@ -111,7 +111,7 @@ def flow_back() -> Reverse:
     flow = SimpleNamespace(source="A", target="B")
     setup = SimpleNamespace(is_identity=True)
     scope = SimpleNamespace(config=SimpleNamespace(flow=flow), setup=setup, name="A->B")
-    return Reverse(cast("Scope", scope), print)
+    return Reverse(cast("CutoverScope", scope), print)
 
 
 def test_rows_of_a_flow_that_was_ever_started_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_where_a_was_written_to_again_under_the_same_offsets_the_place_is_found(
 ) -> None:
     for wrong_from in range(6):  # of the five records of the copy
         monkeypatch.setattr(parting, "record_at", written_anew(wrong_from))
-        scope = cast("Scope", SimpleNamespace(source="A", target="B"))
+        scope = cast("CutoverScope", SimpleNamespace(source="A", target="B"))
         work = Comparing(scope, TP, TP, copied(*RUNS), (0, 106))
         assert work.common() == (min(wrong_from, 5), True)
 
@@ -163,7 +163,7 @@ def test_where_that_place_is_cleaned_away_no_new_record_is_taken_for_a_common_on
     monkeypatch.setattr(parting, "_batches", batches)
     monkeypatch.setattr(parting, "decode", lambda _, batch: batch)
     config = SimpleNamespace(source="A", target="B", name="A->B")
-    work = Comparing(cast("Scope", config), TP, TP, copied(*RUNS), (0, 106))
+    work = Comparing(cast("CutoverScope", config), TP, TP, copied(*RUNS), (0, 106))
     if side == "A":  # it has nothing there that could be missed
         assert work.common() == (1 + cleaned, True)
         return
@@ -182,7 +182,7 @@ def test_the_end_of_a_transaction_in_place_of_a_record_was_written_anew(
         return MARKER if (client, offset) == ("A", 104) else anew(client, tp, offset)
 
     monkeypatch.setattr(parting, "record_at", record)
-    scope = cast("Scope", SimpleNamespace(source="A", target="B"))
+    scope = cast("CutoverScope", SimpleNamespace(source="A", target="B"))
     for end in (106, 105):  # the marker is in between, and at the end
         assert Comparing(scope, TP, TP, copied(*RUNS), (0, end)).common() == (3, True)
 
@@ -208,5 +208,5 @@ def test_what_lies_behind_the_end_of_a_is_lost_there(
     monkeypatch: pytest.MonkeyPatch, end: int, ordinal: int
 ) -> None:
     monkeypatch.setattr(parting, "record_at", lambda *_: None)
-    scope = cast("Scope", SimpleNamespace(source="A", target="B"))
+    scope = cast("CutoverScope", SimpleNamespace(source="A", target="B"))
     assert Comparing(scope, TP, TP, copied(*RUNS), (0, end)).common() == (ordinal, False)

@@ -12,7 +12,7 @@ from twinlog.cluster.logs.offsets import EpochEnd
 from twinlog.control.cutover import promotion
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.promotion import wait_until_over
-from twinlog.control.cutover.scope import Scope
+from twinlog.control.cutover.scope import CutoverScope
 from twinlog.errors import Disconnected, FlowError, TwinlogError
 from twinlog.model import TopicPartition
 
@@ -27,7 +27,7 @@ class Cluster:
         self.now, self.end, self.look_s, self.state_s = 0.0, end, look_s, state_s
         self.looked: list[TopicPartition] = []
         self.scope = cast(
-            "Scope",
+            "CutoverScope",
             SimpleNamespace(
                 name="A->B",
                 is_whole=False,

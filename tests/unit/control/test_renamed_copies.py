@@ -11,14 +11,14 @@ from tests.support.properties import IDENTITY, flows_of
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.cutover.upstreams import Upstreams
+from twinlog.control.cutover.upstreams import FlowUpstreams
 from twinlog.control.loops.guard import LoopGuard
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.mirror.names.filters import policy_of
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import TopicId
 from twinlog.survey.cluster_state import ClusterState
-from twinlog.survey.discovery import Verdict
+from twinlog.survey.discovery import TopicVerdicts
 
 RENAME = "A->B.twinlog.rename = orders:eu-orders"
 
@@ -66,7 +66,7 @@ def judged(
     target: ClusterState,
     here: ClusterMetadata,
     there: ClusterMetadata,
-) -> Verdict:
+) -> TopicVerdicts:
     states = ClusterState(cluster_id="a"), target
     monkeypatch.setattr(LoopGuard, "_states", lambda *_: states)
     monkeypatch.setattr(LoopGuard, "_write", lambda *_: None)
@@ -142,7 +142,7 @@ def test_a_cutover_takes_the_copy_that_the_flow_writes_now(
     tmp_path: Path, lines: tuple[str, ...], stale: str, now: str, *, newest_first: bool
 ) -> None:
     flow = flows_of(tmp_path, "A->B.topics = .*", *lines)["A->B"]
-    upstreams = Upstreams.of(flow, [row(stale, "orders"), row(now, "orders")])
+    upstreams = FlowUpstreams.of(flow, [row(stale, "orders"), row(now, "orders")])
     there = metadata("b", *((now, stale) if newest_first else (stale, now)))
     found = upstreams.copies(there.topics)
     assert found == {now: "orders"}
@@ -152,4 +152,4 @@ def test_what_was_begun_counts_and_an_intention_does_not(tmp_path: Path) -> None
     flow = flows_of(tmp_path, "A->B.topics = .*", RENAME)["A->B"]
     rows = [row("A.orders", "orders"), row("A.eu-orders", "orders", begun=False)]
     there = metadata("b", "A.eu-orders", "A.orders")
-    assert Upstreams.of(flow, rows).copies(there.topics) == {"A.orders": "orders"}
+    assert FlowUpstreams.of(flow, rows).copies(there.topics) == {"A.orders": "orders"}

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from tests.support.driver import HandClock
 from twinlog.cluster.groups.member import (
+    MemberRole,
     MembershipState,
-    Role,
     Share,
     share_of,
     successor_of,
@@ -29,13 +29,13 @@ CONFIG = {"topics": "0011"}
 class Group:
     """What a membership knows and is told."""
 
-    def __init__(self, role: Role, others: Sequence[bytes]) -> None:
+    def __init__(self, role: MemberRole, others: Sequence[bytes]) -> None:
         self.metadata = who_we_are(CONFIG)
         self.state = MembershipState(role=role, others=tuple(others))
 
     @property
     def is_leading(self) -> bool:
-        return self.state.role is Role.LEADING
+        return self.state.role is MemberRole.LEADING
 
     def announce(self, metadata: bytes) -> None:
         self.metadata = metadata
@@ -63,13 +63,13 @@ class Process:
     def __init__(self, leads: int, *others: bytes, stands_by_for: int = 0) -> None:
         self.now = 1000.0
         self.sharing = Sharing(30.0, young_s=0.0, clock=lambda: self.now, chance=lambda: 0.0)
-        self.flows = [self._flow(n, Role.LEADING, others) for n in range(leads)]
-        self.flows += [self._flow(100 + n, Role.STANDBY, ()) for n in range(stands_by_for)]
+        self.flows = [self._flow(n, MemberRole.LEADING, others) for n in range(leads)]
+        self.flows += [self._flow(100 + n, MemberRole.STANDBY, ()) for n in range(stands_by_for)]
 
-    def _flow(self, number: int, role: Role, others: Sequence[bytes]) -> ManagedFlow:
+    def _flow(self, number: int, role: MemberRole, others: Sequence[bytes]) -> ManagedFlow:
         setup: Any = SimpleNamespace(name=f"A{number}->B", membership=Group(role, others))
         flow = ManagedFlow(setup=setup, process=cast("Any", SimpleNamespace(clock=HandClock())))
-        if role is Role.LEADING:
+        if role is MemberRole.LEADING:
             flow.life.take(Step.TRIED)
             flow.life.take(Step.LED)
             flow.generation = cast("Any", SimpleNamespace(run=Run()))
@@ -97,7 +97,7 @@ class Process:
                 flow.offer = flow.generation = None
                 flow.life = Life()
                 group: Any = flow.setup.membership
-                group.state = MembershipState(role=Role.STANDBY)
+                group.state = MembershipState(role=MemberRole.STANDBY)
 
 
 def test_half_of_the_difference_goes_when_it_has_stood_for_a_while() -> None:

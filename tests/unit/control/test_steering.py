@@ -24,7 +24,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince
 from twinlog.errors import CorruptData, Disconnected, TwinlogError
 from twinlog.flow_log import FlowLog
-from twinlog.lane.messages import Known, Pace, Take
+from twinlog.lane.messages import KnownProducers, Pace, Take
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
 from twinlog.model import TopicPartition
 from twinlog.survey.state_reader import StateNews
@@ -574,12 +574,12 @@ def test_lanes_hear_of_another_flow_s_producer_and_go_on(
         lease.work = driver.run.work
     steered._found(replace(news(NOTHING), producers=frozenset({7})))
     for lane in lanes:
-        assert lane.all_told(Known) == [Known(producers=(7,))]
+        assert lane.all_told(KnownProducers) == [KnownProducers(producers=(7,))]
     jobs = len(driver.jobs)
     driver.pass_time(1)
     assert len(driver.jobs) == jobs, "no lane is renewed for it"
     steered._found(replace(news(NOTHING), producers=frozenset({7})))
-    assert all(len(lane.all_told(Known)) == 1 for lane in lanes), "it is told once"
+    assert all(len(lane.all_told(KnownProducers)) == 1 for lane in lanes), "it is told once"
 
 
 def test_what_was_a_stranger_s_is_tried_again_at_once_when_another_flow_is_known(

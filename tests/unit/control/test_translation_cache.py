@@ -16,7 +16,7 @@ from twinlog.control.groups.translation_cache import Newest, TranslationCache
 from twinlog.errors import Unreachable
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
-from twinlog.mirror.map.translation import Known, Reach
+from twinlog.mirror.map.translation import KnownMap, Reach
 from twinlog.model import TopicId, TopicPartition
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -55,7 +55,7 @@ class KnownPlaces:
         self.asked.append(set(tps))
         if self.failure is not None:
             raise self.failure
-        known = Known(runs=(Run(ordinal=0, upstream=0, downstream=0),))
+        known = KnownMap(runs=(Run(ordinal=0, upstream=0, downstream=0),))
         return {
             tp: Counterpart(
                 target=TopicPartition(f"A.{tp.topic}", tp.partition),

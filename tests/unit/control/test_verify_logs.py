@@ -11,15 +11,20 @@ from tests.support.fetched_logs import Cluster, fetch_from_memory
 from tests.support.memory_log import MemoryLog
 from twinlog.control.verify import verification
 from twinlog.control.verify.result import VerifiedFlow
-from twinlog.control.verify.verification import Scope
+from twinlog.control.verify.verification import VerifyScope
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import Mark, Run
-from twinlog.mirror.verify.difference import Compared, Kind, Range
+from twinlog.mirror.verify.difference import Compared, DifferenceKind, Range
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.discovery import Discovery
-from twinlog.survey.verify.partition import Bounds, Wanted, Written, verify_partition
-from twinlog.survey.verify.pieces import Log
+from twinlog.survey.verify.partition import (
+    MappedCopy,
+    PartitionBounds,
+    VerifyTask,
+    verify_partition,
+)
+from twinlog.survey.verify.pieces import VerifiedLog
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
@@ -44,13 +49,13 @@ def compared(here: int, there: int, *, may_lack: bool = True, asked: int | None 
     """Of a source and a target with so many records; `asked`: what was said of the source's end."""
     end = here if asked is None else asked
     known = cast("Any", SimpleNamespace(runs=(Run(0, 0, 0),), mark=Mark(there, there)))
-    wanted = Wanted(
+    wanted = VerifyTask(
         source=HERE,
         target=THERE,
-        here=Bounds(start=0, end=end),
-        there=Bounds(start=0, end=there),
+        here=PartitionBounds(start=0, end=end),
+        there=PartitionBounds(start=0, end=there),
         here_later=end,
-        written=Written.of(known, there, there, is_shared=False),
+        written=MappedCopy.of(known, there, there, is_shared=False),
         producers=frozenset(),
         rules=Rules(),
         isolation=Isolation.READ_COMMITTED,
@@ -71,19 +76,19 @@ def compared(here: int, there: int, *, may_lack: bool = True, asked: int | None 
 
 def test_what_was_found_before_a_log_could_not_be_read_counts() -> None:
     (one,) = compared(100, 101, may_lack=False, asked=101).differences
-    assert (one.kind, one.source) == (Kind.DIFFERENT, Range(0, 1))
+    assert (one.kind, one.source) == (DifferenceKind.DIFFERENT, Range(0, 1))
 
 
 @pytest.mark.parametrize("may_lack", [False, True], ids=["kept", "compacted"])
 def test_what_the_source_never_reached_was_not_compacted_away(may_lack: bool) -> None:
     (one,) = compared(10, 12, may_lack=may_lack).differences
-    assert (one.kind, one.target, one.records) == (Kind.EXTRA, Range(10, 12), 2)
+    assert (one.kind, one.target, one.records) == (DifferenceKind.EXTRA, Range(10, 12), 2)
     assert compared(10, 10, may_lack=may_lack).is_identical
 
 
 def read(ends: list[int], *, isolation: Isolation) -> int:
     cluster = cast("Any", Cluster(log_of(6), ends))
-    log = Log(client=cluster, tp=HERE, start=0, end=6, isolation=isolation)
+    log = VerifiedLog(client=cluster, tp=HERE, start=0, end=6, isolation=isolation)
     return sum(1 for _ in log.pieces(0))
 
 
@@ -94,13 +99,13 @@ def test_a_new_leader_that_does_not_know_the_end_yet_is_asked_again(isolation: I
 
 def test_a_log_that_lost_its_end_is_not_taken_for_a_cleaned_one() -> None:
     cluster = Cluster(log_of(6), [])
-    log = Log(client=cast("Any", cluster), tp=HERE, start=0, end=9)
+    log = VerifiedLog(client=cast("Any", cluster), tp=HERE, start=0, end=9)
     with pytest.raises(TwinlogError, match="ended at 9 before, and ends at 6 now"):
         list(log.pieces(0))
 
 
 def test_what_follows_the_end_that_was_asked_may_not_be_there() -> None:
-    log = Log(client=cast("Any", Cluster(log_of(6), [])), tp=HERE, start=0, end=6)
+    log = VerifiedLog(client=cast("Any", Cluster(log_of(6), [])), tp=HERE, start=0, end=6)
     log.end = 9  # the target has more records than that
     assert sum(1 for _ in log.pieces(0)) == 6
 
@@ -118,7 +123,7 @@ def test_a_topic_whose_new_name_is_refused_is_not_left_out(monkeypatch: pytest.M
     setup = SimpleNamespace(policy=policy, config=SimpleNamespace(source_alias="A"))
     source = SimpleNamespace(metadata=lambda _: None)
     flow = verification._Flow(
-        *cast("Any", (None, setup, source, None, Scope(), None, lambda *_: None))
+        *cast("Any", (None, setup, source, None, VerifyScope(), None, lambda *_: None))
     )
     problem = SimpleNamespace(topic="orders", first=0, error="RENAME_CLASH")
     found = Discovery(problems=[cast("Any", problem)])

@@ -12,16 +12,16 @@ import pytest
 from twinlog.cli.commands.compare.verify import explained, problems
 from twinlog.control.verify import groups
 from twinlog.control.verify.result import (
-    Answer,
     Standing,
     VerifiedFlow,
     VerifiedGroup,
     VerifiedPartition,
+    VerifyAnswer,
     digest,
     worst,
 )
 from twinlog.errors import FlowError
-from twinlog.mirror.verify.difference import MOST_KEPT, Compared, Gap, Kind, Range
+from twinlog.mirror.verify.difference import MOST_KEPT, Compared, DifferenceKind, GapCause, Range
 from twinlog.model import TopicPartition
 
 HERE = TopicPartition("orders", 0)
@@ -37,7 +37,7 @@ def partition(compared: Compared | None = None, why_not: str = "") -> VerifiedPa
     )
 
 
-def with_one(kind: Kind = Kind.MISSING) -> Compared:
+def with_one(kind: DifferenceKind = DifferenceKind.MISSING) -> Compared:
     out = Compared()
     out.differs(kind, Range(3, 5), None, 2, "why")
     return out
@@ -46,23 +46,27 @@ def with_one(kind: Kind = Kind.MISSING) -> Compared:
 @pytest.mark.parametrize(
     ("answers", "expected", "exit_code"),
     [
-        ([], Answer.IDENTICAL, 0),
-        ([Answer.IDENTICAL], Answer.IDENTICAL, 0),
-        ([Answer.IDENTICAL, Answer.UNKNOWN], Answer.UNKNOWN, 2),
-        ([Answer.UNKNOWN, Answer.DIFFERENT, Answer.IDENTICAL], Answer.DIFFERENT, 1),
+        ([], VerifyAnswer.IDENTICAL, 0),
+        ([VerifyAnswer.IDENTICAL], VerifyAnswer.IDENTICAL, 0),
+        ([VerifyAnswer.IDENTICAL, VerifyAnswer.UNKNOWN], VerifyAnswer.UNKNOWN, 2),
+        (
+            [VerifyAnswer.UNKNOWN, VerifyAnswer.DIFFERENT, VerifyAnswer.IDENTICAL],
+            VerifyAnswer.DIFFERENT,
+            1,
+        ),
     ],
     ids=["none", "one", "unknown", "different"],
 )
 def test_the_worst_answer_counts(
-    answers: Iterable[Answer], expected: Answer, exit_code: int
+    answers: Iterable[VerifyAnswer], expected: VerifyAnswer, exit_code: int
 ) -> None:
     found = worst(list(answers))
     assert (found, found.exit_code) == (expected, exit_code)
 
 
 def test_a_difference_counts_more_than_what_could_not_be_compared_behind_it() -> None:
-    assert partition(with_one(), "UNREACHABLE").answer is Answer.DIFFERENT
-    assert partition(None, "UNREACHABLE").answer is Answer.UNKNOWN
+    assert partition(with_one(), "UNREACHABLE").answer is VerifyAnswer.DIFFERENT
+    assert partition(None, "UNREACHABLE").answer is VerifyAnswer.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -81,15 +85,15 @@ def test_only_a_group_that_would_skip_records_is_wrong(
     group = replace(GROUP, stands=stands)
     assert (group.standing, group.is_wrong) == (standing, is_wrong)
     flow = VerifiedFlow(flow="A->B", partitions=[partition()], groups=[group])
-    assert (flow.answer is Answer.DIFFERENT) is is_wrong
+    assert (flow.answer is VerifyAnswer.DIFFERENT) is is_wrong
     assert not replace(group, left_alone="it is active there").is_wrong
 
 
 def test_lines_name_ranges_of_both_sides() -> None:
     compared = with_one()
     compared.same(1)
-    compared.differs(Kind.DIFFERENT, Range(7, 8), Range(6, 7), 1)
-    compared.gaps[Gap.MARKERS] += 1200
+    compared.differs(DifferenceKind.DIFFERENT, Range(7, 8), Range(6, 7), 1)
+    compared.gaps[GapCause.MARKERS] += 1200
     flow = VerifiedFlow(
         flow="A->B", partitions=[partition(compared)], groups=[replace(GROUP, stands=19)]
     )
@@ -106,28 +110,28 @@ def test_pending_records_are_said_while_a_mirror_runs() -> None:
     compared = Compared()
     compared.pending = Range(9, 12)
     flow = VerifiedFlow(flow="A->B", is_led=True, partitions=[partition(compared)])
-    assert flow.answer is Answer.IDENTICAL
+    assert flow.answer is VerifyAnswer.IDENTICAL
     assert list(explained(flow)) == ["not copied yet, a mirror runs: orders-0 [9, 12)"]
 
 
 def test_ranges_go_on_until_something_is_equal() -> None:
     found = Compared()
     for offset in range(5):
-        found.differs(Kind.EXTRA, None, Range(offset, offset + 1), 1)
+        found.differs(DifferenceKind.EXTRA, None, Range(offset, offset + 1), 1)
     found.same(1)
-    found.differs(Kind.EXTRA, None, Range(6, 7), 1)
-    found.differs(Kind.MISSING, Range(6, 7), None, 1)
+    found.differs(DifferenceKind.EXTRA, None, Range(6, 7), 1)
+    found.differs(DifferenceKind.MISSING, Range(6, 7), None, 1)
     assert [(one.kind, one.target, one.records) for one in found.differences] == [
-        (Kind.EXTRA, Range(0, 5), 5),
-        (Kind.EXTRA, Range(6, 7), 1),
-        (Kind.MISSING, None, 1),
+        (DifferenceKind.EXTRA, Range(0, 5), 5),
+        (DifferenceKind.EXTRA, Range(6, 7), 1),
+        (DifferenceKind.MISSING, None, 1),
     ]
 
 
 def test_ranges_of_a_log_that_is_wrong_everywhere_are_counted() -> None:
     found = Compared()
     for offset in range(MOST_KEPT + 3):
-        found.differs(Kind.EXTRA, None, Range(offset, offset + 1), 1)
+        found.differs(DifferenceKind.EXTRA, None, Range(offset, offset + 1), 1)
         found.same(1)
     assert (len(found.differences), found.unkept) == (MOST_KEPT, 3)
 
@@ -152,4 +156,4 @@ def test_a_group_that_could_not_be_asked_is_not_called_identical() -> None:
             patch.setattr(groups, "survey_groups", lambda *_: survey)
             nobody = cast("Any", None)
             groups.verify_groups(nobody, nobody, nobody, {"billing": there}, flow)
-        assert (flow.answer, len(flow.notes)) == (Answer.UNKNOWN, 1)
+        assert (flow.answer, len(flow.notes)) == (VerifyAnswer.UNKNOWN, 1)

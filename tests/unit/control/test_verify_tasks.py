@@ -14,15 +14,20 @@ from tests.support.memory_log import MemoryLog
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.server import LaneConnected, LaneMessage
 from twinlog.control.verify import workers
-from twinlog.control.verify.workers import Clusters, Tasks
+from twinlog.control.verify.workers import ClusterPair, Tasks
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import Mark, Run
-from twinlog.mirror.verify.difference import Compared, Kind, Range
+from twinlog.mirror.verify.difference import Compared, DifferenceKind, Range
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import Isolation, TopicPartition
 from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
 from twinlog.survey.verify import sections
-from twinlog.survey.verify.partition import Bounds, Wanted, Written, verify_partition
+from twinlog.survey.verify.partition import (
+    MappedCopy,
+    PartitionBounds,
+    VerifyTask,
+    verify_partition,
+)
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
@@ -51,15 +56,15 @@ def log_of(some: list[Record], each: int = 7, codec: Codec = Codec.NONE) -> Memo
     return log
 
 
-def wanted(here: MemoryLog, there: MemoryLog, runs: tuple[Run, ...], *, deep: bool) -> Wanted:
+def wanted(here: MemoryLog, there: MemoryLog, runs: tuple[Run, ...], *, deep: bool) -> VerifyTask:
     known = cast("Any", SimpleNamespace(runs=runs, mark=Mark(runs[-1].ordinal, 0)))
-    return Wanted(
+    return VerifyTask(
         source=HERE,
         target=THERE,
-        here=Bounds(start=0, end=here.end),
-        there=Bounds(start=0, end=there.end),
+        here=PartitionBounds(start=0, end=here.end),
+        there=PartitionBounds(start=0, end=there.end),
         here_later=here.end,
-        written=Written.of(known, there.end, there.end, is_shared=False),
+        written=MappedCopy.of(known, there.end, there.end, is_shared=False),
         producers=frozenset((5,)),
         rules=Rules(is_deep=deep),
         isolation=Isolation.READ_COMMITTED,
@@ -106,12 +111,12 @@ class Engine:
         assert isinstance(sent.pop(), VerifyTaken)
 
 
-def by_tasks(one: Wanted, here: MemoryLog, there: MemoryLog, attempts: int = 1) -> Compared:
+def by_tasks(one: VerifyTask, here: MemoryLog, there: MemoryLog, attempts: int = 1) -> Compared:
     tasks = Tasks()
     tasks.starter = engine = Engine(tasks, here, there)
     engine.attempts = attempts
     settings = cast("Any", _settings())
-    clusters = Clusters(source=settings, target=settings)
+    clusters = ClusterPair(source=settings, target=settings)
     (found,) = tasks.verify(clusters, [one], lambda _: None)
     assert not found.why_not
     assert engine.jobs[0] > 5
@@ -172,8 +177,8 @@ def test_shifted_row_and_gaps_of_the_map(monkeypatch: pytest.MonkeyPatch) -> Non
     here, there = log_of(some), log_of(some)
     found = by_tasks(wanted(here, there, (*WHOLE, Run(30, 31, 30)), deep=False), here, there)
     assert [(one.kind, one.source) for one in found.differences] == [
-        (Kind.SHIFTED, Range(30, 31)),
-        (Kind.SHIFTED, Range(31, 60)),
+        (DifferenceKind.SHIFTED, Range(30, 31)),
+        (DifferenceKind.SHIFTED, Range(31, 60)),
     ]
     # the copy began at offset 9, and a marker lies at 40
     here.batches.clear()

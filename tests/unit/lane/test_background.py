@@ -9,12 +9,12 @@ import pytest
 
 from tests.support.eventually import eventually
 from twinlog.errors import Disconnected, TwinlogError
-from twinlog.lane.sides.background import THREADS, Background, Kind
+from twinlog.lane.sides.background import THREADS, JobKind, LaneJobs
 
 
 @pytest.fixture
-def background() -> Iterator[Background]:
-    made = Background()
+def background() -> Iterator[LaneJobs]:
+    made = LaneJobs()
     yield made
     made.close()
 
@@ -23,12 +23,14 @@ def not_expected(error: TwinlogError) -> None:
     raise error
 
 
-@pytest.mark.parametrize("kind", [Kind.METADATA, Kind.CONNECTION, Kind.WATCH])
-def test_no_other_work_waits_for_looks(background: Background, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [JobKind.METADATA, JobKind.CONNECTION, JobKind.WATCH])
+def test_no_other_work_waits_for_looks(background: LaneJobs, kind: JobKind) -> None:
     go_on = threading.Event()
     done: list[str] = []
-    for _ in range(2 * THREADS[Kind.LOOK]):
-        background.submit(Kind.LOOK, go_on.wait, lambda _: done.append(Kind.LOOK), not_expected)
+    for _ in range(2 * THREADS[JobKind.LOOK]):
+        background.submit(
+            JobKind.LOOK, go_on.wait, lambda _: done.append(JobKind.LOOK), not_expected
+        )
     background.submit(kind, lambda: kind, done.append, not_expected)
 
     def is_delivered() -> bool:
@@ -41,7 +43,7 @@ def test_no_other_work_waits_for_looks(background: Background, kind: Kind) -> No
 
 
 def test_a_pause_of_a_job_ends_with_the_lane() -> None:
-    background = Background()
+    background = LaneJobs()
     ended: list[BaseException] = []
     begun = threading.Event()
 
@@ -53,13 +55,13 @@ def test_a_pause_of_a_job_ends_with_the_lane() -> None:
             ended.append(error)
             raise
 
-    background.submit(Kind.LOOK, rest, lambda _: None, not_expected)
+    background.submit(JobKind.LOOK, rest, lambda _: None, not_expected)
     assert begun.wait(10)
     background.close()
     eventually(lambda: bool(ended), what="the end of the pause")
 
 
-def test_what_a_job_posts_before_its_end_is_delivered_first(background: Background) -> None:
+def test_what_a_job_posts_before_its_end_is_delivered_first(background: LaneJobs) -> None:
     told: list[str] = []
 
     def job() -> str:
@@ -70,6 +72,6 @@ def test_what_a_job_posts_before_its_end_is_delivered_first(background: Backgrou
         background.deliver()
         return "rest" in told
 
-    background.submit(Kind.LOOK, job, told.append, not_expected)
+    background.submit(JobKind.LOOK, job, told.append, not_expected)
     eventually(is_delivered, what="the end of the job")
     assert told == ["part", "rest"]

@@ -17,7 +17,7 @@ from twinlog.lane import cold_starts
 from twinlog.lane.cold_starts import LOOKS_AT_ONCE, ColdStarts
 from twinlog.lane.events import Found
 from twinlog.lane.messages import TakePartition, Work
-from twinlog.lane.sides.background import Kind
+from twinlog.lane.sides.background import JobKind
 from twinlog.mirror.map.offset_map import Mark, Run, Term
 from twinlog.mirror.ports import RawRecords
 from twinlog.mirror.start.cold_start import AT_ONCE
@@ -59,8 +59,8 @@ class Jobs:
     )
     posted: list[Callable[[], None]] = field(default_factory=list)
 
-    def submit(self, kind: Kind, job: Any, then: Any, otherwise: Any) -> None:
-        assert kind is Kind.LOOK
+    def submit(self, kind: JobKind, job: Any, then: Any, otherwise: Any) -> None:
+        assert kind is JobKind.LOOK
         self.looks.append((job, then, otherwise))
 
     def post(self, call: Callable[[], None]) -> None:

@@ -8,7 +8,13 @@ import pytest
 
 from twinlog.errors import CorruptData
 from twinlog.mirror.accepted import Accepted
-from twinlog.mirror.map.accepted_records import Stretch, Walk, last_stretch, pending, walk
+from twinlog.mirror.map.accepted_records import (
+    ForeignWalk,
+    TailStretch,
+    last_stretch,
+    pending,
+    walk,
+)
 from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, PartitionMap, Run, Term
 from twinlog.mirror.map.translation import Reach, downstream_of, reach_of, upstream_of
 from twinlog.mirror.state.acceptance import WantedAcceptance
@@ -39,7 +45,7 @@ def ours(base: int, count: int, ordinal: int) -> bytes:
     return batch(base, count, sequence=ordinal, producer=OURS)
 
 
-def walked(first: int, end: int, *log: bytes) -> Walk | None:
+def walked(first: int, end: int, *log: bytes) -> ForeignWalk | None:
     """The log is read a batch at a time."""
     starts = []
     at = first
@@ -104,11 +110,11 @@ def test_where_all_is_ours_nothing_is_accepted() -> None:
 
 def test_log_is_one_stretch_until_something_is_accepted() -> None:
     runs = [Run(0, 100, 70), Run(3, 104, 73)]
-    assert last_stretch(runs, 80) == Stretch(70, 0)
+    assert last_stretch(runs, 80) == TailStretch(70, 0)
     runs += [Run(5, 106, 78), Run(6, 110, 79)]
-    assert last_stretch(runs, 90) == Stretch(73, 78)
-    assert last_stretch(runs, 78) == Stretch(73, 78)
-    assert last_stretch(runs, 77) == Stretch(70, 0), "the log lost its end"
+    assert last_stretch(runs, 90) == TailStretch(73, 78)
+    assert last_stretch(runs, 78) == TailStretch(73, 78)
+    assert last_stretch(runs, 77) == TailStretch(70, 0), "the log lost its end"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +124,7 @@ def test_log_is_one_stretch_until_something_is_accepted() -> None:
 )
 def test_acceptance_counts_until_the_map_has_it(k: int, end: int, expected: bool) -> None:
     one = Accepted(ranges=((75, 78),), k=73)
-    assert pending([one], Stretch(k, 0), end) == ([one] if expected else [])
+    assert pending([one], TailStretch(k, 0), end) == ([one] if expected else [])
 
 
 def test_groups_are_exact_on_both_sides_of_the_range() -> None:

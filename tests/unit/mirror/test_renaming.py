@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.properties import loader
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.cutover.upstreams import Upstreams
+from twinlog.control.cutover.upstreams import FlowUpstreams
 from twinlog.mirror.names.acl_rules import AclRules
 from twinlog.mirror.names.filters import policy_of
 from twinlog.mirror.names.renaming import is_renamed, plain_upstream, refused_names
@@ -117,16 +117,16 @@ def test_the_way_back_is_what_was_copied_whatever_the_rules_are_now(
 ) -> None:
     flow = flow_of(tmp_path, rules)
     rows = copy_rows([row("A.eu-orders", NEW, "orders").encode()])
-    upstreams = Upstreams.of(flow, rows.values())
+    upstreams = FlowUpstreams.of(flow, rows.values())
     assert upstreams.name("A.eu-orders", NEW) == "orders"
     assert upstreams.name("A.plain", NEW) == "plain"
     assert upstreams.name("C.plain", NEW) is None
 
 
 def test_a_topic_without_a_row_has_its_plain_name_or_none(tmp_path: Path) -> None:
-    upstreams = Upstreams.of(flow_of(tmp_path, "eu-orders:x"), [])
+    upstreams = FlowUpstreams.of(flow_of(tmp_path, "eu-orders:x"), [])
     assert upstreams.name("A.eu-orders", NEW) is None, "the flow would not call it so"
-    made_anew = Upstreams.of(flow_of(tmp_path, ""), [row("A.eu-orders", OLD, "orders")])
+    made_anew = FlowUpstreams.of(flow_of(tmp_path, ""), [row("A.eu-orders", OLD, "orders")])
     assert made_anew.name("A.eu-orders", NEW) == "eu-orders", "the row is of an earlier topic"
     identity = flow_of(tmp_path, "orders:eu-orders", IDENTITY)
     assert plain_upstream(identity, "orders") is None

@@ -11,10 +11,10 @@ from tests.support.memory_log import MemoryLog
 from twinlog.mirror.copy.intake import Intake, RolledBack
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.skips import Skip
-from twinlog.mirror.verify.difference import Compared, Gap, Kind, Range
+from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
 from twinlog.mirror.verify.pairs import Pairs, with_own_batches
-from twinlog.mirror.verify.side import Piece, Side
-from twinlog.mirror.verify.walk import Rules, Walk
+from twinlog.mirror.verify.side import Piece, ReadSide
+from twinlog.mirror.verify.walk import LogWalk, Rules
 from twinlog.model import Isolation
 from twinlog.wire.recompress import Recompression
 from twinlog.wire.record_batch import Codec, read_header, read_headers
@@ -93,17 +93,17 @@ class Copied:
         origin = Pairs(runs or self.runs).origin(self.target.end - 1)
         assert origin is not None
         reach = min(self.source.end, origin.offset + 1 if until < 0 else until)
-        source = Side(
+        source = ReadSide(
             pieces(self.source, self.isolation), begin, reach,
             start=lambda: self.source.log_start, may_lack=self.source_may_lack,
             compared=compared,
         )  # fmt: skip
-        target = Side(
+        target = ReadSide(
             pieces(self.target, Isolation.READ_UNCOMMITTED), there, self.target.end,
             start=lambda: self.target.log_start, may_lack=self.target_may_lack,
             compared=compared,
         )  # fmt: skip
-        walk = Walk(
+        walk = LogWalk(
             pairs=pairs, source=source, target=target, rules=rules or Rules(), compared=compared
         )
         walk.walk()
@@ -117,7 +117,7 @@ def pieces(log: MemoryLog, isolation: Isolation) -> Iterator[Piece]:
     for header, at in read_headers(raw):
         batch = raw[at : at + header.length]
         is_gone = rolled_back.skip(header, batch)
-        hides = Gap.MARKERS if header.is_control else Gap.ABORTED if is_gone else None
+        hides = GapCause.MARKERS if header.is_control else GapCause.ABORTED if is_gone else None
         yield Piece(header, batch, hides)
 
 
@@ -147,7 +147,7 @@ def test_one_flipped_byte(plain: Copied) -> None:
         return records
 
     plain.rewrite(flip)
-    assert found(plain.compare()) == [(Kind.DIFFERENT, Range(12, 13), Range(12, 13), 1)]
+    assert found(plain.compare()) == [(DifferenceKind.DIFFERENT, Range(12, 13), Range(12, 13), 1)]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,9 @@ def test_whatever_a_consumer_sees_counts(
         return [*records[:29], records[29]._replace(**changed)]  # type: ignore[arg-type]
 
     plain.rewrite(change)
-    assert found(plain.compare()) == [(Kind.DIFFERENT, Range(29, 30), Range(29, 30), 1)], name
+    assert found(plain.compare()) == [
+        (DifferenceKind.DIFFERENT, Range(29, 30), Range(29, 30), 1)
+    ], name
 
 
 def test_wrong_checksum_of_equal_bytes(plain: Copied) -> None:
@@ -174,7 +176,7 @@ def test_wrong_checksum_of_equal_bytes(plain: Copied) -> None:
     spoilt[17] ^= 1
     plain.target.batches[2] = stored._replace(data=bytes(spoilt))
     (one,) = plain.compare().differences
-    assert (one.kind, one.target, one.records) == (Kind.DIFFERENT, Range(10, 15), 5)
+    assert (one.kind, one.target, one.records) == (DifferenceKind.DIFFERENT, Range(10, 15), 5)
     assert "CRC" in one.why
 
 
@@ -186,14 +188,14 @@ def test_lost_last_record_is_pending(plain: Copied) -> None:
 
 def test_lost_record_within_what_was_copied(plain: Copied) -> None:
     plain.rewrite(lambda records: records[:-1])
-    assert found(plain.compare(until=30)) == [(Kind.MISSING, Range(29, 30), None, 1)]
+    assert found(plain.compare(until=30)) == [(DifferenceKind.MISSING, Range(29, 30), None, 1)]
 
 
 def test_lost_record_in_the_middle(plain: Copied) -> None:
     plain.rewrite(lambda records: records[:7] + records[8:])
     assert found(plain.compare(until=30)) == [
-        (Kind.MISSING, Range(7, 8), None, 1),
-        (Kind.SHIFTED, Range(8, 30), Range(7, 29), 22),
+        (DifferenceKind.MISSING, Range(7, 8), None, 1),
+        (DifferenceKind.SHIFTED, Range(8, 30), Range(7, 29), 22),
     ]
 
 
@@ -203,14 +205,14 @@ def test_duplicate(plain: Copied, at: int) -> None:
     # of two equal records the second is the one too many
     extra = at + 1
     assert found(plain.compare()) == [
-        (Kind.EXTRA, None, Range(extra, extra + 1), 1),
-        (Kind.SHIFTED, Range(at + 1, 30), Range(at + 2, 31), 29 - at),
+        (DifferenceKind.EXTRA, None, Range(extra, extra + 1), 1),
+        (DifferenceKind.SHIFTED, Range(at + 1, 30), Range(at + 2, 31), 29 - at),
     ]
 
 
 def test_duplicate_of_the_last(plain: Copied) -> None:
     plain.rewrite(lambda records: [*records, records[-1]])
-    assert found(plain.compare()) == [(Kind.EXTRA, None, Range(30, 31), 1)]
+    assert found(plain.compare()) == [(DifferenceKind.EXTRA, None, Range(30, 31), 1)]
 
 
 def test_swap(plain: Copied) -> None:
@@ -219,7 +221,7 @@ def test_swap(plain: Copied) -> None:
         return records
 
     plain.rewrite(swap)
-    assert found(plain.compare()) == [(Kind.REORDERED, Range(11, 13), Range(11, 13), 2)]
+    assert found(plain.compare()) == [(DifferenceKind.REORDERED, Range(11, 13), Range(11, 13), 2)]
 
 
 @pytest.mark.parametrize("by", [-3, -1, 1, 3])
@@ -233,9 +235,13 @@ def test_shifted_row_of_the_map(side: str, by: int) -> None:
     first, second = copied.runs
     wrong = second._replace(**{side: getattr(second, side) + by})
     compared = copied.compare(runs=[first, wrong], until=44)
-    shifted = [one for one in compared.differences if one.kind is Kind.SHIFTED]
+    shifted = [one for one in compared.differences if one.kind is DifferenceKind.SHIFTED]
     assert sum(one.records for one in shifted) >= 30 - abs(by)
-    assert {one.kind for one in compared.differences} <= {Kind.SHIFTED, Kind.EXTRA, Kind.MISSING}
+    assert {one.kind for one in compared.differences} <= {
+        DifferenceKind.SHIFTED,
+        DifferenceKind.EXTRA,
+        DifferenceKind.MISSING,
+    }
     assert shifted[-1].source == Range(shifted[-1].source[0], 44)  # type: ignore[index]
     assert copied.compare().is_identical
 
@@ -247,7 +253,7 @@ def test_row_that_is_missing_leaves_records_without_a_place() -> None:
     copied.put(range(10, 40))
     copied.copy()
     compared = copied.compare(runs=copied.runs[:1], until=44)
-    assert [one.kind for one in compared.differences] == [Kind.SHIFTED]
+    assert [one.kind for one in compared.differences] == [DifferenceKind.SHIFTED]
     assert compared.differences[0].source == Range(14, 44)
 
 
@@ -258,7 +264,7 @@ def test_long_stretch_that_is_another_log(plain: Copied) -> None:
     other = [record(number, b"other") for number in range(12_000)]
     copied.rewrite(lambda records: records[:10] + other[10:11_990] + records[11_990:], each=700)
     assert found(copied.compare()) == [
-        (Kind.DIFFERENT, Range(10, 11_990), Range(10, 11_990), 11_980)
+        (DifferenceKind.DIFFERENT, Range(10, 11_990), Range(10, 11_990), 11_980)
     ]
 
 
@@ -270,7 +276,7 @@ def test_records_that_are_all_alike() -> None:
     copied.copy()
     assert copied.compare().is_identical
     copied.rewrite(lambda records: [*records, same])
-    assert found(copied.compare()) == [(Kind.EXTRA, None, Range(100, 101), 1)]
+    assert found(copied.compare()) == [(DifferenceKind.EXTRA, None, Range(100, 101), 1)]
 
 
 def test_transactions() -> None:
@@ -281,7 +287,7 @@ def test_transactions() -> None:
     copied.copy()
     compared = copied.compare()
     assert (found(compared), compared.equal, compared.pending) == ([], 16, None)
-    assert (compared.gaps[Gap.ABORTED], compared.gaps[Gap.MARKERS]) == (
+    assert (compared.gaps[GapCause.ABORTED], compared.gaps[GapCause.MARKERS]) == (
         6,
         11,
     )  # the copy began behind the first
@@ -296,7 +302,7 @@ def test_aborted_record_on_the_target_is_extra() -> None:
     copied.copy()
     assert copied.compare().is_identical
     copied.isolation = Isolation.READ_COMMITTED
-    assert found(copied.compare()) == [(Kind.EXTRA, None, Range(10, 11), 1)]
+    assert found(copied.compare()) == [(DifferenceKind.EXTRA, None, Range(10, 11), 1)]
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -327,11 +333,11 @@ def test_compaction_before_the_copy_and_behind_it() -> None:
     copied.source.compact(lambda one: one.offset % 4 != 0)
     compared = copied.compare()
     assert compared.is_identical
-    assert compared.gaps[Gap.SOURCE_CLEANED] > 0
+    assert compared.gaps[GapCause.SOURCE_CLEANED] > 0
     copied.target.compact(lambda one: one.offset % 5 != 0)
     compared = copied.compare()
     assert compared.is_identical
-    assert compared.gaps[Gap.TARGET_CLEANED] > 0
+    assert compared.gaps[GapCause.TARGET_CLEANED] > 0
 
 
 def test_difference_among_compacted_records() -> None:
@@ -349,13 +355,13 @@ def test_difference_among_compacted_records() -> None:
 
     copied.rewrite(change)
     assert found(copied.compare()) == [
-        (Kind.DIFFERENT, Range(upstream, upstream + 1), Range(7, 8), 1)
+        (DifferenceKind.DIFFERENT, Range(upstream, upstream + 1), Range(7, 8), 1)
     ]
 
 
 def test_topic_that_is_not_compacted_lacks_nothing(plain: Copied) -> None:
     plain.source.compact(lambda one: one.offset != 7)
-    assert found(plain.compare()) == [(Kind.EXTRA, None, Range(7, 8), 1)]
+    assert found(plain.compare()) == [(DifferenceKind.EXTRA, None, Range(7, 8), 1)]
 
 
 @pytest.mark.parametrize(("here", "there"), [(12, 0), (0, 12), (10, 12), (12, 10), (15, 15)])
@@ -372,8 +378,8 @@ def test_skipped_record() -> None:
     skips = (Skip(first=7, next=8),)
     copied.copy(skips=skips)
     compared = copied.compare(Rules(skips=skips))
-    assert (found(compared), compared.gaps[Gap.SKIPPED]) == ([], 1)
-    assert found(copied.compare()) == [(Kind.MISSING, Range(7, 8), None, 1)]
+    assert (found(compared), compared.gaps[GapCause.SKIPPED]) == ([], 1)
+    assert found(copied.compare()) == [(DifferenceKind.MISSING, Range(7, 8), None, 1)]
 
 
 def test_records_of_others() -> None:
@@ -383,11 +389,11 @@ def test_records_of_others() -> None:
     foreign = [record(500), record(501)]
     copied.rewrite(lambda records: records[:10] + foreign + records[10:])
     runs = [Run(0, 0, 0), Run(10, 10, 12)]
-    assert found(copied.compare(runs=runs)) == [(Kind.EXTRA, None, Range(10, 12), 2)]
+    assert found(copied.compare(runs=runs)) == [(DifferenceKind.EXTRA, None, Range(10, 12), 2)]
     accepted = copied.compare(Rules(accepted=((10, 12),)), runs=runs)
-    assert (found(accepted), accepted.gaps[Gap.ACCEPTED]) == ([], 2)
+    assert (found(accepted), accepted.gaps[GapCause.ACCEPTED]) == ([], 2)
     shared = copied.compare(Rules(is_shared=True), runs=runs)
-    assert (found(shared), shared.gaps[Gap.OTHERS]) == ([], 2)
+    assert (found(shared), shared.gaps[GapCause.OTHERS]) == ([], 2)
 
 
 def test_timestamps_of_the_target_itself(plain: Copied) -> None:
@@ -400,7 +406,7 @@ def test_timestamps_of_the_target_itself(plain: Copied) -> None:
 
     plain.target._store(_with_bits(batch, 0))
     compared = plain.compare()
-    assert (found(compared), compared.gaps[Gap.OWN_TIME]) == ([], 30)
+    assert (found(compared), compared.gaps[GapCause.OWN_TIME]) == ([], 30)
 
 
 def test_sequences_say_which_records_of_a_shared_topic_are_ours() -> None:

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 
 from twinlog.model import TopicPartition
-from twinlog.records.filters import Bounds, bounds_of
+from twinlog.records.filters import RowBounds, bounds_of
 from twinlog.records.gaps import LogBounds, OffsetRange, find_loss
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -140,4 +140,4 @@ def test_a_range_that_begins_behind_the_log_is_not_cut_to_an_empty_one(
     ids=["not", "null", "value", "nested", "upper", "naive", "float"],
 )
 def test_what_is_not_understood_narrows_nothing(one: Filter) -> None:
-    assert bounds_of([one]) == Bounds()
+    assert bounds_of([one]) == RowBounds()

@@ -36,7 +36,6 @@ def test_what_counts_where_nothing_is_said() -> None:
     assert (options.starting.kind, options.ending.kind) == (BoundKind.EARLIEST, BoundKind.LATEST)
     assert options.isolation is Isolation.READ_COMMITTED
     assert options.fails_on_data_loss
-    assert not options.includes_headers
     assert stream().starting.kind is BoundKind.LATEST
     assert options.cluster().alias == "kafka1:9092"
     assert options.cluster().bootstrap == (("kafka1", 9092), ("kafka2", 9092))
@@ -53,7 +52,7 @@ def test_names_are_known_in_any_case() -> None:
         is_stream=True,
     )
     assert options.topics == ("orders", "payments")
-    assert (options.max_offsets, options.includes_headers) == (7, True)
+    assert options.max_offsets == 7
 
 
 def test_partitions_and_patterns() -> None:
@@ -114,6 +113,7 @@ def test_isolation(given: dict[str, str], level: Isolation) -> None:
         ({"minPartitions": "0"}, "'0' is no positive number"),
         ({"minPartitions": "many"}, "'many' is no positive number"),
         ({"failOnDataLoss": "no"}, "'no' is neither true nor false"),
+        ({"includeHeaders": "si"}, "'si' is neither true nor false"),
         ({"startingOffsetsByTimestampStrategy": "none"}, "write error or latest"),
         ({"maxOffsetsPerTrigger": "5"}, "of streams only"),
         ({"commitGroup": "g"}, "of streams only"),
@@ -123,7 +123,7 @@ def test_isolation(given: dict[str, str], level: Isolation) -> None:
         ({"kafka.auto.offset.reset": "earliest"}, "write startingOffsets"),
         ({"subscribe": " , "}, "it names no topic"),
     ],
-    ids=[f"{number:02}" for number in range(21)],
+    ids=[f"{number:02}" for number in range(22)],
 )
 def test_what_is_wrong_is_said_with_what_to_do(given: dict[str, str], said: str) -> None:
     assert said in refusal(given)

@@ -299,7 +299,7 @@ class MirrorReport:
         """A line for every flow that could not run, or could not any more."""
         for flow in self._result.flows:
             if never_began(flow):
-                yield f"{flow.flow}: {flow.reason.removeprefix(f'{flow.flow}: ')}"
+                yield f"{flow.flow}: {flow.reason}"
 
 
 def never_began(flow: FlowSnapshot) -> bool:

@@ -25,7 +25,7 @@ from twinlog.cli.terminal.tables import row, text, write_all
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
-    from twinlog.client.group_translation import Translated
+    from twinlog.client.group_translation import TranslatedGroup
 
 JSON_VERSION: Final = 1
 
@@ -91,7 +91,7 @@ def translate(  # noqa: PLR0913, PLR0917 (options of a command)
     twinlog offsets translate mm2.properties --group shop --reverse --format json
     """
     from twinlog.cli.options.configuration import load_file
-    from twinlog.client.group_translation import FlowTranslation, Translated
+    from twinlog.client.group_translation import FlowTranslation, TranslatedGroup
     from twinlog.control.flow.wiring import flow_setup
     from twinlog.model import TopicPartition
 
@@ -105,7 +105,7 @@ def translate(  # noqa: PLR0913, PLR0917 (options of a command)
         else:
             assert topic is not None and offset is not None  # noqa: S101 (checked above)
             tp = TopicPartition(topic, partition)
-            found = Translated(offsets=(translation.one(tp, offset, reverse=reverse),))
+            found = TranslatedGroup(offsets=(translation.one(tp, offset, reverse=reverse),))
     if output.is_for_programs:
         body = {
             "flow": str(config.flow),
@@ -119,7 +119,7 @@ def translate(  # noqa: PLR0913, PLR0917 (options of a command)
     return 0
 
 
-def _translated(found: Translated, source: str) -> Iterator[RenderableType]:
+def _translated(found: TranslatedGroup, source: str) -> Iterator[RenderableType]:
     table = _table("topic", "partition", "offset", "there", "offset there", "")
     for one in found.offsets:
         place = "" if one.to_offset is None else str(one.to_offset)

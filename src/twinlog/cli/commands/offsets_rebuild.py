@@ -20,13 +20,13 @@ from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import Format, write_line, write_object
-from twinlog.cli.terminal.reading import Reading
+from twinlog.cli.terminal.reading import ReadingLine
 from twinlog.cli.terminal.tables import row, text, write_all, write_warnings
 from twinlog.errors import UsageError
 from twinlog.quantities import count, plural
 
 if TYPE_CHECKING:
-    from twinlog.control.rebuild.map_rebuild import Line
+    from twinlog.control.rebuild.map_rebuild import RebuiltLine
     from twinlog.mirror.plan import PartitionPlan
 
 JSON_VERSION: Final = 1
@@ -63,7 +63,7 @@ def rebuild(
     config = one_flow(load_file(file).flows, flow)
     if not (dry_run or yes or sys.stdin.isatty()):
         raise UsageError("give --yes, or --dry-run to see what would be written")
-    shown = Reading("offsets", count)
+    shown = ReadingLine("offsets", count)
     work = MapRebuild(flow_setup(config), on_step=shown.step, say=shown.say)
     with closing(work):
         plans = work.plan(chosen)
@@ -104,7 +104,7 @@ def _is_wanted(flow: str, plans: Sequence[PartitionPlan]) -> bool:
     )
 
 
-def _as_json(line: Line) -> dict[str, Any]:
+def _as_json(line: RebuiltLine) -> dict[str, Any]:
     return {
         "topic": line.source.topic,
         "partition": line.source.partition,
@@ -119,13 +119,13 @@ def _as_json(line: Line) -> dict[str, Any]:
     }
 
 
-def _refusals(lines: Sequence[Line]) -> Iterator[RenderableType]:
+def _refusals(lines: Sequence[RebuiltLine]) -> Iterator[RenderableType]:
     for line in lines:
         if line.problem is not None:
             yield text(str(line.problem), style="red")
 
 
-def _report(lines: Sequence[Line], *, dry_run: bool) -> Iterator[RenderableType]:
+def _report(lines: Sequence[RebuiltLine], *, dry_run: bool) -> Iterator[RenderableType]:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for name in ("topic", "partition", "", "from", "to", "runs", "source resumes at"):
         table.add_column(name, no_wrap=True, justify="right" if name in NUMBERS else "left")

@@ -27,7 +27,7 @@ from twinlog.cli.options.timeout_option import timeout_option
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import Format, error_object, write_line, write_object
 from twinlog.cli.terminal.status.rows import rows, totals
-from twinlog.cli.terminal.status.screen import STALE_MS, Wanted, screen
+from twinlog.cli.terminal.status.screen import STALE_MS, ShownParts, screen
 from twinlog.cli.terminal.status.watching import watch
 from twinlog.cli.terminal.tables import shown_width, text, write_all, write_warnings
 from twinlog.codes import FlowState, PartitionState
@@ -129,7 +129,7 @@ def status(
     elif not mirrors:
         write_line(NOBODY_RUNS)
     else:
-        wanted = Wanted(width=shown_width(), lagging=lagging)
+        wanted = ShownParts(width=shown_width(), lagging=lagging)
         write_all(screen(mirrors, wanted, int(time.time() * 1000)))
         if topics and not any(flow["partitions"] for one in mirrors for flow in one["flows"]):
             write_line(f"no topic here or on the target is named {topics.pattern}")

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import click
+
 from twinlog.cli.options import candidates
 from twinlog.cli.options.flow_option import one_flow
 from twinlog.cli.options.format_option import format_option
@@ -26,7 +28,7 @@ Ask = Callable[["FlowSteering"], list["Change"]]
 
 
 def steering_options(command: Any) -> Any:
-    """Given to the command as flows, reason, dry_run and output."""
+    """Given to the command as file, flows, reason, dry_run and output."""
     reason = option(
         "--reason", default="", metavar="TEXT", help="For those who see it in `status`."
     )
@@ -34,7 +36,7 @@ def steering_options(command: Any) -> Any:
 
 
 def chosen_flows(command: Any) -> Any:
-    """Given to the command as flows, dry_run and output."""
+    """Given to the command as file, flows, dry_run and output."""
     for one in (
         format_option,
         secrets_option,
@@ -48,6 +50,7 @@ def chosen_flows(command: Any) -> Any:
             help="Only this flow of FILE, or those that match the regular expression; may be given "
             "several times.",
         ),
+        click.argument("file", type=click.Path(path_type=Path)),
     ):
         command = one(command)
     return command

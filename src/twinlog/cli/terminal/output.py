@@ -96,7 +96,7 @@ def write_while_it_is_read(line: str, stream: TextIO) -> None:
 
 
 @dataclass(slots=True)
-class Answer:
+class Envelope:
     """The one object that a program gets at the end of a command, however it ends.
 
     It is held back until the exit code is known: an error may follow what a command has found.
@@ -130,7 +130,7 @@ class Answer:
         click.echo(_yaml(text) if self.output is Format.YAML else text)
 
 
-ANSWER: ContextVar[Answer] = ContextVar("answer")
+ANSWER: ContextVar[Envelope] = ContextVar("answer")
 """Of the command that runs."""
 
 

@@ -36,7 +36,7 @@ OTHER_ROWS: Final = 6
 """Lines of the terminal that topics must leave free."""
 
 
-class Progress(Protocol):
+class ProgressScreen(Protocol):
     """Takes what a mirror reports once a second."""
 
     def update(self, flows: list[FlowSnapshot]) -> None:
@@ -164,7 +164,7 @@ class BarProgress:
 
 
 @contextmanager
-def shown(*, once: bool, stream: TextIO, json_logs: bool = False) -> Iterator[Progress]:
+def shown(*, once: bool, stream: TextIO, json_logs: bool = False) -> Iterator[ProgressScreen]:
     """The display that fits the stream, for as long as the mirror runs. Beside a log in JSON on the
     same terminal there are no bars: its lines would be broken above them.
     """

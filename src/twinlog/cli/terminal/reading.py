@@ -15,7 +15,7 @@ from twinlog.shown import shown
 SHOWN_EVERY_S: Final = 0.2
 
 
-class Reading:
+class ReadingLine:
     """The line; nothing where stderr is no terminal."""
 
     def __init__(self, unit: str, said: Callable[[int], str]) -> None:

@@ -59,7 +59,7 @@ class GroupSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
+class JoinedGroup:
     """One generation of the group, as one member sees it; only the leader is told the members."""
 
     member_id: str
@@ -85,7 +85,7 @@ class GroupCalls:
         self._aside: Connection | None = None
         self._next_look_up = 0.0
 
-    def join(self, metadata: bytes, is_wanted: Callable[[], bool]) -> Joined | None:
+    def join(self, metadata: bytes, is_wanted: Callable[[], bool]) -> JoinedGroup | None:
         """Take part in the next generation; held back until all members have joined or timed out.
 
         A new member is first only given its id (KIP-394). Meanwhile `is_wanted` is called several
@@ -110,7 +110,7 @@ class GroupCalls:
                 break
             self.member_id = str(answer.member_id)
         self.member_id = str(answer.member_id)
-        return Joined(
+        return JoinedGroup(
             member_id=self.member_id,
             generation=int(answer.generation_id),
             leader_id=str(answer.leader),
@@ -118,7 +118,7 @@ class GroupCalls:
         )
 
     def sync(
-        self, joined: Joined, assignments: Mapping[str, bytes], is_wanted: Callable[[], bool]
+        self, joined: JoinedGroup, assignments: Mapping[str, bytes], is_wanted: Callable[[], bool]
     ) -> bytes | None:
         """Give every member its assignment (the leader), get one's own; held back until given."""
         one = SyncGroupRequest.SyncGroupRequestAssignment
@@ -134,12 +134,12 @@ class GroupCalls:
         answer = self._held(request, is_wanted)
         return None if answer is None else bytes(answer.assignment)
 
-    def heartbeat(self, joined: Joined, *, timeout_s: float) -> None:
+    def heartbeat(self, joined: JoinedGroup, *, timeout_s: float) -> None:
         """Say that we live."""
         with self._coordinating() as node:
             self._heartbeat(self._client.connection_to(node), joined, timeout_s)
 
-    def heartbeat_aside(self, joined: Joined, *, timeout_s: float) -> None:
+    def heartbeat_aside(self, joined: JoinedGroup, *, timeout_s: float) -> None:
         """The same over a second connection, while `join` or `sync` is held back on the first."""
         with self._coordinating() as node:
             if self._aside is None or not self._aside.is_usable():
@@ -170,7 +170,7 @@ class GroupCalls:
             self._aside.close()
             self._aside = None
 
-    def _heartbeat(self, connection: Connection, joined: Joined, timeout_s: float) -> None:
+    def _heartbeat(self, connection: Connection, joined: JoinedGroup, timeout_s: float) -> None:
         request = HeartbeatRequest(
             group_id=self._group.group_id,
             generation_id=joined.generation,
@@ -253,6 +253,6 @@ class GroupCalls:
         )
 
 
-def same_for_all(joined: Joined, assignment: bytes) -> dict[str, bytes]:
+def same_for_all(joined: JoinedGroup, assignment: bytes) -> dict[str, bytes]:
     """Assignments that tell every member the same."""
     return dict.fromkeys(joined.members, assignment)

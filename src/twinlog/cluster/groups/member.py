@@ -13,7 +13,7 @@ from enum import StrEnum
 from twinlog.errors import TwinlogError
 
 
-class Role(StrEnum):
+class MemberRole(StrEnum):
     """What a member does at the moment."""
 
     JOINING = "joining"
@@ -26,7 +26,7 @@ class Role(StrEnum):
 class MembershipState:
     """What one member knows; `problem` is why it is not (yet) a member."""
 
-    role: Role = Role.JOINING
+    role: MemberRole = MemberRole.JOINING
     member_id: str = ""
     generation: int = -1
     leader: bytes = b""

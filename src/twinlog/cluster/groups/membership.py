@@ -28,8 +28,13 @@ from typing import Final
 
 from twinlog.clock import boot_clock
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings, Joined, same_for_all
-from twinlog.cluster.groups.member import MembershipState, Role, describe_member, who_we_are
+from twinlog.cluster.groups.group_protocol import (
+    GroupCalls,
+    GroupSettings,
+    JoinedGroup,
+    same_for_all,
+)
+from twinlog.cluster.groups.member import MemberRole, MembershipState, describe_member, who_we_are
 from twinlog.cluster.net.retry import DEFAULT_PATIENCE, Backoff, Clock, Patience, is_retriable
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import BrokerRefused, TwinlogError
@@ -39,7 +44,7 @@ from twinlog.wire.error_codes import (
     UNKNOWN_MEMBER_ID,
 )
 
-__all__ = ["Membership", "MembershipState", "Role"]
+__all__ = ["MemberRole", "Membership", "MembershipState"]
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +96,7 @@ class Membership:
         self._calls = GroupCalls(self._client, group)
         self._changed = threading.Condition()
         self._state = MembershipState()
-        self._joined: Joined | None = None
+        self._joined: JoinedGroup | None = None
         self._heard_at = float("-inf")
         self._left_at: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"group-{group_id}", daemon=True)
@@ -105,14 +110,14 @@ class Membership:
         """What is known now; the role is no longer LEADING once the session may have ended."""
         with self._changed:
             state = self._state
-        if state.role is Role.LEADING and self._is_silent():
-            return replace(state, role=Role.JOINING, leader=b"", others=())
+        if state.role is MemberRole.LEADING and self._is_silent():
+            return replace(state, role=MemberRole.JOINING, leader=b"", others=())
         return state
 
     @property
     def is_leading(self) -> bool:
         """Whether this member leads at this moment, by its own clock."""
-        return self.state.role is Role.LEADING
+        return self.state.role is MemberRole.LEADING
 
     @property
     def leader_description(self) -> str:
@@ -184,7 +189,7 @@ class Membership:
         if joined is None:
             return
         self._joined = joined
-        if not joined.leads and self._state.role is Role.LEADING:
+        if not joined.leads and self._state.role is MemberRole.LEADING:
             self._step_down()
         assignments = same_for_all(joined, metadata) if joined.leads else {}
         leader = self._calls.sync(joined, assignments, self._while_held)
@@ -198,7 +203,7 @@ class Membership:
         self._enter(joined, leader)
         self._stay(joined, leader, metadata)
 
-    def _stay(self, joined: Joined, leader: bytes, metadata: bytes) -> None:
+    def _stay(self, joined: JoinedGroup, leader: bytes, metadata: bytes) -> None:
         """Heartbeats; through failures that are not the group's, until a rebalance begins, or we
         have something else to tell.
         """
@@ -221,10 +226,10 @@ class Membership:
             failures = 0
             self._enter(joined, leader)
 
-    def _enter(self, joined: Joined, leader: bytes) -> None:
+    def _enter(self, joined: JoinedGroup, leader: bytes) -> None:
         self._set(
             MembershipState(
-                role=Role.LEADING if joined.leads else Role.STANDBY,
+                role=MemberRole.LEADING if joined.leads else MemberRole.STANDBY,
                 member_id=joined.member_id,
                 generation=joined.generation,
                 leader=leader,
@@ -235,7 +240,7 @@ class Membership:
             )
         )
 
-    def _heartbeat(self, joined: Joined) -> bool:
+    def _heartbeat(self, joined: JoinedGroup) -> bool:
         """Say that we live; False when a rebalance has begun, which we are to join."""
         sent = self._clock()
         try:
@@ -250,11 +255,11 @@ class Membership:
 
     def _while_held(self) -> bool:
         """Called while the coordinator holds an answer back: False when we leave."""
-        if self._joined is not None and self._state.role is Role.LEADING:
+        if self._joined is not None and self._state.role is MemberRole.LEADING:
             self._keep_leading(self._joined)
         return not self._stop.is_set()
 
-    def _keep_leading(self, joined: Joined) -> None:
+    def _keep_leading(self, joined: JoinedGroup) -> None:
         if self._clock() - self._heard_at < self._heartbeat_s:
             return
         sent = self._clock()
@@ -279,7 +284,7 @@ class Membership:
         self._set(replace(self._state, problem=error))
 
     def _step_down(self) -> None:
-        self._set(replace(self._state, role=Role.JOINING, leader=b"", others=()))
+        self._set(replace(self._state, role=MemberRole.JOINING, leader=b"", others=()))
 
     def _say_goodbye(self) -> None:
         try:
@@ -287,7 +292,7 @@ class Membership:
         except TwinlogError as error:
             log.debug("leaving the group failed error=%s", error)
         self._calls.close()
-        self._set(MembershipState(role=Role.LEFT))
+        self._set(MembershipState(role=MemberRole.LEFT))
 
     def _is_silent(self) -> bool:
         return self._clock() - self._heard_at >= self._session_s

@@ -134,7 +134,7 @@ def authenticate(connection: Connection, *, deadline: float) -> float | None:
         )
         if answer.error_code:
             raise AuthenticationFailed(
-                f"{connection.peer} refused us by {mechanism}: "
+                f"it refused us by {mechanism}: "
                 f"{answer.error_message or f'error {answer.error_code}'}; check user and secret"
             )
         lifetime_ms = int(answer.session_lifetime_ms or 0)
@@ -144,8 +144,6 @@ def authenticate(connection: Connection, *, deadline: float) -> float | None:
     try:
         sasl.authenticate(security, exchange)
     except AuthenticationFailed as error:
-        if connection.peer in error.message:
-            raise
         raise AuthenticationFailed(
             f"{connection.peer}: {error.message}", code=error.code, fate=error.fate
         ) from error

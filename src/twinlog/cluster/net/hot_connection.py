@@ -78,7 +78,6 @@ class HotConnection:
         self._pool = pool
         self._frame: memoryview | None = None
         self._frame_got = 0
-        self.bytes_sent = 0
         self._last_answer = 0.0
 
     def fileno(self) -> int:
@@ -150,7 +149,6 @@ class HotConnection:
             self._last_answer = max(self._last_answer, time.monotonic())
         self._in_flight.append((self._correlation, context, size))
         self._bytes_in_flight += size
-        self.bytes_sent += size + 4
 
     def flush(self) -> bool:
         """Send what the socket takes now; True when nothing is left."""

@@ -25,7 +25,7 @@ class ClientKeys:
 
     def inside(self, key: str, values: Mapping[str, str]) -> ClientKeys:
         """What the value of a key holds in turn; its files are among ours."""
-        inner = ClientKeys(values, where=f"{self.where}: {key}", within=f"{key}: ")
+        inner = ClientKeys(values, where=self.where, within=key)
         inner.files = self.files
         return inner
 
@@ -77,7 +77,7 @@ class ClientKeys:
     def read_path(self, key: str, name: str) -> bytes:
         """The content of a file whose name comes from the value of this key."""
         path = Path(name)
-        self.files.append((f"{self._within}{key}", name))
+        self.files.append((f"{self._within}: {key}" if self._within else key, name))
         try:
             with path.open("rb") as file:
                 data = file.read(MAX_FILE_BYTES + 1)
@@ -92,4 +92,6 @@ class ClientKeys:
         return data
 
     def fail(self, key: str, problem: str) -> NoReturn:
-        raise ConfigError(f"{self.where}: {key}: {problem}") from None
+        if self._within:
+            key, problem = self._within, f"{key}: {problem}"
+        raise ConfigError(problem, file=self.where, key=key) from None

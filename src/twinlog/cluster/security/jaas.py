@@ -15,8 +15,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from twinlog.errors import ConfigError
-
 CONTROL_FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
 
 _TOKEN: Final = re.compile(
@@ -44,6 +42,10 @@ class LoginModule:
         return f"LoginModule({self.name}, options={sorted(self.options)})"
 
 
+class BrokenJaas(Exception):
+    """It cannot be read; the text says why, without a value, and follows the key."""
+
+
 class _Token(NamedTuple):
     text: str
     is_text: bool
@@ -52,40 +54,38 @@ class _Token(NamedTuple):
     """For the message, when it is neither."""
 
 
-def parse_jaas(text: str, *, where: str) -> LoginModule:
-    """The login module of a `sasl.jaas.config`; `where` begins every message."""
-    tokens = list(_tokens(text, where))
+def parse_jaas(text: str) -> LoginModule:
+    """The login module of a `sasl.jaas.config`. Raises BrokenJaas."""
+    tokens = list(_tokens(text))
     if not tokens:
-        raise ConfigError(f'{where} is empty: write LoginModule required option="value";')
-    name = _text(tokens, 0, where, "begins with the class of a login module")
-    flag = _text(tokens, 1, where, "has a control flag after the login module: write 'required'")
+        raise BrokenJaas('is empty: write LoginModule required option="value";')
+    name = _text(tokens, 0, "begins with the class of a login module")
+    flag = _text(tokens, 1, "has a control flag after the login module: write 'required'")
     if flag.lower() not in CONTROL_FLAGS:
-        raise ConfigError(
-            f"{where}: the word after {name} is no control flag: write 'required' there"
-        )
-    options, end = _options(tokens, 2, where)
+        raise BrokenJaas(f"the word after {name} is no control flag: write 'required' there")
+    options, end = _options(tokens, 2)
     if end != len(tokens) - 1:
-        raise ConfigError(
-            f"{where} continues after the first ';': exactly one login module is allowed, "
+        raise BrokenJaas(
+            "continues after the first ';': exactly one login module is allowed, "
             "and a ';' within a value needs quotes around the value"
         )
     return LoginModule(name=name, options=options)
 
 
-def _options(tokens: list[_Token], at: int, where: str) -> tuple[dict[str, str], int]:
+def _options(tokens: list[_Token], at: int) -> tuple[dict[str, str], int]:
     options: dict[str, str] = {}
     last = "the control flag"
     while at < len(tokens) and not _is(tokens, at, ";"):
         after = f'after {last}: write name="value", with quotes around special characters'
-        key = _text(tokens, at, where, f"has an option name {after}")
+        key = _text(tokens, at, f"has an option name {after}")
         if not _is(tokens, at + 1, "="):
             # which name is not said: it may be the tail of a password without quotes
-            raise ConfigError(f"{where}: no '=' behind the option name {after}")
-        options[key] = _text(tokens, at + 2, where, f'has a value for {key}: write {key}="value"')
+            raise BrokenJaas(f"no '=' behind the option name {after}")
+        options[key] = _text(tokens, at + 2, f'has a value for {key}: write {key}="value"')
         last = f"the value of {key}"
         at += 3
     if at >= len(tokens):
-        raise ConfigError(f"{where} does not end with ';': add one after {last}")
+        raise BrokenJaas(f"does not end with ';': add one after {last}")
     return options, at
 
 
@@ -93,14 +93,14 @@ def _is(tokens: list[_Token], at: int, character: str) -> bool:
     return at < len(tokens) and not tokens[at].is_text and tokens[at].text == character
 
 
-def _text(tokens: list[_Token], at: int, where: str, expected: str) -> str:
+def _text(tokens: list[_Token], at: int, expected: str) -> str:
     if at < len(tokens) and tokens[at].is_text:
         return tokens[at].text
     found = tokens[at].what if at < len(tokens) else "the end of the text"
-    raise ConfigError(f"{where} {expected}; found {found}")
+    raise BrokenJaas(f"{expected}; found {found}")
 
 
-def _tokens(text: str, where: str) -> Iterator[_Token]:
+def _tokens(text: str) -> Iterator[_Token]:
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or "other"
         if kind in ("space", "comment"):
@@ -111,7 +111,7 @@ def _tokens(text: str, where: str) -> Iterator[_Token]:
             yield _Token("", False, "a number without quotes")
         elif kind in ("double_end", "single_end"):
             if not match[kind]:
-                raise ConfigError(f"{where}: a quoted value has no closing quote on its line")
+                raise BrokenJaas("a quoted value has no closing quote on its line")
             yield _Token(_ESCAPE.sub(_unescape, match[kind.removesuffix("_end")]), True)
         else:
             yield _Token(match[0], False, "a character that needs quotes around its value")

@@ -40,6 +40,10 @@ class WrongPassword(Exception):
     """A password is missing or wrong; the text goes on after 'the password'."""
 
 
+class WrongKeyPassword(WrongPassword):
+    """It is that of the key, not of the store."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivateKeyEntry:
     """One private key, still encrypted, with the certificates (DER) of its chain, its own first."""
@@ -98,7 +102,7 @@ def decrypt_key(entry: PrivateKeyEntry, password: str) -> bytes:
         stream += block
     plain = bytes(a ^ b for a, b in zip(covered, stream, strict=False))
     if not hmac.compare_digest(_sha1(secret + plain), cipher[-_DIGEST_BYTES:]):
-        raise WrongPassword(f"of the key {entry.alias!r} is wrong")
+        raise WrongKeyPassword(f"of the key {entry.alias!r} is wrong")
     return plain
 
 

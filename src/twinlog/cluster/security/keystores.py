@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from twinlog.cluster.security import jks
-from twinlog.cluster.security.jks import BrokenStore, WrongPassword
+from twinlog.cluster.security.jks import BrokenStore, WrongKeyPassword, WrongPassword
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
@@ -84,13 +84,13 @@ def identity_from_pem(key_text: str, chain_text: str, key_password: str | None) 
         raise BrokenStore("it holds no '-----BEGIN PRIVATE KEY-----' block")
     is_encrypted = "ENCRYPTED" in blocks[0]
     if is_encrypted and key_password is None:
-        raise WrongPassword("of the key is not given, and the key is encrypted")
+        raise WrongKeyPassword("of the key is not given, and the key is encrypted")
     secret = key_password.encode() if is_encrypted and key_password is not None else None
     try:
         key = load_pem_private_key(blocks[0].encode(), secret)
     except ValueError:
         if is_encrypted:
-            raise WrongPassword("of the key is wrong") from None
+            raise WrongKeyPassword("of the key is wrong") from None
         raise BrokenStore("its private key cannot be read; PKCS#8 is expected") from None
     return _identity(key, _certificates_in(chain_text))
 

@@ -92,14 +92,12 @@ class FollowedFiles:
             self._wrong_since = now
         if now - self._wrong_since >= SETTLES_S and error.message != self._told:
             self._told = error.message
-            # of a password, and of what a config provider read, the message names the key only
-            is_named = any(path in error.message for _, path in self.settings.files)
             log.warning(
-                "a key file was changed and cannot be used; the one before stays in use, and it is "
-                "read again every %.0f s: %s%s",
+                "%s was changed and cannot be used; the key file before stays in use, and it is "
+                "read again every %.0f s: %s",
+                " and ".join(changed),
                 LOOK_S,
                 error.message,
-                "" if is_named else f" (changed: {', '.join(changed)})",
             )
 
 

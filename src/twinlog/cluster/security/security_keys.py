@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from twinlog.cluster.security.client_keys import ClientKeys
-from twinlog.cluster.security.jaas import LoginModule, parse_jaas
+from twinlog.cluster.security.jaas import BrokenJaas, LoginModule, parse_jaas
 from twinlog.cluster.security.oauth_keys import JAAS, LOGIN_HANDLER, load_oauth
 from twinlog.cluster.security.renewal import follow
 from twinlog.cluster.security.security_settings import (
@@ -112,7 +112,10 @@ def _with_sasl(settings: SecuritySettings, keys: ClientKeys) -> SecuritySettings
     text = keys.text(JAAS)
     if text is None:
         keys.fail(JAAS, f"not set, and {settings.protocol} needs it: {_example(mechanism)}")
-    module = parse_jaas(text, where=f"{keys.where}: {JAAS}")
+    try:
+        module = parse_jaas(text)
+    except BrokenJaas as error:
+        keys.fail(JAAS, str(error))
     options = dict(module.options)
     if mechanism == OAUTHBEARER:
         _expect_module(keys, module, frozenset({_OAUTH_MODULE}), mechanism)

@@ -8,7 +8,7 @@ from typing import Final
 
 from twinlog.cluster.security import ciphers, keystores
 from twinlog.cluster.security.client_keys import ClientKeys
-from twinlog.cluster.security.jks import BrokenStore, WrongPassword
+from twinlog.cluster.security.jks import BrokenStore, WrongKeyPassword, WrongPassword
 from twinlog.cluster.security.keystores import Identity
 from twinlog.cluster.security.security_settings import TLS_VERSIONS
 
@@ -125,7 +125,7 @@ def _load_identity(keys: ClientKeys) -> Identity | None:
     except BrokenStore as error:
         keys.fail(KEY_FILE, _bad_store(path, error, KEY_TYPE))
     except WrongPassword as error:
-        of_key = "of the key" in str(error) and keys.raw(KEY_PASSWORD) is not None
+        of_key = isinstance(error, WrongKeyPassword) and keys.raw(KEY_PASSWORD) is not None
         keys.fail(KEY_PASSWORD if of_key else STORE_PASSWORD, f"the password {error} ({path})")
 
 

@@ -49,11 +49,15 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
             "where the target's number of partitions is not the source's, records can only be "
             "placed by key",
             f"add {_PARTITIONS} = keyed, or remove this line",
+            lacks=_PARTITIONS,
         )
     enforced = settings.get(_ENFORCES)
     if enforced is not None and trimmed(enforced.value) == "quota" and _RPO not in settings:
         raise refuse(
-            enforced, f"{_RPO} is not set, so there is nothing to enforce", f"add {_RPO} = NUMBER"
+            enforced,
+            f"{_RPO} is not set, so there is nothing to enforce",
+            f"add {_RPO} = NUMBER",
+            lacks=_RPO,
         )
     wanted = settings.get(_EXACTLY_ONCE)
     reads_all = (

@@ -18,8 +18,8 @@ from twinlog.config.flow.precedence import (
 from twinlog.config.flow.schema import (
     AclSyncConfig,
     ConfigSyncConfig,
-    FlowClients,
     FlowConfig,
+    FlowProperties,
     LanesConfig,
     NewTopicsConfig,
     RefreshConfig,
@@ -112,7 +112,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         tuning=read_tuning(consumer, producer, settings.get("twinlog.compression")),
         producer_id_expiration_ms=values.number_or_none("twinlog.target.producer.id.expiration.ms"),
         state_topic_replication_factor=values.replicas("twinlog.state.topic.replication.factor"),
-        clients=FlowClients(
+        clients=FlowProperties(
             source_consumer=consumer,
             source_admin=source_client(settings, Role.ADMIN),
             target_admin=target_client(settings, Role.ADMIN),

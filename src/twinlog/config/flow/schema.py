@@ -146,7 +146,7 @@ class SourceGroupConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowClients:
+class FlowProperties:
     """Java properties of the flow's clients."""
 
     source_consumer: ClientProperties
@@ -223,7 +223,7 @@ class FlowConfig:
     """twinlog.target.producer.id.expiration.ms; None where nobody said it."""
     state_topic_replication_factor: int
 
-    clients: FlowClients
+    clients: FlowProperties
     settings: Settings = field(repr=False)
     """All settings of the flow's connectors, each with its line."""
     released: frozenset[str] = frozenset()

@@ -107,7 +107,10 @@ def _recompression(producer: ClientProperties, compression: Setting | None) -> R
     if "compression.type" not in producer:
         if every and compression is not None:
             raise refuse(
-                compression, "names no codec", "write <target alias>.producer.compression.type too"
+                compression,
+                "names no codec",
+                "write <target alias>.producer.compression.type too",
+                lacks="producer.compression.type",
             )
         return None
     codec = _CODECS[to_choice(producer.origin("compression.type"), tuple(_CODECS))]

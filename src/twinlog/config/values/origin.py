@@ -154,12 +154,15 @@ def shown_key(key: str) -> str:
     return key
 
 
-def refuse(setting: Setting, what: str, todo: str, *, code: str | None = None) -> ConfigError:
+def refuse(
+    setting: Setting, what: str, todo: str, *, lacks: str = "", code: str | None = None
+) -> ConfigError:
     """The error for a wrong setting: file, line, key, what is wrong, what to do."""
     return ConfigError(
         f"{what}{setting.comment_hint}; {todo}",
         file=setting.file,
         line=setting.line,
         key=shown_key(setting.key),
+        lacks=lacks,
         code=code,
     )

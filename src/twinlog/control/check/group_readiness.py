@@ -26,7 +26,7 @@ from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.groups.counterparts import Counterpart, TargetOffsets
 from twinlog.control.groups.group_rights import sees_groups, unseen_line
-from twinlog.control.groups.unplaced import NOTHING_COMMITTED, reasons
+from twinlog.control.groups.unplaced import NOTHING_COMMITTED, why_unplaced
 from twinlog.errors import TwinlogError, Unsupported
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
@@ -239,12 +239,13 @@ def _placeless(
     places: Mapping[TopicPartition, Counterpart],
     views: Iterable[PartitionView],
 ) -> dict[TopicPartition, str]:
-    unplaced = {str(tp): tp for tp in tps if tp not in places or not places[tp].runs}
-    why = reasons({name: (tp,) for name, tp in unplaced.items()}, views)
-    # of what goes by key nothing is said there: a duty of its own tells it
-    return {
-        tp: why.get(name, BY_KEY).removeprefix(f"{tp.topic}: ") for name, tp in unplaced.items()
-    }
+    mirrored = {view.source: view for view in views}
+    unplaced = (tp for tp in tps if tp not in places or not places[tp].runs)
+    return {tp: _why(mirrored.get(tp)) for tp in unplaced}
+
+
+def _why(view: PartitionView | None) -> str:
+    return BY_KEY if view is not None and view.is_keyed else why_unplaced(view)
 
 
 def _places(

@@ -24,7 +24,7 @@ ANSWERS_WITHIN_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldBack:
+class HeldBackPartition:
     """One partition that ends before its high watermark; -1 where the broker does not tell who."""
 
     tp: TopicPartition
@@ -45,7 +45,7 @@ class HeldBack:
         )
 
 
-def held_back(flow: FlowConfig) -> Iterator[HeldBack]:
+def held_back(flow: FlowConfig) -> Iterator[HeldBackPartition]:
     """Partitions of the flow's topics that an open transaction holds back now."""
     if flow.isolation_level is not Isolation.READ_COMMITTED:
         return
@@ -69,13 +69,13 @@ def held_back(flow: FlowConfig) -> Iterator[HeldBack]:
 
 def _named(
     source: ClusterClient, behind: dict[TopicPartition, tuple[int, int]]
-) -> Iterator[HeldBack]:
+) -> Iterator[HeldBackPartition]:
     open_ = transaction_starts(source, list(behind))
     for tp, (lso, hw) in behind.items():
         starts = open_.get(tp, {})
         # the oldest one is what the last stable offset stands at
         producer_id = min(starts, key=starts.__getitem__, default=-1)
-        yield HeldBack(
+        yield HeldBackPartition(
             tp=tp,
             last_stable_offset=lso,
             records=hw - lso,

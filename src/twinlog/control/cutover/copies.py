@@ -22,12 +22,12 @@ from twinlog.cluster.logs.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, Offset
 from twinlog.cluster.logs.producers import ProducerState, describe_producers
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.control.check.offline_status import fan_position
-from twinlog.control.cutover.scope import Scope
+from twinlog.control.cutover.scope import CutoverScope
 from twinlog.errors import TwinlogError, Unsupported
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.map.runs import k_at
 from twinlog.mirror.map.translation import (
-    Known,
+    KnownMap,
     Reach,
     Translation,
     downstream_within,
@@ -52,7 +52,7 @@ class Copy:
     source: TopicPartition
     target: TopicPartition
     target_topic_id: TopicId = NO_TOPIC_ID
-    known: Known | None = None
+    known: KnownMap | None = None
     """The offset map; None where nothing was copied, or records are placed by key."""
     log: tuple[int, int] = (0, 0)
     """The target's log: its start and its end."""
@@ -121,7 +121,7 @@ class Copy:
         }
 
 
-def copies(scope: Scope, covers: Callable[[str], bool] | None = None) -> list[Copy]:
+def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> list[Copy]:
     """Every partition of the scope's topics that either side knows, sorted. `covers`: of these
     topics of the source, and not of those that go over.
     """
@@ -141,20 +141,20 @@ def copies(scope: Scope, covers: Callable[[str], bool] | None = None) -> list[Co
         if one is None:
             target = TopicPartition(scope.remote(tp.topic), tp.partition)
             one = Copy(source=tp, target=target, problem="nothing of it was copied")
-        found[tp] = _with_source(one, end, here)
+        found[tp] = _with_source(one, end)
     if here is not None:  # what the source does not have (any more) is no part of it
         return [found[tp] for tp in sorted(ends)]
     return [found[tp] for tp in sorted(found) if found[tp].is_copied or found[tp].problem]
 
 
-def is_complete(scope: Scope, copy: Copy, end: int) -> bool:
+def is_complete(scope: CutoverScope, copy: Copy, end: int) -> bool:
     """Whether the copy has every record below this offset of the source: what it lacks, if
     anything, are markers, and records that were rolled back or cleaned away.
     """
     return not has_records(scope, copy.source, max(copy.upstream, 0), end)
 
 
-def has_records(scope: Scope, tp: TopicPartition, first: int, end: int) -> bool:
+def has_records(scope: CutoverScope, tp: TopicPartition, first: int, end: int) -> bool:
     """Whether the source has records for a reader in [first, end), or may have."""
     committed = scope.reads_committed
     return export.has_records(scope.source, tp, first, end, with_aborted=not committed)
@@ -171,7 +171,7 @@ class _SourceEnd:
 
 
 def _source_ends(
-    scope: Scope, here: ClusterMetadata | None, covers: Callable[[str], bool]
+    scope: CutoverScope, here: ClusterMetadata | None, covers: Callable[[str], bool]
 ) -> dict[TopicPartition, _SourceEnd]:
     if here is None:
         return {}
@@ -194,7 +194,7 @@ def _source_ends(
     }
 
 
-def _with_source(copy: Copy, end: _SourceEnd, here: ClusterMetadata | None) -> Copy:
+def _with_source(copy: Copy, end: _SourceEnd) -> Copy:
     """With what the source says of it."""
     return replace(
         copy, source_start=end.start, source_end=end.offset, source_newest_ms=end.newest_ms
@@ -205,7 +205,7 @@ def _with_source(copy: Copy, end: _SourceEnd, here: ClusterMetadata | None) -> C
 
 
 def _remote_partitions(
-    scope: Scope, there: ClusterMetadata, covers: Callable[[str], bool]
+    scope: CutoverScope, there: ClusterMetadata, covers: Callable[[str], bool]
 ) -> Iterator[tuple[TopicPartition, str]]:
     for name, upstream in scope.upstreams().copies(there.topics).items():
         topic = there.topics[name]
@@ -225,7 +225,7 @@ class _Logs:
     """Whether a topic of the source has new owners on the target."""
 
     @classmethod
-    def of(cls, scope: Scope, tps: list[TopicPartition]) -> _Logs:
+    def of(cls, scope: CutoverScope, tps: list[TopicPartition]) -> _Logs:
         client, intents = scope.target, scope.intents()
         named = {*intents.topics(IntentKind.PROMOTE)}
         return cls(
@@ -247,7 +247,7 @@ def _writers(
 
 
 def _copy(
-    scope: Scope,
+    scope: CutoverScope,
     target: TopicPartition,
     upstream: str,
     there: ClusterMetadata,
@@ -286,7 +286,7 @@ def _copy(
     return replace(
         copy,
         log=(log[0], max(log[0], ours_end)),
-        known=Known.of(known),
+        known=KnownMap.of(known),
         reach=reach,
         upstream=UNKNOWN if reach is None else reach.upstream,
         foreign=foreign or 0,

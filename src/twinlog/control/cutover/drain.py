@@ -13,7 +13,7 @@ from typing import Final
 from twinlog.cluster.logs.offsets import LATEST, list_offsets
 from twinlog.control.cutover.copies import Copy, copies, is_complete
 from twinlog.control.cutover.fence_proof import Ends
-from twinlog.control.cutover.scope import Say, Scope
+from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.model import Isolation, TopicPartition
 from twinlog.quantities import count, first_few, plural
@@ -28,7 +28,7 @@ WITHOUT_MIRROR_S: Final = 15.0
 class Drain:
     """Of one scope, up to the ends that its fence has proved."""
 
-    def __init__(self, scope: Scope, ends: Ends) -> None:
+    def __init__(self, scope: CutoverScope, ends: Ends) -> None:
         self._scope = scope
         self._ends = ends
 

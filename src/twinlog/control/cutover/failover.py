@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from twinlog.control.cutover.copies import Copy, copies
-from twinlog.control.cutover.groups import GroupOutcome, GroupPlan, Groups
+from twinlog.control.cutover.groups import CutoverGroups, GroupOutcome, GroupPlan
 from twinlog.control.cutover.promotion import (
     is_promoted,
     promote,
     some_are_promoted,
     wait_until_over,
 )
-from twinlog.control.cutover.scope import Say, Scope
+from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.cutover.told import NewestStatus, told
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.quantities import count, duration, first_few, plural
@@ -129,9 +129,9 @@ class FailoverPlan:
 class Failover:
     """One command; for one thread."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: CutoverScope) -> None:
         self._scope = scope
-        self._groups = Groups(scope)
+        self._groups = CutoverGroups(scope)
 
     def plan(self) -> FailoverPlan:
         """Look at what is there; changes nothing."""

@@ -20,7 +20,7 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.acls import create_topic_acls, delete_topic_acls, topic_acls
 from twinlog.cluster.topics.configs import describe_broker_configs
-from twinlog.control.cutover.scope import Scope
+from twinlog.control.cutover.scope import CutoverScope
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.mirror.names.acl_rules import EVERYBODY, shuts_writers_out
 from twinlog.mirror.state.intents import FlowIntents, IntentKind
@@ -73,7 +73,7 @@ def _is_for(acl: TopicAcl, topic: str) -> bool:
     return acl.name in (topic, ANY_TOPIC)
 
 
-def wanted_fences(scope: Scope, intents: FlowIntents) -> list[str]:
+def wanted_fences(scope: CutoverScope, intents: FlowIntents) -> list[str]:
     """Topics of the scope on which the fence is ours; also where they are not mirrored any more."""
     return [topic for topic in intents.topics(IntentKind.FENCE) if scope.names(topic)]
 
@@ -81,7 +81,7 @@ def wanted_fences(scope: Scope, intents: FlowIntents) -> list[str]:
 class AclFence:
     """On the topics of one scope."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: CutoverScope) -> None:
         self._scope = scope
 
     def put_up(self, topics: Sequence[str]) -> list[str]:

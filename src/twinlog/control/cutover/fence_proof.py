@@ -16,7 +16,7 @@ from typing import Final
 from twinlog.cluster.logs.offsets import log_ends
 from twinlog.cluster.logs.producers import ProducerState, describe_producers
 from twinlog.config.values.times import in_iso
-from twinlog.control.cutover.scope import Say, Scope
+from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.errors import Fate, FlowError, TwinlogError, Unsupported
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
@@ -51,7 +51,7 @@ class SeenWriter:
 class FenceProof:
     """Looks at the logs of some topics of the source."""
 
-    def __init__(self, scope: Scope, topics: Sequence[str]) -> None:
+    def __init__(self, scope: CutoverScope, topics: Sequence[str]) -> None:
         self._scope = scope
         found = scope.source.metadata(sorted(topics)).topics
         self._tps = [

@@ -16,7 +16,7 @@ from twinlog.codes import FlowState
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.fence import fenced_topics, shut_out
 from twinlog.control.cutover.groups import GroupPlan
-from twinlog.control.cutover.scope import Scope
+from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.cutover.told import NewestStatus
 from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import find_drift
@@ -57,7 +57,11 @@ class Gates:
     """All gates of one scope at one moment."""
 
     def __init__(
-        self, scope: Scope, copies: Sequence[Copy], groups: Sequence[GroupPlan], told: NewestStatus
+        self,
+        scope: CutoverScope,
+        copies: Sequence[Copy],
+        groups: Sequence[GroupPlan],
+        told: NewestStatus,
     ) -> None:
         self._scope = scope
         self._copies = copies
@@ -236,7 +240,7 @@ class Gates:
         return _open("transactions", *_few(map(str, found)))
 
 
-def require_open(scope: Scope, gates: Iterable[Gate], accepted: Iterable[str]) -> None:
+def require_open(scope: CutoverScope, gates: Iterable[Gate], accepted: Iterable[str]) -> None:
     """Raises FlowError (GATE_CLOSED) where one is closed that was not accepted."""
     taken = {*accepted}
     closed = [gate for gate in gates if not gate.is_open and gate.name not in taken]

@@ -25,7 +25,7 @@ from twinlog.cluster.groups.group_offsets import (
 )
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.control.cutover.copies import Copy, has_records
-from twinlog.control.cutover.scope import Scope
+from twinlog.control.cutover.scope import CutoverScope
 from twinlog.errors import CorruptData, TwinlogError
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.quantities import plural
@@ -160,10 +160,10 @@ class GroupPlan:
         }
 
 
-class Groups:
+class CutoverGroups:
     """The groups of a scope on both clusters; for one thread."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: CutoverScope) -> None:
         self._scope = scope
         self._here = Coordinators(scope.source)
         self._there = Coordinators(scope.target)
@@ -248,7 +248,7 @@ class Groups:
 
 
 def _plan(  # noqa: PLR0913 (all that was read)
-    scope: Scope,
+    scope: CutoverScope,
     group: str,
     commits: Mapping[TopicPartition, Committed],
     known: Mapping[TopicPartition, Copy],
@@ -271,7 +271,7 @@ def _plan(  # noqa: PLR0913 (all that was read)
 
 
 def _place(
-    scope: Scope,
+    scope: CutoverScope,
     tp: TopicPartition,
     committed: Committed,
     copy: Copy | None,
@@ -305,7 +305,7 @@ def _place(
     )
 
 
-def _alone_there(scope: Scope, copy: Copy, committed: int) -> str:
+def _alone_there(scope: CutoverScope, copy: Copy, committed: int) -> str:
     """Why a group that goes over would miss records: the source has them, and the target has not
     (any more). What a source that is gone had is not known.
     """

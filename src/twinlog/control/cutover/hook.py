@@ -13,13 +13,13 @@ import subprocess
 from collections.abc import Mapping
 from typing import Final
 
-from twinlog.control.cutover.scope import Scope
+from twinlog.control.cutover.scope import CutoverScope
 from twinlog.errors import FlowError
 
 STDERR: Final = 2
 
 
-def hook_environment(scope: Scope, step: str) -> dict[str, str]:
+def hook_environment(scope: CutoverScope, step: str) -> dict[str, str]:
     """What a hook is told, beside the environment of this process."""
     servers = {
         side: ",".join(f"{host}:{port}" for host, port in settings.bootstrap)

@@ -21,7 +21,7 @@ from typing import Final
 from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.logs.offsets import log_ends
 from twinlog.control.cutover.copies import Copy
-from twinlog.control.cutover.scope import Say, Scope
+from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.leading.lead import SetupWaiting, take_part, wait_to_lead
 from twinlog.errors import Fate, FlowError, NotLeader, TwinlogError
 from twinlog.lane import late_requests
@@ -43,7 +43,7 @@ so long until it follows, or has lost them.
 """
 
 
-def is_promoted(scope: Scope, intents: FlowIntents, topics: Sequence[str]) -> bool:
+def is_promoted(scope: CutoverScope, intents: FlowIntents, topics: Sequence[str]) -> bool:
     """Whether the scope was promoted: the flow, or each of these topics."""
     if intents.promotion is not None:
         return True
@@ -51,13 +51,13 @@ def is_promoted(scope: Scope, intents: FlowIntents, topics: Sequence[str]) -> bo
     return not scope.is_whole and bool(topics) and named.issuperset(topics)
 
 
-def some_are_promoted(scope: Scope, intents: FlowIntents) -> bool:
+def some_are_promoted(scope: CutoverScope, intents: FlowIntents) -> bool:
     """Whether any of it was."""
     named = intents.topics(IntentKind.PROMOTE)
     return intents.promotion is not None or any(map(scope.covers, named))
 
 
-def promote(scope: Scope, topics: Sequence[str]) -> None:
+def promote(scope: CutoverScope, topics: Sequence[str]) -> None:
     """Write the rows that are not there yet."""
     steering = scope.steering
     names = [""] if scope.is_whole else topics
@@ -65,7 +65,7 @@ def promote(scope: Scope, topics: Sequence[str]) -> None:
 
 
 def wait_until_over(
-    scope: Scope, copies: Sequence[Copy], say: Say, *, is_fenced: bool = False
+    scope: CutoverScope, copies: Sequence[Copy], say: Say, *, is_fenced: bool = False
 ) -> None:
     """Return when nothing can be written to the remote topics by the copy any more. `is_fenced`:
     the source has nothing that is not copied, and gets nothing.
@@ -82,7 +82,7 @@ def wait_until_over(
     say(over)
 
 
-def _ended(scope: Scope, within_s: float) -> str | None:
+def _ended(scope: CutoverScope, within_s: float) -> str | None:
     """How the last generation ended; None where it has not said so in time."""
     deadline = time.monotonic() + within_s
     while True:
@@ -96,7 +96,7 @@ def _ended(scope: Scope, within_s: float) -> str | None:
         time.sleep(LOOK_S)
 
 
-def _lead_until_over(scope: Scope, say: Say) -> str:
+def _lead_until_over(scope: CutoverScope, say: Say) -> str:
     setup = scope.setup
     membership: Membership | None = None
     deadline = time.monotonic() + ENDS_WITHIN_S
@@ -130,7 +130,7 @@ def _lead_until_over(scope: Scope, say: Say) -> str:
             membership.leave()
 
 
-def _runs(scope: Scope, history: FlowHistory | None) -> FlowError:
+def _runs(scope: CutoverScope, history: FlowHistory | None) -> FlowError:
     latest = None if history is None else history.latest
     where = "somewhere" if latest is None else f"on {latest.host} (process {latest.pid})"
     return FlowError(
@@ -143,7 +143,7 @@ def _runs(scope: Scope, history: FlowHistory | None) -> FlowError:
     )
 
 
-def _wait_until_still(scope: Scope, copies: Sequence[Copy], say: Say, led_s: float) -> None:
+def _wait_until_still(scope: CutoverScope, copies: Sequence[Copy], say: Say, led_s: float) -> None:
     """Until nothing is appended for longer than a leader takes to let topics go, from the end of
     one look to the beginning of another. A log that cannot be looked at is not still: whoever leads
     it may have a request of ours before it.
@@ -169,7 +169,7 @@ def _wait_until_still(scope: Scope, copies: Sequence[Copy], say: Say, led_s: flo
         time.sleep(LOOK_S)
 
 
-def _ends(scope: Scope, topics: Sequence[str]) -> dict[TopicPartition, int] | None:
+def _ends(scope: CutoverScope, topics: Sequence[str]) -> dict[TopicPartition, int] | None:
     """Of every partition, also those that records come to by key; None where one is not seen."""
     there = scope.target.metadata(topics).topics if topics else {}
     tps = [

@@ -6,7 +6,6 @@ The source may be gone. Then everything is read from the target, and `source_pro
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self
 
 from twinlog.client.steering import FlowSteering
@@ -15,7 +14,7 @@ from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.regex.patterns import NamePattern
-from twinlog.control.cutover.upstreams import Upstreams
+from twinlog.control.cutover.upstreams import FlowUpstreams
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
@@ -42,7 +41,7 @@ GIVES_UP_S: Final = 60.0
 Rows = list[tuple[bytes | None, bytes | None]]
 
 
-class Scope:
+class CutoverScope:
     """One flow and the topics of it that go over; for one thread, to be closed."""
 
     def __init__(
@@ -110,9 +109,9 @@ class Scope:
         """The name of its remote topic."""
         return self.policy.format_remote_topic(self.config.source_alias, topic)
 
-    def upstreams(self) -> Upstreams:
+    def upstreams(self) -> FlowUpstreams:
         """The source's names of remote topics, as the target's state says now."""
-        return Upstreams.of(self.config, copy_rows(self._rows()).values())
+        return FlowUpstreams.of(self.config, copy_rows(self._rows()).values())
 
     def require_source(self) -> None:
         """Raises why the source does not answer, where it does not."""
@@ -165,10 +164,5 @@ class Scope:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -34,7 +34,7 @@ from twinlog.control.cutover.failover import no_return
 from twinlog.control.cutover.fence import AclFence, fenced_topics
 from twinlog.control.cutover.fence_proof import Ends, FenceProof
 from twinlog.control.cutover.gates import Gate, Gates, require_open
-from twinlog.control.cutover.groups import GroupOutcome, GroupPlan, Groups
+from twinlog.control.cutover.groups import CutoverGroups, GroupOutcome, GroupPlan
 from twinlog.control.cutover.hook import hook_environment, run_hook
 from twinlog.control.cutover.promotion import (
     is_promoted,
@@ -42,7 +42,7 @@ from twinlog.control.cutover.promotion import (
     some_are_promoted,
     wait_until_over,
 )
-from twinlog.control.cutover.scope import Say, Scope
+from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.cutover.told import told
 from twinlog.errors import FlowError
 from twinlog.quantities import count, duration, first_few, plural
@@ -135,16 +135,16 @@ class SwitchoverPlan:
 class Switchover:
     """One command; for one thread."""
 
-    scope: Scope
+    scope: CutoverScope
     ways: Ways
     say: Say
     before_groups: Callable[[], None] = lambda: None
     """Consumers may be ended here: producers are fenced off, and everything is copied."""
-    groups: Groups = field(init=False)
+    groups: CutoverGroups = field(init=False)
     fence: AclFence = field(init=False)
 
     def __post_init__(self) -> None:
-        self.groups = Groups(self.scope)
+        self.groups = CutoverGroups(self.scope)
         self.fence = AclFence(self.scope)
 
     def plan(self) -> SwitchoverPlan:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from twinlog.codes import PartitionState
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.cutover.copies import UNKNOWN, Copy, copies
-from twinlog.control.cutover.groups import GroupPlan, Groups
-from twinlog.control.cutover.scope import Scope
+from twinlog.control.cutover.groups import CutoverGroups, GroupPlan
+from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.watch.snapshot import FlowSnapshot, GroupPosition, PartitionSnapshot
 from twinlog.errors import TwinlogError
@@ -25,10 +25,10 @@ def with_copies(config: FlowConfig, seen: FlowSnapshot) -> FlowSnapshot:
     problem = TwinlogError(seen.source_problem, code=seen.code)
     setup = flow_setup(config)
     try:
-        with Scope(setup, source_problem=problem) as scope:
+        with CutoverScope(setup, source_problem=problem) as scope:
             found = copies(scope, scope.copies)
             parts = tuple(_partition(one, is_shared=setup.is_identity) for one in found)
-            groups = tuple(_places(Groups(scope).plan(found), found))
+            groups = tuple(_places(CutoverGroups(scope).plan(found), found))
     except TwinlogError as error:
         reason = "; ".join(filter(None, (seen.reason, str(error.without_flow()))))
         return replace(seen, reason=reason)

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from twinlog.control.cutover.scope import Scope
+from twinlog.control.cutover.scope import CutoverScope
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.naming import STATUS_TOPIC
 from twinlog.mirror.state.published import Behind, PublishedStatus
@@ -63,7 +63,7 @@ class NewestStatus:
         }
 
 
-def told(scope: Scope) -> NewestStatus:
+def told(scope: CutoverScope) -> NewestStatus:
     """Of whatever age; what cannot be read is told as well."""
     try:
         status = leader_status(scope.target, scope.name)

@@ -23,7 +23,7 @@ from twinlog.model import TopicId
 
 
 @dataclass(frozen=True, slots=True)
-class Upstreams:
+class FlowUpstreams:
     """Of one flow, as its rows were."""
 
     config: FlowConfig
@@ -31,7 +31,7 @@ class Upstreams:
     """By remote topic; ended ones too: what was copied stays a copy."""
 
     @classmethod
-    def of(cls, config: FlowConfig, rows: Iterable[CopyRow]) -> Upstreams:
+    def of(cls, config: FlowConfig, rows: Iterable[CopyRow]) -> FlowUpstreams:
         flow = str(config.flow)
         return cls(config, {row.topic: row for row in rows if row.flow == flow and row.topic})
 

@@ -20,7 +20,7 @@ SLOW_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class ClusterView:
     """One cluster, as this host sees it now."""
 
     alias: str
@@ -57,8 +57,8 @@ class Observation:
     snapshot: FlowSnapshot
     file: str
     """As the commands are told it."""
-    source: Side
-    target: Side
+    source: ClusterView
+    target: ClusterView
     pause: str = ""
     """Who paused the whole flow, and why, in words; empty: nobody."""
     limit: Limit | None = None

@@ -24,7 +24,7 @@ from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota, c
 from twinlog.codes import FlowState, PartitionState
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.offline_status import offline_status
-from twinlog.control.doctor.observation import Limit, Observation, Side
+from twinlog.control.doctor.observation import ClusterView, Limit, Observation
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
@@ -47,7 +47,7 @@ BEHIND_AT_MOST: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class ProcessReport:
     """What a process of this host says of a flow."""
 
     snapshot: FlowSnapshot
@@ -118,7 +118,7 @@ class _Observer:
             self._notes.append(f"how fast it copies is not known: {error}")
             return None
 
-    def _heard_again(self, seen: Observation, first: Heard) -> Observation:
+    def _heard_again(self, seen: Observation, first: ProcessReport) -> Observation:
         """With what changed since; where nothing was written, for how long."""
         deadline = time.monotonic() + HEARD_FOR_S
         last = first
@@ -143,13 +143,13 @@ class _Observer:
 
     def _side(
         self, settings: ClusterSettings, tps: Iterable[TopicPartition], keys: tuple[str, ...]
-    ) -> Side:
+    ) -> ClusterView:
         try:
             with ClusterClient(settings, api_timeout_s=GIVES_UP_S) as client:
                 wanted = sorted(set(tps))
                 topics = sorted({tp.topic for tp in wanted})
                 seen = client.metadata(topics) if topics else client.metadata([])
-                return Side(
+                return ClusterView(
                     alias=settings.alias,
                     round_trips_ms=round_trips_ms(client),
                     leaderless=tuple(leaderless(seen, wanted)),
@@ -157,7 +157,7 @@ class _Observer:
                     quotas=self._quotas(client, settings.client_id, keys),
                 )
         except TwinlogError as error:
-            return Side(alias=settings.alias, problem=str(error))
+            return ClusterView(alias=settings.alias, problem=str(error))
 
     def _quotas(
         self, client: ClusterClient, client_id: str, keys: tuple[str, ...]
@@ -172,8 +172,7 @@ class _Observer:
     def _limit(self, intent: Intent | None) -> Limit | None:
         """Somebody's limit takes the place of the configuration's."""
         if intent is not None and intent.bytes_per_second is not None:
-            who = str(intent).removeprefix("by ")
-            return Limit(bytes_per_second=intent.bytes_per_second, who=who, is_key=False)
+            return Limit(bytes_per_second=intent.bytes_per_second, who=intent.whose, is_key=False)
         limit = self._flow.lanes.max_bytes_per_second
         return None if limit is None else Limit(bytes_per_second=limit, who=LIMIT_KEY, is_key=True)
 
@@ -224,12 +223,12 @@ def told_rate(flow: str, rows: Sequence[tuple[bytes | None, bytes | None]]) -> f
     return max(0, last.bytes - first.bytes) / seconds if seconds > 0 else None
 
 
-def heard(mirrors: Iterable[RunningMirror], flow: str) -> Heard | None:
+def heard(mirrors: Iterable[RunningMirror], flow: str) -> ProcessReport | None:
     """What a process of this host that leads the flow says of it."""
     for mirror in mirrors:
         for value in mirror.flows:
             if value["flow"] == flow and value["state"] != FlowState.STANDBY:
-                return Heard(
+                return ProcessReport(
                     snapshot=snapshot_of(value),
                     written_ms=mirror.written_ms,
                     late_ms=mirror.late_ms,

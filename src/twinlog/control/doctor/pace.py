@@ -10,7 +10,7 @@ from typing import Final
 from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota
 from twinlog.codes import FlowState
 from twinlog.control.doctor.finding import Finding, Likelihood
-from twinlog.control.doctor.observation import Limit, Observation, Side
+from twinlog.control.doctor.observation import ClusterView, Limit, Observation
 from twinlog.quantities import count, duration, first_few, plural, size
 
 MOST_OF_IT: Final = 0.8
@@ -200,7 +200,7 @@ def far_away(seen: Observation) -> Iterator[Finding]:
             )
 
 
-def _slowest(side: Side) -> int:
+def _slowest(side: ClusterView) -> int:
     return max(side.round_trips_ms, key=lambda node: side.round_trips_ms[node])
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from twinlog.codes import CONDITIONS, FlowState, PartitionState
 from twinlog.control.doctor.finding import Finding, Likelihood
-from twinlog.control.doctor.observation import Observation, Side
+from twinlog.control.doctor.observation import ClusterView, Observation
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.quantities import count, duration, first_few, plural
 
@@ -150,7 +150,7 @@ def under_min_isr(seen: Observation) -> Iterator[Finding]:
         yield _certain("target_under_min_isr", what, todo)
 
 
-def _of(side: Side, tps: Sequence[object], what: str) -> str:
+def _of(side: ClusterView, tps: Sequence[object], what: str) -> str:
     return (
         f"{plural(len(tps), 'partition')} of {side.alias} have {what} ({first_few(map(str, tps))})"
     )

@@ -25,7 +25,7 @@ from twinlog.config.files.raw import RawConfig
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.load import load
 from twinlog.config.regex.patterns import NamePattern
-from twinlog.control.cutover.scope import Say, Scope
+from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.cutover.switchover import FenceKind
 from twinlog.control.drill.cleaning import clean
 from twinlog.control.drill.drill_file import drill_text
@@ -154,7 +154,7 @@ class Drill:
         self, topics: NamePattern | None, most: int, load: Load, parts: Sequence[Part]
     ) -> DrillPlan:
         """Look at the flow's topics; changes nothing. Raises FlowError (NOTHING_TO_DRILL)."""
-        with Scope(self._setup, topics) as scope:
+        with CutoverScope(self._setup, topics) as scope:
             scope.require_source()
             found = scope.source.metadata(None).topics
             names = sorted(name for name in found if scope.covers(name))

@@ -17,7 +17,7 @@ from typing import Any, Final
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.cutover.copies import Copy, copies
 from twinlog.control.cutover.failover import Failover
-from twinlog.control.cutover.scope import Say, Scope
+from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
 from twinlog.control.drill.clients import DrillClient, DrillReader, DrillWriter, numbers_in
 from twinlog.control.drill.mirror_process import MirrorProcess
@@ -95,7 +95,7 @@ class Rehearsal:
 
     def run(self, fence: FenceKind) -> Measured:
         """Raises FlowError where a step cannot be done."""
-        with Scope(flow_setup(self._config), reason="drill") as scope:
+        with CutoverScope(flow_setup(self._config), reason="drill") as scope:
             try:
                 if self._part is Part.SWITCHOVER:
                     return self._switchover(scope, fence)
@@ -106,7 +106,7 @@ class Rehearsal:
 
     # -- switchover
 
-    def _switchover(self, scope: Scope, fence: FenceKind) -> Measured:
+    def _switchover(self, scope: CutoverScope, fence: FenceKind) -> Measured:
         scope.require_source()
         writer, readers = self._begin(scope)
         self._until(lambda: _is_copied(scope), "the first copy")
@@ -121,7 +121,7 @@ class Rehearsal:
             stopped_at = time.monotonic()
         work.run(plan)
         there, others = self._go_over(scope, writer)
-        outcome = self._outcome(writer, there, writer.refused_at or stopped_at)
+        outcome = self._outcome(there, writer.refused_at or stopped_at)
         whole = {tp: range(count) for tp, count in self._written(scope, there).items()}
         outcome.findings += self._in_logs(scope, whole)
         for before, after in zip(readers, others, strict=True):
@@ -140,8 +140,8 @@ class Rehearsal:
 
     # -- failover
 
-    def _failover(self, scope: Scope) -> Measured:
-        with Scope(flow_setup(self._config), reason="drill") as source:
+    def _failover(self, scope: CutoverScope) -> Measured:
+        with CutoverScope(flow_setup(self._config), reason="drill") as source:
             source.require_source()
             writer, readers = self._begin(scope)
             self._until(lambda: _is_copied(source), "the first copy")
@@ -161,7 +161,7 @@ class Rehearsal:
         missing = [plan.missing(copy) for copy in plan.copies]
         left = work.run(plan, self._say)
         there, others = self._go_over(scope, writer)
-        outcome = self._outcome(writer, there, cut_at)
+        outcome = self._outcome(there, cut_at)
         outcome.said_lost = None if min(missing, default=-1) < 0 else sum(missing)
         outcome.findings += [
             Defect(part=self._part, where=f"group {one.group}", what="is not where it should be")
@@ -172,7 +172,7 @@ class Rehearsal:
 
     def _after_a_loss(
         self,
-        scope: Scope,
+        scope: CutoverScope,
         outcome: Measured,
         clients: tuple[DrillWriter, Sequence[DrillReader], Sequence[DrillReader]],
         cut_at: float,
@@ -203,7 +203,7 @@ class Rehearsal:
 
     # -- both
 
-    def _begin(self, scope: Scope) -> tuple[DrillWriter, list[DrillReader]]:
+    def _begin(self, scope: CutoverScope) -> tuple[DrillWriter, list[DrillReader]]:
         tps = [TopicPartition(t, p) for t, count in self._topics.items() for p in range(count)]
         writer = DrillWriter(
             scope.setup.source,
@@ -219,7 +219,9 @@ class Rehearsal:
         self._until(lambda: writer.is_writing, "the first records")
         return writer, readers
 
-    def _go_over(self, scope: Scope, before: DrillWriter) -> tuple[DrillWriter, list[DrillReader]]:
+    def _go_over(
+        self, scope: CutoverScope, before: DrillWriter
+    ) -> tuple[DrillWriter, list[DrillReader]]:
         """The application on the target, for half of the time; all of it is read when it ends."""
         there = DrillWriter(
             scope.setup.target,
@@ -273,10 +275,10 @@ class Rehearsal:
                 )
             time.sleep(LOOK_S)
 
-    def _remote(self, scope: Scope, tp: TopicPartition) -> TopicPartition:
+    def _remote(self, scope: CutoverScope, tp: TopicPartition) -> TopicPartition:
         return TopicPartition(scope.remote(tp.topic), tp.partition)
 
-    def _written(self, scope: Scope, there: DrillWriter) -> dict[TopicPartition, int]:
+    def _written(self, scope: CutoverScope, there: DrillWriter) -> dict[TopicPartition, int]:
         """By partition of the source: how many numbers there are in all."""
         return {
             TopicPartition(topic, p): there.written[TopicPartition(scope.remote(topic), p)]
@@ -284,13 +286,13 @@ class Rehearsal:
             for p in range(count)
         }
 
-    def _in_logs(self, scope: Scope, wanted: dict[TopicPartition, Any]) -> Iterator[Defect]:
+    def _in_logs(self, scope: CutoverScope, wanted: dict[TopicPartition, Any]) -> Iterator[Defect]:
         for tp, numbers in wanted.items():
             remote = self._remote(scope, tp)
             found = numbers_in(scope.target, remote)
             yield from findings(self._part, "the log of", remote, found, numbers)
 
-    def _outcome(self, before: DrillWriter, there: DrillWriter, stopped_at: float) -> Measured:
+    def _outcome(self, there: DrillWriter, stopped_at: float) -> Measured:
         pause_s = max(there.first_at.values()) - stopped_at
         self._say(f"producers were interrupted for {duration(pause_s)}")
         return Measured(
@@ -298,7 +300,7 @@ class Rehearsal:
         )
 
 
-def _is_copied(scope: Scope) -> bool:
+def _is_copied(scope: CutoverScope) -> bool:
     """Every partition, a part of it at least."""
     try:
         found: list[Copy] = copies(scope)

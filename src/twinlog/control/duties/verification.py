@@ -46,7 +46,12 @@ from twinlog.mirror.verify.difference import Compared, Difference
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.map_reader import Maps
-from twinlog.survey.verify.partition import Bounds, Wanted, Written, verify_partition
+from twinlog.survey.verify.partition import (
+    MappedCopy,
+    PartitionBounds,
+    VerifyTask,
+    verify_partition,
+)
 from twinlog.survey.verify.rules import rules_of
 from twinlog.survey.verify.sections import narrowed
 
@@ -77,7 +82,7 @@ def verification(flow: LedFlow) -> Duty | None:
 @dataclass(frozen=True, slots=True)
 class _Section:
     view: PartitionView
-    written: Written
+    written: MappedCopy
     begin: int
     """Of source offsets."""
     end: int
@@ -170,14 +175,14 @@ class Verification:
                 return _Section(view, written, begin, min(begin + self._offsets, end))
         return None
 
-    def _written(self, view: PartitionView, maps: Maps) -> Written:
+    def _written(self, view: PartitionView, maps: Maps) -> MappedCopy:
         known = maps.get(view.map_key)
         if known is None or not known.runs or maps.problem(view.source) is not None:
-            return Written()
+            return MappedCopy()
         if self._is_shared:
-            return Written.up_to_mark(known)
+            return MappedCopy.up_to_mark(known)
         reach = Reach(view.next_upstream, view.next_downstream)
-        return Written(runs=known.runs, mark=known.mark, reach=reach)
+        return MappedCopy(runs=known.runs, mark=known.mark, reach=reach)
 
     def _do(self, section: _Section) -> None:
         self._last = section.view.source
@@ -232,11 +237,11 @@ class Verification:
         reach = written.reach or Reach(0, 0)
         here = self._start_of(self._source, view.source)
         there = self._start_of(self._target, view.target)
-        wanted = Wanted(
+        wanted = VerifyTask(
             source=view.source,
             target=view.target,
-            here=Bounds(start=here, end=reach.upstream),
-            there=Bounds(start=there, end=reach.downstream),
+            here=PartitionBounds(start=here, end=reach.upstream),
+            there=PartitionBounds(start=there, end=reach.downstream),
             here_later=reach.upstream,
             written=written,
             producers=frozenset(),

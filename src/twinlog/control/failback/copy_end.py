@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.logs.producers import ProducerState, describe_producers
 from twinlog.cluster.logs.raw_log import fetch_records
-from twinlog.control.cutover.scope import Scope
+from twinlog.control.cutover.scope import CutoverScope
 from twinlog.errors import Fate, FlowError, PartitionError, TwinlogError, Unsupported
 from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.lane.watches.compaction import may_lack_offsets
@@ -61,7 +61,7 @@ class CopyEnd:
 class CopyEnds:
     """Asked for the partitions of one flow; for one thread."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: CutoverScope) -> None:
         self._scope = scope
         self._client = scope.target
         self._metadata = scope.target.metadata(None)

@@ -27,7 +27,7 @@ from twinlog.cluster.groups.group_offsets import GroupOffsets
 from twinlog.config.values.times import in_iso
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.promotion import is_promoted, wait_until_over
-from twinlog.control.cutover.scope import Say, Scope
+from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.failback.parting import COMPARED, Parting, partings, record_at, source_logs
 from twinlog.control.failback.plan import FailbackPlan, Tail
 from twinlog.control.failback.replay import (
@@ -54,7 +54,7 @@ lives follows within 2 s, and lanes of one that was killed end within 20 s.
 class Failback:
     """One command; for one thread."""
 
-    def __init__(self, scope: Scope, say: Say) -> None:
+    def __init__(self, scope: CutoverScope, say: Say) -> None:
         scope.require_source()
         self._scope = scope
         self._say = say
@@ -268,7 +268,7 @@ class Failback:
             )
 
 
-def folder_of(scope: Scope, folder: Path) -> SavedTail:
+def folder_of(scope: CutoverScope, folder: Path) -> SavedTail:
     """Where the tail of this flow is saved."""
     cluster_id = scope.source.metadata([]).cluster_id or ""
     return SavedTail(folder, Owner(flow=scope.name, source_cluster_id=cluster_id))

@@ -13,14 +13,14 @@ What A lost is the other way round: B has it, and nothing here is at risk.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.cluster.net.metadata import TopicMetadata
-from twinlog.control.cutover.scope import Scope
+from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.failback.copy_end import CopyEnd, CopyEnds
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError
 from twinlog.mirror.findings import Span
@@ -100,7 +100,7 @@ class Parting:
         }
 
 
-def partings(scope: Scope) -> Iterator[Parting]:
+def partings(scope: CutoverScope) -> Iterator[Parting]:
     """Every partition that A has of the scope's topics, sorted."""
     here = scope.source.metadata(None)
     ids = {
@@ -165,7 +165,7 @@ def source_logs(
     return out
 
 
-def _other_name(scope: Scope, tp: TopicPartition, target: TopicPartition) -> FlowError:
+def _other_name(scope: CutoverScope, tp: TopicPartition, target: TopicPartition) -> FlowError:
     """Under the identity policy the way back writes to the topic that has the target's name."""
     return FlowError(
         f"{tp.topic} is called {target.topic} on {scope.config.flow.target} "
@@ -176,14 +176,14 @@ def _other_name(scope: Scope, tp: TopicPartition, target: TopicPartition) -> Flo
     )
 
 
-def _came_from_target(scope: Scope, topic: str) -> bool:
+def _came_from_target(scope: CutoverScope, topic: str) -> bool:
     """`B.orders` on A is B's own: it never was to be copied there."""
     if scope.setup.is_identity:
         return False
     return scope.policy.topic_source(topic) == scope.config.target_alias
 
 
-def _came_by_ids(scope: Scope, topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
+def _came_by_ids(scope: CutoverScope, topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
     """The same where names do not tell: topics of A whose records were on B before, and by which
     flow they came. What the flow back brought is told from A's own by its map (`reverse`).
     """
@@ -199,7 +199,7 @@ def _came_by_ids(scope: Scope, topics: Mapping[str, TopicMetadata]) -> dict[str,
     }
 
 
-def _came_back(scope: Scope, tp: TopicPartition, flow: str) -> FlowError:
+def _came_back(scope: CutoverScope, tp: TopicPartition, flow: str) -> FlowError:
     return FlowError(
         f"topic {tp.topic} of {scope.config.flow.source} holds records that were on "
         f"{scope.config.flow.target} before (copied by {flow}), and nothing of it was copied there "
@@ -211,7 +211,7 @@ def _came_back(scope: Scope, tp: TopicPartition, flow: str) -> FlowError:
 
 
 def _parting(
-    scope: Scope,
+    scope: CutoverScope,
     tp: TopicPartition,
     target: TopicPartition,
     topic_id: TopicId,
@@ -224,16 +224,17 @@ def _parting(
     bounds = log.start, log.end
     target_id = ends.topic_id(target)
     there = None if target_id is None else ends.bounds(target)
+    parting = Parting(
+        source=tp,
+        target=target,
+        topic_id=topic_id,
+        target_id=target_id or NO_TOPIC_ID,
+        target_log=there,
+        log=bounds,
+        stable=log.stable,
+    )
     if copy is None:
-        return Parting(
-            source=tp,
-            target=target,
-            topic_id=topic_id,
-            target_id=target_id or NO_TOPIC_ID,
-            target_log=there,
-            log=bounds,
-            stable=log.stable,
-        )
+        return parting
     if NO_TOPIC_ID not in (topic_id, copy.key.source_topic_id) and (
         copy.key.source_topic_id != topic_id
     ):
@@ -251,15 +252,9 @@ def _parting(
         # right behind the last common record: what was a marker there may be a record now
         at = copy.known.runs[0].upstream if before is None else before.upstream_of(common - 1) + 1
         lost = Span(at, copy.reach.upstream)
-    return Parting(
-        source=tp,
-        target=target,
-        topic_id=topic_id,
-        target_id=target_id or NO_TOPIC_ID,
-        target_log=there,
+    return replace(
+        parting,
         at=at,
-        log=bounds,
-        stable=log.stable,
         copy=copy,
         lost=lost,
         lost_records=copy.ordinal - common,
@@ -272,7 +267,7 @@ class Comparing:
 
     def __init__(
         self,
-        scope: Scope,
+        scope: CutoverScope,
         source: TopicPartition,
         target: TopicPartition,
         copy: CopyEnd,

@@ -41,7 +41,7 @@ from twinlog.client.record_lines import record_of
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets, fetch_offsets
 from twinlog.cluster.groups.transactions import Transactions
-from twinlog.control.cutover.scope import Say, Scope
+from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.failback.parting import Parting
 from twinlog.control.failback.saved import SavedFile, SavedTail
 from twinlog.control.failback.tail import Transaction
@@ -124,7 +124,7 @@ def work_of(
 class Replay:
     """Of one flow; for one thread."""
 
-    def __init__(self, scope: Scope, saved: SavedTail, say: Say) -> None:
+    def __init__(self, scope: CutoverScope, saved: SavedTail, say: Say) -> None:
         self._scope, self._saved, self._say = scope, saved, say
         self._group = group_of(scope.name)
         self._transactions = Transactions(
@@ -284,7 +284,7 @@ class Replay:
                 yield record_of(fields)
 
 
-def positions(scope: Scope) -> GroupOffsets:
+def positions(scope: CutoverScope) -> GroupOffsets:
     """By partition of the target, the next offset of A that is to be replayed there.
 
     Settled: a coordinator answers the end of a transaction before the group's offsets show it.
@@ -307,7 +307,7 @@ def replayed_lines(partings: Sequence[Parting], at: GroupOffsets) -> Iterator[st
             yield f"  {one.source}: replayed up to offset {found.offset}, {what}"
 
 
-def compacted_lines(scope: Scope, topics: set[str]) -> Iterator[str]:
+def compacted_lines(scope: CutoverScope, topics: set[str]) -> Iterator[str]:
     """Where a replay would do more than to add records."""
     if topics:
         for topic in sorted(may_lack_offsets(scope.target, topics)):

@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from twinlog.cluster.topics.internal_log import append_rows, ensure_compacted_topic
-from twinlog.control.cutover.scope import Say, Scope
+from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.failback.parting import Parting
 from twinlog.errors import FlowError
 from twinlog.mirror.map.offset_map import (
@@ -138,7 +138,7 @@ def _unknown(flow: str, one: Parting, where: str) -> FlowError:
 class Reverse:
     """The flow back of one flow; for one thread."""
 
-    def __init__(self, scope: Scope, say: Say) -> None:
+    def __init__(self, scope: CutoverScope, say: Say) -> None:
         self._scope, self._say = scope, say
         flow = scope.config.flow
         self.name = f"{flow.target}->{flow.source}"

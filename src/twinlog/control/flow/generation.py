@@ -10,7 +10,7 @@ from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.steering import Steering
 from twinlog.control.flow.topic_refresh import TopicRefresh
 from twinlog.control.lanes.views import view_of
-from twinlog.control.risk.background import Background
+from twinlog.control.risk.background import InBackground
 from twinlog.control.risk.limits import NO_LIMITS, RiskLimits
 from twinlog.control.risk.pulse import Pulse
 from twinlog.control.risk.source_watch import SourceWatch
@@ -42,7 +42,7 @@ class Generation:
     pulse: Pulse | None
     """None with `--once`."""
 
-    def tend(self, background: Background) -> None:
+    def tend(self, background: InBackground) -> None:
         """Look where it is time."""
         self.steering.tend(background)
         if self.pulse is not None:

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from twinlog.clock import Clock
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.lanes.lanes import Job
-from twinlog.control.risk.background import Background
+from twinlog.control.risk.background import InBackground
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.survey.map_reader import Maps
@@ -22,7 +22,7 @@ class Process(Protocol):
 
     clock: Clock
     once: bool
-    background: Background
+    background: InBackground
     synced: SyncedOffsets
 
     @property

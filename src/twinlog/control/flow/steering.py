@@ -14,7 +14,7 @@ from typing import Final
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.rounds import Duties
 from twinlog.control.lanes.pacing import pacer_of
-from twinlog.control.risk.background import Background
+from twinlog.control.risk.background import InBackground
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog
@@ -52,7 +52,7 @@ class Steering:
         if news.intents != FlowIntents():
             self._follow(news.intents)
 
-    def tend(self, background: Background) -> None:
+    def tend(self, background: InBackground) -> None:
         """Look again where it is time."""
         now = self.run.clock.monotonic()
         if self._is_looking or now < self._next_look or self.run.is_stopping:

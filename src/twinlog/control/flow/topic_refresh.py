@@ -11,7 +11,7 @@ from twinlog.control.flow.flow_setup import PreparedFlow
 from twinlog.control.lanes.partitions import RETRY_FAILED_S
 from twinlog.control.lanes.views import handed
 from twinlog.control.lanes.wanted import see_source
-from twinlog.control.risk.background import Background
+from twinlog.control.risk.background import InBackground
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
@@ -40,7 +40,7 @@ class TopicRefresh:
         self._due_after(may_come=bool(self.prepared.problems))
         self._see_source()
 
-    def tend(self, background: Background) -> None:
+    def tend(self, background: InBackground) -> None:
         """Look again where it is time."""
         run, setup = self.run, self.prepared.setup
         if self._is_looking or run.is_stopping or run.intents.pause is not None:

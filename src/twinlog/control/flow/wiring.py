@@ -13,10 +13,10 @@ from twinlog.cluster.security.security_keys import is_of_security, load_security
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.flow.tuning import request_timeout_ms
-from twinlog.config.values.origin import ClientProperties
-from twinlog.config.values.setting_location import located
+from twinlog.config.values.origin import ClientProperties, shown_key
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.loops.neighbours import Neighbours
+from twinlog.errors import ConfigError
 from twinlog.mirror.names.filters import policy_of
 
 
@@ -28,15 +28,34 @@ def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> Clu
     def again() -> dict[str, str]:
         return properties.again(is_of_security)
 
-    with located(alias, properties):
+    try:
         files = properties.files_of(is_of_security)
         security = load_security(properties, where=alias, files=files, again=again)
+    except ConfigError as error:
+        if error.key is None or error.file != alias:  # of a file that says itself what is wrong
+            raise
+        raise _located(error, error.key, alias, properties) from error
     return ClusterSettings(
         alias=alias,
         bootstrap=parse_bootstrap(properties["bootstrap.servers"], f"{alias}.bootstrap.servers"),
         security=security,
         client_id=f"twinlog-{flow}",
         request_timeout_ms=request_timeout_ms(properties, DEFAULT_REQUEST_TIMEOUT_MS),
+    )
+
+
+def _located(error: ConfigError, key: str, alias: str, properties: ClientProperties) -> ConfigError:
+    """What reads key files and login modules knows its client's keys only; the properties know
+    which line of which file one came from.
+    """
+    if key in properties:
+        line = properties.origin(key)
+        file, number, name = line.file, line.line, line.field or shown_key(line.key)
+    else:  # a key that is missing: the file is that of its neighbours
+        file, number = properties.origin(next(iter(properties))).file, None
+        name = f"{alias}.{key}"
+    return ConfigError(
+        error.what, file=file, line=number, key=name, code=error.code, fate=error.fate
     )
 
 

@@ -22,7 +22,7 @@ from twinlog.control.duties.rounds import LedFlow, PartitionView, confirmed
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Run
 from twinlog.mirror.map.translation import (
-    Known,
+    KnownMap,
     Reach,
     Translation,
     downstream_within,
@@ -48,7 +48,7 @@ class Counterpart:
     target_topic_id: TopicId
     log_start: int
     log_end: int
-    known: Known
+    known: KnownMap
     reach: Reach
     is_way_back: bool
     """The source partition is the copy, and the target's the original."""
@@ -255,7 +255,7 @@ def _place(
         target_topic_id=target_topic_id,
         log_start=bounds[0],
         log_end=bounds[1],
-        known=Known.of(known),
+        known=KnownMap.of(known),
         reach=reach,
         is_way_back=is_way_back,
     )

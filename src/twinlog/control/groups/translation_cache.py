@@ -30,7 +30,7 @@ class Key(NamedTuple):
     """On the source."""
 
 
-class Translated(NamedTuple):
+class TranslatedCommit(NamedTuple):
     """What was made of a commit."""
 
     committed: Committed
@@ -56,7 +56,7 @@ def given_on_source(flow: LedFlow) -> Given:
 @dataclass(slots=True)
 class _Group:
     read: GroupOffsets
-    translated: dict[TopicPartition, Translated]
+    translated: dict[TopicPartition, TranslatedCommit]
     is_settled: bool = False
     """Nothing is to be found anew as long as the group commits nothing."""
 
@@ -78,7 +78,7 @@ class TranslationCache:
         """Of the last round, those of which offsets are good."""
         self._has_begun = False
 
-    def __iter__(self) -> Iterator[Translated]:
+    def __iter__(self) -> Iterator[TranslatedCommit]:
         for group in self._groups.values():
             yield from group.translated.values()
 
@@ -163,13 +163,13 @@ class TranslationCache:
             if one.is_way_back and skipped.get(name) in (None, Skipped.AHEAD.value):
                 self._way_back_done[Key(name, tp)] = one.committed.offset
 
-    def _all(self) -> Iterator[tuple[str, TopicPartition, Translated]]:
+    def _all(self) -> Iterator[tuple[str, TopicPartition, TranslatedCommit]]:
         for name, group in self._groups.items():
             for tp, one in group.translated.items():
                 yield name, tp, one
 
     def _is_done(
-        self, group: str, tp: TopicPartition, one: Translated, before: Newest | None
+        self, group: str, tp: TopicPartition, one: TranslatedCommit, before: Newest | None
     ) -> bool:
         if not one.is_way_back or one.checkpoint is None:
             return False
@@ -180,7 +180,7 @@ class TranslationCache:
         return self._way_back_done.get(Key(group, tp), seen) == one.committed.offset
 
 
-def _still_right(group: _Group | None, now: GroupOffsets) -> dict[TopicPartition, Translated]:
+def _still_right(group: _Group | None, now: GroupOffsets) -> dict[TopicPartition, TranslatedCommit]:
     if group is None:
         return {}
     return {
@@ -190,12 +190,12 @@ def _still_right(group: _Group | None, now: GroupOffsets) -> dict[TopicPartition
     }
 
 
-def _translation(group: str, committed: Committed, there: Counterpart | None) -> Translated:
+def _translation(group: str, committed: Committed, there: Counterpart | None) -> TranslatedCommit:
     if there is None:
-        return Translated(committed=committed, checkpoint=None, is_exact=False)
+        return TranslatedCommit(committed=committed, checkpoint=None, is_exact=False)
     found = there.translate(committed.offset)
     if not found.is_exact and not there.runs:  # nothing was copied yet: there is no news
-        return Translated(committed=committed, checkpoint=None, is_exact=False)
+        return TranslatedCommit(committed=committed, checkpoint=None, is_exact=False)
     checkpoint = Checkpoint(
         group=group,
         topic_partition=there.target,
@@ -203,7 +203,7 @@ def _translation(group: str, committed: Committed, there: Counterpart | None) ->
         downstream_offset=found.offset,
         metadata=committed.metadata,
     )
-    return Translated(
+    return TranslatedCommit(
         committed=committed,
         checkpoint=checkpoint,
         is_exact=found.is_exact,

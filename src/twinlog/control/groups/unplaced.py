@@ -38,11 +38,12 @@ def _reason(tps: Sequence[TopicPartition], mirrored: Mapping[TopicPartition, Par
         view = mirrored.get(tp)
         if view is not None and view.is_keyed:
             continue
-        by_reason.setdefault(_of(view), {})[tp.topic] = None
+        by_reason.setdefault(why_unplaced(view), {})[tp.topic] = None
     return "; ".join(f"{first_few([*topics])}: {why}" for why, topics in by_reason.items())
 
 
-def _of(view: PartitionView | None) -> str:
+def why_unplaced(view: PartitionView | None) -> str:
+    """Of one partition that is not placed by key; None: no flow has it."""
     if view is None:
         return "not mirrored by this flow"
     if view.is_broken:

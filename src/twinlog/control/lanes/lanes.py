@@ -12,7 +12,15 @@ from twinlog.clock import CLOCK, Clock
 from twinlog.control.lanes.credentials import credentials_of, with_credentials
 from twinlog.control.lanes.partitions import LaneKey, Partition
 from twinlog.errors import TwinlogError
-from twinlog.lane.messages import NO_THROTTLE, Away, Known, Renewed, Stop, Throttle, Work
+from twinlog.lane.messages import (
+    NO_THROTTLE,
+    Away,
+    EndLane,
+    KnownProducers,
+    Renewed,
+    Throttle,
+    Work,
+)
 from twinlog.model import TopicPartition
 
 WARM_UP_TIMEOUT_S: Final = 30.0
@@ -77,7 +85,7 @@ class Lane:
         """Tell it whose records are no stranger's."""
         self.work = replace(self.work, known_producers=producers)
         if self._told is not None:
-            self.peer.send(Known(producers=producers))
+            self.peer.send(KnownProducers(producers=producers))
 
     def ready(self, now: float) -> None:
         """It has reached both clusters."""
@@ -94,7 +102,7 @@ class Lane:
         """It drains, and ends."""
         if not self.stop_sent:
             self.stop_sent = True
-            self.peer.send(Stop())
+            self.peer.send(EndLane())
 
 
 @dataclass(slots=True, kw_only=True)

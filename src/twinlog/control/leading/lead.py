@@ -9,8 +9,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from twinlog.cluster.groups.member import config_of, share_of, successor_of, who_we_are, with_config
-from twinlog.cluster.groups.membership import Membership, MembershipState, Role
+from twinlog.cluster.groups.member import (
+    MemberRole,
+    config_of,
+    share_of,
+    successor_of,
+    who_we_are,
+    with_config,
+)
+from twinlog.cluster.groups.membership import Membership, MembershipState
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.digest import differing, digests
 from twinlog.config.flow.schema import FlowConfig
@@ -66,9 +73,9 @@ def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> N
     """Return when we lead; else raise why we do not (StandingBy: ask again)."""
     membership.wait_for(_has_news, within_s=ONCE_WAITS_S if once else STANDBY_LOOKS_S)
     state = membership.state
-    if state.role is Role.LEADING:
+    if state.role is MemberRole.LEADING:
         return
-    if state.role is Role.LEFT:
+    if state.role is MemberRole.LEFT:
         raise StandingBy("standing by: this process has left the flow's group")
     if state.problem is not None and not state.leader:
         raise state.problem  # we are no member: there may be no other process at all
@@ -92,7 +99,9 @@ def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> N
 
 
 def _has_news(state: MembershipState) -> bool:
-    has_news = state.role in (Role.LEADING, Role.LEFT) or isinstance(state.problem, Unauthorized)
+    has_news = state.role in (MemberRole.LEADING, MemberRole.LEFT) or isinstance(
+        state.problem, Unauthorized
+    )
     return has_news or bool(successor_of(state.leader))
 
 

@@ -56,7 +56,7 @@ from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.survey.cluster_state import ClusterState, cluster_state, with_maps, write_copies
 from twinlog.survey.copied_topics import CopiedTopic
-from twinlog.survey.discovery import Verdict, mirrored_topics, selected_topics
+from twinlog.survey.discovery import TopicVerdicts, mirrored_topics, selected_topics
 
 Topics = Mapping[str, TopicMetadata]
 
@@ -102,7 +102,7 @@ class LoopGuard:
         target: ClusterClient,
         here: ClusterMetadata,
         there: ClusterMetadata,
-    ) -> Verdict:
+    ) -> TopicVerdicts:
         """Everything, of both clusters as they are; raises FlowError for what concerns the flow."""
         flow = self.config.flow
         ids = {flow.source: here.cluster_id or "", flow.target: there.cluster_id or ""}
@@ -171,7 +171,7 @@ class LoopGuard:
         topics: Topics,
         here: ClusterMetadata,
         there: ClusterMetadata,
-    ) -> Verdict:
+    ) -> TopicVerdicts:
         """What may be copied now; its rows are on the target when this returns.
 
         Dies behind the rows: see `mirror.state.copies`. What is not copied is taken back, also what
@@ -195,7 +195,9 @@ class LoopGuard:
         verdict.copied = frozenset(row.source_topic for row in own if row.begun)
         return verdict
 
-    def _has_noted(self, target: ClusterClient, verdict: Verdict, fresh: list[CopyRow]) -> bool:
+    def _has_noted(
+        self, target: ClusterClient, verdict: TopicVerdicts, fresh: list[CopyRow]
+    ) -> bool:
         """Whether the rows could be written. Raises NotNow.
 
         While it cannot be read what is wanted, nothing new begins, and what runs continues.
@@ -214,7 +216,7 @@ class LoopGuard:
         return True
 
     def _leave_strangers(
-        self, verdict: Verdict, there: ClusterMetadata, target: ClusterClient
+        self, verdict: TopicVerdicts, there: ClusterMetadata, target: ClusterClient
     ) -> None:
         if self.judges_topics:
             verdict.leave(foreign_topics(self.config, verdict.rows.values(), there, target))
@@ -266,7 +268,9 @@ class LoopGuard:
         code = self.handed.left_alone.get(one.target, "")
         return (f"it stands with {code}" if code else "its other partitions were not begun"), code
 
-    def _take_back(self, target: ClusterClient, verdict: Verdict, there: ClusterState) -> None:
+    def _take_back(
+        self, target: ClusterClient, verdict: TopicVerdicts, there: ClusterState
+    ) -> None:
         name = str(self.config.flow)
         void = [
             replace(row, ended=True)
@@ -278,7 +282,7 @@ class LoopGuard:
             self._write(target, void)
 
     def planned(
-        self, target: ClusterClient, verdict: Verdict, plans: Iterable[PartitionPlan]
+        self, target: ClusterClient, verdict: TopicVerdicts, plans: Iterable[PartitionPlan]
     ) -> None:
         """Note what begins, with the ids of topics that were made; no lane has heard of it."""
         rows: dict[tuple[str, str], CopyRow] = {}
@@ -332,8 +336,8 @@ class LoopGuard:
 
     def _judge(
         self, topics: Topics, there: ClusterMetadata, here: ClusterState, target: ClusterState
-    ) -> Verdict:
-        out = Verdict()
+    ) -> TopicVerdicts:
+        out = TopicVerdicts()
         names_tell = self.config.policy.kind is PolicyKind.DEFAULT and not self.config.policy.custom
         if here.unread is not None and not names_tell:
             out.notes.append(unseen_origins(self.config))
@@ -351,7 +355,7 @@ class LoopGuard:
             if home is not None:
                 out.errors[name] = copied_back(self.config, name, home, target.cluster_id)
             elif (error := self._other_name(row, there, begun)) is not None or (
-                error := self._refusal(row, others.get(name, ()), there, target)
+                error := self._refusal(row, others.get(name, ()), there)
             ) is not None:
                 out.errors[name] = error
             else:
@@ -404,7 +408,7 @@ class LoopGuard:
         return rename_taken(self.config, topic, row.topic, holds) if holds else None
 
     def _refusal(
-        self, row: CopyRow, others: Iterable[CopyRow], there: ClusterMetadata, target: ClusterState
+        self, row: CopyRow, others: Iterable[CopyRow], there: ClusterMetadata
     ) -> TwinlogError | None:
         topic = row.source_topic
         for other in others:

@@ -24,18 +24,18 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class ProcessCommand:
     """What is asked of the process."""
 
     who: str
     reason: str = ""
 
 
-class Reload(Command):
+class Reload(ProcessCommand):
     """Read the configuration again; only flows that differ restart."""
 
 
-class Stop(Command):
+class Stop(ProcessCommand):
     """End in order: lanes drain, ends are noted, groups are left."""
 
 
@@ -51,7 +51,7 @@ class Outcome:
 class QueuedCommand:
     """A command, and where its outcome goes."""
 
-    command: Command
+    command: ProcessCommand
     outcome: Future[Outcome] = field(default_factory=Future)
 
     def answer(self, *changes: str) -> None:
@@ -71,7 +71,7 @@ class CommandPort:
         self._asked: queue.SimpleQueue[QueuedCommand] = queue.SimpleQueue()
         self._is_closed = False
 
-    def put(self, command: Command) -> Future[Outcome]:
+    def put(self, command: ProcessCommand) -> Future[Outcome]:
         """From any thread, but not from a signal's handler: it takes a lock.
 
         The future has the outcome, or the TwinlogError for which nothing was done.

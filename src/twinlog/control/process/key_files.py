@@ -10,7 +10,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Final, Self
 
 from twinlog.cluster.certificates import DAY_S, CertificateEnd, Ending, certificate_ends, urgent
@@ -55,12 +54,7 @@ class KeyFileWatch:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # not waited for: it may hang in a look at a disk that does not answer
         self._stop.set()
 

@@ -10,7 +10,7 @@ from twinlog.channel.server import ChannelEvent, LaneConnected, LaneGone, LaneMe
 from twinlog.control.lanes.lanes import Job, Lane
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.errors import TwinlogError
-from twinlog.lane.messages import Stop
+from twinlog.lane.messages import EndLane
 
 
 class LeaseStarter(Protocol):
@@ -49,7 +49,7 @@ class Leases:
             case LaneConnected(peer):
                 run = self._runs.get(peer.identity.lease)
                 if run is None:
-                    peer.send(Stop())  # of a lease that is over
+                    peer.send(EndLane())  # of a lease that is over
                 elif (lane := run.on_connected(peer)) is not None:
                     self._lanes[peer] = (run, lane)
             case LaneMessage(peer, message):

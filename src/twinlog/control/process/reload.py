@@ -13,14 +13,13 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from twinlog.config.changes import changes_between
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, ending
-from twinlog.control.risk.background import Background
+from twinlog.control.risk.background import InBackground
 from twinlog.control.watch.service import reloading
 from twinlog.errors import TwinlogError, UsageError
 from twinlog.flow_log import NEWS
@@ -121,7 +120,7 @@ class Reloads:
 
     reloader: Reloader | None
     """None: the configuration is read once."""
-    background: Background
+    background: InBackground
     change: Callable[[Reloaded], bool]
     """Follows it; False: the process is ending."""
     _waiting: list[QueuedCommand] = field(default_factory=list)
@@ -178,12 +177,7 @@ class FileWatch:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
 

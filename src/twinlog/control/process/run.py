@@ -172,7 +172,7 @@ class _Engine:
 
     def _run(self) -> None:
         try:
-            from twinlog.spark.lease import LeaseStarter
+            from twinlog.spark.lease import SparkLeaseStarter
             from twinlog.spark.session import start_spark
 
             self._engine = engine = start_spark(
@@ -183,7 +183,9 @@ class _Engine:
             )
             self._slots = engine.slots  # first: with a starter, lanes are counted
             self._supervisor.set_starter(
-                LeaseStarter(engine.context, LANE_ENTRY, self._server.address, self._server.secrets)
+                SparkLeaseStarter(
+                    engine.context, LANE_ENTRY, self._server.address, self._server.secrets
+                )
             )
             threading.Thread(target=self._watch, name="twinlog-jvm", daemon=True).start()
         except BaseException as error:  # noqa: BLE001 (raised again in the supervisor's thread)

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.groups.member import (
+    MemberRole,
     Share,
     config_of,
     describe_member,
@@ -36,7 +37,7 @@ from twinlog.cluster.groups.member import (
     with_share,
     with_successor,
 )
-from twinlog.cluster.groups.membership import Membership, Role
+from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.net.retry import CHANCE
 from twinlog.control.flow.managed_flow import ManagedFlow
 from twinlog.control.flow.phases import Phase
@@ -131,7 +132,7 @@ class Sharing:
             return
         pause_s = self._settle_s * TELL_AFTER
         is_due = now - max(self._leads_since, self._told_at.get(flow.setup.name, 0.0)) >= pause_s
-        if flow.run is not None or membership.state.role is not Role.STANDBY or not is_due:
+        if flow.run is not None or membership.state.role is not MemberRole.STANDBY or not is_due:
             return
         is_ready = can_lead and flow.trouble.is_standing_by
         share = Share(process=self.process, leads=self._leads, is_ready=is_ready)

@@ -28,7 +28,7 @@ OnRead = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
+class RebuildLog:
     """One partition's log, from its start to an end that was asked once."""
 
     client: ClusterClient
@@ -56,7 +56,7 @@ class TargetWriters:
     stamps_own_time: bool = False
 
 
-def writers(log: Log, ours: frozenset[int]) -> TargetWriters:
+def writers(log: RebuildLog, ours: frozenset[int]) -> TargetWriters:
     """Read all headers: every batch is one of ours, and their sequences follow one another.
 
     A sequence is the ordinal modulo 2^31, of whichever of our producer ids. So K is the base offset
@@ -104,7 +104,9 @@ def _foreign(tp: TopicPartition, header: BatchHeader, what: str) -> PartitionErr
     )
 
 
-def target_records(log: Log, begin: int, k: int, *, with_timestamp: bool) -> Iterator[Numbered]:
+def target_records(
+    log: RebuildLog, begin: int, k: int, *, with_timestamp: bool
+) -> Iterator[Numbered]:
     """The target's records from an offset on."""
     for header, batch in _batches(log, begin):
         for record in () if batch is None else decode(header, batch):
@@ -112,7 +114,7 @@ def target_records(log: Log, begin: int, k: int, *, with_timestamp: bool) -> Ite
                 yield Numbered(record.offset - k, _number(record, with_timestamp=with_timestamp))
 
 
-def source_records(log: Log, begin: int, *, with_timestamp: bool) -> Iterator[Slot]:
+def source_records(log: RebuildLog, begin: int, *, with_timestamp: bool) -> Iterator[Slot]:
     """What a reader of the source sees from an offset on, and at last the end."""
     expected, holes = begin, 0
     for header, batch in _batches(log, begin):
@@ -144,7 +146,9 @@ def _number(record: Record, *, with_timestamp: bool) -> int:
     return number_of(identity(record, with_timestamp=with_timestamp))
 
 
-def _batches(log: Log, begin: int | None = None) -> Iterator[tuple[BatchHeader, memoryview | None]]:
+def _batches(
+    log: RebuildLog, begin: int | None = None
+) -> Iterator[tuple[BatchHeader, memoryview | None]]:
     """Every batch up to the end, without its bytes where no reader sees its records."""
     position = log.start if begin is None else begin
     while position < log.end:
@@ -179,7 +183,7 @@ def _batches(log: Log, begin: int | None = None) -> Iterator[tuple[BatchHeader, 
         return
 
 
-def _fetch(log: Log, position: int) -> FetchedRecords:
+def _fetch(log: RebuildLog, position: int) -> FetchedRecords:
     def ask() -> FetchedRecords:
         wanted = {log.tp: (position, READ_BYTES)}
         answer = fetch_records(log.client, wanted, isolation=log.isolation)[log.tp]

@@ -34,7 +34,7 @@ from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.leading.lead import SetupWaiting, StandingBy
 from twinlog.control.rebuild.claiming import Claimed, ClaimingSetup
-from twinlog.control.rebuild.logs import Log, moved
+from twinlog.control.rebuild.logs import RebuildLog, moved
 from twinlog.control.rebuild.partition import OnStep, Rebuild, Rebuilt
 from twinlog.errors import Fate, FlowError, NotLeader, PartitionError, TwinlogError
 from twinlog.lane import late_requests
@@ -66,7 +66,7 @@ class LineOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class RebuiltLine:
     """One partition in the report."""
 
     source: TopicPartition
@@ -134,7 +134,7 @@ class MapRebuild:
             self._is_over = True
         self._described = self._read_map()
 
-    def run(self, plans: list[PartitionPlan]) -> Iterator[Line]:
+    def run(self, plans: list[PartitionPlan]) -> Iterator[RebuiltLine]:
         """A line for each partition, when it is done; writes where a generation is ours."""
         topics = {plan.source.topic for plan in plans}
         self._compacted = may_lack_offsets(self._source, topics) if topics else set()
@@ -146,7 +146,7 @@ class MapRebuild:
             except NotLeader:
                 raise
             except TwinlogError as error:
-                yield Line(
+                yield RebuiltLine(
                     source=plan.source,
                     target=plan.target,
                     outcome=LineOutcome.REFUSED,
@@ -164,7 +164,7 @@ class MapRebuild:
 
     # -- one partition
 
-    def _one(self, plan: PartitionPlan, *, is_lacking: bool) -> Line:
+    def _one(self, plan: PartitionPlan, *, is_lacking: bool) -> RebuiltLine:
         if plan.targets:
             raise PartitionError(
                 f"{plan.source}: is placed by key among several target partitions: its map cannot "
@@ -174,7 +174,7 @@ class MapRebuild:
         key = plan.map_key
         start, end = self._bounds(plan.target)
         if self._described.whole(key, start):
-            return Line(
+            return RebuiltLine(
                 source=plan.source, target=plan.target, outcome=LineOutcome.DESCRIBED, end=end
             )
         if start >= end > 0:
@@ -186,9 +186,11 @@ class MapRebuild:
                 code="REBUILD_EMPTIED",
             )
         if start >= end:
-            return Line(source=plan.source, target=plan.target, outcome=LineOutcome.EMPTY, end=end)
+            return RebuiltLine(
+                source=plan.source, target=plan.target, outcome=LineOutcome.EMPTY, end=end
+            )
         self._check_ours()
-        target = Log(
+        target = RebuildLog(
             client=self._target, tp=plan.target, start=start, end=end, may_lack_offsets=is_lacking
         )
         found = Rebuild(plan, self._source_log(plan), target, self._ours, self._on_step).look()
@@ -197,7 +199,7 @@ class MapRebuild:
         self._check_broker(plan.target, found)
         if self._claimed is not None:
             self._write(self._claimed, key, plan, found)
-        return Line(
+        return RebuiltLine(
             source=plan.source,
             target=plan.target,
             outcome=LineOutcome.WOULD_BE if self._claimed is None else LineOutcome.REBUILT,
@@ -247,12 +249,12 @@ class MapRebuild:
             code="REBUILD_FOREIGN",
         )
 
-    def _source_log(self, plan: PartitionPlan) -> Log:
+    def _source_log(self, plan: PartitionPlan) -> RebuildLog:
         isolation = self._setup.config.isolation_level
         start, end = (
             _offset(self._source, plan.source, when, isolation) for when in (EARLIEST, LATEST)
         )
-        return Log(
+        return RebuildLog(
             client=self._source,
             tp=plan.source,
             start=start,

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Final
 
 from twinlog.control.rebuild.logs import (
-    Log,
+    RebuildLog,
     TargetWriters,
     source_records,
     target_records,
@@ -85,7 +85,12 @@ class Rebuild:
     """One partition."""
 
     def __init__(
-        self, plan: PartitionPlan, source: Log, target: Log, ours: frozenset[int], on_step: OnStep
+        self,
+        plan: PartitionPlan,
+        source: RebuildLog,
+        target: RebuildLog,
+        ours: frozenset[int],
+        on_step: OnStep,
     ) -> None:
         self._plan = plan
         self._on_step = on_step
@@ -218,7 +223,7 @@ class Rebuild:
     def _end(self) -> int:
         return self._target.end - self._k
 
-    def _told(self, log: Log, side: str) -> Log:
+    def _told(self, log: RebuildLog, side: str) -> RebuildLog:
         name, size = f"{side} {log.tp}", log.end - log.start
         return replace(
             log, on_read=lambda offset: self._on_step(name, max(0, offset - log.start), size)

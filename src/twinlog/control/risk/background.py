@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from twinlog.errors import TwinlogError
 
 
-class Background(Protocol):
+class InBackground(Protocol):
     """Does a job elsewhere, then calls back in the supervisor's thread."""
 
     def __call__(

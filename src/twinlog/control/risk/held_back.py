@@ -48,7 +48,7 @@ class _Held(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class HeldBack:
+class HeldBackWatch:
     """Of one run of a flow; in the supervisor's thread."""
 
     run: RunningFlow

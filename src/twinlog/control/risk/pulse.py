@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.codes import Trait, has
-from twinlog.control.risk.background import Background
+from twinlog.control.risk.background import InBackground
 from twinlog.control.risk.running_flow import RunningFlow
 from twinlog.errors import TwinlogError
 
@@ -40,7 +40,7 @@ class Pulse:
     _copied: int | None = None
     """Where all positions were, in sum, LATELY_S after it was asked."""
 
-    def tend(self, background: Background) -> None:
+    def tend(self, background: InBackground) -> None:
         """Ask again where it is time."""
         now = self.run.clock.monotonic()
         if self._is_asking:

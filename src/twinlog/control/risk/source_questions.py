@@ -30,7 +30,7 @@ from a broker that is silent: what answers later than that is no slow broker in 
 
 
 @dataclass(slots=True, kw_only=True)
-class Line:
+class QuestionClient:
     """A client that is opened with its first question, for one thread at a time."""
 
     settings: ClusterSettings
@@ -81,13 +81,15 @@ class SourceQuestions:
 
     settings: ClusterSettings
     config: FlowConfig
-    _line: Line = field(init=False)
-    _pulse: Line = field(init=False)
+    _line: QuestionClient = field(init=False)
+    _pulse: QuestionClient = field(init=False)
     """Of its own: a large question that is slow must not make the source look silent."""
 
     def __post_init__(self) -> None:
-        self._line = Line(settings=self.settings, within_s=WITHIN_S)
-        self._pulse = Line(settings=self.settings, within_s=PULSE_WITHIN_S, refused_s=REFUSED_FOR_S)
+        self._line = QuestionClient(settings=self.settings, within_s=WITHIN_S)
+        self._pulse = QuestionClient(
+            settings=self.settings, within_s=PULSE_WITHIN_S, refused_s=REFUSED_FOR_S
+        )
 
     def pulse(self) -> None:
         """Returns when any broker has answered a question about nothing. May be asked beside one of

@@ -12,8 +12,8 @@ from typing import Final, Protocol
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.lanes.retention_outlook import SourceBounds
 from twinlog.control.risk import loss, retention
-from twinlog.control.risk.background import Background
-from twinlog.control.risk.held_back import HeldBack, OpenOnes
+from twinlog.control.risk.background import InBackground
+from twinlog.control.risk.held_back import HeldBackWatch, OpenOnes
 from twinlog.control.risk.running_flow import RunningFlow
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import TwinlogError
@@ -82,12 +82,12 @@ class SourceWatch:
     _is_asking: bool = False
     _is_exceeded: bool = False
     _near: set[str] = field(default_factory=set)
-    _held_back: HeldBack = field(init=False)
+    _held_back: HeldBackWatch = field(init=False)
 
     def __post_init__(self) -> None:
-        self._held_back = HeldBack(run=self.run, log=self.log)
+        self._held_back = HeldBackWatch(run=self.run, log=self.log)
 
-    def tend(self, background: Background) -> None:
+    def tend(self, background: InBackground) -> None:
         """Ask again where it is time."""
         now = self.run.clock.monotonic()
         if self._is_asking or now < self._next_ask or self.run.is_stopping:

@@ -12,7 +12,7 @@ from twinlog.control.lanes.partitions import LaneKey, Placement
 from twinlog.control.running.run_state import RunState
 from twinlog.errors import TwinlogError
 from twinlog.lane import late_requests
-from twinlog.lane.messages import Stop
+from twinlog.lane.messages import EndLane
 
 ONCE_LEASE_TRIES: Final = 3
 
@@ -114,7 +114,7 @@ class RunLeases:
         identity, run = peer.identity, self._run
         lease = next((le for le in run.leases if le.number == identity.lease), None)
         if lease is None or run.is_stopping:
-            peer.send(Stop())
+            peer.send(EndLane())
             return None
         key = LaneKey(identity.lease, identity.lane, identity.attempt)
         lane = Lane(key=key, peer=peer, work=lease.work)

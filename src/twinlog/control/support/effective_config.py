@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
-from twinlog.config.flow.schema import FlowClients, FlowConfig, MirrorConfig
+from twinlog.config.flow.schema import FlowConfig, FlowProperties, MirrorConfig
 from twinlog.config.values.origin import ClientProperties, Setting, Settings, shown_key
 from twinlog.control.support.secret_scrubber import HIDDEN
 
@@ -33,7 +33,7 @@ def _flow(flow: FlowConfig) -> Iterator[str]:
     yield f"\n[flow {flow.flow}]"
     for field in fields(flow):
         value = getattr(flow, field.name)
-        if not isinstance(value, (Settings, FlowClients)):
+        if not isinstance(value, (Settings, FlowProperties)):
             yield f"{field.name} = {value}"
     yield f"\n[flow {flow.flow}: settings]"
     yield from _settings(flow.settings.items())

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
-from twinlog.cluster.security.jaas import parse_jaas
+from twinlog.cluster.security.jaas import BrokenJaas, parse_jaas
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.values.origin import Setting, is_secret
 from twinlog.control.support.secret_forms import (
@@ -23,7 +23,6 @@ from twinlog.control.support.secret_forms import (
     hide_around,
     pairs_in_base64,
 )
-from twinlog.errors import ConfigError
 
 HIDDEN: Final = "<hidden>"
 NAMED_LIKE_SECRETS: Final = (".type", ".location", ".url", ".algorithm", ".class")
@@ -163,8 +162,8 @@ def _users_of(setting: Setting) -> Iterator[str]:
 def _options(value: str) -> Iterator[tuple[str, str]]:
     for option in _OPTION.finditer(value):
         yield from ((option[1], part) for part in option.groups()[1:] if part)
-    with suppress(ConfigError):  # it is no JAAS line, or a wrong one: then as it stands
-        yield from parse_jaas(value, where="").options.items()
+    with suppress(BrokenJaas):  # it is no JAAS line, or a wrong one: then as it stands
+        yield from parse_jaas(value).options.items()
 
 
 def _any_of(texts: Iterable[str], around: str = "{}") -> re.Pattern[str] | None:

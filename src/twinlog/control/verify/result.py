@@ -19,7 +19,7 @@ from twinlog.model import TopicPartition
 _FIRST_DAY: Final = date(1970, 1, 1)
 
 
-class Answer(StrEnum):
+class VerifyAnswer(StrEnum):
     """Of a partition, a flow, or all of it."""
 
     IDENTICAL = "identical"
@@ -29,15 +29,15 @@ class Answer(StrEnum):
     @property
     def exit_code(self) -> int:
         """A difference that was found counts more than what could not be asked."""
-        return {Answer.IDENTICAL: 0, Answer.DIFFERENT: 1, Answer.UNKNOWN: 2}[self]
+        return {VerifyAnswer.IDENTICAL: 0, VerifyAnswer.DIFFERENT: 1, VerifyAnswer.UNKNOWN: 2}[self]
 
 
-def worst(answers: list[Answer]) -> Answer:
+def worst(answers: list[VerifyAnswer]) -> VerifyAnswer:
     """Of several."""
-    for one in (Answer.DIFFERENT, Answer.UNKNOWN):
+    for one in (VerifyAnswer.DIFFERENT, VerifyAnswer.UNKNOWN):
         if one in answers:
             return one
-    return Answer.IDENTICAL
+    return VerifyAnswer.IDENTICAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +53,10 @@ class VerifiedPartition:
     """Of the offset map that pairs its records."""
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> VerifyAnswer:
         if not self.compared.is_identical:
-            return Answer.DIFFERENT
-        return Answer.UNKNOWN if self.why_not else Answer.IDENTICAL
+            return VerifyAnswer.DIFFERENT
+        return VerifyAnswer.UNKNOWN if self.why_not else VerifyAnswer.IDENTICAL
 
     def as_json(self) -> dict[str, Any]:
         found = self.compared
@@ -176,11 +176,11 @@ class VerifiedFlow:
     """A group could not be asked; a note says which."""
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> VerifyAnswer:
         answers = [one.answer for one in self.partitions]
-        answers += [Answer.UNKNOWN] * self.is_partial
-        answers += [Answer.DIFFERENT for one in self.groups if one.is_wrong]
-        answers += [Answer.DIFFERENT] * bool(self.configs)
+        answers += [VerifyAnswer.UNKNOWN] * self.is_partial
+        answers += [VerifyAnswer.DIFFERENT for one in self.groups if one.is_wrong]
+        answers += [VerifyAnswer.DIFFERENT] * bool(self.configs)
         return worst(answers)
 
     def leave_out(self, line: str) -> None:

@@ -37,7 +37,7 @@ from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.verify.groups import offsets_there, verify_groups
 from twinlog.control.verify.result import VerifiedFlow, VerifiedPartition
-from twinlog.control.verify.workers import Clusters, Found, Workers
+from twinlog.control.verify.workers import ClusterPair, Found, VerifyWorkers
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.map.runs import digest_of
@@ -51,7 +51,7 @@ from twinlog.model import TopicPartition
 from twinlog.survey.discovery import Discovery, discover, selected_topics
 from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.survey.source_ends import known_ends, known_offsets
-from twinlog.survey.verify.partition import Bounds, Wanted, Written, never_made
+from twinlog.survey.verify.partition import MappedCopy, PartitionBounds, VerifyTask, never_made
 from twinlog.survey.verify.rules import rules_of
 
 GIVES_UP_S: Final = 60.0
@@ -61,7 +61,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class VerifyScope:
     """What of the flows is verified."""
 
     matches: Callable[[str], bool] = lambda _: True
@@ -77,7 +77,7 @@ OnStep = Callable[[str, int, int], None]
 
 
 def verify_flows(
-    config: MirrorConfig, scope: Scope, workers: Workers, on_step: OnStep
+    config: MirrorConfig, scope: VerifyScope, workers: VerifyWorkers, on_step: OnStep
 ) -> Iterator[VerifiedFlow]:
     """Flow by flow. Raises TwinlogError where a cluster of a flow cannot be asked."""
     for flow in config.flows:
@@ -112,8 +112,8 @@ class _Flow:
         setup: FlowSetup,
         source: ClusterClient,
         target: ClusterClient,
-        scope: Scope,
-        workers: Workers,
+        scope: VerifyScope,
+        workers: VerifyWorkers,
         on_step: OnStep,
     ) -> None:
         self._config, self._setup = config, setup
@@ -200,20 +200,20 @@ class _Flow:
             {} if at is None else self._by_time([plan.source for plan in plans], at)
             for at in (self._scope.since_ms, self._scope.until_ms)
         )
-        wanted: list[Wanted | VerifiedPartition] = []
+        wanted: list[VerifyTask | VerifiedPartition] = []
         for plan in plans:
             why_not = self._why_not(plan, logs)
             if why_not:
                 wanted.append(_unknown(plan, why_not))
                 continue
             wanted.append(
-                Wanted(
+                VerifyTask(
                     source=plan.source,
                     target=plan.target,
-                    here=Bounds(
+                    here=PartitionBounds(
                         start=logs.here_starts[plan.source], end=logs.here_ends[plan.source]
                     ),
-                    there=Bounds(
+                    there=PartitionBounds(
                         start=logs.there_starts[plan.target], end=logs.there_ends[plan.target]
                     ),
                     here_later=logs.here_later.get(plan.source, FOREVER),
@@ -230,10 +230,10 @@ class _Flow:
             )
         return self._verified(wanted)
 
-    def _written(self, plan: PartitionPlan, logs: _Logs) -> Written:
+    def _written(self, plan: PartitionPlan, logs: _Logs) -> MappedCopy:
         end = logs.there_ends[plan.target]
         later = logs.there_later.get(plan.target, end)
-        return Written.of(logs.of(plan), end, later, is_shared=self._setup.is_identity)
+        return MappedCopy.of(logs.of(plan), end, later, is_shared=self._setup.is_identity)
 
     def _why_not(self, plan: PartitionPlan, logs: _Logs) -> str:
         if plan.targets:
@@ -282,8 +282,10 @@ class _Flow:
 
     # -- several at a time
 
-    def _verified(self, wanted: Sequence[Wanted | VerifiedPartition]) -> list[VerifiedPartition]:
-        asked = [one for one in wanted if isinstance(one, Wanted)]
+    def _verified(
+        self, wanted: Sequence[VerifyTask | VerifiedPartition]
+    ) -> list[VerifiedPartition]:
+        asked = [one for one in wanted if isinstance(one, VerifyTask)]
         done, total = 0, sum(one.there.end - one.there.start for one in asked)
 
         def step(offsets: int) -> None:
@@ -291,7 +293,7 @@ class _Flow:
             done += offsets
             self._on_step(self._setup.name, done, total)
 
-        clusters = Clusters(source=self._setup.source, target=self._setup.target)
+        clusters = ClusterPair(source=self._setup.source, target=self._setup.target)
         found = iter(self._workers.verify(clusters, asked, step))
         return [
             one if isinstance(one, VerifiedPartition) else _partition(one, next(found))
@@ -299,7 +301,7 @@ class _Flow:
         ]
 
 
-def _partition(wanted: Wanted, found: Found) -> VerifiedPartition:
+def _partition(wanted: VerifyTask, found: Found) -> VerifiedPartition:
     return VerifiedPartition(
         source=wanted.source,
         target=wanted.target,

@@ -31,7 +31,7 @@ from twinlog.spark.verify import (
     VerifyTaken,
     VerifyWork,
 )
-from twinlog.survey.verify.partition import Wanted, verify_partition
+from twinlog.survey.verify.partition import VerifyTask, verify_partition
 from twinlog.survey.verify.sections import doubtful, joined, narrowed, size, split, together
 
 MOST_THREADS: Final = 4
@@ -56,25 +56,27 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clusters:
+class ClusterPair:
     """How both are entered."""
 
     source: ClusterSettings
     target: ClusterSettings
 
 
-class Workers(Protocol):
+class VerifyWorkers(Protocol):
     """Compare partitions, several at a time."""
 
     def verify(
-        self, clusters: Clusters, wanted: Sequence[Wanted], on_step: OnStep
+        self, clusters: ClusterPair, wanted: Sequence[VerifyTask], on_step: OnStep
     ) -> list[Found]: ...
 
 
 class Threads:
     """Of this process, each with connections of its own."""
 
-    def verify(self, clusters: Clusters, wanted: Sequence[Wanted], on_step: OnStep) -> list[Found]:
+    def verify(
+        self, clusters: ClusterPair, wanted: Sequence[VerifyTask], on_step: OnStep
+    ) -> list[Found]:
         """In order; `on_step` is called by one thread at a time."""
         count = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(wanted)))
         mine, lock, is_over = threading.local(), threading.Lock(), threading.Event()
@@ -96,7 +98,7 @@ class Threads:
                     for client in mine.clients:
                         stack.enter_context(client)
 
-            def verify(one: Wanted) -> Found:
+            def verify(one: VerifyTask) -> Found:
                 compared, why_not = Compared(), ""
                 try:
                     source, target = mine.clients
@@ -123,12 +125,12 @@ class SparkOptions:
 
 
 @contextmanager
-def workers(options: SparkOptions | None) -> Iterator[Workers]:
+def workers(options: SparkOptions | None) -> Iterator[VerifyWorkers]:
     """None: threads. Raises EnvironmentMissing and ConfigError where Spark does not start."""
     if options is None:
         yield Threads()
         return
-    from twinlog.spark.lease import LeaseStarter
+    from twinlog.spark.lease import SparkLeaseStarter
     from twinlog.spark.session import start_spark, stop_spark
 
     tasks = Tasks()
@@ -144,7 +146,9 @@ def workers(options: SparkOptions | None) -> Iterator[Workers]:
             task_failures=TASK_FAILURES,
         )
         try:
-            tasks.starter = LeaseStarter(engine.context, TASK_ENTRY, server.address, server.secrets)
+            tasks.starter = SparkLeaseStarter(
+                engine.context, TASK_ENTRY, server.address, server.secrets
+            )
             yield tasks
         finally:
             stop_spark(engine)
@@ -161,7 +165,9 @@ class Tasks:
         self._lock = threading.Lock()
         self._job = _Job(number=0, work=())
 
-    def verify(self, clusters: Clusters, wanted: Sequence[Wanted], on_step: OnStep) -> list[Found]:
+    def verify(
+        self, clusters: ClusterPair, wanted: Sequence[VerifyTask], on_step: OnStep
+    ) -> list[Found]:
         """In order. Raises TwinlogError where a task failed again and again."""
         offsets = size(wanted)
         parts = [split(one, offsets) for one in wanted]
@@ -188,7 +194,9 @@ class Tasks:
             for found in of_each
         ]
 
-    def _run(self, clusters: Clusters, sections: Sequence[Wanted], on_step: OnStep) -> list[Found]:
+    def _run(
+        self, clusters: ClusterPair, sections: Sequence[VerifyTask], on_step: OnStep
+    ) -> list[Found]:
         if not sections:
             return []
         self._jobs += 1

@@ -31,7 +31,7 @@ PATHS: Final = ("/metrics", "/healthz", "/readyz")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class HttpAnswer:
     """What a request gets."""
 
     status: int
@@ -101,7 +101,7 @@ class Monitor:
         silent = self._clock() - since
         return silent if silent > limit else None
 
-    def answer(self, path: str, accept: str = "", accept_encoding: str = "") -> Answer | None:
+    def answer(self, path: str, accept: str = "", accept_encoding: str = "") -> HttpAnswer | None:
         """The answer to a GET with these headers; None where there is no such path."""
         match path:
             case "/metrics":
@@ -113,28 +113,28 @@ class Monitor:
             case _:
                 return None
 
-    def _metrics(self, accept: str, accept_encoding: str) -> Answer:
+    def _metrics(self, accept: str, accept_encoding: str) -> HttpAnswer:
         from twinlog.control.watch.series.exposition import asks_for, exposition
 
         nothing = Reading(at=self._clock(), flows=(), readiness=())
         body, content_type = exposition(self._reading or nothing, accept, self._series)
         if asks_for(accept_encoding, "gzip"):
-            return Answer(
+            return HttpAnswer(
                 status=200,
                 content_type=content_type,
                 body=gzip.compress(body, GZIP_LEVEL),
                 encoding="gzip",
             )
-        return Answer(status=200, content_type=content_type, body=body)
+        return HttpAnswer(status=200, content_type=content_type, body=body)
 
-    def _health(self) -> Answer:
+    def _health(self) -> HttpAnswer:
         silent, reason = self.silent_s, self._vital.dead
         if silent is None and reason is None:
             return _json(200, {"healthy": True})
         reason = reason or f"the supervisor has not turned for {silent:.0f} s"
         return _json(503, {"healthy": False, "reason": reason})
 
-    def _ready(self) -> Answer:
+    def _ready(self) -> HttpAnswer:
         reading = self._reading
         flows = () if reading is None else reading.readiness
         is_ready = bool(flows) and self.silent_s is None and all(one.is_ready for one in flows)
@@ -142,6 +142,6 @@ class Monitor:
         return _json(200 if is_ready else 503, body)
 
 
-def _json(status: int, body: object) -> Answer:
+def _json(status: int, body: object) -> HttpAnswer:
     data = json.dumps(body).encode() + b"\n"
-    return Answer(status=status, content_type="application/json", body=data)
+    return HttpAnswer(status=status, content_type="application/json", body=data)

@@ -17,11 +17,11 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from twinlog.control.web.front import Front, Held
+from twinlog.control.web.front import ConnectionSlot, Front
 from twinlog.control.web.open_requests import WITHIN_S, OpenRequests
 
 
-class Connection(H11Protocol):
+class CountedConnection(H11Protocol):
     """uvicorn's, with a place among those that are open."""
 
     def __init__(
@@ -30,7 +30,7 @@ class Connection(H11Protocol):
         super().__init__(config=config, server_state=server_state, app_state={})
         self._front = front
         self._requests = requests
-        self._held: Held | None = None
+        self._held: ConnectionSlot | None = None
         self._early = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -38,7 +38,9 @@ class Connection(H11Protocol):
         peer = transport.get_extra_info("peername")
         socket = transport.get_extra_info("socket")
         self._requests.add(socket, str(peer[0]) if peer else "")
-        held = self._held = Held(socket=socket, requests=self._requests, abort=transport.abort)
+        held = self._held = ConnectionSlot(
+            socket=socket, requests=self._requests, abort=transport.abort
+        )
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             await self._front(scope, receive, send, held)
@@ -64,7 +66,7 @@ class Handshake(asyncio.Protocol):
     """A connection until its TLS handshake is over; then `make` has it."""
 
     def __init__(
-        self, make: Callable[[], Connection], tls: ssl.SSLContext, requests: OpenRequests
+        self, make: Callable[[], CountedConnection], tls: ssl.SSLContext, requests: OpenRequests
     ) -> None:
         self._make, self._tls, self._requests = make, tls, requests
         self._task: asyncio.Task[None] | None = None

@@ -26,8 +26,8 @@ from urllib.parse import urlsplit
 
 from twinlog.channel.reachable import is_loopback
 from twinlog.config.rest import RestConfig, RestRole
-from twinlog.control.watch.monitor import PATHS, Answer, Monitor
-from twinlog.control.web.open_requests import Connection, OpenRequests
+from twinlog.control.watch.monitor import PATHS, HttpAnswer, Monitor
+from twinlog.control.web.open_requests import ClosableConnection, OpenRequests
 from twinlog.control.web.page.assets import HEADERS as PAGE_HEADERS
 from twinlog.control.web.page.assets import ROOT as PAGE
 from twinlog.control.web.page.assets import asset
@@ -47,7 +47,7 @@ from twinlog.control.web.problem import (
     status_of,
 )
 from twinlog.control.web.tokens import Client, Tokens
-from twinlog.control.web.workers import Workers
+from twinlog.control.web.workers import RequestWorkers
 from twinlog.errors import TwinlogError
 
 log = logging.getLogger(__name__)
@@ -75,10 +75,10 @@ IS_KNOWN: Final = "twinlog.is_known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class ConnectionSlot:
     """The place of a connection among those that are open."""
 
-    socket: Connection
+    socket: ClosableConnection
     requests: OpenRequests
     abort: Callable[[], None]
     """Ends it without another byte."""
@@ -113,7 +113,7 @@ class Front:
         self._own_name = own_name
         self._load_api = load_api
         self._api: App | None = None
-        self._workers = Workers(AT_ONCE, AT_MOST)
+        self._workers = RequestWorkers(AT_ONCE, AT_MOST)
         self._loading = asyncio.Lock()
         self.is_stopping = False
 
@@ -134,7 +134,9 @@ class Front:
         """Answers without an end come to theirs."""
         self.is_stopping = True
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send, held: Held) -> None:
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send, held: ConnectionSlot
+    ) -> None:
         path = str(scope["path"])
         try:
             path, hosts = self._split(scope)
@@ -156,7 +158,9 @@ class Front:
         except Exception:
             log.exception("a request for %s failed", path)
             await _send(
-                scope, send, Answer(status=500, content_type=JSON, body=as_bytes(internal(path)))
+                scope,
+                send,
+                HttpAnswer(status=500, content_type=JSON, body=as_bytes(internal(path))),
             )
 
     async def _page(self, scope: Scope, path: str, send: Send) -> bool:
@@ -166,7 +170,7 @@ class Front:
         if not self.has_api or scope["method"] not in READS:
             return False
         if path == "/" and "text/html" in _header(scope, b"accept"):
-            there = Answer(status=302, content_type="text/plain", body=b"")
+            there = HttpAnswer(status=302, content_type="text/plain", body=b"")
             await _send(scope, send, there, ((b"location", PAGE.encode()),))
             return True
         found = asset(path)
@@ -174,7 +178,7 @@ class Front:
             await _send(scope, send, found, PAGE_HEADERS)
         return found is not None
 
-    async def _probe(self, scope: Scope, path: str) -> Answer:
+    async def _probe(self, scope: Scope, path: str) -> HttpAnswer:
         if not self._rest.monitoring_is_open:
             self._known(scope)
         if scope["method"] not in READS:
@@ -189,7 +193,13 @@ class Front:
         return answer
 
     async def _rest_answer(
-        self, scope: Scope, path: str, body: bytes, receive: Receive, send: Send, held: Held
+        self,
+        scope: Scope,
+        path: str,
+        body: bytes,
+        receive: Receive,
+        send: Send,
+        held: ConnectionSlot,
     ) -> None:
         if self._load_api is None:
             raise NothingThere(f"nothing is at {path}; there are {', '.join(PATHS)}")
@@ -331,12 +341,14 @@ def _header(scope: Scope, wanted: bytes) -> str:
     return b",".join(found).decode("latin-1")
 
 
-def _refusal(error: TwinlogError, path: str) -> Answer:
-    return Answer(status=status_of(error), content_type=JSON, body=as_bytes(problem(error, path)))
+def _refusal(error: TwinlogError, path: str) -> HttpAnswer:
+    return HttpAnswer(
+        status=status_of(error), content_type=JSON, body=as_bytes(problem(error, path))
+    )
 
 
 async def _send(
-    scope: Scope, send: Send, answer: Answer, more: Iterable[tuple[bytes, bytes]] = ()
+    scope: Scope, send: Send, answer: HttpAnswer, more: Iterable[tuple[bytes, bytes]] = ()
 ) -> None:
     headers = [
         *more,

@@ -26,7 +26,7 @@ WITHIN_S: Final = 10.0
 """From the connection to the last byte of the answer."""
 
 
-class Connection(Protocol):
+class ClosableConnection(Protocol):
     """What is needed of a socket; that of an event loop's transport will do."""
 
     def shutdown(self, how: int, /) -> None: ...
@@ -34,7 +34,7 @@ class Connection(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class _Open:
-    connection: Connection
+    connection: ClosableConnection
     address: str
     since: float
     due: float
@@ -48,13 +48,13 @@ class OpenRequests:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._open: dict[Connection, _Open] = {}
+        self._open: dict[ClosableConnection, _Open] = {}
 
     def __len__(self) -> int:
         with self._lock:
             return len(self._open)
 
-    def add(self, connection: Connection, address: str) -> None:
+    def add(self, connection: ClosableConnection, address: str) -> None:
         """A newcomer; others may be closed for it. Whoever is here already keeps its time."""
         with self._lock:
             if connection in self._open:
@@ -77,19 +77,19 @@ class OpenRequests:
         elif len(self._open) >= AT_MOST:
             self._close(min(self._open.values(), key=lambda one: (one.is_asked, one.since)))
 
-    def asked(self, connection: Connection) -> None:
+    def asked(self, connection: ClosableConnection) -> None:
         """Its request was read, body and all."""
         with self._lock:
             if connection in self._open:
                 self._open[connection].is_asked = True
 
-    def allow(self, connection: Connection, seconds: float) -> None:
+    def allow(self, connection: ClosableConnection, seconds: float) -> None:
         """Its answer takes long, and may: so many seconds from now."""
         with self._lock:
             if connection in self._open:
                 self._open[connection].due = self._clock() + seconds
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: ClosableConnection) -> None:
         """It is over."""
         with self._lock:
             self._open.pop(connection, None)

@@ -88,7 +88,7 @@ class WebServer:
     def _run(self) -> None:
         import uvicorn
 
-        from twinlog.control.web.connection import Connection, Handshake
+        from twinlog.control.web.connection import CountedConnection, Handshake
 
         front, requests = self.front, self.open_requests
         config = uvicorn.Config(
@@ -99,7 +99,7 @@ class WebServer:
             proxy_headers=False,  # what a client says of its address is not believed
             server_header=False,
             # one request a connection: so each has one deadline from its first byte on
-            headers=[("Server", "twinlog"), ("Connection", "close")],
+            headers=[("Server", "twinlog"), ("CountedConnection", "close")],
             log_config=None,
             log_level="critical",  # anybody can make lines of wrong requests
             access_log=False,
@@ -114,7 +114,7 @@ class WebServer:
                 import asyncio
 
                 loop = asyncio.get_running_loop()
-                plain = partial(Connection, config, self.server_state, front, requests)
+                plain = partial(CountedConnection, config, self.server_state, front, requests)
                 made = await loop.create_server(
                     plain if tls is None else partial(Handshake, plain, tls, requests),
                     sock=bound,

@@ -18,7 +18,7 @@ from twinlog.control.web.problem import Busy
 T = TypeVar("T")
 
 
-class Workers:
+class RequestWorkers:
     """Of one event loop."""
 
     def __init__(self, at_once: int, at_most: int) -> None:

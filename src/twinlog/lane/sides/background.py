@@ -23,7 +23,7 @@ Then = Callable[[Any], None]
 Otherwise = Callable[[TwinlogError], None]
 
 
-class Kind(StrEnum):
+class JobKind(StrEnum):
     """What a job does."""
 
     METADATA = "metadata"
@@ -33,15 +33,15 @@ class Kind(StrEnum):
 
 
 THREADS: Final = {
-    Kind.METADATA: 2,  # each side asks once at a time, as does each watch
-    Kind.CONNECTION: 16,
-    Kind.LOOK: 9,  # three of each sort (`lane.cold_starts`)
-    Kind.WATCH: 5,
+    JobKind.METADATA: 2,  # each side asks once at a time, as does each watch
+    JobKind.CONNECTION: 16,
+    JobKind.LOOK: 9,  # three of each sort (`lane.cold_starts`)
+    JobKind.WATCH: 5,
 }
 """The most of each kind; a thread begins with the first job that finds none idle."""
 
 
-class Background:
+class LaneJobs:
     """Runs jobs elsewhere and brings their results back to the thread that calls `deliver`."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Background:
         if self._stopping.wait(seconds):
             raise Disconnected("the lane has ended")
 
-    def submit(self, kind: Kind, job: Job, then: Then, otherwise: Otherwise) -> None:
+    def submit(self, kind: JobKind, job: Job, then: Then, otherwise: Otherwise) -> None:
         """Run `job`; its value goes to `then`, a TwinlogError to `otherwise`, both in the loop's
         thread.
         """

@@ -24,7 +24,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.messages import Away, away
-from twinlog.lane.sides.background import Background, Kind
+from twinlog.lane.sides.background import JobKind, LaneJobs
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 
@@ -76,7 +76,7 @@ class ClusterSide:
     """Leaders and hot connections of one cluster; used by the loop's thread only."""
 
     settings: ClusterSettings
-    background: Background
+    background: LaneJobs
     selector: selectors.BaseSelector
     pool: FramePool
     """Of all its hot connections."""
@@ -177,7 +177,7 @@ class ClusterSide:
         self._refreshing = True
         self._asked_at = time.monotonic()
         self.background.submit(
-            Kind.METADATA, lambda: self._read_metadata(topics), self._learned, self._failed
+            JobKind.METADATA, lambda: self._read_metadata(topics), self._learned, self._failed
         )
 
     def _tend_doubtful(self) -> None:
@@ -300,7 +300,7 @@ class ClusterSide:
                 self.problem = away(error)
             self._look_for_leaders_of(node)
 
-        self.background.submit(Kind.CONNECTION, open_connection, opened, failed)
+        self.background.submit(JobKind.CONNECTION, open_connection, opened, failed)
 
     def throttled(self, connection: HotConnection, ms: int) -> None:
         """This broker will not read from us for so long."""

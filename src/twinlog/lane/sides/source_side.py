@@ -69,7 +69,7 @@ class SourceState:
     paused: bool = False
 
 
-class Asked(NamedTuple):
+class AskedPartition(NamedTuple):
     """A partition that a broker is asked for at a place before its end."""
 
     tp: TopicPartition
@@ -443,7 +443,7 @@ class SourceSide:
         since = connection.waiting_since if broker.is_fetching else broker.answered_at
         return since is None or time.monotonic() - since < UNSEEN_AFTER_S
 
-    def asked_in_vain(self) -> Iterator[Asked]:
+    def asked_in_vain(self) -> Iterator[AskedPartition]:
         """Partitions that are behind their end, while their broker answers."""
         for tp, node in self._homes.items():
             state, broker = self.partitions[tp], self._brokers.get(node)
@@ -451,7 +451,7 @@ class SourceSide:
             is_behind = position < state.source_end and state.copy.wants_fetch
             if is_behind and broker is not None and self.sees_end(tp):
                 is_bounded = state.copy.end <= state.source_end
-                yield Asked(tp, position, node, broker.throttled, is_bounded)
+                yield AskedPartition(tp, position, node, broker.throttled, is_bounded)
 
     def position_of(self, tp: TopicPartition) -> int:
         """Where it is read next; -1 when it is not here."""

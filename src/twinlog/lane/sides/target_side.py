@@ -258,12 +258,12 @@ class TargetSide:
                 record=answer.record,
             )
             if sent.version < VERSION_BY_ID:
-                self._on_answer_by_name(copy, now_ms)
+                self._on_answer_by_name(copy)
             self.wake(copy)
             self.events.answered(copy)
         return throttle_ms
 
-    def _on_answer_by_name(self, copy: PartitionCopy, now_ms: int) -> None:
+    def _on_answer_by_name(self, copy: PartitionCopy) -> None:
         if by_name := self._by_name.get(copy):
             by_name.on_answered(time.monotonic(), is_ours=copy.trouble is None)
         if copy.trouble is None:

@@ -17,7 +17,7 @@ from typing import Final
 from twinlog.cluster.topics.producer_expiry import producer_expiry
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
 from twinlog.lane.events import LaneEvents
-from twinlog.lane.sides.background import Background, Kind
+from twinlog.lane.sides.background import JobKind, LaneJobs
 from twinlog.lane.sides.cluster_side import ClusterSide
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class ExpiryWatch:
     """Asks the target's brokers now and then, in the background."""
 
     side: ClusterSide
-    background: Background
+    background: LaneJobs
     expiry_ms: int | None
     """None: partitions are unprotected for another reason, and nobody asks."""
     events: LaneEvents
@@ -43,7 +43,7 @@ class ExpiryWatch:
         if self.expiry_ms is None or self._is_looking or now < self._next:
             return
         self._next, self._is_looking = now + LOOK_S, True
-        self.background.submit(Kind.WATCH, self._look, self._seen, self._failed)
+        self.background.submit(JobKind.WATCH, self._look, self._seen, self._failed)
 
     def _look(self) -> int | None:
         with self.side.borrowed() as client:

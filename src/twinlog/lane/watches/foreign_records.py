@@ -28,7 +28,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import LATEST, list_offsets, log_ends
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.events import LaneEvents
-from twinlog.lane.sides.background import Background, Kind
+from twinlog.lane.sides.background import JobKind, LaneJobs
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
@@ -84,7 +84,7 @@ class ForeignRecordWatch:
 
     source: ClusterSide
     target: ClusterSide
-    background: Background
+    background: LaneJobs
     isolation: Isolation
     known_producers: frozenset[int]
     """Of all flows of ours, this one among them."""
@@ -150,7 +150,7 @@ class ForeignRecordWatch:
             log.debug("a look for other writers failed error=%s", error)
 
         by_target = {one.copy.target: one for one in asked}
-        self.background.submit(Kind.WATCH, lambda: self._look(by_target, ended), seen, failed)
+        self.background.submit(JobKind.WATCH, lambda: self._look(by_target, ended), seen, failed)
 
     def _learn(self, one: _Asked, found: Writers) -> None:
         copy = one.copy

@@ -17,7 +17,7 @@ from typing import Final
 
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import Gap
-from twinlog.lane.sides.background import Background, Kind
+from twinlog.lane.sides.background import JobKind, LaneJobs
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.model import TopicPartition
@@ -34,7 +34,7 @@ class GapWatch:
     """What was jumped over in the partitions of one lane."""
 
     side: ClusterSide
-    background: Background
+    background: LaneJobs
     _seen: dict[TopicPartition, Gap] = field(default_factory=dict)
     _found: dict[TopicPartition, Gap] = field(default_factory=dict)
     _not_before: dict[TopicPartition, float] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class GapWatch:
             self._is_looking = True
             topics = {tp.topic for tp in due}
             self.background.submit(
-                Kind.WATCH,
+                JobKind.WATCH,
                 lambda: self._look(topics),
                 lambda compacted: self._on_known(due, compacted),
                 self._on_failed,

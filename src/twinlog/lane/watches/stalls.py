@@ -44,9 +44,9 @@ from typing import Final, NamedTuple
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.errors import PartitionError, TwinlogError
-from twinlog.lane.sides.background import Background, Kind
+from twinlog.lane.sides.background import JobKind, LaneJobs
 from twinlog.lane.sides.cluster_side import ClusterSide
-from twinlog.lane.sides.source_side import Asked, SourceSide
+from twinlog.lane.sides.source_side import AskedPartition, SourceSide
 from twinlog.lane.watches.compaction import may_be_tiered, may_lack_offsets
 from twinlog.mirror.findings import source_stalled, tier_stalled
 from twinlog.model import Isolation, TopicPartition
@@ -89,9 +89,9 @@ class StallWatch:
 
     source: SourceSide
     side: ClusterSide
-    background: Background
+    background: LaneJobs
     isolation: Isolation
-    _since: dict[TopicPartition, tuple[Asked, float]] = field(default_factory=dict)
+    _since: dict[TopicPartition, tuple[AskedPartition, float]] = field(default_factory=dict)
     _is_looking: bool = False
 
     def tend(self) -> None:
@@ -111,7 +111,7 @@ class StallWatch:
         if due and not self._is_looking:
             self._is_looking = True
             self.background.submit(
-                Kind.WATCH, lambda: self._look(due), self._on_found, self._on_failed
+                JobKind.WATCH, lambda: self._look(due), self._on_found, self._on_failed
             )
 
     def _on_found(self, found: Found) -> None:
@@ -193,7 +193,7 @@ class StallWatch:
         )
 
 
-def _patience_s(asked: Asked) -> float:
+def _patience_s(asked: AskedPartition) -> float:
     return min(STALLED_AFTER_S, BOUNDED_AFTER_S) if asked.is_bounded else STALLED_AFTER_S
 
 

@@ -127,7 +127,6 @@ class Intake:
         self.last_fetched_epoch = last_fetched_epoch
         """Source leader epoch of offset `position` - 1; -1 when it is not known. A source that is
         asked with an epoch that ends before the position answers that its log was cut there."""
-        self.skipped_records = 0
         self.jumps: list[tuple[int, int]] = []
         """[first, next) of offsets that the source left out between batches; to be emptied."""
         self.left_out: list[tuple[int, int]] = []
@@ -326,7 +325,6 @@ class Intake:
         if rolled_back is not None:
             drop = rolled_back.skip(header, batch) or drop
         if drop:
-            self.skipped_records += header.count
             self.position = header.next_offset
             return ()
         self.batches += 1

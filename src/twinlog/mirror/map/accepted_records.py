@@ -43,7 +43,7 @@ MAX_READS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TailStretch:
     """The end of a log, as far back as K is the same."""
 
     k: int
@@ -51,14 +51,14 @@ class Stretch:
     """Target offset of its first record, or one below all that is ours."""
 
 
-def last_stretch(runs: Sequence[Run], log_end: int) -> Stretch:
+def last_stretch(runs: Sequence[Run], log_end: int) -> TailStretch:
     """By the map; where nothing was ever accepted, it is all of the log."""
     at, k = max(0, following(runs, log_end, DOWNSTREAM) - 1), k_at(runs, log_end)
     if _k_of(runs[0]) == k:
-        return Stretch(k, 0)
+        return TailStretch(k, 0)
     while _k_of(runs[at - 1]) == k:
         at -= 1
-    return Stretch(k, runs[at].downstream)
+    return TailStretch(k, runs[at].downstream)
 
 
 def _k_of(run: Run) -> int:
@@ -66,7 +66,7 @@ def _k_of(run: Run) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Walk:
+class ForeignWalk:
     """What the log holds from its first foreign record on."""
 
     ranges: tuple[tuple[int, int], ...]
@@ -97,7 +97,7 @@ class Walk:
 
 def walk(
     read: Callable[[int], memoryview], first: int, end: int, *, k: int, producers: frozenset[int]
-) -> Walk | None:
+) -> ForeignWalk | None:
     """[first, end) of a target log, where `first` begins a foreign batch and K was `k` before it.
     None: a record of ours is missing or comes twice, or there is too much to look at.
     """
@@ -124,7 +124,7 @@ def walk(
         ranges.append((reached, end))
     if not ranges:
         return None
-    return Walk(
+    return ForeignWalk(
         ranges=tuple(ranges),
         foreign=tuple(foreign),
         jumps=tuple(jumps),
@@ -154,7 +154,7 @@ def _batches(
         yield None
 
 
-def pending(accepted: Sequence[Accepted], stretch: Stretch, end: int) -> list[Accepted]:
+def pending(accepted: Sequence[Accepted], stretch: TailStretch, end: int) -> list[Accepted]:
     """What is accepted and may not be in the map yet, the last in the log first. Of a log that lost
     its end some may be history: only a look at it tells.
     """

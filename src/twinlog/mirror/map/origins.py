@@ -64,7 +64,7 @@ class Origin:
     """The map has runs before these."""
 
 
-class Stretch(NamedTuple):
+class OriginStretch(NamedTuple):
     """Records of a batch from a target offset on: `upstream = downstream + distance`."""
 
     begin: int
@@ -107,14 +107,14 @@ class Origins:
         self.known = sorted(origins, key=lambda one: one.runs.first.downstream)
         self._runs = [PackedRuns([one.runs]) for one in self.known]
 
-    def stretches(self, header: BatchHeader, first: int) -> list[Stretch]:
+    def stretches(self, header: BatchHeader, first: int) -> list[OriginStretch]:
         """Of the records of a data batch at or behind a target offset, which is in the range; the
         first one begins with them. Raises PartitionError where what travelled does not tell.
         """
         begin = max(header.base_offset, first)
         number = self._writer(header, begin)
         if number == NOBODY:
-            return [Stretch(begin, NOBODY, 0)]
+            return [OriginStretch(begin, NOBODY, 0)]
         runs = self._runs[number]
         k = header.base_offset - _ordinal(runs, header)
         at = following(runs, begin - k, ORDINAL)
@@ -123,7 +123,9 @@ class Origins:
             run = runs[index]
             if run.ordinal + k >= header.next_offset:
                 break
-            out.append(Stretch(max(begin, run.ordinal + k), number, run.upstream - run.ordinal - k))
+            out.append(
+                OriginStretch(max(begin, run.ordinal + k), number, run.upstream - run.ordinal - k)
+            )
         return out
 
     def _writer(self, header: BatchHeader, begin: int) -> int:
@@ -133,7 +135,7 @@ class Origins:
                 found = number
         return found
 
-    def _before_map(self, number: int, begin: int) -> Stretch:
+    def _before_map(self, number: int, begin: int) -> OriginStretch:
         one = self.known[number]
         if one.is_cut:
             raise PartitionError(
@@ -143,7 +145,7 @@ class Origins:
                 code="MAP_UNREADABLE",
                 fate=Fate.RETRIABLE,
             )
-        return Stretch(begin, NOBODY, 0)
+        return OriginStretch(begin, NOBODY, 0)
 
 
 def _ordinal(runs: Sequence[Run], header: BatchHeader) -> int:

@@ -43,7 +43,7 @@ class Reach(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownMap:
     """What is known of a pair of logs."""
 
     runs: Sequence[Run]
@@ -51,7 +51,7 @@ class Known:
     """Of what a MirrorMaker 2 copied before the first run; None: nobody did."""
 
     @classmethod
-    def of(cls, known: PartitionMap | None) -> Known:
+    def of(cls, known: PartitionMap | None) -> KnownMap:
         """As its map has it."""
         return cls(runs=()) if known is None else cls(runs=known.runs, before=known.before)
 
@@ -80,7 +80,7 @@ def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translati
 
 
 def downstream_within(
-    known: Known, reach: Reach, log: tuple[int, int], upstream: int
+    known: KnownMap, reach: Reach, log: tuple[int, int], upstream: int
 ) -> Translation:
     """As `downstream_of`, within the target's log (its start and its end), and never behind a
     record that may lie in it before the map begins.
@@ -101,7 +101,7 @@ def _is_before_map(runs: Sequence[Run], log_start: int, upstream: int) -> bool:
     return bool(runs) and upstream < runs[0].upstream and log_start < runs[0].downstream
 
 
-def upstream_within(known: Known, reach: Reach, downstream: int) -> Translation:
+def upstream_within(known: KnownMap, reach: Reach, downstream: int) -> Translation:
     """As `upstream_of`, and never behind a record that a MirrorMaker 2 copied before the map
     begins.
     """

@@ -22,7 +22,13 @@ from dataclasses import replace
 
 from twinlog.errors import CorruptData, PartitionError
 from twinlog.mirror import findings
-from twinlog.mirror.map.accepted_records import Stretch, Walk, last_stretch, pending, walk
+from twinlog.mirror.map.accepted_records import (
+    ForeignWalk,
+    TailStretch,
+    last_stretch,
+    pending,
+    walk,
+)
 from twinlog.mirror.map.offset_map import Run, run_at, upstream_range
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail, answer_of
 from twinlog.mirror.start.both_logs import BothLogs
@@ -124,13 +130,13 @@ class StartSearch:
             place = place._replace(upstream=upstream, leader_epoch=-1)
         return place._replace(leader_epoch=self._epoch(upstream, place.leader_epoch))
 
-    def _behind_accepted(self, stretch: Stretch) -> StartPoint | None:
+    def _behind_accepted(self, stretch: TailStretch) -> StartPoint | None:
         """Behind records of somebody else that lie there exactly as they were accepted; None: there
         are none of which the map does not know.
         """
         runs, end = self.request.runs, self.there.log_end
         low = max(self.there.log_start, stretch.low)
-        found: Walk | None = None
+        found: ForeignWalk | None = None
         for accepted in pending(self.request.accepted, stretch, end):
             found = None if accepted.first < low else self._walk(accepted.first, stretch)
             if found is not None and found.accepted == accepted:
@@ -152,7 +158,7 @@ class StartSearch:
         learnt = _learnt(runs, found, place.upstream)
         return self._point(ordinal, place._replace(corrected=learnt), k, tail)
 
-    def _walk(self, first: int, stretch: Stretch) -> Walk | None:
+    def _walk(self, first: int, stretch: TailStretch) -> ForeignWalk | None:
         end, producers = self.there.log_end, self.request.our_producers
         return walk(self.logs.read_target, first, end, k=stretch.k, producers=producers)
 
@@ -448,7 +454,7 @@ class StartSearch:
         )
 
 
-def _learnt(runs: tuple[Run, ...], found: Walk, upstream: int) -> tuple[Run, ...]:
+def _learnt(runs: tuple[Run, ...], found: ForeignWalk, upstream: int) -> tuple[Run, ...]:
     """What the map has to learn of an acceptance; the copy goes on at this upstream offset."""
     jumps = []
     for ordinal, downstream in found.jumps:

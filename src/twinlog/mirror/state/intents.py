@@ -83,7 +83,12 @@ class Intent:
         return self.kind, self.topic
 
     def __str__(self) -> str:
-        return f"by {self.who}: {self.reason}" if self.reason else f"by {self.who}"
+        return f"by {self.whose}"
+
+    @property
+    def whose(self) -> str:
+        """Who wanted it, and why."""
+        return f"{self.who}: {self.reason}" if self.reason else self.who
 
 
 @dataclass(frozen=True, slots=True)

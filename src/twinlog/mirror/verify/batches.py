@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from twinlog.errors import CorruptData
 from twinlog.mirror.verify.difference import Compared
-from twinlog.mirror.verify.side import Piece, Rows
+from twinlog.mirror.verify.side import Piece, RecordTable
 from twinlog.wire.compression import decompress
 from twinlog.wire.decoding import decode_table
 from twinlog.wire.kernels.shapes import END, OFFSET, REST, TIMESTAMP
@@ -68,12 +68,14 @@ def _by_records(here: Piece, there: Piece, found: Compared) -> bool:
     table = decode_table(here.data)
     if table.data != _payload(there):
         return False
-    rows = Rows(table, 0, table.rows, is_own_time=False)
+    rows = RecordTable(table, 0, table.rows, is_own_time=False)
     _count_rows(rows, table.rows, found, is_deep=True)
     return True
 
 
-def count_equal(here: Rows, there: Rows, most: int, found: Compared, *, is_deep: bool) -> int:
+def count_equal(
+    here: RecordTable, there: RecordTable, most: int, found: Compared, *, is_deep: bool
+) -> int:
     """How many records, of at most `most`, follow each other equally on both sides, from the next
     ones on; counts them by their days.
     """
@@ -96,13 +98,13 @@ def count_equal(here: Rows, there: Rows, most: int, found: Compared, *, is_deep:
     return equal
 
 
-def _columns(rows: Rows, count: int) -> tuple[Sequence[int], ...]:
+def _columns(rows: RecordTable, count: int) -> tuple[Sequence[int], ...]:
     """Offset, timestamp, begin and end of key, value and headers."""
     columns = (OFFSET, TIMESTAMP, REST, END)
     return tuple(rows.table.column(one, rows.at, rows.at + count) for one in columns)
 
 
-def _count_rows(rows: Rows, count: int, found: Compared, *, is_deep: bool) -> None:
+def _count_rows(rows: RecordTable, count: int, found: Compared, *, is_deep: bool) -> None:
     if not count:
         return
     offsets, times, begins, ends = _columns(rows, count)

@@ -13,7 +13,7 @@ MOST_KEPT: Final = 10_000
 """Ranges of one partition that are kept; the rest is counted."""
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     """How two logs differ."""
 
     MISSING = "missing"
@@ -28,7 +28,7 @@ class Kind(StrEnum):
     """The target has equal records in order, but not where the offset map says."""
 
 
-class Gap(StrEnum):
+class GapCause(StrEnum):
     """Why records of one side are rightly not on the other, or are not compared."""
 
     BEFORE_COPY = "before the copy began"
@@ -59,7 +59,7 @@ class Range(NamedTuple):
 class Difference:
     """One range of records."""
 
-    kind: Kind
+    kind: DifferenceKind
     source: Range | None
     target: Range | None
     records: int
@@ -89,7 +89,7 @@ class Compared:
     """Of all that were compared, those whose batch is byte-equal, so that nothing was decoded."""
     bytes: int = 0
     """Of the target's batches that were read."""
-    gaps: Counter[Gap] = field(default_factory=Counter)
+    gaps: Counter[GapCause] = field(default_factory=Counter)
     """Records; of what is deleted and of markers offsets."""
     pending: Range | None = None
     """Source offsets from the first record on that is not copied yet."""
@@ -130,7 +130,7 @@ class Compared:
 
     def differs(
         self,
-        kind: Kind,
+        kind: DifferenceKind,
         source: Range | None,
         target: Range | None,
         records: int,
@@ -150,7 +150,7 @@ class Compared:
 
 
 def _joined(last: Difference, found: Difference) -> Difference | None:
-    if (last.kind, last.why) != (found.kind, found.why) or last.kind is Kind.REORDERED:
+    if (last.kind, last.why) != (found.kind, found.why) or last.kind is DifferenceKind.REORDERED:
         return None
     one_sided = (last.source is None, last.target is None)
     if one_sided != (found.source is None, found.target is None):

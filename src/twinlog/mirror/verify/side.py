@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from twinlog.errors import CorruptData
 from twinlog.mirror.start.alignment import identity
 from twinlog.mirror.start.tail_check import decode
-from twinlog.mirror.verify.difference import Compared, Gap, Range
+from twinlog.mirror.verify.difference import Compared, GapCause, Range
 from twinlog.wire.decoding import decode_table
 from twinlog.wire.kernels.shapes import OFFSET, Table
 from twinlog.wire.record_batch import BatchHeader, verify_crc
@@ -27,7 +27,7 @@ class Piece(NamedTuple):
 
     header: BatchHeader
     data: memoryview
-    hides: Gap | None = None
+    hides: GapCause | None = None
     """Why no reader sees its records."""
 
 
@@ -48,7 +48,7 @@ class Entry(NamedTuple):
         return identity(self.record, with_timestamp=with_timestamp)
 
 
-class Rows:
+class RecordTable:
     """Records of one batch as a table, from `at` on: none of them is an object yet."""
 
     __slots__ = ("at", "end", "is_own_time", "table")
@@ -67,7 +67,7 @@ class Rows:
         return [Entry(one.offset, one, self.is_own_time) for one in records]
 
 
-class Side:
+class ReadSide:
     """One log; `start` is where it begins now, which may rise while it is read."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Side:
         self._pieces = pieces
         self._compared = compared
         self._piece: Piece | None = None
-        self._rows: Rows | None = None
+        self._rows: RecordTable | None = None
         self._entries: deque[Entry] = deque()
 
     def batch(self) -> Piece | None:
@@ -105,7 +105,7 @@ class Side:
         """The batch that comes next is done."""
         self._piece = None
 
-    def rows(self) -> Rows | None:
+    def rows(self) -> RecordTable | None:
         """Records that come next, of one batch; None where they have to be objects, or at the
         limit.
         """
@@ -123,7 +123,7 @@ class Side:
             first, end = bisect_left(offsets, self.begin), bisect_left(offsets, self.limit)
             if first < table.rows:
                 is_own_time = piece.header.is_log_append_time
-                self._rows = Rows(table, first, table.rows, is_own_time=is_own_time)
+                self._rows = RecordTable(table, first, table.rows, is_own_time=is_own_time)
             if first >= end:
                 break
         rows = self._rows
@@ -179,7 +179,9 @@ class Side:
                 break
             header = piece.header
             self.hidden.append(Range(header.base_offset, header.next_offset))
-            count = header.last_offset_delta + 1 if piece.hides is Gap.MARKERS else header.count
+            count = (
+                header.last_offset_delta + 1 if piece.hides is GapCause.MARKERS else header.count
+            )
             self._compared.gaps[piece.hides] += max(0, count)
         return self._piece
 

@@ -26,10 +26,10 @@ from typing import Final
 from twinlog.mirror.skips import Skip, skipped
 from twinlog.mirror.start.tail_check import same_record
 from twinlog.mirror.verify.batches import are_equal, count_equal
-from twinlog.mirror.verify.difference import Compared, Gap, Kind, Range
+from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
 from twinlog.mirror.verify.pairs import MappedOffset, Pairs
 from twinlog.mirror.verify.realignment import WINDOWS, Seen, meeting, parted
-from twinlog.mirror.verify.side import Entry, Side
+from twinlog.mirror.verify.side import Entry, ReadSide
 from twinlog.mirror.verify.tally import Day, Tally
 from twinlog.wire.record import Record
 from twinlog.wire.record_batch import BatchHeader
@@ -54,15 +54,15 @@ class Rules:
     """Every record is decoded, also of equal batches."""
 
 
-class Walk:
+class LogWalk:
     """One partition, from the beginnings of both sides to their limits."""
 
     def __init__(
         self,
         *,
         pairs: Pairs,
-        source: Side,
-        target: Side,
+        source: ReadSide,
+        target: ReadSide,
         rules: Rules,
         compared: Compared,
         on_step: Callable[[int], None] = lambda _: None,
@@ -220,13 +220,13 @@ class Walk:
     def _is_same(self, here: Entry, there: Entry) -> bool:
         if here.record is None or there.record is None:
             return False
-        self._found.gaps[Gap.OWN_TIME] += there.is_own_time
+        self._found.gaps[GapCause.OWN_TIME] += there.is_own_time
         return same_record(here.record, there.record, compare_timestamp=not there.is_own_time)
 
     def _pass_skipped(self, here: Entry) -> bool:
         if skipped(self._rules.skips, here.offset) is None:
             return False
-        self._found.gaps[Gap.SKIPPED] += 1
+        self._found.gaps[GapCause.SKIPPED] += 1
         self._source.pass_entry()
         return True
 
@@ -238,13 +238,13 @@ class Walk:
         self._pass_there(there)
         return True
 
-    def _why_of_others(self, offset: int) -> Gap | None:
+    def _why_of_others(self, offset: int) -> GapCause | None:
         if any(first <= offset < behind for first, behind in self._rules.accepted):
-            return Gap.ACCEPTED
+            return GapCause.ACCEPTED
         if not self._rules.is_shared:
             return None
         origin = self._pairs.origin(offset - self._shift)
-        return Gap.OTHERS if origin is not None and not origin.is_known else None
+        return GapCause.OTHERS if origin is not None and not origin.is_known else None
 
     def _lacks_there(self, place: MappedOffset, at: int) -> bool:
         """The target has no record there; True where it need not."""
@@ -255,12 +255,14 @@ class Walk:
         self._source.pass_entry()
         return True
 
-    def _why_gone_there(self, place: MappedOffset, at: int) -> Gap | None:
+    def _why_gone_there(self, place: MappedOffset, at: int) -> GapCause | None:
         if not place.is_known:
             return None
         if at < self._target.start():
-            return Gap.TARGET_DELETED
-        return Gap.TARGET_CLEANED if self._target.may_lack and at < self._target.limit else None
+            return GapCause.TARGET_DELETED
+        return (
+            GapCause.TARGET_CLEANED if self._target.may_lack and at < self._target.limit else None
+        )
 
     def _lacks_here(self, there: Entry, here: Entry | None) -> bool:
         """The source has no record for it; True where it need not."""
@@ -271,16 +273,16 @@ class Walk:
         self._pass_there(there)
         return True
 
-    def _why_gone_here(self, offset: int, here: Entry | None) -> Gap | None:
+    def _why_gone_here(self, offset: int, here: Entry | None) -> GapCause | None:
         origin = self._pairs.origin(offset - self._shift)
         if origin is None or not origin.is_known:
             return None
         if origin.offset < self._source.start():
-            return Gap.SOURCE_DELETED
+            return GapCause.SOURCE_DELETED
         passed = self._source.limit if here is None else here.offset
         if not self._source.may_lack or origin.offset >= passed:
             return None
-        return None if self._source.hides(origin.offset) else Gap.SOURCE_CLEANED
+        return None if self._source.hides(origin.offset) else GapCause.SOURCE_CLEANED
 
     # -- where they part
 
@@ -306,7 +308,7 @@ class Walk:
                 Range(here[0].offset, here[0].offset + 1),
                 Range(there[0].offset, there[0].offset + 1),
             )
-            self._found.differs(Kind.DIFFERENT, *pair, 1)
+            self._found.differs(DifferenceKind.DIFFERENT, *pair, 1)
             self._count(here[0], here[0].offset, lambda day: day.source)
             self._count(there[0], ~there[0].offset, lambda day: day.target)
             self._source.give_back(here[1:])
@@ -330,7 +332,7 @@ class Walk:
     def _moves(self, here: Sequence[Entry], there: Sequence[Entry]) -> bool:
         return not (here and there) or self._shift_at(here, there) != self._shift
 
-    def _fill(self, side: Side, entries: list[Entry], size: int) -> bool:
+    def _fill(self, side: ReadSide, entries: list[Entry], size: int) -> bool:
         """Up to so many; whether there may be more."""
         while len(entries) < size:
             entry = side.entry()
@@ -371,14 +373,14 @@ class Walk:
             self._note_same(here[one.offset], other.offset)
         if sorts.moved_here:
             self._found.differs(
-                Kind.REORDERED,
+                DifferenceKind.REORDERED,
                 _span(sorts.moved_here),
                 _span(sorts.moved_there),
                 len(sorts.moved_here),
             )
         for one, other in sorts.different:
             why = there[other.offset].problem or here[one.offset].problem
-            self._found.differs(Kind.DIFFERENT, _span([one]), _span([other]), 1, why)
+            self._found.differs(DifferenceKind.DIFFERENT, _span([one]), _span([other]), 1, why)
         lost = [one for one in sorts.missing if self._sort_out_missing(one)]
         last = entries[0][-1].offset + 1 if entries[0] else None
         added = [
@@ -400,14 +402,14 @@ class Walk:
             self._found.gaps[reason] += 1
             return False
         why = "" if place is None or place.is_known else NOT_IN_MAP
-        self._found.differs(Kind.MISSING, _span([one]), None, 1, why)
+        self._found.differs(DifferenceKind.MISSING, _span([one]), None, 1, why)
         return True
 
     def _sort_out_extra(self, other: Seen, last: int | None, problem: str) -> bool:
         """Whether it should not be there."""
         origin = self._pairs.origin(other.at - self._shift)
         if origin is not None and origin.is_known and origin.offset < self._source.start():
-            self._found.gaps[Gap.SOURCE_DELETED] += 1
+            self._found.gaps[GapCause.SOURCE_DELETED] += 1
             return False
         may_be_cleaned = (
             self._source.may_lack
@@ -418,18 +420,18 @@ class Walk:
             and not self._source.hides(origin.offset)
         )
         if may_be_cleaned:
-            self._found.gaps[Gap.SOURCE_CLEANED] += 1
+            self._found.gaps[GapCause.SOURCE_CLEANED] += 1
             return False
         in_map = origin is not None and origin.is_known
         why = problem or (NO_SUCH_SOURCE if in_map else BY_OTHERS)
-        self._found.differs(Kind.EXTRA, None, _span([other]), 1, why)
+        self._found.differs(DifferenceKind.EXTRA, None, _span([other]), 1, why)
         return True
 
     def _note_shifted(
         self, source: Range, target: Range, records: int, *, is_known: bool = True
     ) -> None:
         why = ELSEWHERE if is_known else NOT_IN_MAP
-        self._found.differs(Kind.SHIFTED, source, target, records, why)
+        self._found.differs(DifferenceKind.SHIFTED, source, target, records, why)
 
 
 def _size(record: Record) -> int:

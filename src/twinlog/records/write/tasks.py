@@ -13,14 +13,16 @@ from twinlog.errors import EnvironmentMissing
 from twinlog.records.write.appending import Appender
 from twinlog.records.write.options import WriteOptions
 from twinlog.records.write.rows import Placer
-from twinlog.records.write.transaction import Begun, Written, transactions
+from twinlog.records.write.transaction import Begun, TaskWritten, transactions
 
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 """Local properties by which Spark's own sinks know their query, too. The id is the checkpoint's."""
 
 
-def write_rows(options: WriteOptions, begun: Begun, batches: Iterator[pa.RecordBatch]) -> Written:
+def write_rows(
+    options: WriteOptions, begun: Begun, batches: Iterator[pa.RecordBatch]
+) -> TaskWritten:
     """Raises TwinlogError; then the task may be run again."""
     context = TaskContext.get()
     query, turn = options.write_id, 0
@@ -39,7 +41,7 @@ def write_rows(options: WriteOptions, begun: Begun, batches: Iterator[pa.RecordB
         for batch in batches:
             for tp, rows in placer.place(batch):
                 appender.add(tp, rows)
-        return Written(
+        return TaskWritten(
             identity=begun.identity,
             query=query,
             rows=appender.finish(),

@@ -70,7 +70,7 @@ class Begun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written(WriterCommitMessage):
+class TaskWritten(WriterCommitMessage):
     """What a task says that it has written."""
 
     identity: ProducerIdentity
@@ -82,7 +82,7 @@ class Written(WriterCommitMessage):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class CommitMark:
     """What was committed last."""
 
     batch: int
@@ -118,7 +118,7 @@ def begin(options: WriteOptions) -> Begun:
         return Begun(identity=opened.identity, now_ms=time.time_ns() // 1_000_000)
 
 
-def commit(options: WriteOptions, messages: Sequence[Written], batch: int) -> None:
+def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -> None:
     """All that was written, if it is not committed yet. Raises TwinlogError."""
     if not messages:
         return  # Spark had no task at all
@@ -144,7 +144,7 @@ def commit(options: WriteOptions, messages: Sequence[Written], batch: int) -> No
         _end(client, opened, _counted(client, opened, rows), batch)
 
 
-def abort(options: WriteOptions, messages: Sequence[Written | None]) -> None:
+def abort(options: WriteOptions, messages: Sequence[TaskWritten | None]) -> None:
     """Readers need not wait for the time-out; a newer run is left alone where we know our epoch."""
     known = next((one for one in messages if one is not None), None)
     with ClusterClient(options.cluster()) as client:
@@ -158,7 +158,7 @@ def abort(options: WriteOptions, messages: Sequence[Written | None]) -> None:
         opened.begin_epoch()
 
 
-def _rows(messages: Sequence[Written]) -> dict[TopicPartition, int]:
+def _rows(messages: Sequence[TaskWritten]) -> dict[TopicPartition, int]:
     out: dict[TopicPartition, int] = {}
     for one in messages:
         both = out.keys() & one.rows.keys()
@@ -168,7 +168,7 @@ def _rows(messages: Sequence[Written]) -> dict[TopicPartition, int]:
     return out
 
 
-def _mark(client: ClusterClient, group: str) -> Mark | None:
+def _mark(client: ClusterClient, group: str) -> CommitMark | None:
     answer = fetch_offsets(Coordinators(client), [group], settled=True)[group]
     if isinstance(answer, TwinlogError):
         raise answer
@@ -179,10 +179,10 @@ def _mark(client: ClusterClient, group: str) -> Mark | None:
         rows = int(json.loads(answer[place].metadata)["rows"])
     except (ValueError, TypeError, KeyError):
         raise _differs(f"group {group} has offsets that something else committed") from None
-    return Mark(batch=answer[place].offset, rows=rows, place=place)
+    return CommitMark(batch=answer[place].offset, rows=rows, place=place)
 
 
-def _is_repeated(found: Mark | None, batch: int, rows: int, options: WriteOptions) -> bool:
+def _is_repeated(found: CommitMark | None, batch: int, rows: int, options: WriteOptions) -> bool:
     last = -1 if found is None else found.batch
     if found is not None and last == batch:
         if found.rows == rows:
@@ -246,7 +246,7 @@ def _end(client: ClusterClient, opened: Transactions, state: Described, batch: i
         return
 
 
-def _warn_of_old(client: ClusterClient, messages: Sequence[Written]) -> None:
+def _warn_of_old(client: ClusterClient, messages: Sequence[TaskWritten]) -> None:
     oldest: dict[str, int] = {}
     for one in messages:
         for topic, at in one.oldest_ms.items():

@@ -19,7 +19,7 @@ from twinlog.records.write import transaction
 from twinlog.records.write.options import WriteOptions
 from twinlog.records.write.rows import check_schema
 from twinlog.records.write.tasks import write_rows
-from twinlog.records.write.transaction import Begun, Written
+from twinlog.records.write.transaction import Begun, TaskWritten
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +67,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
         transaction.abort(self._options, _written(messages))
 
 
-def _written(messages: list[WriterCommitMessage | None]) -> list[Written]:
+def _written(messages: list[WriterCommitMessage | None]) -> list[TaskWritten]:
     """Of tasks that have ended well: all of them, when it is about a commit."""
-    return [one for one in messages if isinstance(one, Written)]
+    return [one for one in messages if isinstance(one, TaskWritten)]

@@ -16,19 +16,19 @@ from twinlog.errors import PartitionError
 from twinlog.mirror.map.offset_map import Mark, PartitionMap, run_at
 from twinlog.mirror.map.runs import Run
 from twinlog.mirror.map.translation import Reach, reach_of
-from twinlog.mirror.verify.difference import Compared, Gap, Kind, Range
+from twinlog.mirror.verify.difference import Compared, DifferenceKind, GapCause, Range
 from twinlog.mirror.verify.pairs import Pairs, with_own_batches
-from twinlog.mirror.verify.side import Side
-from twinlog.mirror.verify.walk import Rules, Walk
+from twinlog.mirror.verify.side import ReadSide
+from twinlog.mirror.verify.walk import LogWalk, Rules
 from twinlog.model import Isolation, TopicPartition
-from twinlog.survey.verify.pieces import READ_BYTES, Log
+from twinlog.survey.verify.pieces import READ_BYTES, VerifiedLog
 
 NOT_COPIED = "not copied, and no mirror runs that would"
 NO_TOPIC = "the target has no such topic, and no mirror runs that would make it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class PartitionBounds:
     """Of a log, asked once."""
 
     start: int
@@ -36,7 +36,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class VerifyTask:
     """A partition or a section of it, and all that was asked of it before, in this order: the
     source's end, the target's, the map. So what the map and the target's end say is copied lies
     below them.
@@ -44,11 +44,11 @@ class Wanted:
 
     source: TopicPartition
     target: TopicPartition
-    here: Bounds
-    there: Bounds
+    here: PartitionBounds
+    there: PartitionBounds
     here_later: int
     """The source's end, asked last: every copy that was read is of a record below it."""
-    written: Written
+    written: MappedCopy
     producers: frozenset[int]
     """All of the flow, and of the partition's map."""
     rules: Rules
@@ -64,7 +64,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class MappedCopy:
     """What of a partition is copied, as the offset map has it."""
 
     runs: Sequence[Run] = ()
@@ -76,7 +76,7 @@ class Written:
     @classmethod
     def of(
         cls, known: PartitionMap | None, there_end: int, there_later: int, *, is_shared: bool
-    ) -> Written:
+    ) -> MappedCopy:
         """By the target's end before the map was read, or further where the map says that the copy
         was: `there_later` is the end once it was read, and no mark of the map lies behind it.
         """
@@ -91,7 +91,7 @@ class Written:
         return cls(runs=known.runs, mark=known.mark, reach=reach)
 
     @classmethod
-    def up_to_mark(cls, known: PartitionMap) -> Written:
+    def up_to_mark(cls, known: PartitionMap) -> MappedCopy:
         """Where others write to the topic, too: the map has all of ours that are below its mark."""
         if known.mark is None or not known.runs:
             return cls()
@@ -103,7 +103,7 @@ OnStep = Callable[[int], None]
 
 
 def verify_partition(
-    wanted: Wanted,
+    wanted: VerifyTask,
     source: ClusterClient,
     target: ClusterClient,
     on_step: OnStep,
@@ -113,7 +113,7 @@ def verify_partition(
     before_fetch: Callable[[], None] = lambda: None,
 ) -> None:
     """Fills in what differs. Raises TwinlogError where that cannot be told of the rest."""
-    here = Log(
+    here = VerifiedLog(
         client=source,
         tp=wanted.source,
         start=wanted.here.start,
@@ -122,7 +122,7 @@ def verify_partition(
         read_bytes=read_bytes,
         before_fetch=before_fetch,
     )
-    there = Log(
+    there = VerifiedLog(
         client=target,
         tp=wanted.target,
         start=wanted.there.start,
@@ -138,7 +138,12 @@ def verify_partition(
 
 class _Partition:
     def __init__(
-        self, wanted: Wanted, here: Log, there: Log, on_step: OnStep, found: Compared
+        self,
+        wanted: VerifyTask,
+        here: VerifiedLog,
+        there: VerifiedLog,
+        on_step: OnStep,
+        found: Compared,
     ) -> None:
         self._wanted = wanted
         self._here, self._there = here, there
@@ -163,14 +168,14 @@ class _Partition:
         begin = max(self._here.start, self._since)
         side = self._source_side(begin, begin)
         # a walk needs a run: where everything is still to come, it is at the beginning
-        walk = Walk(
+        walk = LogWalk(
             pairs=Pairs([Run(0, begin, self._there.end)]),
             source=side,
             target=self._target_side(self._there.end),
             rules=self._wanted.rules,
             compared=self._found,
         )
-        self._find_pending(walk, side)
+        self._find_pending(walk)
 
     def _copied(self) -> None:
         runs, reach = self._reached()
@@ -187,7 +192,7 @@ class _Partition:
             target.limit = max(there, pairs.first_place(limit))
         elif wanted.rules.is_shared:
             target.limit = min(target.limit, max(there, reach.downstream))
-        walk = Walk(
+        walk = LogWalk(
             pairs=pairs,
             source=side,
             target=target,
@@ -199,14 +204,14 @@ class _Partition:
         walk.walk()
         self._tell(target.limit)
         if limit == reach.upstream:
-            self._find_pending(walk, side)
+            self._find_pending(walk)
 
-    def _find_pending(self, walk: Walk, side: Side) -> None:
+    def _find_pending(self, walk: LogWalk) -> None:
         is_led = self._wanted.is_led
         records = walk.find_pending(self._until, count_all=not is_led)
         pending = self._found.pending
         if pending is not None and not is_led:
-            self._found.differs(Kind.MISSING, pending, None, records, NOT_COPIED)
+            self._found.differs(DifferenceKind.MISSING, pending, None, records, NOT_COPIED)
 
     @property
     def _since(self) -> int:
@@ -235,19 +240,21 @@ class _Partition:
         here, there = self._here, self._there
         begin = max(here.start, first.upstream)
         if self._wanted.is_first:
-            gaps[Gap.BEFORE_COPY] += max(0, first.upstream - here.start)
-            gaps[Gap.BEFORE_MAP] += max(0, first.downstream - there.start)
+            gaps[GapCause.BEFORE_COPY] += max(0, first.upstream - here.start)
+            gaps[GapCause.BEFORE_MAP] += max(0, first.downstream - there.start)
             begins_at = min(pairs.first_place(begin), there.end)
-            gaps[Gap.SOURCE_DELETED] += max(0, begins_at - max(first.downstream, there.start))
+            gaps[GapCause.SOURCE_DELETED] += max(0, begins_at - max(first.downstream, there.start))
         begin = max(begin, self._since)
         place = pairs.first_place(begin)
         if there.start > place:
-            gaps[Gap.TARGET_DELETED] += max(0, min(there.start, pairs.first_place(limit)) - place)
+            gaps[GapCause.TARGET_DELETED] += max(
+                0, min(there.start, pairs.first_place(limit)) - place
+            )
             return max(begin, pairs.first_origin(there.start)), there.start
         return begin, place
 
-    def _source_side(self, begin: int, limit: int) -> Side:
-        return Side(
+    def _source_side(self, begin: int, limit: int) -> ReadSide:
+        return ReadSide(
             self._here.pieces(max(begin, self._here.start)),
             begin,
             limit,
@@ -256,8 +263,8 @@ class _Partition:
             compared=self._found,
         )
 
-    def _target_side(self, begin: int) -> Side:
-        return Side(
+    def _target_side(self, begin: int) -> ReadSide:
+        return ReadSide(
             self._there.pieces(max(begin, self._there.start)),
             begin,
             self._there.end,
@@ -282,5 +289,5 @@ def _reach(runs: Sequence[Run], mark: Mark) -> Reach:
 def never_made(here: Range) -> Compared:
     """Of a partition whose target topic is not there, while nobody makes it."""
     found = Compared()
-    found.differs(Kind.MISSING, here, None, here.next - here.first, NO_TOPIC)
+    found.differs(DifferenceKind.MISSING, here, None, here.next - here.first, NO_TOPIC)
     return found

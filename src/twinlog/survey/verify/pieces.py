@@ -11,7 +11,7 @@ from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.intake import RolledBack
-from twinlog.mirror.verify.difference import Gap
+from twinlog.mirror.verify.difference import GapCause
 from twinlog.mirror.verify.side import Piece
 from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.error_codes import OFFSET_NOT_AVAILABLE, error_for
@@ -21,7 +21,7 @@ READ_BYTES: Final = 4 << 20
 
 
 @dataclass(slots=True, kw_only=True)
-class Log:
+class VerifiedLog:
     """One partition's log; `start` rises where retention deletes what was to be read next."""
 
     client: ClusterClient
@@ -66,9 +66,9 @@ class Log:
                 position = max(position, header.next_offset)
                 self.bytes += header.length
                 if header.magic >= 2 and header.is_control:
-                    yield Piece(header, batch, Gap.MARKERS)
+                    yield Piece(header, batch, GapCause.MARKERS)
                 else:
-                    yield Piece(header, batch, Gap.ABORTED if is_gone else None)
+                    yield Piece(header, batch, GapCause.ABORTED if is_gone else None)
             if position == before:
                 return  # cleaned up to the end
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from twinlog.mirror.map.runs import UPSTREAM, following
 from twinlog.mirror.verify.difference import Compared
-from twinlog.survey.verify.partition import Wanted
+from twinlog.survey.verify.partition import VerifyTask
 
 LEAST_OFFSETS: Final = 100_000
 """A smaller section is not worth a task of its own."""
@@ -24,13 +24,13 @@ TASKS: Final = 64
 """So many sections at least, of all partitions together, where they are not too small."""
 
 
-def size(wanted: Sequence[Wanted]) -> int:
+def size(wanted: Sequence[VerifyTask]) -> int:
     """How many offsets a section of these partitions has."""
     total = sum(max(0, one.there.end - one.there.start) for one in wanted)
     return min(max(total // TASKS, LEAST_OFFSETS), MOST_OFFSETS)
 
 
-def split(wanted: Wanted, offsets: int) -> list[Wanted]:
+def split(wanted: VerifyTask, offsets: int) -> list[VerifyTask]:
     """Sections of at most so many offsets of the source, in order; one where others write to the
     topic, too: which records of it are ours is known by reading from the map's mark on.
     """
@@ -49,7 +49,7 @@ def split(wanted: Wanted, offsets: int) -> list[Wanted]:
     ]
 
 
-def narrowed(wanted: Wanted) -> Wanted:
+def narrowed(wanted: VerifyTask) -> VerifyTask:
     """With no more of the map than the section needs: the runs that say something of it, and one
     behind, which ends the last of them. A map may have millions.
     """
@@ -61,7 +61,7 @@ def narrowed(wanted: Wanted) -> Wanted:
     return replace(wanted, written=replace(wanted.written, runs=tuple(runs[low:high])))
 
 
-def doubtful(sections: Sequence[Wanted], found: Sequence[Compared]) -> list[tuple[int, int]]:
+def doubtful(sections: Sequence[VerifyTask], found: Sequence[Compared]) -> list[tuple[int, int]]:
     """Ranges [first, next) of neighbouring sections that are to be walked as one."""
     out: list[tuple[int, int]] = []
     first = 0
@@ -74,7 +74,7 @@ def doubtful(sections: Sequence[Wanted], found: Sequence[Compared]) -> list[tupl
     return out
 
 
-def joined(sections: Sequence[Wanted]) -> Wanted:
+def joined(sections: Sequence[VerifyTask]) -> VerifyTask:
     """Neighbouring sections of a partition as one."""
     return replace(sections[0], until=sections[-1].until)
 

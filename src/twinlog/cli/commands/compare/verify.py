@@ -18,7 +18,7 @@ from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option, spark_options
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import Format, write_object, write_warning
-from twinlog.cli.terminal.reading import Reading
+from twinlog.cli.terminal.reading import ReadingLine
 from twinlog.cli.terminal.tables import text, write_all, write_warnings
 from twinlog.config.values.times import NoTime, in_iso, to_milliseconds
 from twinlog.errors import TwinlogError, UsageError
@@ -78,10 +78,10 @@ def verify(
     from twinlog.cli.options.configuration import load_file
     from twinlog.control.compare.comparison import matching
     from twinlog.control.verify.result import digest, worst
-    from twinlog.control.verify.verification import Scope, verify_flows
+    from twinlog.control.verify.verification import VerifyScope, verify_flows
     from twinlog.control.verify.workers import SparkOptions, workers
 
-    scope = Scope(
+    scope = VerifyScope(
         matches=matching(topics, "--topics"),
         since_ms=_time(since, "--since"),
         until_ms=_time(until, "--until"),
@@ -92,7 +92,7 @@ def verify(
         config = replace(config, flows=(one_flow(config.flows, flow),))
     found: list[VerifiedFlow] = []
     began_ms = int(time.time() * 1000)
-    reading = Reading("offsets", count)
+    reading = ReadingLine("offsets", count)
     try:
         with workers(SparkOptions(**spark) if spark["master"] else None) as some:
             for one in verify_flows(config, scope, some, reading.step):
@@ -159,9 +159,9 @@ def compared(one: VerifiedFlow) -> str:
 
 def explained(one: VerifiedFlow) -> Iterator[str]:
     """What is no difference, and why."""
-    from twinlog.mirror.verify.difference import Gap
+    from twinlog.mirror.verify.difference import GapCause
 
-    for gap in Gap:
+    for gap in GapCause:
         number = sum(each.compared.gaps[gap] for each in one.partitions)
         if number:
             yield f"{count(number)} {gap.value}"

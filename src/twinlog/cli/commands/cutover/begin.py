@@ -5,11 +5,12 @@ evidence is shown.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import click
 
@@ -20,16 +21,40 @@ from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.options.steering_options import names_of
 from twinlog.cli.terminal.output import Format, write_line, write_object
-from twinlog.errors import UsageError
+from twinlog.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from twinlog.control.cutover.scope import Scope
+    from twinlog.config.regex.patterns import NamePattern
+    from twinlog.control.cutover.scope import CutoverScope
 
 JSON_VERSION: Final = 1
 
+Say = Callable[[str], None]
+
+
+class ShownPlan(Protocol):
+    """What a run would do."""
+
+    def lines(self) -> Iterator[str]: ...
+
+    def as_json(self) -> dict[str, Any]: ...
+
+
+PlanT = TypeVar("PlanT", bound=ShownPlan)
+
 
 def cutover_options(command: Any) -> Any:
-    """Given to the command as flow, topics and output."""
+    """Given to the command as `chosen`."""
+
+    @wraps(command)
+    def with_chosen(  # click gives each option by its name
+        file: Path, flow: str | None, topics: str | None, output: Format, **given: Any
+    ) -> int:
+        chosen = ChosenFlow(file=file, flow=flow, topics=topics, output=output)
+        exit_code: int = command(chosen, **given)
+        return exit_code
+
+    options: Any = with_chosen
     for one in (
         format_option,
         secrets_option,
@@ -40,9 +65,10 @@ def cutover_options(command: Any) -> Any:
             help="Only these, by their names on the source; default: the whole flow.",
         ),
         flow_option,
+        click.argument("file", type=click.Path(path_type=Path)),
     ):
-        command = one(command)
-    return command
+        options = one(options)
+    return options
 
 
 def run_options(command: Any) -> Any:
@@ -54,27 +80,6 @@ def run_options(command: Any) -> Any:
     ):
         command = one(command)
     return command
-
-
-@contextmanager
-def scope_of(
-    file: Path, flow: str | None, topics: str | None, *, reason: str = ""
-) -> Iterator[Scope]:
-    """The chosen flow and topics of a file."""
-    from twinlog.cli.options.configuration import load_file
-    from twinlog.config.regex.patterns import compile_names
-    from twinlog.config.regex.reader import RegexProblem
-    from twinlog.control.cutover.scope import Scope
-    from twinlog.control.flow.wiring import flow_setup
-    from twinlog.errors import ConfigError
-
-    try:
-        pattern = None if topics is None else compile_names(names_of(topics))
-    except (RegexProblem, ConfigError) as problem:
-        raise UsageError(f"--topics: {problem}") from problem
-    config = one_flow(load_file(file).flows, flow)
-    with Scope(flow_setup(config), pattern, reason=reason) as scope:
-        yield scope
 
 
 def require_an_answer(*, yes: bool, dry_run: bool) -> None:
@@ -89,6 +94,50 @@ def is_confirmed(flow: str, question: str) -> bool:
     return str(answer).replace(" ", "") == flow
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenFlow:
+    """What a command is about, and how it answers."""
+
+    file: Path
+    flow: str | None
+    topics: str | None
+    output: Format
+
+    def pattern(self) -> NamePattern | None:
+        """Of --topics. Raises UsageError."""
+        from twinlog.config.regex.patterns import compile_names
+        from twinlog.config.regex.reader import RegexProblem
+
+        try:
+            return None if self.topics is None else compile_names(names_of(self.topics))
+        except (RegexProblem, ConfigError) as problem:
+            raise UsageError(f"--topics: {problem}") from problem
+
+    @contextmanager
+    def scope(self, reason: str = "") -> Iterator[CutoverScope]:
+        """The flow and topics of the file."""
+        from twinlog.cli.options.configuration import load_file
+        from twinlog.control.cutover.scope import CutoverScope
+        from twinlog.control.flow.wiring import flow_setup
+
+        pattern = self.pattern()
+        config = one_flow(load_file(self.file).flows, self.flow)
+        with CutoverScope(flow_setup(config), pattern, reason=reason) as scope:
+            yield scope
+
+    def evidence(self, command: str) -> Evidence:
+        return Evidence(output=self.output, command=command)
+
+    def look(self, command: str, plan: Callable[[CutoverScope, Say], PlanT]) -> PlanT:
+        """The plan, shown; nothing is changed."""
+        shown = self.evidence(command)
+        with self.scope() as scope:
+            found = plan(scope, shown.say)
+        shown.show(found)
+        shown.end({"plan": found.as_json()})
+        return found
+
+
 @dataclass(slots=True, kw_only=True)
 class Evidence:
     """Lines for people as they come, or one object for programs at the end."""
@@ -101,6 +150,23 @@ class Evidence:
         """A line of evidence; programs get it on stderr as well, since a run takes its time."""
         self.lines.append(line)
         write_line(line, sys.stderr if self.output.is_for_programs else None)
+
+    def show(self, plan: ShownPlan) -> None:
+        for line in plan.lines():
+            self.say(line)
+
+    def ends_at(
+        self, plan: ShownPlan, flow: str, question: str, *, dry_run: bool, yes: bool
+    ) -> bool:
+        """Whether that is all, once the plan was shown: a dry run, or nobody confirms it."""
+        self.show(plan)
+        if dry_run:
+            self.end({"dry_run": True, "plan": plan.as_json()})
+        elif not yes and not is_confirmed(flow, question):
+            self.say("nothing was changed")
+        else:
+            return False
+        return True
 
     def end(self, body: dict[str, Any]) -> None:
         """The object for programs."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from twinlog.cli.commands.cutover.begin import (
+    ChosenFlow,
     Evidence,
     cutover_options,
     is_confirmed,
@@ -20,7 +21,6 @@ from twinlog.cli.options.flow_option import flow_option, one_flow
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_folder, secrets_option
-from twinlog.cli.options.steering_options import names_of
 from twinlog.cli.terminal.output import Format
 from twinlog.errors import UsageError
 
@@ -57,7 +57,6 @@ def drill() -> None:
 
 
 @drill.command("run")
-@click.argument("file", type=click.Path(path_type=Path))
 @cutover_options
 @option(
     "--most",
@@ -111,10 +110,7 @@ def drill() -> None:
 @option("--yes", is_flag=True, help="Do not ask for the flow's name first.")
 @option("--dry-run", is_flag=True, help="Show what would be rehearsed, and change nothing.")
 def run(  # noqa: PLR0913, PLR0917 (the options)
-    file: Path,
-    flow: str | None,
-    topics: str | None,
-    output: Format,
+    chosen: ChosenFlow,
     most: int,
     parts: tuple[str, ...],
     seconds: float,
@@ -137,35 +133,24 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     """
     from twinlog.config.config_file import read_raw
     from twinlog.config.load import load_raw
-    from twinlog.config.regex.patterns import compile_names
-    from twinlog.config.regex.reader import RegexProblem
     from twinlog.control.drill.drill import Drill
     from twinlog.control.drill.names import Part
     from twinlog.control.drill.rehearsal import Load
     from twinlog.control.drill.report import signing_key, write_report
-    from twinlog.errors import ConfigError
 
     require_an_answer(yes=yes, dry_run=dry_run)
     if sign is not None and report is None:
         raise UsageError("--sign: give it with --report")
     key = None if sign is None else signing_key(sign)
-    try:
-        pattern = None if topics is None else compile_names(names_of(topics))
-    except (RegexProblem, ConfigError) as problem:
-        raise UsageError(f"--topics: {problem}") from problem
-    shown = Evidence(output=output, command="drill run")
-    raw = read_raw(file, secrets_folder())
-    work = Drill(raw, one_flow(load_raw(raw).flows, flow), shown.say)
+    pattern = chosen.pattern()
+    shown = chosen.evidence("drill run")
+    raw = read_raw(chosen.file, secrets_folder())
+    work = Drill(raw, one_flow(load_raw(raw).flows, chosen.flow), shown.say)
     load = Load(seconds=seconds, records_per_s=rate, record_bytes=record_bytes)
     plan = work.plan(pattern, most, load, [Part(one) for one in parts or PARTS])
-    for line in plan.lines():
-        shown.say(line)
-    if dry_run:
-        shown.end({"dry_run": True, "plan": plan.as_json()})
-        return 0
-    if not yes and not is_confirmed(plan.flow, "Topics of its own are made on both clusters."):
-        shown.say("nothing was changed")
-        return 1
+    what = "Topics of its own are made on both clusters."
+    if shown.ends_at(plan, plan.flow, what, dry_run=dry_run, yes=yes):
+        return 0 if dry_run else 1
     with interrupting():
         result = work.run(plan)
     for one in result.outcomes:

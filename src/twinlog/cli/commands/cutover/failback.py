@@ -8,16 +8,13 @@ from typing import Final
 import click
 
 from twinlog.cli.commands.cutover.begin import (
-    Evidence,
+    ChosenFlow,
     cutover_options,
-    is_confirmed,
     require_an_answer,
     run_options,
-    scope_of,
 )
 from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.options.option import option
-from twinlog.cli.terminal.output import Format
 from twinlog.errors import UsageError
 
 RECREATE: Final = (
@@ -42,9 +39,8 @@ def failback() -> None:
 
 
 @failback.command("plan")
-@click.argument("file", type=click.Path(path_type=Path))
 @cutover_options
-def plan(file: Path, flow: str | None, topics: str | None, output: Format) -> int:
+def plan(chosen: ChosenFlow) -> int:
     """Show the tail of each partition, what the source lost, and how the flow back is started.
 
     It reads the whole tail, and changes nothing. Exit code 0 where a run could begin, else 1.
@@ -53,23 +49,21 @@ def plan(file: Path, flow: str | None, topics: str | None, output: Format) -> in
     twinlog failback plan mm2.properties --flow 'A->B'
     twinlog failback plan mm2.properties --topics 'orders.*' --format json
     """
-    return _look(file, flow, topics, output, "plan")
+    return _look(chosen, "plan")
 
 
 @failback.command("status")
-@click.argument("file", type=click.Path(path_type=Path))
 @cutover_options
-def status(file: Path, flow: str | None, topics: str | None, output: Format) -> int:
+def status(chosen: ChosenFlow) -> int:
     """Show how far a failback is, from what is on the two clusters; exit codes as of `plan`.
 
     \b
     twinlog failback status mm2.properties --flow 'A->B'
     """
-    return _look(file, flow, topics, output, "status")
+    return _look(chosen, "status")
 
 
 @failback.command("run")
-@click.argument("file", type=click.Path(path_type=Path))
 @cutover_options
 @option(
     "--tail",
@@ -86,11 +80,8 @@ def status(file: Path, flow: str | None, topics: str | None, output: Format) -> 
     help="The folder for records that never arrived; given again, it is continued.",
 )
 @run_options
-def run(  # noqa: PLR0913, PLR0917 (the options)
-    file: Path,
-    flow: str | None,
-    topics: str | None,
-    output: Format,
+def run(
+    chosen: ChosenFlow,
     tail: str,
     folder: Path,
     dry_run: bool,
@@ -111,21 +102,15 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     if tail == "recreate":
         raise UsageError(RECREATE)
     require_an_answer(yes=yes, dry_run=dry_run)
-    shown = Evidence(output=output, command="failback run")
-    with scope_of(file, flow, topics, reason=reason) as scope:
+    shown = chosen.evidence("failback run")
+    with chosen.scope(reason) as scope:
         work = Failback(scope, shown.say)
         found = work.plan()
-        for line in found.lines():
-            shown.say(line)
-        if dry_run:
-            shown.end({"dry_run": True, "plan": found.as_json()})
-            return 0 if found.is_open else 1
         what = "The tail will be saved."
         if tail == "replay":
             what = "The tail will be saved, and appended to the target, for good."
-        if not yes and not is_confirmed(scope.name, what):
-            shown.say("nothing was changed")
-            return 1
+        if shown.ends_at(found, scope.name, what, dry_run=dry_run, yes=yes):
+            return 0 if dry_run and found.is_open else 1
         try:
             files = work.run(found, folder_of(scope, folder), replays=tail == "replay")
         except OSError as error:
@@ -143,9 +128,8 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
 
 
 @failback.command("abort")
-@click.argument("file", type=click.Path(path_type=Path))
 @cutover_options
-def abort(file: Path, flow: str | None, topics: str | None, output: Format) -> int:
+def abort(chosen: ChosenFlow) -> int:
     """Say what there is to take back: nothing, as long as nothing was appended to the target.
 
     \b
@@ -153,20 +137,15 @@ def abort(file: Path, flow: str | None, topics: str | None, output: Format) -> i
     """
     from twinlog.control.failback.failback import Failback
 
-    shown = Evidence(output=output, command="failback abort")
-    with scope_of(file, flow, topics) as scope:
+    shown = chosen.evidence("failback abort")
+    with chosen.scope() as scope:
         Failback(scope, shown.say).abort()
     shown.end({})
     return 0
 
 
-def _look(file: Path, flow: str | None, topics: str | None, output: Format, verb: str) -> int:
+def _look(chosen: ChosenFlow, verb: str) -> int:
     from twinlog.control.failback.failback import Failback
 
-    shown = Evidence(output=output, command=f"failback {verb}")
-    with scope_of(file, flow, topics) as scope:
-        found = Failback(scope, shown.say).plan()
-    for line in found.lines():
-        shown.say(line)
-    shown.end({"plan": found.as_json()})
+    found = chosen.look(f"failback {verb}", lambda scope, say: Failback(scope, say).plan())
     return 0 if found.is_open else 1

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from twinlog.cli.commands.cutover.begin import (
-    Evidence,
+    ChosenFlow,
     cutover_options,
-    is_confirmed,
     require_an_answer,
     run_options,
-    scope_of,
 )
 from twinlog.cli.options.command import CommandGroup
-from twinlog.cli.terminal.output import Format
 
 
 @click.group("failover", cls=CommandGroup)
@@ -33,9 +28,8 @@ def failover() -> None:
 
 
 @failover.command("plan")
-@click.argument("file", type=click.Path(path_type=Path))
 @cutover_options
-def plan(file: Path, flow: str | None, topics: str | None, output: Format) -> int:
+def plan(chosen: ChosenFlow) -> int:
     """Show what arrived, what is known to be missing, and where each group would resume.
 
     Exit code 0 where nothing is known to be missing and every group resumes exactly, else 1.
@@ -44,30 +38,25 @@ def plan(file: Path, flow: str | None, topics: str | None, output: Format) -> in
     twinlog failover plan mm2.properties --flow 'A->B'
     twinlog failover plan mm2.properties --topics 'orders.*' --format json
     """
-    return _look(file, flow, topics, output, "plan")
+    return _look(chosen, "plan")
 
 
 @failover.command("status")
-@click.argument("file", type=click.Path(path_type=Path))
 @cutover_options
-def status(file: Path, flow: str | None, topics: str | None, output: Format) -> int:
+def status(chosen: ChosenFlow) -> int:
     """Show how far a failover is, from what is on the two clusters; exit codes as of `plan`.
 
     \b
     twinlog failover status mm2.properties --flow 'A->B'
     """
-    return _look(file, flow, topics, output, "status")
+    return _look(chosen, "status")
 
 
 @failover.command("run")
-@click.argument("file", type=click.Path(path_type=Path))
 @cutover_options
 @run_options
 def run(
-    file: Path,
-    flow: str | None,
-    topics: str | None,
-    output: Format,
+    chosen: ChosenFlow,
     dry_run: bool,
     yes: bool,
     reason: str,
@@ -84,18 +73,13 @@ def run(
     from twinlog.control.cutover.failover import Failover
 
     require_an_answer(yes=yes, dry_run=dry_run)
-    shown = Evidence(output=output, command="failover run")
-    with scope_of(file, flow, topics, reason=reason) as scope:
+    shown = chosen.evidence("failover run")
+    with chosen.scope(reason) as scope:
         work = Failover(scope)
         found = work.plan()
-        for line in found.lines():
-            shown.say(line)
-        if dry_run:
-            shown.end({"dry_run": True, "plan": found.as_json()})
-            return 0 if found.is_clear else 1
-        if not yes and not is_confirmed(scope.name, "What is missing stays missing."):
-            shown.say("nothing was changed")
-            return 1
+        what = "What is missing stays missing."
+        if shown.ends_at(found, scope.name, what, dry_run=dry_run, yes=yes):
+            return 0 if dry_run and found.is_clear else 1
         left = work.run(found, shown.say)
         after = work.plan()
         shown.end({"dry_run": False, "plan": found.as_json(), "after": after.as_json()})
@@ -103,9 +87,8 @@ def run(
 
 
 @failover.command("abort")
-@click.argument("file", type=click.Path(path_type=Path))
 @cutover_options
-def abort(file: Path, flow: str | None, topics: str | None, output: Format) -> int:
+def abort(chosen: ChosenFlow) -> int:
     """Take back what was wanted, before the promotion; behind it this is refused.
 
     \b
@@ -113,20 +96,15 @@ def abort(file: Path, flow: str | None, topics: str | None, output: Format) -> i
     """
     from twinlog.control.cutover.failover import Failover
 
-    shown = Evidence(output=output, command="failover abort")
-    with scope_of(file, flow, topics) as scope:
+    shown = chosen.evidence("failover abort")
+    with chosen.scope() as scope:
         Failover(scope).abort(shown.say)
     shown.end({})
     return 0
 
 
-def _look(file: Path, flow: str | None, topics: str | None, output: Format, verb: str) -> int:
+def _look(chosen: ChosenFlow, verb: str) -> int:
     from twinlog.control.cutover.failover import Failover
 
-    shown = Evidence(output=output, command=f"failover {verb}")
-    with scope_of(file, flow, topics) as scope:
-        found = Failover(scope).plan()
-    for line in found.lines():
-        shown.say(line)
-    shown.end({"plan": found.as_json()})
+    found = chosen.look(f"failover {verb}", lambda scope, _: Failover(scope).plan())
     return 0 if found.is_clear or (verb == "status" and bool(found.promoted)) else 1

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from twinlog.cli.commands.cutover.begin import (
-    Evidence,
+    ChosenFlow,
     cutover_options,
-    is_confirmed,
     require_an_answer,
     run_options,
-    scope_of,
 )
 from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.options.option import option
-from twinlog.cli.terminal.output import Format
 from twinlog.errors import UsageError
 
 GATES: Final = (
@@ -76,10 +72,9 @@ def switchover() -> None:
 
 
 @switchover.command("plan")
-@click.argument("file", type=click.Path(path_type=Path))
 @cutover_options
 @gate_options
-def plan(file: Path, flow: str | None, topics: str | None, output: Format, most_lag: int) -> int:
+def plan(chosen: ChosenFlow, most_lag: int) -> int:
     """Show every gate with its evidence, and where each group would resume.
 
     Exit code 0 where every gate is open, else 1.
@@ -88,24 +83,22 @@ def plan(file: Path, flow: str | None, topics: str | None, output: Format, most_
     twinlog switchover plan mm2.properties --flow 'A->B'
     twinlog switchover plan mm2.properties --topics 'orders.*' --format json
     """
-    return _look(file, flow, topics, output, "plan", most_lag)
+    return _look(chosen, "plan", most_lag)
 
 
 @switchover.command("status")
-@click.argument("file", type=click.Path(path_type=Path))
 @cutover_options
 @gate_options
-def status(file: Path, flow: str | None, topics: str | None, output: Format, most_lag: int) -> int:
+def status(chosen: ChosenFlow, most_lag: int) -> int:
     """Show how far a switchover is, from what is on the two clusters; exit codes as of `plan`.
 
     \b
     twinlog switchover status mm2.properties --flow 'A->B'
     """
-    return _look(file, flow, topics, output, "status", most_lag)
+    return _look(chosen, "status", most_lag)
 
 
 @switchover.command("run")
-@click.argument("file", type=click.Path(path_type=Path))
 @cutover_options
 @gate_options
 @fence_options
@@ -133,10 +126,7 @@ def status(file: Path, flow: str | None, topics: str | None, output: Format, mos
 )
 @run_options
 def run(  # noqa: PLR0913, PLR0917 (the options)
-    file: Path,
-    flow: str | None,
-    topics: str | None,
-    output: Format,
+    chosen: ChosenFlow,
     most_lag: int,
     fence: str,
     fence_hook: str,
@@ -160,7 +150,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
 
     require_an_answer(yes=yes, dry_run=dry_run)
-    shown = Evidence(output=output, command="switchover run")
+    shown = chosen.evidence("switchover run")
     ways = Ways(
         fence=FenceKind(_checked(fence, fence_hook)),
         fence_hook=fence_hook,
@@ -169,31 +159,22 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
         most_lag=most_lag,
         within_s=within_s,
     )
-    with scope_of(file, flow, topics, reason=reason) as scope:
+    with chosen.scope(reason) as scope:
         work = Switchover(scope, ways, shown.say)
         found = work.plan()
-        for line in found.lines():
-            shown.say(line)
-        if dry_run:
-            shown.end({"dry_run": True, "plan": found.as_json()})
-            return 0 if found.is_open else 1
-        if not yes and not is_confirmed(scope.name, "Producers on the source will be stopped."):
-            shown.say("nothing was changed")
-            return 1
+        what = "Producers on the source will be stopped."
+        if shown.ends_at(found, scope.name, what, dry_run=dry_run, yes=yes):
+            return 0 if dry_run and found.is_open else 1
         work.run(found)
         shown.end({"dry_run": False, "plan": found.as_json(), "after": work.plan().as_json()})
     return 0
 
 
 @switchover.command("abort")
-@click.argument("file", type=click.Path(path_type=Path))
 @cutover_options
 @fence_options
 def abort(
-    file: Path,
-    flow: str | None,
-    topics: str | None,
-    output: Format,
+    chosen: ChosenFlow,
     fence: str,
     fence_hook: str,
 ) -> int:
@@ -205,9 +186,9 @@ def abort(
     """
     from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
 
-    shown = Evidence(output=output, command="switchover abort")
+    shown = chosen.evidence("switchover abort")
     ways = Ways(fence=FenceKind(_checked(fence, fence_hook)), fence_hook=fence_hook)
-    with scope_of(file, flow, topics) as scope:
+    with chosen.scope() as scope:
         Switchover(scope, ways, shown.say).abort()
     shown.end({})
     return 0
@@ -219,15 +200,11 @@ def _checked(fence: str, fence_hook: str) -> str:
     return fence
 
 
-def _look(
-    file: Path, flow: str | None, topics: str | None, output: Format, verb: str, most_lag: int
-) -> int:
+def _look(chosen: ChosenFlow, verb: str, most_lag: int) -> int:
     from twinlog.control.cutover.switchover import Switchover, Ways
 
-    shown = Evidence(output=output, command=f"switchover {verb}")
-    with scope_of(file, flow, topics) as scope:
-        found = Switchover(scope, Ways(most_lag=most_lag), shown.say).plan()
-    for line in found.lines():
-        shown.say(line)
-    shown.end({"plan": found.as_json()})
+    ways = Ways(most_lag=most_lag)
+    found = chosen.look(
+        f"switchover {verb}", lambda scope, say: Switchover(scope, ways, say).plan()
+    )
     return 0 if found.is_open else 1

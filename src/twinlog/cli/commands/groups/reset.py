@@ -38,7 +38,7 @@ NUMBERS: Final = ("partition", "now", "new", "start", "end")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class GroupChoice:
     """Which groups, and which of their topics."""
 
     groups: tuple[str, ...]
@@ -143,7 +143,7 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
     from twinlog.control.flow.wiring import admins_of
 
     goal = _goal(**goals)
-    chosen = Chosen(
+    chosen = GroupChoice(
         groups=groups, pattern=pattern, every=every, topics=topics, topic_pattern=topic_pattern
     )
     matches = chosen.matches

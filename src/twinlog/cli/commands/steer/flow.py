@@ -32,7 +32,6 @@ def flow() -> None:
 
 
 @flow.command("pause")
-@click.argument("file", type=click.Path(path_type=Path))
 @steering_options
 def pause(file: Path, **given: Any) -> int:
     """Stop the copy of flows until `flow resume`: all of FILE, or those of --flow.
@@ -49,7 +48,6 @@ def pause(file: Path, **given: Any) -> int:
 
 
 @flow.command("resume")
-@click.argument("file", type=click.Path(path_type=Path))
 @steering_options
 def resume(file: Path, **given: Any) -> int:
     """Take a pause of flows back; each resumes at exactly the next record.
@@ -64,7 +62,6 @@ def resume(file: Path, **given: Any) -> int:
 
 
 @flow.command("unthrottle")
-@click.argument("file", type=click.Path(path_type=Path))
 @chosen_flows
 def unthrottle(file: Path, **given: Any) -> int:
     """Let producers of the source go that `twinlog.rpo.enforce=quota` held back.
@@ -80,7 +77,6 @@ def unthrottle(file: Path, **given: Any) -> int:
 
 
 @flow.command("limit")
-@click.argument("file", type=click.Path(path_type=Path))
 @option(
     "--bytes-per-second",
     type=click.IntRange(min=DEFINITIONS[KEY].low),
@@ -102,7 +98,6 @@ def limit(file: Path, bytes_per_second: int | None, is_none: bool, **given: Any)
 
 
 @flow.command("promote")
-@click.argument("file", type=click.Path(path_type=Path))
 @steering_options
 def promote(file: Path, **given: Any) -> int:
     """Make the remote topics of flows the originals: the flows copy nothing any more.
@@ -119,7 +114,6 @@ def promote(file: Path, **given: Any) -> int:
 
 
 @flow.command("demote")
-@click.argument("file", type=click.Path(path_type=Path))
 @steering_options
 def demote(file: Path, **given: Any) -> int:
     """Take a promotion of flows back: they copy on, at exactly the next record.

@@ -28,7 +28,6 @@ topic.add_command(skip)
 
 
 @topic.command("pause")
-@click.argument("file", type=click.Path(path_type=Path))
 @topics_option
 @steering_options
 def pause(file: Path, topics: str, **given: Any) -> int:
@@ -46,7 +45,6 @@ def pause(file: Path, topics: str, **given: Any) -> int:
 
 
 @topic.command("resume")
-@click.argument("file", type=click.Path(path_type=Path))
 @topics_option
 @steering_options
 def resume(file: Path, topics: str, **given: Any) -> int:
@@ -67,7 +65,6 @@ def resume(file: Path, topics: str, **given: Any) -> int:
 
 
 @topic.command("release")
-@click.argument("file", type=click.Path(path_type=Path))
 @topics_option
 @steering_options
 def release(file: Path, topics: str, **given: Any) -> int:
@@ -87,7 +84,6 @@ def release(file: Path, topics: str, **given: Any) -> int:
 
 
 @topic.command("promote")
-@click.argument("file", type=click.Path(path_type=Path))
 @topics_option
 @steering_options
 def promote(file: Path, topics: str, **given: Any) -> int:
@@ -107,7 +103,6 @@ def promote(file: Path, topics: str, **given: Any) -> int:
 
 
 @topic.command("demote")
-@click.argument("file", type=click.Path(path_type=Path))
 @topics_option
 @steering_options
 def demote(file: Path, topics: str, **given: Any) -> int:

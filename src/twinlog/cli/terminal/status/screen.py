@@ -26,7 +26,7 @@ STALE_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ShownParts:
     """What of it is shown."""
 
     width: int
@@ -37,7 +37,7 @@ class Wanted:
 
 
 def screen(
-    mirrors: Sequence[Mapping[str, Any]], wanted: Wanted, now_ms: int
+    mirrors: Sequence[Mapping[str, Any]], wanted: ShownParts, now_ms: int
 ) -> Iterator[RenderableType]:
     """All that is said of these mirrors."""
     flows = [flow for one in mirrors for flow in one["flows"]]

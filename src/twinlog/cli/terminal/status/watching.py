@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 
 from twinlog.cli.terminal.status.rows import known_sum
-from twinlog.cli.terminal.status.screen import Wanted, screen
+from twinlog.cli.terminal.status.screen import ShownParts, screen
 from twinlog.cli.terminal.tables import PIPED_WIDTH, text, write_all
 
 EVERY_S: Final = 2.0
@@ -62,7 +62,7 @@ def watch(look: Callable[[], Mirrors], *, lagging: bool, nothing: str) -> Mirror
         yield text(f"{now:%H:%M:%S}, every {EVERY_S:.0f} s; Ctrl-C ends it", style="dim")
         if not found:
             yield text(nothing)
-        wanted = Wanted(width=width, most_rows=most, lagging=lagging)
+        wanted = ShownParts(width=width, most_rows=most, lagging=lagging)
         yield from screen(found, wanted, int(time.time() * 1000))
 
     def step() -> None:

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from twinlog.control.web import connect
 from twinlog.control.web.api import openapi
-from twinlog.control.web.api.endpoints import ENDPOINTS, Asked, Endpoint
+from twinlog.control.web.api.endpoints import ENDPOINTS, CheckedRequest, Endpoint
 from twinlog.control.web.api.site import Site
 from twinlog.control.web.api.stream import Streams
 from twinlog.control.web.front import CLIENT, JSON
@@ -73,7 +73,7 @@ class _Answering:
             if kind != JSON:  # a form of another site could send anything else
                 raise RequestRefused(f"the body must be JSON: Content-Type: {JSON}")
             body = _checked(endpoint.body, _parsed(await request.body()), "body")
-        asked = Asked(
+        asked = CheckedRequest(
             site=self._site,
             client=scope[CLIENT],
             path=request.path_params,

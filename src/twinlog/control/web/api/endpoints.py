@@ -16,7 +16,7 @@ from twinlog.config.regex.reader import RegexProblem
 from twinlog.control.check.group_readiness import ready_groups
 from twinlog.control.compare.comparison import compare_flows
 from twinlog.control.cutover.failover import Failover
-from twinlog.control.cutover.scope import Scope
+from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.cutover.switchover import Switchover, Ways
 from twinlog.control.doctor.findings import as_json, findings
 from twinlog.control.doctor.observing import observe
@@ -30,7 +30,7 @@ from twinlog.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CheckedRequest:
     """A request that was checked against the types of its endpoint."""
 
     site: Site
@@ -53,20 +53,20 @@ class Endpoint:
     path: str
     summary: str
     answer: type[BaseModel]
-    run: Callable[[Asked], Awaitable[BaseModel]]
+    run: Callable[[CheckedRequest], Awaitable[BaseModel]]
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
 
 
-async def _flows(asked: Asked) -> answers.Flows:
+async def _flows(asked: CheckedRequest) -> answers.Flows:
     return await asked.site.flows()
 
 
-async def _flow(asked: Asked) -> answers.Flow:
+async def _flow(asked: CheckedRequest) -> answers.Flow:
     return await asked.site.flow(asked.flow)
 
 
-async def _partitions(asked: Asked) -> answers.PartitionPage:
+async def _partitions(asked: CheckedRequest) -> answers.PartitionPage:
     query: answers.PartitionQuery = asked.query
     parts = await asked.site.parts(asked.flow)
     total, rows = await asked.site.pages.run(lambda: shown.page(parts.partitions, query))
@@ -82,7 +82,7 @@ async def _partitions(asked: Asked) -> answers.PartitionPage:
     )
 
 
-async def _groups(asked: Asked) -> answers.Groups:
+async def _groups(asked: CheckedRequest) -> answers.Groups:
     config = asked.site.alone(asked.flow)
     names = [asked.query.group] if asked.query.group else []
     (found,) = await asked.site.questions.run(lambda: list(ready_groups(config, names)))
@@ -108,7 +108,7 @@ def _matching(topics: str | None) -> Callable[[str], bool]:
         ) from None
 
 
-async def _diff(asked: Asked) -> answers.Diff:
+async def _diff(asked: CheckedRequest) -> answers.Diff:
     config, every = asked.site.alone(asked.flow), bool(asked.query.all)
     matches = _matching(asked.query.topics)
     (found,) = await asked.site.questions.run(
@@ -117,18 +117,20 @@ async def _diff(asked: Asked) -> answers.Diff:
     return answers.Diff.model_validate(found.as_json(with_left_alone=every))
 
 
-async def _doctor(asked: Asked) -> answers.Doctor:
+async def _doctor(asked: CheckedRequest) -> answers.Doctor:
     config, file = asked.site.alone(asked.flow), asked.site.file
     (seen,) = await asked.site.questions.run(lambda: list(observe(config, file)))
     return answers.Doctor.model_validate(as_json(seen, findings(seen)))
 
 
-def _planned(look: Callable[[Scope], Any]) -> Callable[[Asked], Awaitable[BaseModel]]:
-    async def run(asked: Asked) -> answers.CutoverPlan:
+def _planned(
+    look: Callable[[CutoverScope], Any],
+) -> Callable[[CheckedRequest], Awaitable[BaseModel]]:
+    async def run(asked: CheckedRequest) -> answers.CutoverPlan:
         config = asked.site.flow_config(asked.flow)
 
         def plan() -> dict[str, Any]:
-            with Scope(flow_setup(config)) as scope:
+            with CutoverScope(flow_setup(config)) as scope:
                 found: dict[str, Any] = look(scope).as_json()
                 return found
 
@@ -137,7 +139,7 @@ def _planned(look: Callable[[Scope], Any]) -> Callable[[Asked], Awaitable[BaseMo
     return run
 
 
-async def _events(asked: Asked) -> answers.Events:
+async def _events(asked: CheckedRequest) -> answers.Events:
     query: answers.EventQuery = asked.query
     found = asked.site.events.since(query.since)
     last = found[-1].number if found else query.since
@@ -145,18 +147,18 @@ async def _events(asked: Asked) -> answers.Events:
     return answers.Events(events=[shown.event(one) for one in wanted[-query.limit :]], last=last)
 
 
-async def _codes(_: Asked) -> answers.Codes:
+async def _codes(_: CheckedRequest) -> answers.Codes:
     return shown.catalogue()
 
 
-async def _code(asked: Asked) -> answers.Code:
+async def _code(asked: CheckedRequest) -> answers.Code:
     name = asked.path["code"]
     if name not in CONDITIONS:
         raise NothingThere(f"no code {name[:200]}")
     return shown.code(name)
 
 
-async def _clusters(asked: Asked) -> answers.Clusters:
+async def _clusters(asked: CheckedRequest) -> answers.Clusters:
     return shown.clusters(asked.site.config)
 
 
@@ -172,10 +174,12 @@ async def wished(site: Site, client: Client, flow: str, ask: Ask, **said: Any) -
     )
 
 
-def _of_flow(act: Callable[[FlowSteering, Any], Any]) -> Callable[[Asked], Awaitable[BaseModel]]:
+def _of_flow(
+    act: Callable[[FlowSteering, Any], Any],
+) -> Callable[[CheckedRequest], Awaitable[BaseModel]]:
     """`act` is given the flow's steering and the body."""
 
-    async def run(asked: Asked) -> answers.Changes:
+    async def run(asked: CheckedRequest) -> answers.Changes:
         body = asked.body
         return await wished(
             asked.site,
@@ -191,8 +195,8 @@ def _of_flow(act: Callable[[FlowSteering, Any], Any]) -> Callable[[Asked], Await
 
 def _of_topics(
     act: Callable[[FlowSteering, list[str]], Any], nothing: str
-) -> Callable[[Asked], Awaitable[BaseModel]]:
-    async def run(asked: Asked) -> answers.Changes:
+) -> Callable[[CheckedRequest], Awaitable[BaseModel]]:
+    async def run(asked: CheckedRequest) -> answers.Changes:
         body: answers.TopicWish = asked.body
         return await wished(
             asked.site,
@@ -240,7 +244,7 @@ def _get(
     path: str,
     summary: str,
     answer: type[BaseModel],
-    run: Callable[[Asked], Awaitable[BaseModel]],
+    run: Callable[[CheckedRequest], Awaitable[BaseModel]],
     query: type[BaseModel] | None = None,
 ) -> Endpoint:
     return Endpoint(method="GET", path=path, summary=summary, answer=answer, run=run, query=query)

@@ -18,7 +18,7 @@ from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.told_status import Told, told_of
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.web.problem import Busy
-from twinlog.control.web.workers import Workers
+from twinlog.control.web.workers import RequestWorkers
 from twinlog.errors import TwinlogError
 
 FRESH_S: Final = 2.0
@@ -30,7 +30,7 @@ AT_ONCE: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class LeaderReport:
     """Of one flow."""
 
     told: Told | None = None
@@ -42,8 +42,8 @@ class Leaders:
     """Of one event loop."""
 
     def __init__(self) -> None:
-        self._workers = Workers(AT_ONCE, 1 << 10)
-        self._heard: dict[str, Heard] = {}
+        self._workers = RequestWorkers(AT_ONCE, 1 << 10)
+        self._heard: dict[str, LeaderReport] = {}
         self._begun = self._changed = float("-inf")
         self._waits_until = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -52,7 +52,7 @@ class Leaders:
         """Something was written just now: what was read before is old."""
         self._changed = time.monotonic()
 
-    async def hear(self, flows: Sequence[FlowConfig]) -> dict[str, Heard]:
+    async def hear(self, flows: Sequence[FlowConfig]) -> dict[str, LeaderReport]:
         """By flow; of one that was never heard of there is nothing."""
         for _ in range(2):  # a reading that began before a change is followed by another one
             if self._is_fresh(flows):
@@ -92,12 +92,12 @@ class Leaders:
             for flow in flows:
                 self._problem(flow, error)
         else:
-            self._heard |= {flow: Heard(told=told) for flow, told in found.items()}
+            self._heard |= {flow: LeaderReport(told=told) for flow, told in found.items()}
 
     def _problem(self, flow: str, error: TwinlogError) -> None:
-        before = self._heard.get(flow, Heard())
+        before = self._heard.get(flow, LeaderReport())
         told = before.told
-        self._heard[flow] = Heard(told=told, problem=f"its target was not asked: {error}")
+        self._heard[flow] = LeaderReport(told=told, problem=f"its target was not asked: {error}")
 
 
 def _by_target(flows: Sequence[FlowConfig]) -> list[tuple[ClusterSettings, list[str]]]:

@@ -17,7 +17,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.spread import Quantiles
 from twinlog.control.watch.verified import Verified
 from twinlog.control.web.api import answers
-from twinlog.control.web.api.leaders import Heard
+from twinlog.control.web.api.leaders import LeaderReport
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published import Proof, PublishedStatus
 
@@ -35,7 +35,7 @@ def leads(snapshot: FlowSnapshot | None) -> bool:
 
 
 def flow(
-    config: FlowConfig, snapshot: FlowSnapshot | None, age_s: float, heard: Heard
+    config: FlowConfig, snapshot: FlowSnapshot | None, age_s: float, heard: LeaderReport
 ) -> answers.Flow:
     """One flow by who leads it; `snapshot` is this process's, `age_s` old."""
     told = None if heard.told is None else heard.told.status

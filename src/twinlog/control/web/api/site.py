@@ -17,10 +17,10 @@ from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.web.api import answers, shown
-from twinlog.control.web.api.leaders import Heard, Leaders
+from twinlog.control.web.api.leaders import LeaderReport, Leaders
 from twinlog.control.web.current_config import CurrentConfig
 from twinlog.control.web.problem import NothingThere
-from twinlog.control.web.workers import Workers
+from twinlog.control.web.workers import RequestWorkers
 from twinlog.errors import ClusterError
 
 ASKED_AGAIN_S: Final = 5.0
@@ -56,11 +56,11 @@ class Site:
         self.file = file
         self.is_stopping = is_stopping
         self.leaders = Leaders()
-        self.questions = Workers(1, QUESTIONS)
+        self.questions = RequestWorkers(1, QUESTIONS)
         """One at a time: they may take seconds of this process and of both clusters."""
-        self.wishes = Workers(2, QUESTIONS)
+        self.wishes = RequestWorkers(2, QUESTIONS)
         """A pause must not wait for a comparison."""
-        self.pages = Workers(1, PAGES)
+        self.pages = RequestWorkers(1, PAGES)
         self._monitor = monitor
         self._current = current
         self._asked: dict[str, Parts] = {}
@@ -92,7 +92,7 @@ class Site:
         config = self.flow_config(name)
         return self._flow(config, await self.leaders.hear(self.config.every_flow))
 
-    def _flow(self, config: FlowConfig, heard: dict[str, Heard]) -> answers.Flow:
+    def _flow(self, config: FlowConfig, heard: dict[str, LeaderReport]) -> answers.Flow:
         name = str(config.flow)
         return shown.flow(
             config, self.snapshot(name), self._monitor.age_s, heard.get(name, _NOT_HEARD)
@@ -122,4 +122,4 @@ class Site:
         return parts
 
 
-_NOT_HEARD: Final = Heard(problem="its target has not answered yet")
+_NOT_HEARD: Final = LeaderReport(problem="its target has not answered yet")

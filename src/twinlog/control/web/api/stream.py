@@ -20,7 +20,7 @@ from starlette.types import Send
 
 from twinlog.control.web.api import shown
 from twinlog.control.web.api.site import Site
-from twinlog.control.web.front import HELD, IS_KNOWN, Held
+from twinlog.control.web.front import HELD, IS_KNOWN, ConnectionSlot
 from twinlog.control.web.problem import Busy
 
 AT_MOST: Final = 32
@@ -47,7 +47,7 @@ class Streams:
         """Until the client or this process ends; raises Busy."""
         if self._open >= AT_MOST:
             raise Busy(f"{AT_MOST} streams are open, and more are not served")
-        held: Held = request.scope[HELD]
+        held: ConnectionSlot = request.scope[HELD]
         held.release()
         self._open += 1
         gone = asyncio.ensure_future(_until_gone(request))

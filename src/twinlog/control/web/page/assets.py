@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from twinlog.control.watch.monitor import Answer
+from twinlog.control.watch.monitor import HttpAnswer
 
 ROOT: Final = "/page/"
 FIRST: Final = "index.html"
@@ -33,17 +33,17 @@ HEADERS: Final = (
 
 
 @cache
-def _files() -> dict[str, Answer]:
+def _files() -> dict[str, HttpAnswer]:
     """By path; `/page/` is the first."""
     found = {}
     for one in files("twinlog.control.web.page").joinpath("files").iterdir():
         kind = TYPES.get(one.name.rpartition(".")[2])
         if kind is not None:
-            answer = Answer(status=200, content_type=kind, body=one.read_bytes())
+            answer = HttpAnswer(status=200, content_type=kind, body=one.read_bytes())
             found[f"{ROOT}{'' if one.name == FIRST else one.name}"] = answer
     return found
 
 
-def asset(path: str) -> Answer | None:
+def asset(path: str) -> HttpAnswer | None:
     """What is at a path of the page; None: nothing."""
     return _files().get(path)
