@@ -174,7 +174,7 @@ def are_copied(parts: Sequence[PartitionSnapshot], count: int) -> bool:
 
 @pytest.mark.parametrize(
     ("behind_bytes", "trip_s", "most_requests"),
-    [(64 << 20, 0.05, 25), pytest.param(1 << 30, 0.1, 100, marks=pytest.mark.long)],
+    [(64 << 20, 0.05, 25), pytest.param(1 << 30, 0.1, 100, marks=pytest.mark.alone)],
     ids=["64 MB", "1 GB"],
 )
 def test_end_that_is_searched_behind_much_of_others_holds_up_nobody(
