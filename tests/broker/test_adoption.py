@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import raw
 from tests.support.client import produce, produce_transaction, producer
 from tests.support.eventually import PATIENCE_S, eventually
-from tests.support.left_by_mirror_maker import STORAGE_PARTITIONS, Left, outgoing, values
+from tests.support.left_by_mirror_maker import (
+    ANOTHERS,
+    STORAGE_PARTITIONS,
+    Left,
+    another_flow_writes,
+    outgoing,
+    values,
+)
 from tests.support.load import Load
 from tests.support.mirror import Mirror
 from tests.support.mirror_process import Driver
@@ -29,20 +35,16 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings
 from twinlog.cluster.groups.member import MemberRole
 from twinlog.cluster.groups.membership import Membership
-from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.topics.internal_log import append_rows, ensure_compacted_topic
 from twinlog.config.flow.offset_storage import offset_storage
 from twinlog.config.load import load
 from twinlog.control.adopt import adoption
 from twinlog.control.duties.mm2_positions import Mm2Positions
 from twinlog.errors import AdoptionRefused, Fate, PartitionError
-from twinlog.mirror.names.naming import STATE_TOPIC, DefaultReplicationPolicy, offset_map_topic
-from twinlog.mirror.state.generations import having_written
+from twinlog.mirror.names.naming import DefaultReplicationPolicy, offset_map_topic
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.survey.exact_map import ExactMap
-from twinlog.wire.records import Record
 
 pytestmark = pytest.mark.broker
 
@@ -361,7 +363,7 @@ def test_open_transaction_of_a_stranger_in_a_copy_of_ours_is_no_mirror_maker(lef
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["at the take-over", "later"])
 def test_records_of_another_flow_of_ours_are_no_mirror_makers(
-    left: Left, *, is_first: bool
+    left: Left, caplog: pytest.LogCaptureFixture, *, is_first: bool
 ) -> None:
     """Several flows into one topic, and the option is kept."""
     left.policy = IDENTITY
@@ -372,18 +374,12 @@ def test_records_of_another_flow_of_ours_are_no_mirror_makers(
     if not is_first:
         assert left.adopt().code == ""
         produce(left.source, left.topic, outgoing(range(30, 40)))
-    with ClusterClient(settings_for(left.target.bootstrap)) as client:
-        ensure_compacted_topic(client, STATE_TOPIC, partitions=1, replication_factor=1)
-        other = init_producer_id(client).producer_id
-        row = having_written("elsewhere->B", other)
-        append_rows(client, TopicPartition(STATE_TOPIC, 0), [row], 1)
-        records = [Record(n, 1_700_000_000_000, None, b"v%d" % (70 + n)) for n in range(3)]
-        raw.Writer(client, TopicPartition(left.remote, 0), other).send(records, 0).expect_ok()
-    found = left.adopt()
+    with another_flow_writes(left):
+        found = left.adopt()
     assert (found.code, found.state) == ("", "DONE"), found.message
-    before, behind = (10, 30) if is_first else (30, 40)
-    expected = [*range(before), 70, 71, 72, *range(before, behind)]
-    assert left.values() == values(expected)
+    copied = [value for value in left.values() if value != ANOTHERS]
+    assert copied == values(range(30 if is_first else 40))
+    assert "not taken over" not in caplog.text
 
 
 def test_lost_map_is_reported_with_the_option_too(left: Left) -> None:

@@ -148,7 +148,7 @@ def test_two_flows_into_one_topic_disturb_each_other_in_nothing(
     each_once(fan)
 
 
-@pytest.mark.long
+@pytest.mark.alone
 def test_a_third_flow_that_joins_later_disturbs_neither(
     tmp_path: Path, four_clusters: list[LocalCluster]
 ) -> None:
@@ -159,11 +159,11 @@ def test_a_third_flow_that_joins_later_disturbs_neither(
             alone = per_second(fan, ["A"], 20)["A"]
         fan.begin(stack, "B")
         with fan.load("A"), fan.load("B"):
-            together = per_second(fan, ["A", "B"], 60)
+            together = per_second(fan, ["A", "B"], 120)
             with ExitStack() as third:
                 fan.begin(stack, "C", waits=False)
                 third.enter_context(fan.load("C"))
-                three = per_second(fan, ["A", "B", "C"], 60)
+                three = per_second(fan, ["A", "B", "C"], 30)
         fan.at_end()
         assert fan.errors() == {}
         assert [fan.cold_starts(alias) for alias in SOURCES] == [1, 1, 1]

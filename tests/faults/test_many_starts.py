@@ -8,22 +8,36 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 
+from tests.support import raw
 from tests.support.client import Outgoing, eventually, produce
+from tests.support.load import Load
+from tests.support.mirror import Mirror
 from tests.support.mirror_process import Driver
 from tests.support.rig import OLD, Rig, arrived, kill
+from tests.support.settings import settings_for
 from tests.support.topics import create_topic
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import log_ends
+from twinlog.control.watch.snapshot import PartitionSnapshot
+from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import Mark
+from twinlog.model import TopicPartition
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record, encode_batch
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
-MUCH_BYTES: Final = 64 << 20
-"""Of others, behind the mark: 64 reads of the usual size."""
+BATCH_BYTES: Final = 1_000_000
+"""As large as brokers take them."""
 
 FAR_AND_COUNTED: Final = """
 import json, threading, time
@@ -92,9 +106,86 @@ def test_idle_partitions_of_a_killed_lane_are_looked_at_together(
     assert all(requests <= 20 + 2 * (count // 32 + 1) for count, requests in looks), looks
 
 
-def test_end_that_is_searched_behind_much_of_others_holds_up_nobody(
-    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.alone
+def test_thousand_idle_partitions_of_a_killed_lane_do_not_delay_a_busy_one(
+    rig: Rig, tmp_path: Path
 ) -> None:
+    """With 100 ms a round trip. For 20 of the 30 s requests of the killed lane may still arrive."""
+    busy, partitions = f"{rig.topic}-busy", 1_000
+    create_topic(rig.source, busy)
+    prelude = FAR_AND_COUNTED.format(trip_s=0.1, path=str(tmp_path / "looks"))
+    old_ms = int(time.time() * 1000) - OLD
+    old = [Outgoing(value=b"%d" % n, timestamp=old_ms, partition=n) for n in range(partitions)]
+    keys = {f"{rig.flow}.topics": f"{rig.topic}.*"}
+    with Load(rig.source, busy, per_second=50), rig.mirror(prelude=prelude, keys=keys) as mirror:
+        mirror.eventually(lambda parts: are_copied(parts, 1))
+        alone = killed_lane(rig, mirror, busy, 1)
+        create_topic(rig.source, rig.topic, partitions=partitions)
+        produce(rig.source, rig.topic, old)
+        mirror.look_for_topics()
+        mirror.eventually(lambda parts: are_copied(parts, partitions + 1), 120)
+        beside = killed_lane(rig, mirror, busy, partitions + 1)
+        mirror.stop()
+    assert beside.longest_pause_s <= alone.longest_pause_s + 1, (alone, beside)
+    assert beside.until_all_s <= 30, (alone, beside)
+
+
+class AfterKill(NamedTuple):
+    """Of a lane."""
+
+    until_all_s: float
+    """Until all partitions were copied again."""
+    longest_pause_s: float
+    """For so long the busy partition got no record at most."""
+
+
+def killed_lane(rig: Rig, mirror: Mirror, busy: str, count: int) -> AfterKill:
+    tp, over, pauses = TopicPartition(f"{rig.alias}.{busy}", 0), threading.Event(), [0.0]
+    began = time.monotonic()
+
+    def watch() -> None:
+        end, since = -1, began
+        with ClusterClient(settings_for(rig.target.bootstrap)) as client:
+            while not over.wait(0.02):
+                found, now = log_ends(client, [tp])[tp], time.monotonic()
+                assert not isinstance(found, TwinlogError), found
+                if found.end_offset != end:
+                    pauses.append(now - since)
+                    end, since = found.end_offset, now
+
+    with ThreadPoolExecutor(1) as pool:
+        watched = pool.submit(watch)
+        try:
+            (killed,) = mirror.leases.pids()
+            os.kill(killed, signal.SIGKILL)
+            mirror.eventually(lambda parts: not are_copied(parts, count))
+            mirror.eventually(lambda parts: are_copied(parts, count), 120)
+            took_s = time.monotonic() - began
+        finally:
+            over.set()
+        watched.result()
+    return AfterKill(took_s, max(pauses))
+
+
+def are_copied(parts: Sequence[PartitionSnapshot], count: int) -> bool:
+    """So many, and each has found where to resume."""
+    return len(parts) == count and all(one.state in {"AT_END", "COPYING"} for one in parts)
+
+
+@pytest.mark.parametrize(
+    ("behind_bytes", "trip_s", "most_requests"),
+    [(64 << 20, 0.05, 25), pytest.param(1 << 30, 0.1, 100, marks=pytest.mark.alone)],
+    ids=["64 MB", "1 GB"],
+)
+def test_end_that_is_searched_behind_much_of_others_holds_up_nobody(
+    rig: Rig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    behind_bytes: int,
+    trip_s: float,
+    most_requests: int,
+) -> None:
+    """Behind 1 GB, and with 100 ms a round trip, the search takes seconds."""
     monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", -7_000)
     rig.prefixed, partitions = False, 20
     for cluster in (rig.source, rig.target):
@@ -108,19 +199,28 @@ def test_end_that_is_searched_behind_much_of_others_holds_up_nobody(
         lanes = driver.state.lanes
         driver.kill()
         kill(lanes)
-    theirs = Outgoing(key=b"f", value=bytes(60_000), partition=0)
-    produce(rig.target, rig.topic, [theirs] * (MUCH_BYTES // 60_000))
+    theirs = encode_batch([Record(0, rig.began_ms, b"f", bytes(BATCH_BYTES))], codec=Codec.NONE)
+    for _ in range(behind_bytes // BATCH_BYTES):
+        raw.send(rig.target_client, rig.there, theirs).expect_ok()
     written = tmp_path / "looks"
-    prelude = FAR_AND_COUNTED.format(trip_s=0.05, path=str(written))
+    prelude = FAR_AND_COUNTED.format(trip_s=trip_s, path=str(written))
     with rig.target_forgets_after(1000):
         rig.forgotten()
         with rig.mirror(prelude=prelude) as mirror:
+            others = mirror.eventually(
+                lambda parts: sum(one.state == "AT_END" for one in parts) == partitions - 1
+            )
+            began = time.monotonic()
             parts = mirror.eventually(
                 lambda parts: {one.state for one in parts} == {"AT_END", "TAKEN_OVER"}
             )
+            took_s = time.monotonic() - began
             mirror.stop()
+    assert all(one.partition for one in others if one.state == "AT_END")
     assert [one.partition for one in parts if one.state == "TAKEN_OVER"] == [0]
+    assert took_s < 20, "seconds, however much there is"
     looks = looks_of(written.read_text())
-    assert all(requests <= 25 for _, requests in looks), looks
     searches = [requests for count, requests in looks if count == 1 and requests > 15]
     assert searches, "the search had looks of its own"
+    assert max(searches) <= most_requests, looks
+    assert all(requests <= 25 for count, requests in looks if count > 1), looks

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from tests.support import raw
 from tests.support.client import Outgoing, read_all
 from tests.support.mirror import Mirror
 from tests.support.settings import settings_for
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics.internal_log import append
+from twinlog.cluster.logs.producers import init_producer_id
+from twinlog.cluster.topics.internal_log import append, append_rows, ensure_compacted_topic
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.mirror.copy.partitioner import partition_for_key
+from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.mirror.start.tail_check import TAIL_RECORDS
+from twinlog.mirror.state.generations import having_written
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.connect_positions import PositionKey, decode_position, encode_position
 from twinlog.wire.records import Record
 
 STORAGE_PARTITIONS = 3
+ANOTHERS: Final = b"another flow's"
 BEGIN_MS = int(time.time() * 1000)
 """Were they old, the broker would delete them at its first look, 30 s after its start."""
 
@@ -96,3 +107,33 @@ class Left:
             (flow,) = mirror.wait()
         assert not mirror.supervisor.errors, mirror.supervisor.errors
         return tuple(flow.partitions)
+
+
+@contextmanager
+def another_flow_writes(left: Left) -> Iterator[None]:
+    """Into the same topic, more than a take-over compares, and on and on meanwhile."""
+    done, sent = threading.Event(), itertools.count()
+    with ClusterClient(settings_for(left.target.bootstrap)) as client:
+        ensure_compacted_topic(client, STATE_TOPIC, partitions=1, replication_factor=1)
+        other = init_producer_id(client).producer_id
+        row = having_written("elsewhere->B", other)
+        append_rows(client, TopicPartition(STATE_TOPIC, 0), [row], 1)
+        writer = raw.Writer(client, TopicPartition(left.remote, 0), other)
+
+        def write(count: int) -> None:
+            numbers = list(itertools.islice(sent, count))
+            records = [Record(n, BEGIN_MS, None, ANOTHERS) for n in numbers]
+            writer.send(records, numbers[0]).expect_ok()
+
+        def keep_writing() -> None:
+            while not done.wait(0.01):
+                write(1)
+
+        write(TAIL_RECORDS + 50)
+        with ThreadPoolExecutor(1) as pool:
+            writes = pool.submit(keep_writing)
+            try:
+                yield
+            finally:
+                done.set()
+            writes.result()
