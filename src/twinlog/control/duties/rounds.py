@@ -29,6 +29,7 @@ from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.names.naming import ReplicationPolicy
 from twinlog.mirror.plan import Pairing
+from twinlog.mirror.state.intents import FlowIntents
 from twinlog.model import TopicId
 from twinlog.survey.map_reader import Maps
 
@@ -118,6 +119,8 @@ class LedFlow:
     else and wants nothing that the run does not follow yet. Raises TwinlogError where that cannot
     be asked.
     """
+    intents: Callable[[], FlowIntents] = FlowIntents
+    """What people want of the flow, as it is followed now."""
     leads: Callable[[], bool] = lambda: False
     """Whether this process leads by its own clock; asks nobody."""
     tell_once: Callable[[str], None]

@@ -56,7 +56,8 @@ class FlowClaims:
 
     def is_latest(self, target: ClusterClient, generation: int, followed: FlowIntents) -> bool:
         """Whether no newer claim is there than this one, and nothing is wanted but what is followed
-        already, as of now. Ours may be gone: whoever leads since wrote one to the new topic.
+        already, as of now. Rows may be gone with their topic, ours among them: whoever leads since
+        wrote one to the new topic, and what nobody took back is wanted still.
         """
         rows = [(record.key, record.value) for record in read_to_end(target, STATE_TOPIC, 0)]
         history = winning_claims(rows).get(self.name)
@@ -66,7 +67,7 @@ class FlowClaims:
             or (latest.generation == generation and latest.claimant != self.claimant)
         )
         rests = followed.promotion is not None or followed.pause is not None
-        return not is_newer and not rests and flow_intents(self.name, rows) == followed
+        return not is_newer and not rests and flow_intents(self.name, rows, followed) == followed
 
     def end(self, target: ClusterClient, generation: int) -> None:
         """All lanes of a generation have drained."""
