@@ -6,7 +6,8 @@ every topic right does). Then rows vanish in silence after the retention time. A
 policy right where we may, and says so; else it says what to do. And it notes which copies have rows
 (`mirror.state.mapped`), and under which producer ids the flow has written: in a topic that several
 flows share, the others know ours by the state topic alone. Where that was made anew, or lost its
-rows, only the offset map knows them still, and what people want only whoever follows it.
+rows, only the offset map knows them still, and what people want only whoever follows it. So the
+leader writes that again, and its claim: without it nobody could see that a mirror runs.
 """
 
 from __future__ import annotations
@@ -103,8 +104,11 @@ class OwnTopics:
         known = {one for row in records if (one := producer_of(*row)) is not None}
         wrote = {one for copied in self._flow.read_map().values() for one in copied.producers}
         there = {key for key, _ in records}
+        followed = self._flow.intents().rows()
+        if self._flow.claim is not None:  # who promotes the flow waits for the end of the last one
+            followed.append(self._flow.claim.encode())
         return [
-            *(row for row in self._flow.intents().rows() if row[0] not in there),
+            *(row for row in followed if row[0] not in there),
             *(having_written(self._flow.name, one) for one in sorted(wrote - known)),
         ]
 

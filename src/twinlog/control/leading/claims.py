@@ -41,6 +41,8 @@ class FlowClaims:
     config: FlowConfig
     claimant: str
     tell_once: Callable[[str], None]
+    mine: Claim | None = None
+    """The last one that we won."""
     _waits: tuple[int, float] = (-1, 0.0)
     """The generation whose lanes are waited for, and until when (monotonic)."""
 
@@ -135,6 +137,7 @@ class FlowClaims:
         won = None if after is None else after.latest
         if won is None or (won.generation, won.claimant) != (claim.generation, claim.claimant):
             raise SetupWaiting(f"another process claimed generation {claim.generation} first")
+        self.mine = claim
         is_clean = before < 0 if history is None else history.is_closed
         return claim, is_clean and not lost_claims
 
