@@ -361,6 +361,19 @@ def test_open_transaction_of_a_stranger_in_a_copy_of_ours_is_no_mirror_maker(lef
     assert left.values() == values([*range(30), 77, 78]), "as the stranger wrote them"
 
 
+def written_elsewhere(left: Left, numbers: range) -> None:
+    """Another flow of ours writes to the same topic."""
+    with ClusterClient(settings_for(left.target.bootstrap)) as client:
+        ensure_compacted_topic(client, STATE_TOPIC, partitions=1, replication_factor=1)
+        other = init_producer_id(client).producer_id
+        row = having_written("elsewhere->B", other)
+        append_rows(client, TopicPartition(STATE_TOPIC, 0), [row], 1)
+        records = [
+            Record(n, 1_700_000_000_000, None, b"v%d" % one) for n, one in enumerate(numbers)
+        ]
+        raw.Writer(client, TopicPartition(left.remote, 0), other).send(records, 0).expect_ok()
+
+
 @pytest.mark.parametrize("is_first", [True, False], ids=["at the take-over", "later"])
 def test_records_of_another_flow_of_ours_are_no_mirror_makers(
     left: Left, caplog: pytest.LogCaptureFixture, *, is_first: bool
@@ -380,6 +393,37 @@ def test_records_of_another_flow_of_ours_are_no_mirror_makers(
     copied = [value for value in left.values() if value != ANOTHERS]
     assert copied == values(range(30 if is_first else 40))
     assert "not taken over" not in caplog.text
+
+
+def test_last_record_of_mirror_maker_2_is_found_however_much_others_wrote_since(
+    left: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was killed, and had copied more than it had noted."""
+    monkeypatch.setattr(adoption, "FURTHER_BACK", (1, 5))
+    left.policy = IDENTITY
+    left.write_file()
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing(range(10)))
+    left.note(5)
+    written_elsewhere(left, range(70, 80))
+    assert left.adopt().code == ""
+    assert left.values() == values([*range(10), *range(70, 80), *range(10, 30)])
+
+
+@pytest.mark.parametrize("deleted", [False, True], ids=["whole", "begun by somebody"])
+def test_partition_that_only_another_flow_of_ours_wrote_to_begins_as_any_other(
+    left: Left, *, deleted: bool
+) -> None:
+    """MirrorMaker 2 noted nothing of it. Where the log's beginning is gone nobody can say."""
+    left.policy = IDENTITY
+    left.write_file()
+    create_topic(left.target, left.remote)
+    written_elsewhere(left, range(70, 73))
+    if deleted:
+        delete_records(left.target, left.remote, 0, 1)
+    found = left.adopt()
+    assert found.code == ("MM2_PLACE_UNKNOWN" if deleted else ""), found.message
+    assert left.values() == values([71, 72] if deleted else [70, 71, 72, *range(30)])
 
 
 def test_lost_map_is_reported_with_the_option_too(left: Left) -> None:

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import TopicPartition as GroupAt
 
 from tests.support import raw
-from tests.support.client import eventually
+from tests.support.client import Outgoing, eventually, produce
 from tests.support.groups import commit_all
 from tests.support.led_flow import led_flow
 from tests.support.mirror_process import Driver
@@ -27,12 +27,15 @@ from tests.support.topics import (
     delete_records,
     delete_topic,
     topic_configs,
+    topic_names,
 )
+from twinlog.cli.main import run
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.control.duties.own_topics import OwnTopics
 from twinlog.mirror.map.offset_map import Mark, PartitionMap
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.state.generations import producer_of
+from twinlog.mirror.state.intents import FlowIntents, flow_intents
 from twinlog.mirror.state.mapped import MappedCopies, mapped_copies
 from twinlog.survey.map_reader import Maps
 
@@ -58,6 +61,12 @@ def noted(rig: Rig) -> MappedCopies:
     """What the state topic says of rows."""
     rows = read_to_end(rig.target_client, STATE_TOPIC, 0)
     return mapped_copies(rig.flow, [(r.key, r.value) for r in rows])
+
+
+def wanted(rig: Rig) -> FlowIntents:
+    """What the state topic says that people want."""
+    rows = read_to_end(rig.target_client, STATE_TOPIC, 0)
+    return flow_intents(rig.flow, [(r.key, r.value) for r in rows])
 
 
 @pytest.fixture(params=["own", "identity", "keyed"])
@@ -182,6 +191,36 @@ def test_rows_are_noted_again_in_a_state_topic_that_was_made_anew(
         mirror.stop()
 
 
+def test_what_is_wanted_stays_wanted_in_a_state_topic_that_was_made_anew(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody took it back: it is told again, and neither duties nor new topics wait for it."""
+    monkeypatch.setattr("twinlog.control.duties.own_topics.OwnTopics.interval_s", 0.5)
+    rig.create()
+    rig.put(range(10))
+    keys = {f"{rig.flow}.topics": f"{rig.topic}.*", "refresh.topics.interval.seconds": "1"}
+    file, later = str(rig.config(keys)), f"{rig.topic}-later"
+    released = f"{rig.topic}-released"
+    create_topic(rig.source, released)
+    with rig.mirror(keys=keys) as mirror:
+        rig.copied(10)
+        assert run(["topic", "release", file, "--topics", released]) == 0
+        assert run(["flow", "limit", file, "--bytes-per-second", "100000000"]) == 0
+        eventually(lambda: noted(rig).partitions, what="the copy's rows to be noted")
+        before, claim = wanted(rig), rig.claim()
+        mirror.eventually(
+            lambda parts: {p.topic for p in parts if p.state != "RELEASED"} == {rig.topic}
+        )
+        delete_topic(rig.target, STATE_TOPIC)
+        create_topic(rig.target, STATE_TOPIC, configs={"cleanup.policy": "compact"})
+        eventually(lambda: noted(rig).partitions, what="the notes in the new topic")
+        eventually(lambda: wanted(rig) == before, what="what was wanted in the new topic")
+        assert rig.claim() == claim, "who promotes the flow waits for its end"
+        create_topic(rig.source, later)
+        eventually(lambda: f"{rig.alias}.{later}" in topic_names(rig.target), what="a new copy")
+        mirror.stop()
+
+
 # -- records of ours are missing, or come twice
 
 
@@ -260,6 +299,26 @@ def test_stopped_in_order_and_emptied_it_resumes_by_its_final_mark(rig: Rig) -> 
         rig.put(range(8, 10), age_ms=OLD)
         rig.copy_once()
     assert rig.numbers() == [8, 9]
+
+
+def test_where_a_copy_that_was_taken_over_ended_stays_known(rig: Rig) -> None:
+    rig.prefixed = False
+    rig.create()
+    rig.put(range(8), age_ms=OLD)
+    with rig.mirror() as mirror:
+        rig.copied(8)
+        mirror.eventually(lambda parts: parts[0].state == "AT_END")
+        produce(rig.target, rig.topic, [Outgoing(value=b"app", partition=0)])
+        mirror.eventually(lambda parts: parts[0].state == "TAKEN_OVER")
+        eventually(lambda: rig.map().mark == Mark(8, 8, is_final=True), what="a final mark")
+        mirror.stop()
+    with rig.target_forgets_after(1000):
+        rig.forgotten()
+        delete_records(rig.target, rig.remote)
+        produce(rig.target, rig.topic, [Outgoing(value=b"app", partition=0)])
+        with rig.mirror(once=True) as mirror:
+            (flow,) = mirror.wait()
+    assert [(p.state, p.code) for p in flow.partitions] == [("TAKEN_OVER", "")]
 
 
 @pytest.mark.parametrize("begins_anew", [False, True], ids=["idle", "before our next"])

@@ -199,16 +199,19 @@ class Assignments:
             return
         position = Run(found.ordinal, found.upstream, found.k + found.ordinal)
         runs = first_runs(take.runs, take.open_from, found.jumps, position)
+        mark = found.mark(take.mark)
+        has_ended = found.taken_over and not self._starter.may_have_missed(take)
         tail = MapTail.beginning(
             key=take.map_key,
             topic=take.source.topic,
             term=take.term,
             runs=runs,
             producer_id=self._work.producer_id,
-            mark=found.mark(take.mark),
+            mark=mark,
             fingerprint=take.fingerprints.get(runs[-1].ordinal),
-            # even when there is nothing to copy yet: the very first row, and what the map had wrong
-            dirty=not take.runs or bool(found.jumps),
+            # even when there is nothing to copy: the very first row, what the map had wrong, and
+            # where a copy that was taken over has ended
+            dirty=not take.runs or bool(found.jumps) or (has_ended and mark != take.mark),
         )
         self._begin_copy(take, found, tail)
 

@@ -359,6 +359,26 @@ def test_what_lay_behind_the_mark_is_deleted_and_remembered(shared: Copy) -> Non
     assert resumes(shared.starts()) == (8, 8)
 
 
+class CatchingUp(LaggingLog):
+    """Others write without a pause: by the time of a Fetch the in-sync replicas have all that was
+    the log's end before.
+    """
+
+    def read(self, offset: int, most: int | None = None, below: int | None = None) -> memoryview:
+        self.behind = 0
+        return MemoryLog.read(self, offset, most, below)
+
+
+def test_a_flow_of_ours_that_never_rests_keeps_no_start_waiting(shared: Copy) -> None:
+    shared.ours(0, 5)
+    shared.marked()
+    shared.ours(5, 3)
+    shared.theirs(5, OTHER_FLOW)
+    shared.target.delete_before(8)
+    shared.target = CatchingUp(shared.target, 2)
+    assert resumes(shared.starts()) == (8, 8), "the log was read to its end"
+
+
 def test_a_final_mark_is_believed_when_all_behind_it_is_deleted(shared: Copy) -> None:
     shared.ours(0, 8)
     shared.marked(is_final=True)

@@ -211,18 +211,17 @@ class Adopter:
             self._source_may_lack = may_lack_offsets(self.source, topics[0])
             self._target_may_lack = may_lack_offsets(self.target, topics[1])
         pairs, unread = self._pairs() if due else (NO_PAIRS, "")
-        adopted = []
+        adopted: list[Adopted] = []
         for plan in due:
             try:
-                adopted.append(
-                    self._adopt(
-                        plan,
-                        positions.noted.get(plan.source, -1),
-                        (starts[plan.target], ends[plan.target]),
-                        pairs.get(plan.source, ()),
-                        is_again=_is_ours(maps.get(plan.map_key)),
-                    )
+                one = self._adopt(
+                    plan,
+                    positions.noted.get(plan.source, -1),
+                    (starts[plan.target], ends[plan.target]),
+                    pairs.get(plan.source, ()),
+                    is_again=_is_ours(maps.get(plan.map_key)),
                 )
+                adopted += [] if one is None else [one]
             except TwinlogError as error:
                 refused[plan.source] = error
         notes = [
@@ -363,7 +362,8 @@ class Adopter:
         pairs: Iterable[Pair],
         *,
         is_again: bool,
-    ) -> Adopted:
+    ) -> Adopted | None:
+        """None: it holds what other flows of ours wrote, all that was ever written to it."""
         upstream, jumped = noted + 1, False
         tail, with_timestamp = self._tail(plan.target, *bounds)
         if tail:
@@ -371,6 +371,9 @@ class Adopter:
             if found is not None:
                 upstream, jumped = max(found.upstream, noted) + 1, found.jumped_back
         elif noted < 0:
+            may_lack = plan.target.topic in self._target_may_lack
+            if self._company and bounds[0] == 0 < bounds[1] and not may_lack:
+                return None
             what = (
                 f"{plan.target}: has records, none of which can be read, and MirrorMaker 2 noted "
                 f"no position of {plan.source}"
@@ -387,8 +390,12 @@ class Adopter:
         )
 
     def _tail(self, tp: TopicPartition, start: int, end: int) -> tuple[list[Record], bool]:
-        """The target's last records, and whether their timestamps are their own."""
-        for back in FURTHER_BACK:
+        """The target's last records, and whether their timestamps are their own.
+
+        Other flows of ours may have written any amount since: without a record to compare, what
+        MirrorMaker 2 wrote behind its position would be copied again. So all is read for one.
+        """
+        for back in (*FURTHER_BACK, end - start):
             records: list[Record] = []
             own_time = True
             for header, some in self._written(tp, max(start, end - back), end):

@@ -6,7 +6,8 @@ every topic right does). Then rows vanish in silence after the retention time. A
 policy right where we may, and says so; else it says what to do. And it notes which copies have rows
 (`mirror.state.mapped`), and under which producer ids the flow has written: in a topic that several
 flows share, the others know ours by the state topic alone. Where that was made anew, or lost its
-rows, only the offset map knows them still.
+rows, only the offset map knows them still, and what people want only whoever follows it. So the
+leader writes that again, and its claim: without it nobody could see that a mirror runs.
 """
 
 from __future__ import annotations
@@ -88,20 +89,28 @@ class OwnTopics:
             except TwinlogError as refusal:
                 self._flow.tell_once(f"{self._flow.name}: {error}; {refusal}")
                 return
+            self._said_in = None  # it may lack rows by now
             self._flow.tell_once(
                 f"{self._flow.name}: {error}. It is set so again; rows that were deleted meanwhile "
                 f"are lost, and partitions that miss theirs will say MAP_MISSING [{error.code}]"
             )
 
     def _read_state(self) -> list[Row]:
-        """Take over what the state topic says; what it should say of producers, and does not."""
+        """Take over what the state topic says; what it should say beside, and does not."""
         records = [(one.key, one.value) for one in read_to_end(self._target, STATE_TOPIC, 0)]
         self._said = mapped_copies(self._flow.name, records).partitions
         for copy, some in self._said.items():
             self._mapped[copy] = self._mapped.get(copy, NONE) | some
         known = {one for row in records if (one := producer_of(*row)) is not None}
         wrote = {one for copied in self._flow.read_map().values() for one in copied.producers}
-        return [having_written(self._flow.name, one) for one in sorted(wrote - known)]
+        there = {key for key, _ in records}
+        followed = self._flow.intents().rows()
+        if self._flow.claim is not None:  # who promotes the flow waits for the end of the last one
+            followed.append(self._flow.claim.encode())
+        return [
+            *(row for row in followed if row[0] not in there),
+            *(having_written(self._flow.name, one) for one in sorted(wrote - known)),
+        ]
 
     def _look_for_rows(self) -> None:
         """In the map, where a partition has begun of which none is known."""

@@ -30,6 +30,8 @@ from twinlog.flow_log import FlowLog
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.names.naming import ReplicationPolicy
 from twinlog.mirror.plan import Pairing
+from twinlog.mirror.state.generations import Claim
+from twinlog.mirror.state.intents import FlowIntents
 from twinlog.model import TopicId
 from twinlog.survey.map_reader import Maps
 
@@ -119,6 +121,10 @@ class LedFlow:
     else and wants nothing that the run does not follow yet. Raises TwinlogError where that cannot
     be asked.
     """
+    claim: Claim | None = None
+    """Of this generation, as the state topic has it."""
+    intents: Callable[[], FlowIntents] = FlowIntents
+    """What people want of the flow, as it is followed now."""
     leads: Callable[[], bool] = lambda: False
     """Whether this process leads by its own clock; asks nobody."""
     tell_once: Callable[[str], None]

@@ -90,6 +90,8 @@ def led_flow(
         read_map=reader.read,
         snapshot=snapshot,
         may_act=may_act,
+        claim=setup.claims.mine,
+        intents=intents,
         leads=lambda: not prepared.lost_lead,
         tell_once=setup.tell_once,
         adopted=setup.adopts,

@@ -41,6 +41,8 @@ class FlowClaims:
     config: FlowConfig
     claimant: str
     tell_once: Callable[[str], None]
+    mine: Claim | None = None
+    """The last one that we won."""
     _waits: tuple[int, float] = (-1, 0.0)
     """The generation whose lanes are waited for, and until when (monotonic)."""
 
@@ -56,7 +58,8 @@ class FlowClaims:
 
     def is_latest(self, target: ClusterClient, generation: int, followed: FlowIntents) -> bool:
         """Whether no newer claim is there than this one, and nothing is wanted but what is followed
-        already, as of now. Ours may be gone: whoever leads since wrote one to the new topic.
+        already, as of now. Rows may be gone with their topic, ours among them: whoever leads since
+        wrote one to the new topic, and what nobody took back is wanted still.
         """
         rows = [(record.key, record.value) for record in read_to_end(target, STATE_TOPIC, 0)]
         history = winning_claims(rows).get(self.name)
@@ -66,7 +69,7 @@ class FlowClaims:
             or (latest.generation == generation and latest.claimant != self.claimant)
         )
         rests = followed.promotion is not None or followed.pause is not None
-        return not is_newer and not rests and flow_intents(self.name, rows) == followed
+        return not is_newer and not rests and flow_intents(self.name, rows, followed) == followed
 
     def end(self, target: ClusterClient, generation: int) -> None:
         """All lanes of a generation have drained."""
@@ -134,6 +137,7 @@ class FlowClaims:
         won = None if after is None else after.latest
         if won is None or (won.generation, won.claimant) != (claim.generation, claim.claimant):
             raise SetupWaiting(f"another process claimed generation {claim.generation} first")
+        self.mine = claim
         is_clean = before < 0 if history is None else history.is_closed
         return claim, is_clean and not lost_claims
 

@@ -218,11 +218,9 @@ class _Walk:
 
     def end(self, ordinal: int) -> OurEnd:
         """What was found, with the ordinal that is the right one."""
+        # all was read up to where the log ended when the broker was asked what it remembers
         is_gone = ordinal > self.ordinal  # its last batch: where it lay cannot be said
         is_nothing = ordinal == self.first
-        if is_gone and self.there.high_watermark < self.there.log_end:
-            missing = self.there.log_end - self.there.high_watermark
-            raise under_min_isr(self.request.target, missing)  # it may lie there
         return OurEnd(
             ordinal=ordinal,
             downstream=-1 if is_gone or is_nothing else self._downstream,

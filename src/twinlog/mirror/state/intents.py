@@ -139,6 +139,11 @@ class FlowIntents:
         """Of which topics it is wanted, beside the flow."""
         return sorted(topic for one, topic in self._set if one is kind and topic)
 
+    def rows(self) -> list[tuple[bytes, bytes]]:
+        """(key, value) of all of it."""
+        repairs = [*(one.encode() for one in self.skips), *(one.encode() for one in self.accepted)]
+        return [*(one.encode() for one in self._set.values()), *repairs]
+
 
 def promoted(flow: str, promotion: Intent) -> str:
     """Why a flow copies nothing any more, for people."""
@@ -157,8 +162,17 @@ def is_intent_row(key: bytes | None, flow: str) -> bool:
         return True
 
 
-def flow_intents(flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]) -> FlowIntents:
-    """From (key, value) in log order. Raises CorruptData for a newest row that cannot be read."""
+def flow_intents(
+    flow: str,
+    rows: Iterable[tuple[bytes | None, bytes | None]],
+    known: FlowIntents | None = None,
+) -> FlowIntents:
+    """From (key, value) in log order. Raises CorruptData for a newest row that cannot be read.
+
+    `known`: what was wanted before, and is wanted still where no row takes it back: the topic may
+    have been made anew.
+    """
+    known = known or FlowIntents()
     newest: dict[bytes, bytes] = {}
     for key, value in rows:
         if key is None or not is_intent_row(key, flow):
@@ -167,21 +181,25 @@ def flow_intents(flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]) -
             newest.pop(key, None)
         else:
             newest[key] = value
-    found: dict[tuple[IntentKind, str], Intent] = {}
-    skips: list[WantedSkip] = []
-    accepted: list[WantedAcceptance] = []
+    found = dict(known._set)
+    skips = {one.place: one for one in known.skips}
+    accepted = {one.place: one for one in known.accepted}
     for key, value in newest.items():
         parts, fields = read_row(key, value)
         if parts[3:4] == [SKIP]:
-            skips.append(wanted_skip(parts, fields))
+            skip = wanted_skip(parts, fields)
+            skips[skip.place] = skip
         elif parts[3:4] == [ACCEPT]:
-            accepted.append(wanted_acceptance(parts, fields))
+            acceptance = wanted_acceptance(parts, fields)
+            accepted[acceptance.place] = acceptance
         elif (one := _intent(parts, fields)).is_set:
             found[one.key] = one
+        else:
+            found.pop(one.key, None)
     return FlowIntents(
         found,
-        tuple(sorted(skips, key=lambda one: one.place)),
-        tuple(sorted(accepted, key=lambda one: one.place)),
+        tuple(skips[place] for place in sorted(skips)),
+        tuple(accepted[place] for place in sorted(accepted)),
     )
 
 
