@@ -25,6 +25,7 @@ from tests.support.client import (
 )
 from tests.support.groups import CLEAN_SOON, commit, committed
 from tests.support.topics import (
+    add_partitions,
     apply_topic_configs,
     create_topic,
     delete_records,
@@ -294,6 +295,46 @@ def test_a_stream_goes_on_from_its_checkpoint(
     assert stream.values() == [*range(20), *range(30, 36)]
     ends = end_offsets(source_cluster, topic)
     assert stream.checkpoint == f'{{"{topic}": {{"0": {ends[0]}, "1": {ends[1]}}}}}'
+
+
+def test_a_stream_that_runs_takes_new_records_and_partitions(
+    source_cluster: LocalCluster, topic: str, stream: Stream
+) -> None:
+    """Micro-batches as quick as they go, also of two topics of which the second comes later."""
+    other = f"{topic}-later"
+    pattern = {**stream.options, "subscribePattern": f"{re.escape(topic)}.*"}
+    del pattern["subscribe"]
+    produce(source_cluster, topic, numbers(0, 10))
+    rows = stream.spark.readStream.format("twinlog").options(**pattern).load()
+    query = rows.select("value").writeStream.format("memory").queryName(f"q_{topic[-8:]}").start()
+
+    def has(count: int) -> None:
+        seen: list[int] = []
+
+        def is_there() -> bool:
+            assert query.isActive, query.exception()
+            seen[:] = values(stream.spark.table(str(query.name)))
+            return len(seen) >= count
+
+        eventually(is_there, what=f"{count} rows")
+        assert seen == list(range(count))
+
+    try:
+        has(10)
+        produce(source_cluster, topic, numbers(10, 20))
+        has(20)
+        add_partitions(source_cluster, topic, 3)
+        produce(source_cluster, topic, numbers(20, 25, partition=2))
+        has(25)
+        create_topic(source_cluster, other)
+        produce(source_cluster, other, numbers(25, 30, partition=0))
+        has(30)
+        produce_transaction(source_cluster, other, numbers(90, 95, partition=0), commit=False)
+        produce_transaction(source_cluster, topic, numbers(30, 35), commit=True)
+        has(35)
+    finally:
+        query.stop()
+    delete_topic(source_cluster, other)
 
 
 @pytest.mark.skipif(not HAS_LIMITS, reason="before Spark 4.2 it is refused")

@@ -7,6 +7,7 @@ PySpark does not tell a source of its kind which ones a query uses.
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException
@@ -28,6 +29,9 @@ from twinlog.records.stream_reader import StreamReader
 from twinlog.records.tasks import columns_of
 from twinlog.records.write.options import parse_write_options
 from twinlog.records.write.writers import BatchWriter, StreamWriter, prepared
+from twinlog.wire.kernels.chosen import CHOSEN, KERNELS_MISSING, Chosen
+
+log = logging.getLogger(__name__)
 
 FORMAT: Final = "twinlog"
 KNOWN_ALREADY: Final = "DATA_SOURCE_ALREADY_EXISTS"
@@ -54,16 +58,19 @@ class TwinlogSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options, is_stream=False)
+        say_slow_kernels()
         return BatchReader(options, columns_of(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = parse_options(self.options, is_stream=True)
         is_limited = options.max_offsets is not None or options.max_bytes is not None
         needs("a limit of micro-batches", "4.2", is_there=HAS_LIMITS or not is_limited)
+        say_slow_kernels()
         return StreamReader(options, columns_of(schema, options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         options = parse_write_options(self.options, is_stream=False)
+        say_slow_kernels()
         return BatchWriter(options, prepared(options, schema, overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -71,7 +78,15 @@ class TwinlogSource(DataSource):
         options = parse_write_options(self.options, is_stream=True)
         if self.is_copy:
             return StreamWriter(options, None)
+        say_slow_kernels()
         return StreamWriter(options, prepared(options, schema, overwrite=overwrite))
+
+
+def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
+    """For each query: where it is planned, which need not be where its tasks run."""
+    if not chosen.is_compiled:
+        text = chosen.warning("rows that are decoded or encoded take")
+        log.warning("%s", text, extra={"code": KERNELS_MISSING})
 
 
 def register(spark: SparkSession) -> None:
