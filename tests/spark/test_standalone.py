@@ -58,7 +58,7 @@ query.start().awaitTermination()
 
 
 def submit(master: str, file: Path, script: str, *arguments: str) -> list[str]:
-    """Lines that a script prints which `spark-submit` runs."""
+    """Lines of a script that `spark-submit` runs, among them those on its standard error."""
     file.write_text(script)
     program = str(HOME / "bin" / "spark-submit")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -71,7 +71,7 @@ def submit(master: str, file: Path, script: str, *arguments: str) -> list[str]:
         timeout=PATIENCE_S,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == 0, done.stdout[-4000:]
     return done.stdout.splitlines()
 
 
@@ -126,12 +126,12 @@ def test_executors_need_only_a_python_and_the_archive(
     names = dict(zip(("localhost:9092", "localhost:9093"), both, strict=True))
     script = page_script({"mm2.properties": str(file), "spark://host:7077": master, **names})
     said = submit(master, tmp_path / "verify.py", script.replace("# command +=", "command +="))
-    assert said[0] == "different"
+    assert "different" in said
     (found,) = [line for line in said if line.startswith("extra")]
     assert found == f"extra {fresh_topic} 0 None [{PARTITION_ENDS}, {PARTITION_ENDS + 1}]"
     create_topic(source_cluster, f"{fresh_topic}-back", partitions=PARTITIONS)
     said = submit(master, tmp_path / "frames.py", FRAMES, *both, fresh_topic)
-    assert said == ["3000 3000"]
+    assert "3000 3000" in said, said
     here, back = (
         read_all(source_cluster, name, isolation="read_committed")
         for name in (fresh_topic, f"{fresh_topic}-back")
