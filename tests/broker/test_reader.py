@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import col, lit
 
+from tests.support import surgery
 from tests.support.client import (
     CREATE_TIME,
     Outgoing,
@@ -32,6 +33,7 @@ from tests.support.topics import (
     delete_topic,
     end_offsets,
 )
+from twinlog.model import TopicPartition
 from twinlog.records.spark_api import HAS_FILTERS, HAS_LIMITS
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec
@@ -231,6 +233,24 @@ def test_what_retention_deleted_has_its_range(
     assert values(read(**begun, failOnDataLoss=False)) == list(range(8, 20))
     planned = read()
     assert values(planned) == list(range(8, 20))
+
+
+def test_damaged_bytes_have_their_offset(
+    source_cluster: LocalCluster, topic: str, read: Read
+) -> None:
+    """A failing disk of the leader: one byte of a batch, then the length of another."""
+    for at in (0, 10, 20):
+        produce(source_cluster, topic, numbers(at, at + 10, partition=0), linger_ms=200)
+    here = TopicPartition(topic, 0)
+    surgery.flip_byte(source_cluster, here, 10)
+    with pytest.raises(Exception, match=rf"{topic}-0: .*offset 10\b.*another replica") as error:
+        read().collect()
+    assert "[CORRUPT_BATCH]" in str(error.value)
+    end = f'{{"{topic}": {{"0": 10, "1": -1}}}}'
+    assert values(read(endingOffsets=end)) == list(range(10))
+    surgery.spoil_length(source_cluster, here, 10)
+    with pytest.raises(Exception, match="CORRUPT_BATCH"):
+        read().collect()
 
 
 class Stream:
