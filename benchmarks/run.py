@@ -43,8 +43,8 @@ examples:
   scripts/bench backlog --rounds 1    throughput, CPU, memory and start-up once
   scripts/bench latency startup       two cases
   scripts/bench backlog --only mm2    one side alone
-  scripts/bench verify                how fast `twinlog verify` is, with nothing beside it: 3 minutes
-  scripts/bench frames                DataFrames beside Spark's own Kafka source and sink: 25 minutes
+  scripts/bench verify                how fast `twinlog verify` is, nothing beside it: 3 minutes
+  scripts/bench frames                DataFrames beside Spark's own source and sink: 25 minutes
   scripts/bench plane                 what page, REST and metrics cost a mirror: 12 minutes
   scripts/bench lanes                 memory with 1 to 32 lanes: 4 minutes
 
