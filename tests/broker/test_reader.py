@@ -322,8 +322,11 @@ def test_a_stream_that_runs_takes_new_records_and_partitions(
 ) -> None:
     """Micro-batches as quick as they go, also of two topics of which the second comes later."""
     other = f"{topic}-later"
-    pattern = {**stream.options, "subscribePattern": f"{re.escape(topic)}.*"}
-    del pattern["subscribe"]
+    pattern = {
+        "kafka.bootstrap.servers": source_cluster.bootstrap,
+        "subscribePattern": f"{re.escape(topic)}.*",
+        "startingOffsets": "earliest",
+    }
     produce(source_cluster, topic, numbers(0, 10))
     rows = stream.spark.readStream.format("twinlog").options(**pattern).load()
     query = rows.select("value").writeStream.format("memory").queryName(f"q_{topic[-8:]}").start()

@@ -54,6 +54,7 @@ def page_script(names: Mapping[str, str]) -> str:
     """The script of docs/verify.md, with these names in place of the page's."""
     page = (Path(__file__).parents[2] / "docs" / "verify.md").read_text()
     (script,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert isinstance(script, str)
     for said, meant in names.items():
         assert script.count(said) == 1, said
         script = script.replace(said, meant)

@@ -10,7 +10,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from twinlog.errors import EnvironmentMissing
 from twinlog.records import source
 from twinlog.records.source import TwinlogSource
-from twinlog.wire.kernels.chosen import VARIABLE, Chosen
+from twinlog.wire.kernels.chosen import CHOSEN, VARIABLE, Chosen
 
 LEAST = {"kafka.bootstrap.servers": "nobody.invalid:1", "subscribe": "orders"}
 SCHEMA = StructType([StructField("value", BinaryType())])
@@ -42,8 +42,7 @@ def test_each_query_says_that_it_is_slow(
     read = TwinlogSource(LEAST)
     read.reader(SCHEMA)
     read.streamReader(SCHEMA)
-    compiled = source.CHOSEN.is_compiled
-    assert len(caplog.messages) == (0 if compiled else 2)
+    assert len(caplog.messages) == (0 if CHOSEN.is_compiled else 2)
     caplog.clear()
     source.say_slow_kernels(Chosen(tmp_path / "no library"))
     (line,) = caplog.messages
