@@ -251,6 +251,7 @@ def test_damaged_bytes_have_their_offset(
     surgery.spoil_length(source_cluster, here, 10)
     with pytest.raises(Exception, match="CORRUPT_BATCH"):
         read().collect()
+    assert values(read(endingOffsets=end)) == list(range(10))
 
 
 class Stream:
