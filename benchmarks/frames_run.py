@@ -24,12 +24,12 @@ from benchmarks.others import Others
 from benchmarks.own_spark import OWN_SPARK, OwnSpark, own_spark
 from benchmarks.process_tree import ProcessTree
 from benchmarks.progress import Progress
-from benchmarks.scale import FULL
+from benchmarks.scale import FULL, positive
 from benchmarks.stage import BACKLOG_TOPIC, BROKER_HEAP_MB, STEADY_TOPIC
 from benchmarks.topics import Topics
 from twinlog.sandbox.brokers import LocalCluster
 
-__all__ = ["FORMATS", "main"]
+__all__ = ["FORMATS", "main", "parse"]
 
 FORMATS: Final = ("kafka", "twinlog")
 DRIVER_MEMORY: Final = "2g"
@@ -38,6 +38,7 @@ PRODUCER: Final = {
     "kafka.batch.size": "65536",
     "kafka.linger.ms": "20",
 }
+QUICK_RECORDS: Final = 20_000
 LOOK_S: Final = 0.1
 LOOKS_PER_MEMORY: Final = 5
 """Reading a process's memory stops it for a moment."""
@@ -45,14 +46,24 @@ _JOB: Final = Path(__file__).resolve().with_name("frames_job.py")
 _OUTPUT: Final = _JOB.parent.parent / "build" / "bench-frames.json"
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run it; returns the exit code."""
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line. Wrong usage ends the process."""
     parser = argparse.ArgumentParser(prog="scripts/bench frames", description=__doc__)
-    parser.add_argument("--records", type=int, default=FULL.backlog_records, metavar="N")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N")
+    parser.add_argument("--quick", action="store_true", help="one round, 20,000 records: it works")
+    parser.add_argument("--records", type=positive, metavar="N", help="instead of 2,000,000")
+    parser.add_argument("--rounds", type=positive, metavar="N", help="instead of 3")
     parser.add_argument("--only", choices=FORMATS, help="one side alone")
     parser.add_argument("--output", type=Path, default=_OUTPUT, metavar="FILE")
     options = parser.parse_args(arguments)
+    records, rounds = (QUICK_RECORDS, 1) if options.quick else (FULL.backlog_records, 3)
+    options.records = options.records or records
+    options.rounds = options.rounds or rounds
+    return options
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run it; returns the exit code."""
+    options = parse(arguments)
     progress, steps = Progress(), list[Step]()
     own = own_spark(progress)
     formats = [options.only] if options.only else list(FORMATS)

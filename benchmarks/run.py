@@ -17,7 +17,7 @@ from benchmarks.report import Report
 from benchmarks.results import MIRROR_MAKER, TWINLOG, RunResult
 from benchmarks.rounds import Rounds, better_linger
 from benchmarks.rows import make_rows
-from benchmarks.scale import CASES, FULL, QUICK, Scale
+from benchmarks.scale import CASES, FULL, QUICK, Scale, positive
 from benchmarks.stage import open_stage
 from twinlog.errors import TwinlogError
 from twinlog.sandbox.kafka_jars import mirror_maker_jars
@@ -43,8 +43,8 @@ examples:
   scripts/bench backlog --rounds 1    throughput, CPU, memory and start-up once
   scripts/bench latency startup       two cases
   scripts/bench backlog --only mm2    one side alone
-  scripts/bench verify                how fast `twinlog verify` is, with nothing beside it
-  scripts/bench frames                DataFrames beside Spark's own Kafka source and sink
+  scripts/bench verify                how fast `twinlog verify` is, nothing beside it: 3 minutes
+  scripts/bench frames                DataFrames beside Spark's own source and sink: 25 minutes
   scripts/bench plane                 what page, REST and metrics cost a mirror: 12 minutes
   scripts/bench lanes                 memory with 1 to 32 lanes: 4 minutes
 
@@ -64,9 +64,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     # no `choices`: argparse would not accept an empty list then
     parser.add_argument("cases", nargs="*", metavar="CASE", help="which cases; default: all")
     parser.add_argument("--quick", action="store_true", help="one round, fewer records")
-    parser.add_argument("--rounds", type=_positive, metavar="N", help="instead of 3 (quick: 1)")
+    parser.add_argument("--rounds", type=positive, metavar="N", help="instead of 3 (quick: 1)")
     parser.add_argument(
-        "--records", type=_positive, metavar="N", help="in the backlog, instead of 2,000,000"
+        "--records", type=positive, metavar="N", help="in the backlog, instead of 2,000,000"
     )
     parser.add_argument("--only", choices=("mm2", "twinlog"), help="run one side alone")
     parser.add_argument(
@@ -128,13 +128,6 @@ def _scale(options: argparse.Namespace) -> Scale:
         rounds=options.rounds or scale.rounds,
         backlog_records=options.records or scale.backlog_records,
     )
-
-
-def _positive(text: str) -> int:
-    number = int(text.replace(",", "").replace("_", ""))
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
 
 
 def _end_in_order_on_signals() -> None:

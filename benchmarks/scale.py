@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["CASES", "FULL", "QUICK", "Scale"]
+__all__ = ["CASES", "FULL", "QUICK", "Scale", "positive"]
 
 CASES: Final = {
     "backlog": "copy a topic that is full: records/s, CPU, memory",
@@ -68,3 +69,11 @@ QUICK: Final = Scale(
     group_partitions=20,
     groups_window_s=5,
 )
+
+
+def positive(text: str) -> int:
+    """A number of a command line, with separators where somebody likes them."""
+    number = int(text.replace(",", "").replace("_", ""))
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number

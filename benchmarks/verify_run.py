@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,12 +18,15 @@ from benchmarks.launches import FlowFile, twinlog_launch
 from benchmarks.payload import KEY_BYTES, VALUE_BYTES
 from benchmarks.process_tree import ProcessTree
 from benchmarks.progress import Progress
-from benchmarks.scale import FULL
+from benchmarks.scale import FULL, positive
 from benchmarks.stage import BACKLOG_TOPIC, Stage, open_stage
 from benchmarks.watch import watch_copy
 
-__all__ = ["main"]
+__all__ = ["main", "parse"]
 
+RECORDS: Final = 1_000_000
+QUICK_RECORDS: Final = 20_000
+_OUTPUT: Final = Path(__file__).resolve().parent.parent / "build" / "bench-verify.json"
 VARIANTS: Final = {
     "one process": (),
     "one process, --deep": ("--deep",),
@@ -62,11 +65,22 @@ HEADER: Final = (
 )
 
 
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line. Wrong usage ends the process."""
+    parser = argparse.ArgumentParser(prog="scripts/bench verify", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="20,000 records: it works")
+    parser.add_argument(
+        "--records", type=positive, metavar="N", help="of 1 KB, instead of 1,000,000"
+    )
+    parser.add_argument("--output", type=Path, default=_OUTPUT, metavar="FILE")
+    options = parser.parse_args(arguments)
+    options.records = options.records or (QUICK_RECORDS if options.quick else RECORDS)
+    return options
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run it; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="scripts/bench verify", description=__doc__)
-    parser.add_argument("--records", type=int, default=1_000_000, metavar="N", help="of 1 KB")
-    options = parser.parse_args(arguments)
+    options = parse(arguments)
     progress = Progress()
     scale = replace(FULL, backlog_records=options.records)
     with open_stage(scale, ["backlog"], progress) as stage:
@@ -87,9 +101,15 @@ def main(arguments: Sequence[str]) -> int:
         share = _copied(stage, flow, options.records)
         stored = stage.bytes_on_disk(stage.remote(flow.alias, flow.topic))
         print(HEADER)
+        runs = []
         for variant, words in VARIANTS.items():
-            print(_verified(stage, flow, variant, words, stored, options.records).line())
+            runs.append(_verified(stage, flow, variant, words, stored, options.records))
+            print(runs[-1].line())
         print(f"inside the mirror, twinlog.verify=full: {share:.2%} of its CPU")
+    found = {"runs": [asdict(one) for one in runs], "share_of_mirror": share}
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(found, indent=1) + "\n")
+    progress.say(f"numbers of every run: {options.output}")
     return 0
 
 

@@ -16,6 +16,7 @@ from tests.support.left_by_mirror_maker import (
     STORAGE_PARTITIONS,
     Left,
     another_flow_writes,
+    another_flow_wrote,
     outgoing,
     values,
 )
@@ -361,19 +362,6 @@ def test_open_transaction_of_a_stranger_in_a_copy_of_ours_is_no_mirror_maker(lef
     assert left.values() == values([*range(30), 77, 78]), "as the stranger wrote them"
 
 
-def written_elsewhere(left: Left, numbers: range) -> None:
-    """Another flow of ours writes to the same topic."""
-    with ClusterClient(settings_for(left.target.bootstrap)) as client:
-        ensure_compacted_topic(client, STATE_TOPIC, partitions=1, replication_factor=1)
-        other = init_producer_id(client).producer_id
-        row = having_written("elsewhere->B", other)
-        append_rows(client, TopicPartition(STATE_TOPIC, 0), [row], 1)
-        records = [
-            Record(n, 1_700_000_000_000, None, b"v%d" % one) for n, one in enumerate(numbers)
-        ]
-        raw.Writer(client, TopicPartition(left.remote, 0), other).send(records, 0).expect_ok()
-
-
 @pytest.mark.parametrize("is_first", [True, False], ids=["at the take-over", "later"])
 def test_records_of_another_flow_of_ours_are_no_mirror_makers(
     left: Left, caplog: pytest.LogCaptureFixture, *, is_first: bool
@@ -405,7 +393,7 @@ def test_last_record_of_mirror_maker_2_is_found_however_much_others_wrote_since(
     create_topic(left.target, left.remote)
     produce(left.target, left.remote, outgoing(range(10)))
     left.note(5)
-    written_elsewhere(left, range(70, 80))
+    another_flow_wrote(left, values(range(70, 80)))
     assert left.adopt().code == ""
     assert left.values() == values([*range(10), *range(70, 80), *range(10, 30)])
 
@@ -418,7 +406,7 @@ def test_partition_that_only_another_flow_of_ours_wrote_to_begins_as_any_other(
     left.policy = IDENTITY
     left.write_file()
     create_topic(left.target, left.remote)
-    written_elsewhere(left, range(70, 73))
+    another_flow_wrote(left, values(range(70, 73)))
     if deleted:
         delete_records(left.target, left.remote, 0, 1)
     found = left.adopt()

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import col, lit
 
+from tests.support import surgery
 from tests.support.client import (
     CREATE_TIME,
     Outgoing,
@@ -25,12 +26,14 @@ from tests.support.client import (
 )
 from tests.support.groups import CLEAN_SOON, commit, committed
 from tests.support.topics import (
+    add_partitions,
     apply_topic_configs,
     create_topic,
     delete_records,
     delete_topic,
     end_offsets,
 )
+from twinlog.model import TopicPartition
 from twinlog.records.spark_api import HAS_FILTERS, HAS_LIMITS
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec
@@ -232,6 +235,25 @@ def test_what_retention_deleted_has_its_range(
     assert values(planned) == list(range(8, 20))
 
 
+def test_damaged_bytes_have_their_offset(
+    source_cluster: LocalCluster, topic: str, read: Read
+) -> None:
+    """A failing disk of the leader: one byte of a batch, then the length of another."""
+    for at in (0, 10, 20):
+        produce(source_cluster, topic, numbers(at, at + 10, partition=0), linger_ms=200)
+    here = TopicPartition(topic, 0)
+    surgery.flip_byte(source_cluster, here, 10)
+    with pytest.raises(Exception, match=rf"{topic}-0: .*offset 10\b.*another replica") as error:
+        read().collect()
+    assert "[CORRUPT_BATCH]" in str(error.value)
+    end = f'{{"{topic}": {{"0": 10, "1": -1}}}}'
+    assert values(read(endingOffsets=end)) == list(range(10))
+    surgery.spoil_length(source_cluster, here, 10)
+    with pytest.raises(Exception, match="CORRUPT_BATCH"):
+        read().collect()
+    assert values(read(endingOffsets=end)) == list(range(10))
+
+
 class Stream:
     """A query from a topic into files, begun again and again from one checkpoint."""
 
@@ -294,6 +316,49 @@ def test_a_stream_goes_on_from_its_checkpoint(
     assert stream.values() == [*range(20), *range(30, 36)]
     ends = end_offsets(source_cluster, topic)
     assert stream.checkpoint == f'{{"{topic}": {{"0": {ends[0]}, "1": {ends[1]}}}}}'
+
+
+def test_a_stream_that_runs_takes_new_records_and_partitions(
+    source_cluster: LocalCluster, topic: str, stream: Stream
+) -> None:
+    """Micro-batches as quick as they go, also of two topics of which the second comes later."""
+    other = f"{topic}-later"
+    pattern = {
+        "kafka.bootstrap.servers": source_cluster.bootstrap,
+        "subscribePattern": f"{re.escape(topic)}.*",
+        "startingOffsets": "earliest",
+    }
+    produce(source_cluster, topic, numbers(0, 10))
+    rows = stream.spark.readStream.format("twinlog").options(**pattern).load()
+    query = rows.select("value").writeStream.format("memory").queryName(f"q_{topic[-8:]}").start()
+
+    def has(count: int) -> None:
+        seen: list[int] = []
+
+        def is_there() -> bool:
+            assert query.isActive, query.exception()
+            seen[:] = values(stream.spark.table(str(query.name)))
+            return len(seen) >= count
+
+        eventually(is_there, what=f"{count} rows")
+        assert seen == list(range(count))
+
+    try:
+        has(10)
+        produce(source_cluster, topic, numbers(10, 20))
+        has(20)
+        add_partitions(source_cluster, topic, 3)
+        produce(source_cluster, topic, numbers(20, 25, partition=2))
+        has(25)
+        create_topic(source_cluster, other)
+        produce(source_cluster, other, numbers(25, 30, partition=0))
+        has(30)
+        produce_transaction(source_cluster, other, numbers(90, 95, partition=0), commit=False)
+        produce_transaction(source_cluster, topic, numbers(30, 35), commit=True)
+        has(35)
+    finally:
+        query.stop()
+    delete_topic(source_cluster, other)
 
 
 @pytest.mark.skipif(not HAS_LIMITS, reason="before Spark 4.2 it is refused")

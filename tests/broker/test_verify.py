@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.support.client import Outgoing, eventually, produce, produce_transaction
 from tests.support.groups import commit
 from tests.support.rig import COMPACTED, Rig
 from tests.support.topics import alter_topic_configs, create_topic
-from tests.support.verified import COUNT, NOW, ByHand, verify
+from tests.support.verified import COUNT, NOW, ByHand, page_script, verify
 from twinlog.cli.main import run
 from twinlog.control.verify import verification
 from twinlog.mirror.map.offset_map import (
@@ -189,3 +193,33 @@ def test_copy_of_transactions_compaction_and_codecs_is_identical(
         if not rig.prefixed:
             produce(target_cluster, rig.topic, [Outgoing(key=b"of", value=b"others")])
             assert verify(capsys, file)[0] == 0
+
+
+def test_the_page_does_what_it_says(
+    spark: SparkSession,
+    by_hand: ByHand,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert spark.active()  # the script takes this one
+    records = by_hand.records()
+    by_hand.put("clean", records)
+    by_hand.put("lost", records[:-1])
+    by_hand.put("flipped", [*records[:17], records[17]._replace(value=b"other"), *records[18:]])
+    script = page_script(
+        {
+            "mm2.properties": str(by_hand.file),
+            "localhost:9092": by_hand.source.bootstrap,
+            "localhost:9093": by_hand.target.bootstrap,
+        }
+    )
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    exec(compile(script, "verify.md", "exec"), {})  # noqa: S102 (our own page)
+    said = capsys.readouterr().out
+    name = by_hand.mark
+    assert said.startswith("different\n")
+    assert re.search(rf"^\| *{name}-clean\|2025-06-15\| *40\| *40\|$", said, re.MULTILINE), said
+    assert f"different {name}-flipped 0 [17, 18] [17, 18]\n" in said
+    assert f"missing {name}-lost 0 [39, 40] None\n" in said
+    shown = re.findall(r"^\|(\d+) *\|[-: .\d]+\|([a-z0-9 ]*?) *\|$", said, re.MULTILINE)
+    assert shown == [("17", "value 17"), ("17", "other"), ("39", "value 39")], said

@@ -86,12 +86,37 @@ def test_copy_is_exact_between_these_versions(
 
 
 @pytest.mark.long
-def test_data_frames_with_older_brokers(tmp_path: Path) -> None:
-    """Rows are what another client wrote, or reads; before 3.0 nothing is written."""
+def test_data_frames_with_older_brokers(source_cluster: LocalCluster, tmp_path: Path) -> None:
+    """Rows are what another client wrote, or reads; before 3.0 nothing is written. Those of a copy
+    say which records they are.
+    """
     with spark_session() as spark:
         for version in SOURCES[:-1]:
             with LocalCluster("older", version=version, jvm_flags=QUICK_JVM) as cluster:
                 frames_are_exact(spark, cluster, can_write=version != BEFORE_WRITERS)
+                if version in TARGETS:
+                    copies_say_what_they_are(spark, source_cluster, cluster, tmp_path)
+
+
+def copies_say_what_they_are(
+    spark: SparkSession, source: LocalCluster, target: LocalCluster, folder: Path
+) -> None:
+    """With gaps of transactions, which the copy has not."""
+    with Rig(source, target, folder) as rig:
+        rig.create()
+        for turn, commit in enumerate((True, False, True)):
+            some = [rig.outgoing(number) for number in range(20 * turn, 20 * turn + 20)]
+            produce_transaction(source, rig.topic, some, commit=commit)
+        rig.copy_once()
+        there = {"kafka.bootstrap.servers": target.bootstrap, "subscribe": rig.remote}
+        rows = spark.read.format("twinlog").options(**there, upstream=rig.alias).load()
+        found = {
+            (one._upstream.cluster, one._upstream.topic, one._upstream.offset, bytes(one.value))
+            for one in rows.collect()
+        }
+        records = read_all(source, rig.topic, isolation="read_committed")
+        assert found == {(rig.alias, rig.topic, one.offset, one.value) for one in records}
+        assert len(records) == 40
 
 
 def frames_are_exact(spark: SparkSession, cluster: LocalCluster, *, can_write: bool) -> None:

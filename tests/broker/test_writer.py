@@ -241,8 +241,11 @@ def test_rows_that_cannot_be_records(
 
 
 def test_a_topic_that_is_not_there(spark: SparkSession, options: Mapping[str, str]) -> None:
-    with pytest.raises(Exception, match="TOPIC_MISSING"):
-        save(numbers(spark, 1), {**options, "topic": "nobody-made-it"})
+    absent = {**options, "topic": "nobody-made-it"}
+    for write in (save, lambda rows, _: partitioned(rows, absent)):
+        with pytest.raises(Exception, match="a write creates none: create it") as error:
+            write(numbers(spark, 1), absent)
+        assert "[TOPIC_MISSING]" in str(error.value)
 
 
 def test_a_time_that_brokers_do_not_give(spark: SparkSession, options: Mapping[str, str]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.client import Outgoing, produce, read_all
 from tests.support.eventually import PATIENCE_S
+from tests.support.rig import Rig
 from tests.support.topics import create_topic
 from twinlog.mirror.copy.partitioner import partition_for_key
 from twinlog.records.spark_api import HAS_STREAM_WRITERS
@@ -24,10 +25,17 @@ from pyspark.sql import SparkSession
 from twinlog.records import register
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
 given = {"kafka.bootstrap.servers": sys.argv[1], "subscribe": sys.argv[2]}
-frame = spark.read.format("twinlog").options(**given).load().where("partition = 1")
+every = spark.read.format("twinlog").options(**given).load()
+frame = every.where("partition = 1")
 print(sorted(int(row.value) for row in frame.collect()))
 register(spark)
 print(type(spark).__module__, sorted(int(row.value) for row in frame.collect()))
+"""
+UPSTREAM = """
+given = {"kafka.bootstrap.servers": sys.argv[4], "subscribe": sys.argv[5], "upstream": sys.argv[6]}
+copies = spark.read.format("twinlog").options(**given).load()
+place = [every[name] == copies["_upstream"][name] for name in ("topic", "partition", "offset")]
+print(every.join(copies, [*place, every["value"] == copies["value"]]).count())
 """
 STREAM = """
 query = (
@@ -36,7 +44,8 @@ query = (
     .option("checkpointLocation", sys.argv[3] + "/checkpoint").trigger(availableNow=True).start()
 )
 query.awaitTermination()
-print(spark.read.parquet(sys.argv[3] + "/rows").count())
+rows = spark.read.parquet(sys.argv[3] + "/rows").selectExpr("_upstream.offset AS upstream")
+print(sorted(row.upstream for row in rows.collect()))
 """
 
 WRITE = """
@@ -88,11 +97,19 @@ def test_a_batch_over_spark_connect(source_cluster: LocalCluster, topic: str) ->
 
 
 @pytest.mark.long
-def test_a_stream_over_spark_connect(
-    source_cluster: LocalCluster, topic: str, tmp_path: Path
+def test_a_copy_over_spark_connect(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
-    said = over_connect(CONNECT + STREAM, source_cluster.bootstrap, topic, str(tmp_path))
-    assert said[2:] == ["10"]
+    """A batch of a mirrored topic joins its source, and a stream of it has the same places."""
+    with Rig(source_cluster, target_cluster, tmp_path) as rig:
+        rig.topic = topic
+        with rig.mirror(once=True) as mirror:
+            (flow,) = mirror.wait()
+        assert [part.state for part in flow.partitions] == ["DONE", "DONE"]
+        here = (source_cluster.bootstrap, topic, str(tmp_path))
+        there = (target_cluster.bootstrap, rig.remote, rig.alias)
+        said = over_connect(CONNECT + UPSTREAM + STREAM, *here, *there)
+    assert said[2:] == ["10", "[0, 0, 1, 1, 2, 2, 3, 3, 4, 4]"]
 
 
 @pytest.mark.long

@@ -5,28 +5,74 @@ Its daemons and the mirror share a secret, as `conf/spark-defaults.conf` of each
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.client import produce
+from tests.support.client import produce, read_all
 from tests.support.command import Command
+from tests.support.eventually import PATIENCE_S
 from tests.support.spark_mirror import (
     PARTITIONS,
     arrived,
+    as_copied,
     assert_identical,
     config,
     orders,
 )
-from tests.support.standalone import conf, standalone  # noqa: F401 (a fixture)
+from tests.support.standalone import HOME, conf, standalone  # noqa: F401 (a fixture)
 from tests.support.topics import create_topic
+from tests.support.verified import page_script
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
+
+PARTITION_ENDS = 3000 // PARTITIONS
+FRAMES = """
+import sys
+from pyspark.sql import SparkSession
+from twinlog.records import partitioned, register
+here, there, topic = sys.argv[1:]
+spark = SparkSession.builder.getOrCreate()
+register(spark)
+source = {"kafka.bootstrap.servers": here, "subscribe": topic, "includeHeaders": "true"}
+target = {**source, "kafka.bootstrap.servers": there, "subscribe": f"A.{topic}", "upstream": "A"}
+records = spark.read.format("twinlog").options(**source).load()
+copies = spark.read.format("twinlog").options(**target, minPartitions="8").load()
+same = [records[one] == copies["_upstream"][one] for one in ("topic", "partition", "offset")]
+same += [records[one].eqNullSafe(copies[one]) for one in ("key", "value", "headers", "timestamp")]
+print(records.join(copies, same).count(), copies.where("_upstream IS NOT NULL").count())
+stream = spark.readStream.format("twinlog").options(**target, startingOffsets="earliest").load()
+back = stream.where("_upstream.cluster = 'A'").drop("_upstream", "topic", "offset", "timestampType")
+to = {"kafka.bootstrap.servers": here, "topic": f"{topic}-back"}
+query = partitioned(back, to).writeStream.format("twinlog").options(**to)
+query = query.option("checkpointLocation", sys.argv[0] + ".checkpoint").trigger(availableNow=True)
+query.start().awaitTermination()
+"""
+
+
+def submit(master: str, file: Path, script: str, *arguments: str) -> list[str]:
+    """Lines of a script that `spark-submit` runs, among them those on its standard error."""
+    file.write_text(script)
+    program = str(HOME / "bin" / "spark-submit")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [program, "--master", master, str(file), *arguments],
+        env={**os.environ, "PATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(HOME)}
+        | {"SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    return done.stdout.splitlines()
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +122,21 @@ def test_executors_need_only_a_python_and_the_archive(
         assert verify.wait() == 1, verify.stderr
     line = r"extra: .*, 1 record: the source has no such record there$"
     assert re.search(line, verify.stdout, re.MULTILINE), verify.stdout
+    both = (source_cluster.bootstrap, target_cluster.bootstrap)
+    names = dict(zip(("localhost:9092", "localhost:9093"), both, strict=True))
+    script = page_script({"mm2.properties": str(file), "spark://host:7077": master, **names})
+    said = submit(master, tmp_path / "verify.py", script.replace("# command +=", "command +="))
+    assert "different" in said
+    (found,) = [line for line in said if line.startswith("extra")]
+    assert found == f"extra {fresh_topic} 0 None [{PARTITION_ENDS}, {PARTITION_ENDS + 1}]"
+    create_topic(source_cluster, f"{fresh_topic}-back", partitions=PARTITIONS)
+    said = submit(master, tmp_path / "frames.py", FRAMES, *both, fresh_topic)
+    assert "3000 3000" in said, said
+    here, back = (
+        read_all(source_cluster, name, isolation="read_committed")
+        for name in (fresh_topic, f"{fresh_topic}-back")
+    )
+    assert Counter(as_copied(back)) == Counter(as_copied(here))
 
 
 def test_a_master_without_a_secret_is_refused_unless_named(

@@ -59,10 +59,16 @@ class Killed:
         self.cluster, self.topic, self.folder = cluster, topic, folder
         self.arguments = [cluster.bootstrap, topic, str(folder), master]
         (folder / "in").mkdir()
-        for number in range(FILES):
+        self.files = 0
+        self.fill(FILES)
+
+    def fill(self, files: int) -> None:
+        """Have so many: a micro-batch of each."""
+        for number in range(self.files, files):
             ids = range(number * ROWS, (number + 1) * ROWS)
             text = "".join(json.dumps({"id": one}) + "\n" for one in ids)
-            (folder / "in" / f"{number:03}.json").write_text(text)
+            (self.folder / "in" / f"{number:03}.json").write_text(text)
+        self.files = max(self.files, files)
 
     def start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -83,7 +89,7 @@ class Killed:
     def finish(self) -> None:
         assert self.start().wait() == 0
         seen = read_all(self.cluster, self.topic, isolation="read_committed")
-        assert sorted(int(one.value or b"-1") for one in seen) == list(range(FILES * ROWS))
+        assert sorted(int(one.value or b"-1") for one in seen) == list(range(self.files * ROWS))
 
 
 @pytest.fixture
@@ -119,16 +125,21 @@ def test_killed_at_any_moment(
 
 
 def kill_the_driver(query: Killed, chance: random.Random) -> None:
-    """With its JVM, at twenty moments from the first micro-batch of a run on."""
-    for _ in range(20):
-        running, before = query.start(), query.begun()
+    """With its JVM, at twenty moments at which it has something to write."""
+    kills = 0
+    while kills < 20:
+        before = query.begun()
+        query.fill(before + FILES)
+        running = query.start()
         eventually(
             lambda running=running, before=before: (  # type: ignore[misc]
                 running.poll() is not None or query.begun() > before
             ),
             what="a micro-batch",
         )
+        assert running.poll() is None, "it ends before its input does"
         time.sleep(chance.uniform(0, 4))  # the moment is the point, not the time
+        kills += query.noted() < query.files
         with suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
         running.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -109,16 +109,27 @@ class Left:
         return tuple(flow.partitions)
 
 
+def another_flow_wrote(left: Left, records: Sequence[bytes]) -> None:
+    """Into the same topic, these alone."""
+    with ClusterClient(settings_for(left.target.bootstrap)) as client:
+        batch = [Record(n, BEGIN_MS, None, value) for n, value in enumerate(records)]
+        _other_flow(client, left).send(batch, 0).expect_ok()
+
+
+def _other_flow(client: ClusterClient, left: Left) -> raw.Writer:
+    ensure_compacted_topic(client, STATE_TOPIC, partitions=1, replication_factor=1)
+    other = init_producer_id(client).producer_id
+    row = having_written("elsewhere->B", other)
+    append_rows(client, TopicPartition(STATE_TOPIC, 0), [row], 1)
+    return raw.Writer(client, TopicPartition(left.remote, 0), other)
+
+
 @contextmanager
 def another_flow_writes(left: Left) -> Iterator[None]:
     """Into the same topic, more than a take-over compares, and on and on meanwhile."""
     done, sent = threading.Event(), itertools.count()
     with ClusterClient(settings_for(left.target.bootstrap)) as client:
-        ensure_compacted_topic(client, STATE_TOPIC, partitions=1, replication_factor=1)
-        other = init_producer_id(client).producer_id
-        row = having_written("elsewhere->B", other)
-        append_rows(client, TopicPartition(STATE_TOPIC, 0), [row], 1)
-        writer = raw.Writer(client, TopicPartition(left.remote, 0), other)
+        writer = _other_flow(client, left)
 
         def write(count: int) -> None:
             numbers = list(itertools.islice(sent, count))

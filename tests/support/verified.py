@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,17 @@ def verify(
     (flow,) = report["flows"]
     assert report["answer"] == flow["answer"]
     return code, flow
+
+
+def page_script(names: Mapping[str, str]) -> str:
+    """The script of docs/verify.md, with these names in place of the page's."""
+    page = (Path(__file__).parents[2] / "docs" / "verify.md").read_text()
+    (script,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert isinstance(script, str)
+    for said, meant in names.items():
+        assert script.count(said) == 1, said
+        script = script.replace(said, meant)
+    return script
 
 
 class ByHand:

@@ -118,9 +118,9 @@ WARNING_CODES: Final = (
     Condition(
         codes=("KERNELS_MISSING",),
         meaning=(
-            "batches that must be decoded, and small ones that are joined, go through Python: the "
-            "compiled kernels are not there, or `TWINLOG_KERNELS=python` asks for it. The copy is "
-            "the same, for several times the CPU"
+            "batches that must be decoded, small ones that are joined, and rows of DataFrames go "
+            "through Python: the compiled kernels are not there, or `TWINLOG_KERNELS=python` asks "
+            "for it. The copy and the rows are the same, for several times the CPU"
         ),
         advice=(
             "install a wheel of your platform; or install a C compiler, and then Twinlog again "

@@ -8,18 +8,18 @@ and, where `upstream` is asked for, of which record of a source each is the copy
     _upstream struct<cluster: string, topic: string, partition: int, offset: bigint>
 
 `timestampType` is Kafka's number: -1 none (format v0), 0 CreateTime, 1 LogAppendTime. A record
-without headers has NULL in `headers`, as in Spark's source.
+without headers has NULL in `headers`, as in Spark's source. What Arrow calls them is in `decoding`:
+where a DataFrame is only described, nobody waits until PyArrow is loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
-
-import pyarrow as pa
 
 from twinlog.config.values.nearest import suggestion
 from twinlog.errors import ConfigError
+from twinlog.records.bounds import flag
 
 KEY: Final = "key"
 VALUE: Final = "value"
@@ -44,30 +44,6 @@ SPARK_TYPES: Final = {
 }
 """In Spark's order, by its names of types."""
 
-HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
-ORIGIN: Final = pa.struct(
-    [
-        ("cluster", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-    ]
-)
-MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
-MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
-
-ARROW_TYPES: Final = {
-    KEY: pa.binary(),
-    VALUE: pa.binary(),
-    TOPIC: pa.string(),
-    PARTITION: pa.int32(),
-    OFFSET: pa.int64(),
-    TIMESTAMP: MICROSECONDS,
-    TIMESTAMP_TYPE: pa.int32(),
-    HEADERS: pa.list_(pa.field("element", HEADER)),
-    UPSTREAM: ORIGIN,
-}
-
 
 def all_columns(*, headers: bool, upstream: bool = False) -> tuple[str, ...]:
     """What is read where no schema says otherwise."""
@@ -75,6 +51,11 @@ def all_columns(*, headers: bool, upstream: bool = False) -> tuple[str, ...]:
         name for name, is_asked in ((HEADERS, headers), (UPSTREAM, upstream)) if not is_asked
     }
     return tuple(name for name in SPARK_TYPES if name not in left_out)
+
+
+def wants_headers(options: Mapping[str, str]) -> bool:
+    """Whether there is a column for them: Spark asks for columns before it asks for a reader."""
+    return flag(options, "includeHeaders", default=False)
 
 
 def ddl(columns: Sequence[str]) -> str:
@@ -100,8 +81,3 @@ def check_columns(given: Sequence[tuple[str, str]]) -> tuple[str, ...]:
                 "cast it after reading"
             )
     return tuple(name for name, _ in given)
-
-
-def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """The Arrow schema of these columns, exactly as Spark expects it of them."""
-    return pa.schema([(name, ARROW_TYPES[name]) for name in columns])

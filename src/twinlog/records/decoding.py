@@ -21,7 +21,17 @@ from pyarrow import compute
 
 from twinlog.mirror.map.origins import NOBODY, Origins, OriginStretch
 from twinlog.model import TopicPartition
-from twinlog.records.columns import MICROSECONDS, MILLISECONDS, ORIGIN, UPSTREAM, arrow_schema
+from twinlog.records.columns import (
+    HEADERS,
+    KEY,
+    OFFSET,
+    PARTITION,
+    TIMESTAMP,
+    TIMESTAMP_TYPE,
+    TOPIC,
+    UPSTREAM,
+    VALUE,
+)
 from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
 from twinlog.wire.decoding import Scan
 from twinlog.wire.kernels import shapes
@@ -44,6 +54,36 @@ LOG_APPEND_TIME: Final = 1
 
 _MOST_MS: Final = ((1 << 63) - 1) // 1000
 """Spark's timestamps count microseconds in 64 bits."""
+
+
+HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
+ORIGIN: Final = pa.struct(
+    [
+        ("cluster", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+    ]
+)
+MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
+MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
+
+ARROW_TYPES: Final = {
+    KEY: pa.binary(),
+    VALUE: pa.binary(),
+    TOPIC: pa.string(),
+    PARTITION: pa.int32(),
+    OFFSET: pa.int64(),
+    TIMESTAMP: MICROSECONDS,
+    TIMESTAMP_TYPE: pa.int32(),
+    HEADERS: pa.list_(pa.field("element", HEADER)),
+    UPSTREAM: ORIGIN,
+}
+
+
+def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    """The Arrow schema of these columns, exactly as Spark expects it of them."""
+    return pa.schema([(name, ARROW_TYPES[name]) for name in columns])
 
 
 class _Part(NamedTuple):

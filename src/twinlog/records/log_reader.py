@@ -100,17 +100,19 @@ class RangeReader:
         committed = self._isolation is Isolation.READ_COMMITTED
         rolled_back = RolledBack(answer.aborted if committed else ())
         for header, at in read_headers(answer.records):
+            if header.magic >= 2 and header.base_offset >= self._end:
+                self._position = self._end
+                return
             verify_crc(answer.records, at, header)
             batch = answer.records[at : at + header.length]
             is_rolled_back = rolled_back.skip(header, batch)
             if header.next_offset <= self._position:
                 continue
-            if header.magic >= 2 and header.base_offset >= self._end:
-                self._position = self._end
-                return
             if not is_rolled_back and not header.is_control:
                 yield from self._decoder.take(header, batch, self._position, self._end)
             self._position = header.next_offset
+            if self._position >= self._end:
+                return  # what lies behind is not asked for, and may be damaged
 
     def _stalled(self) -> ClusterError:
         held = " (or a transaction that is still open)"

@@ -17,12 +17,14 @@ from twinlog.records.bounds import (
     JSON_LATEST,
     Bound,
     BoundKind,
+    flag,
     parse_assignment,
     parse_offsets,
     parse_timestamp,
     parse_timestamps,
     wrong,
 )
+from twinlog.records.columns import wants_headers
 from twinlog.records.given import client_of, named, positive, settings_of
 
 _PREFIX: Final = "kafka."
@@ -118,14 +120,9 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
         max_offsets=_optional_positive(options, "maxOffsetsPerTrigger"),
         max_bytes=_optional_positive(options, "maxBytesPerTrigger"),
         commit_group=options.get("commitGroup", "").strip(),
-        fails_on_data_loss=_flag(options, "failOnDataLoss", default=True),
+        fails_on_data_loss=flag(options, "failOnDataLoss", default=True),
         upstreams=_upstreams(options),
     )
-
-
-def wants_headers(options: Mapping[str, str]) -> bool:
-    """Whether there is a column for them: Spark asks for columns before it asks for a reader."""
-    return _flag(options, "includeHeaders", default=False)
 
 
 def _check_kind(options: Mapping[str, str], *, is_stream: bool) -> None:
@@ -240,10 +237,3 @@ def _upstreams(options: Mapping[str, str]) -> tuple[str, ...]:
 
 def _optional_positive(options: Mapping[str, str], name: str) -> int | None:
     return positive(name, options[name]) if name in options else None
-
-
-def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = options.get(name, str(default)).strip().lower()
-    if text not in ("true", "false"):
-        raise wrong(name, f"{text!r} is neither true nor false", "write one of them")
-    return text == "true"

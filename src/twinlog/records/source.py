@@ -1,12 +1,17 @@
 """`format("twinlog")`, as Spark knows it.
 
-Schema and options are looked at when a DataFrame is made, so that a wrong option is an error there
-and not in a task. A schema that is given (`spark.read.schema(...)`) says which columns are read:
-PySpark does not tell a source of its kind which ones a query uses.
+Options are parsed when a query is planned, so that a wrong one is an error there and not in a task.
+A schema that is given (`spark.read.schema(...)`) says which columns are read: PySpark does not tell
+a source of its kind which ones a query uses.
+
+Spark makes a process for each step of planning, of which the first asks for name and schema alone.
+So what reads and writes is loaded where it is asked for: PyArrow and the client of Kafka take half
+a second.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException
@@ -20,14 +25,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from twinlog.records.batch_reader import BatchReader
-from twinlog.records.columns import all_columns, ddl
-from twinlog.records.options import parse_options, wants_headers
+from twinlog.records.columns import all_columns, ddl, wants_headers
 from twinlog.records.spark_api import HAS_FILTERS, HAS_LIMITS, HAS_STREAM_WRITERS, needs
-from twinlog.records.stream_reader import StreamReader
-from twinlog.records.tasks import columns_of
-from twinlog.records.write.options import parse_write_options
-from twinlog.records.write.writers import BatchWriter, StreamWriter, prepared
+from twinlog.wire.kernels.chosen import CHOSEN, KERNELS_MISSING, Chosen
+
+log = logging.getLogger(__name__)
 
 FORMAT: Final = "twinlog"
 KNOWN_ALREADY: Final = "DATA_SOURCE_ALREADY_EXISTS"
@@ -53,25 +55,50 @@ class TwinlogSource(DataSource):
         return ddl(all_columns(headers=headers, upstream="upstream" in self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from twinlog.records.batch_reader import BatchReader
+        from twinlog.records.options import parse_options
+        from twinlog.records.tasks import columns_of
+
         options = parse_options(self.options, is_stream=False)
+        say_slow_kernels()
         return BatchReader(options, columns_of(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from twinlog.records.options import parse_options
+        from twinlog.records.stream_reader import StreamReader
+        from twinlog.records.tasks import columns_of
+
         options = parse_options(self.options, is_stream=True)
         is_limited = options.max_offsets is not None or options.max_bytes is not None
         needs("a limit of micro-batches", "4.2", is_there=HAS_LIMITS or not is_limited)
+        say_slow_kernels()
         return StreamReader(options, columns_of(schema, options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from twinlog.records.write.options import parse_write_options
+        from twinlog.records.write.writers import BatchWriter, prepared
+
         options = parse_write_options(self.options, is_stream=False)
+        say_slow_kernels()
         return BatchWriter(options, prepared(options, schema, overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from twinlog.records.write.options import parse_write_options
+        from twinlog.records.write.writers import StreamWriter, prepared
+
         needs("df.writeStream", "4.1", is_there=HAS_STREAM_WRITERS)
         options = parse_write_options(self.options, is_stream=True)
         if self.is_copy:
             return StreamWriter(options, None)
+        say_slow_kernels()
         return StreamWriter(options, prepared(options, schema, overwrite=overwrite))
+
+
+def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
+    """For each query: where it is planned, which need not be where its tasks run."""
+    if not chosen.is_compiled:
+        text = chosen.warning("rows that are decoded or encoded take")
+        log.warning("%s", text, extra={"code": KERNELS_MISSING})
 
 
 def register(spark: SparkSession) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+
 import cramjam
 import pytest
 
+from benchmarks import frames_run, verify_run
 from benchmarks.launches import TUNED, FlowFile
 from benchmarks.payload import KEY_BYTES, VALUE_BYTES, make_key, make_values
 from benchmarks.run import parse
@@ -24,6 +28,15 @@ def test_wrong_usage_is_exit_code_2(
         parse(arguments)
     assert ended.value.code == 2
     assert "scripts/bench: error: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("case", [frames_run.parse, verify_run.parse])
+def test_a_number_that_is_given_counts_in_a_quick_run_too(
+    case: Callable[[Sequence[str]], Namespace],
+) -> None:
+    assert case(["--quick"]).records == 20_000
+    assert case(["--quick", "--records", "5_000"]).records == 5_000
+    assert case([]).records >= 1_000_000
 
 
 def test_help_shows_cases_and_examples(capsys: pytest.CaptureFixture[str]) -> None:

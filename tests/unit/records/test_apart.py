@@ -39,8 +39,24 @@ def test_data_frames_load_nothing_of_the_mirror() -> None:
     """What the mirror does to its own Spark session would empty accumulators of a user's."""
     script = (
         "import sys, twinlog.records.source, twinlog.records.write.placing\n"
+        "import twinlog.records.batch_reader, twinlog.records.stream_reader\n"
+        "import twinlog.records.write.writers\n"
         "apart = ('twinlog.spark', 'twinlog.control', 'twinlog.lane', 'twinlog.channel')\n"
         "print([name for name in sys.modules if name.startswith(apart)])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_who_asks_for_the_schema_waits_for_little() -> None:
+    """Spark makes a process for it in every query."""
+    script = (
+        "import sys\n"
+        "from twinlog.records.source import TwinlogSource\n"
+        "TwinlogSource({'upstream': 'A'}).schema()\n"
+        "print(sorted({'pyarrow', 'kafka'} & sys.modules.keys()))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

@@ -31,8 +31,8 @@ from twinlog.mirror.map.origins import Origin, Origins
 from twinlog.mirror.map.runs import PackedChunk, Run
 from twinlog.model import TopicPartition
 from twinlog.records import decoding
-from twinlog.records.columns import SPARK_TYPES, all_columns, arrow_schema, check_columns
-from twinlog.records.decoding import ColumnDecoder
+from twinlog.records.columns import SPARK_TYPES, all_columns, check_columns
+from twinlog.records.decoding import ColumnDecoder, arrow_schema
 from twinlog.records.spark_api import HAS_LIMITS
 from twinlog.wire.compression import compress
 from twinlog.wire.record_batch import (

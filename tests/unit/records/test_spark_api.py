@@ -1,6 +1,8 @@
-"""What an older PySpark has not is refused, with the version that has it."""
+"""What an older PySpark has not is refused, with the version that has it; what is slow is said."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
@@ -8,6 +10,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from twinlog.errors import EnvironmentMissing
 from twinlog.records import source
 from twinlog.records.source import TwinlogSource
+from twinlog.wire.kernels.chosen import CHOSEN, VARIABLE, Chosen
 
 LEAST = {"kafka.bootstrap.servers": "nobody.invalid:1", "subscribe": "orders"}
 SCHEMA = StructType([StructField("value", BinaryType())])
@@ -30,3 +33,18 @@ def test_streams_that_spark_cannot_write_with_arrow(monkeypatch: pytest.MonkeyPa
     written = TwinlogSource({"kafka.bootstrap.servers": "nobody.invalid:1", "topic": "orders"})
     with pytest.raises(EnvironmentMissing, match=r"df\.writeStream needs Spark 4\.1 or newer"):
         written.streamWriter(SCHEMA, overwrite=False)
+
+
+def test_each_query_says_that_it_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    read = TwinlogSource(LEAST)
+    read.reader(SCHEMA)
+    read.streamReader(SCHEMA)
+    assert len(caplog.messages) == (0 if CHOSEN.is_compiled else 2)
+    caplog.clear()
+    source.say_slow_kernels(Chosen(tmp_path / "no library"))
+    (line,) = caplog.messages
+    assert "[KERNELS_MISSING]" in line
+    assert "install a wheel of this platform, or a C compiler" in line

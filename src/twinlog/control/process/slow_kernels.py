@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from twinlog.wire.kernels.chosen import CHOSEN, VARIABLE, Chosen
+from twinlog.wire.kernels.chosen import CHOSEN, KERNELS_MISSING, Chosen
 
 log = logging.getLogger(__name__)
 
@@ -16,13 +16,5 @@ def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
     """
     if chosen.is_compiled:
         return
-    code = "KERNELS_MISSING"
-    log.warning(
-        "the compiled kernels are not used (%s): batches that must be decoded, and small ones that "
-        "are joined, take several times the CPU; install a wheel of this platform, or a C compiler "
-        "and then Twinlog again; unset %s if it is set [%s]",
-        chosen.why_slow,
-        VARIABLE,
-        code,
-        extra={"code": code},
-    )
+    what = "batches that must be decoded, and small ones that are joined, take"
+    log.warning("%s", chosen.warning(what), extra={"code": KERNELS_MISSING})

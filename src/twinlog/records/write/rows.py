@@ -37,6 +37,7 @@ from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.kernels.shapes import Strings, Table
 from twinlog.wire.rows import Rows, encode_headers
 
+TOPIC_MISSING: Final = "TOPIC_MISSING"
 _BYTES: Final = ("string", "binary")
 TYPES: Final = {
     KEY: _BYTES,
@@ -127,7 +128,17 @@ class Placer:
 
 def partitions_of(client: ClusterClient, topic: str) -> int:
     """How many a topic has. Raises TwinlogError where there is none, or it may not be seen."""
-    metadata = client.metadata([topic], allow_missing=False)
+    try:
+        metadata = client.metadata([topic], allow_missing=False)
+    except ClusterError as error:
+        if error.code != TOPIC_MISSING:
+            raise
+        raise ClusterError(
+            f"cluster {client.alias}: topic {topic} is not there, and a write creates none: create "
+            "it with the partitions and configs that it is to have, then write again",
+            code=TOPIC_MISSING,
+            fate=error.fate,
+        ) from None
     return len(metadata.topics[topic].partitions)
 
 

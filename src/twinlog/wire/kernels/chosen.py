@@ -13,6 +13,8 @@ from twinlog.wire.kernels.twin import TWIN
 VARIABLE: Final = "TWINLOG_KERNELS"
 """`python` asks for the twin, to compare or to rule the library out."""
 
+KERNELS_MISSING: Final = "KERNELS_MISSING"
+
 
 class Chosen:
     """What is used, and why it is not the library."""
@@ -31,6 +33,14 @@ class Chosen:
     @property
     def is_compiled(self) -> bool:
         return self.why_slow is None
+
+    def warning(self, what: str) -> str:
+        """Of those that are not compiled: what takes several times the CPU, and what to do."""
+        return (
+            f"the compiled kernels are not used ({self.why_slow}): {what} several times the CPU; "
+            f"install a wheel of this platform, or a C compiler and then Twinlog again; unset "
+            f"{VARIABLE} if it is set [{KERNELS_MISSING}]"
+        )
 
 
 CHOSEN: Final = Chosen(Path(__file__).with_name(NAME))
