@@ -75,6 +75,23 @@ def test_log_in_json_is_not_wrapped_on_a_narrow_terminal(tmp_path: Path) -> None
     assert max(map(len, lines[-2:])) <= 40, "what is for people is"
 
 
+def test_ctrl_c_on_a_terminal_leaves_no_line_of_the_screen_behind(tmp_path: Path) -> None:
+    """The terminal writes `^C` behind the last line, which is as long as the terminal is wide."""
+    path = tmp_path / "mm2.properties"
+    first, second = free_ports(2)
+    path.write_text(
+        f"clusters = A, B\nA.bootstrap.servers = 127.0.0.1:{first}\n"
+        f"B.bootstrap.servers = 127.0.0.1:{second}\nA->B.enabled = true\n"
+    )
+    with Terminal(70, "mirror", str(path), "--listen", "off") as mirror:
+        mirror.until(lambda text: "A->B  DEGRADED" in text and "next try in" in text)
+        mirror.type("^C")  # what Ctrl-C is echoed as
+        mirror.until(lambda text: "^C" in text)
+        mirror.interrupt()
+        assert mirror.wait() == 1
+        assert mirror.text.count("A->B  DEGRADED") == 1, mirror.text
+
+
 def test_the_promised_times() -> None:
     gives_up = (managed_flow.ONCE_GIVES_UP_S, flow_run.ONCE_GIVES_UP_S, mirror_check.GIVES_UP_S)
     assert set(gives_up) == {MINUTE_S}

@@ -180,7 +180,7 @@ def loss_line(flow: Mapping[str, Any]) -> str:
 
 def _trouble_line(alike: Sequence[Row]) -> RenderableType:
     first = alike[0]
-    where = f"{first.topic}, {first.partitions}"
+    where = first.where
     if len(alike) > 1:
         where = f"{plural(len(alike), 'row')} ({first_few(one.topic for one in alike)})"
     style = "red" if state_style(first.state) == "red" else "yellow"
