@@ -85,7 +85,7 @@ def test_ctrl_c_on_a_terminal_leaves_no_line_of_the_screen_behind(tmp_path: Path
     )
     with Terminal(70, "mirror", str(path), "--listen", "off") as mirror:
         mirror.until(lambda text: "A->B  DEGRADED" in text and "UNREACHABLE" in text)
-        mirror.type("^C")  # what Ctrl-C is echoed as
+        mirror.press("^C")  # what Ctrl-C is echoed as
         mirror.interrupt()
         assert mirror.wait() == 1
         assert mirror.text.count("A->B  DEGRADED") == 1, mirror.text

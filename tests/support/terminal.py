@@ -204,7 +204,7 @@ class Terminal:
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
-    def type(self, keys: str) -> None:
+    def press(self, keys: str) -> None:
         """The terminal itself echoes it where the cursor is."""
         os.write(self._master, keys.encode())
 

@@ -112,6 +112,26 @@ def shown(width: int, *flows: FlowSnapshot, most: int | None = None, lagging: bo
     return console.file.getvalue()
 
 
+def test_what_was_known_before_an_outage_is_the_least_that_waits() -> None:
+    """The source is not asked meanwhile, and grows."""
+    away = partition(
+        state="RETRYING", lag=500, code="UNREACHABLE", message="B: refused", loss_ms=1000
+    )
+    one = flow(
+        away,
+        state="DEGRADED",
+        reason="B: refused",
+        code="UNREACHABLE",
+        loss_records=400,
+        loss_ms=1000,
+    )
+    text = shown(120, one, flow(partition(lag=7), flow="B->A"))
+    assert "lag at least 500" in text
+    assert "lag 7" in text
+    assert "lag at least 507" in text, "in all"
+    assert "without the source, at least 400 records of the last 1.0 s would be lost" in text
+
+
 LONG: dict[str, Any] = {
     "target_topic": "primary.a-rather-long-name-of-a-topic",
     "lag": 1_234_567,

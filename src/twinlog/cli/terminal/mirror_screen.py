@@ -15,6 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.text import Text
 
+from twinlog.cli.terminal.status.rows import is_lag_old
 from twinlog.cli.terminal.status.screen import packed
 from twinlog.cli.terminal.status.topic_table import Column, fitted_table, since, state_style
 from twinlog.cli.terminal.tables import Piece, text
@@ -66,8 +67,9 @@ def _heading(
         line.append(plural(flow.lanes, "lane"))
     if len(topics) > 1:
         speed = sum(one.records_per_s for one in topics)
+        old = is_lag_old(flow.state, (one.state for one in flow.partitions))
         line += [
-            f"lag {count(flow.lag)}" if flow.lag >= 0 else "lag ?",
+            f"lag {'at least ' if old else ''}{_known(flow.lag)}",
             f"{count(speed)} records/s",
         ]
     yield from packed(line, width)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from twinlog.codes import PartitionState
+from twinlog.codes import FlowState, PartitionState
 from twinlog.quantities import ranges
 
 AS_USUAL: Final = (
@@ -113,6 +113,13 @@ def known_sum(numbers: Iterable[int]) -> int:
     """Of those that are known; -1 where none is."""
     known = [number for number in numbers if number >= 0]
     return sum(known) if known else -1
+
+
+def is_lag_old(state: str, partition_states: Iterable[str]) -> bool:
+    """Whether some lag is not of now: in an outage it is what was known last, and the source may
+    have grown since. So it is said as the least that waits.
+    """
+    return state == FlowState.DEGRADED and PartitionState.RETRYING in partition_states
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
