@@ -13,7 +13,7 @@ from twinlog.control.flow.trouble import Trouble
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince
 from twinlog.errors import PartitionError, Unreachable
-from twinlog.lane.messages import Throttle
+from twinlog.lane.messages import Away, Progress, Throttle
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import TopicProblem
 
@@ -75,7 +75,8 @@ def test_partition_whose_source_answers_nothing_is_at_no_end(
 ) -> None:
     """Its lane, which has said so of it, keeps the state before."""
     lane.progress(HERE, ordinal=3)
-    lane.troubled(HERE, "UNREACHABLE", retriable=True)
+    refused = Away(code="UNREACHABLE", message="A (a:9092): connection refused")
+    lane.say(Progress(partitions=(), degraded=refused))
     gone = Unreachable("A (a:9092): connection refused")
     trouble = Trouble(state=FlowState.DEGRADED, error=gone, since_ms=1, is_of_all=True)
     away = flow_snapshot(driver.run, "exact", trouble, (), Counter(), since)
