@@ -177,7 +177,9 @@ class Unreachable(ClusterError):
 
 
 class Refused(Unreachable):
-    """Nobody listens at any address of the cluster: its hosts say so at once."""
+    """Nobody listens at any address of the cluster, or its names have none: its hosts, or the
+    resolver, say so at once.
+    """
 
 
 class Disconnected(ClusterError):

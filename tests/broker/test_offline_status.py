@@ -134,7 +134,7 @@ def test_of_a_source_that_is_gone_the_target_tells_what_it_has(
     assert run(["status", str(pair.config)]) == 1
     text = capsys.readouterr().out
     assert "newest record" in text
-    assert re.search(rf"{pair.remote} +0 +SOURCE_AWAY +\? +20 +\d\d:\d\d:\d\d \(", text)
+    assert re.search(rf"{pair.remote} +all 1 +SOURCE_AWAY +\? +20 +\d\d:\d\d:\d\d \(", text)
     assert re.search(rf"{group} +{pair.remote} +1 +13 +not set", text)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import socket
 import time
+import urllib.request
 import uuid
 from pathlib import Path
 
@@ -73,6 +75,56 @@ def test_log_in_json_is_not_wrapped_on_a_narrow_terminal(tmp_path: Path) -> None
     told = [json.loads(line) for line in lines if "UNREACHABLE" in line and line[0] == "{"]
     assert told[0]["code"] == "UNREACHABLE"
     assert max(map(len, lines[-2:])) <= 40, "what is for people is"
+
+
+def test_ctrl_c_on_a_terminal_leaves_no_line_of_the_screen_behind(tmp_path: Path) -> None:
+    """The terminal writes `^C` behind the last line, which is as long as the terminal is wide."""
+    path = tmp_path / "mm2.properties"
+    first, second = free_ports(2)
+    path.write_text(
+        f"clusters = A, B\nA.bootstrap.servers = 127.0.0.1:{first}\n"
+        f"B.bootstrap.servers = 127.0.0.1:{second}\nA->B.enabled = true\n"
+    )
+    with Terminal(70, "mirror", str(path), "--listen", "off") as mirror:
+        mirror.until(lambda text: "A->B  DEGRADED" in text and "UNREACHABLE" in text)
+        mirror.press("^C")  # what Ctrl-C is echoed as
+        mirror.interrupt()
+        assert mirror.wait() == 1
+        assert mirror.text.count("A->B  DEGRADED") == 1, mirror.text
+
+
+def test_a_line_that_comes_late_stands_above_the_screen(tmp_path: Path) -> None:
+    """As at a takeover: the address is served once whoever had it is gone."""
+    path = tmp_path / "mm2.properties"
+    first, second = free_ports(2)
+    path.write_text(
+        f"clusters = A, B\nA.bootstrap.servers = 127.0.0.1:{first}\n"
+        f"B.bootstrap.servers = 127.0.0.1:{second}\nA->B.enabled = true\n"
+    )
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        Terminal(80, "mirror", str(path), "--listen", _address(taken)) as mirror,
+    ):
+        address = _address(taken)
+        mirror.until(lambda text: "A->B  DEGRADED" in text)
+        taken.close()
+        eventually(lambda: _is_served(address))
+        mirror.interrupt()
+        assert mirror.wait() == 1
+        assert mirror.text.count("A->B  ") == 1, "no line of the screen is left behind"
+        assert f"http://{address} serves" in mirror.text
+
+
+def _address(taken: socket.socket) -> str:
+    return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def _is_served(address: str) -> bool:
+    try:
+        urllib.request.urlopen(f"http://{address}/metrics", timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 def test_the_promised_times() -> None:

@@ -203,6 +203,10 @@ class Terminal:
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
+    def press(self, keys: str) -> None:
+        """The terminal itself echoes it where the cursor is."""
+        os.write(self._master, keys.encode())
+
     def wait(self) -> int:
         code = self.process.wait(PATIENCE_S)
         self._thread.join(PATIENCE_S)

@@ -75,6 +75,18 @@ def test_passing_trouble_is_said_only_when_it_stays() -> None:
     assert len(said.after(30, waits)) == 1
 
 
+def test_what_the_flow_waits_for_is_not_said_again_of_its_topics() -> None:
+    """It would be, behind an outage of half a minute, when the clusters answer already."""
+    said = Said()
+    gone = {"code": "DISCONNECTED", "state": "RETRYING", "message": "broker of B did not answer"}
+    waits = [bad(number, **gone) for number in range(3)]
+    outage = {"state": "DEGRADED", "code": "DISCONNECTED", "reason": f"{gone['message']} [..]"}
+    assert said.after(40, *waits, **outage) == []
+    assert said.after(1, *(partition(number=number) for number in range(3))) == []
+    (line,) = said.after(1, bad(3), *waits, **outage)
+    assert "FOREIGN_DATA" in line, "what a partition has of its own is said"
+
+
 def test_a_name_that_the_message_begins_with_is_not_repeated() -> None:
     lines = Said().after(1, bad(0, message="orders-0: the topic is gone"))
     assert lines == ["A->B: orders-0: the topic is gone [FOREIGN_DATA]"]

@@ -58,7 +58,7 @@ def test_quiet_status_says_what_stands_still(file: str, capsys: pytest.CaptureFi
     bad = partition("payments", state="FAILED", code="FOREIGN_DATA", message="not ours")
     StatusFile(Path(file)).write([flow(partition(), bad, state="PARTLY_FAILED")])
     assert run(["status", file, "-q"]) == 1
-    assert capsys.readouterr().out == "A->B: payments, 0: not ours [FOREIGN_DATA]\n"
+    assert capsys.readouterr().out == "A->B: payments-0: not ours [FOREIGN_DATA]\n"
 
 
 def test_quiet_keeps_errors_and_what_programs_read(

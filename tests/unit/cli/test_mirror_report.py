@@ -113,3 +113,13 @@ def test_quiet_report_has_only_flows_that_are_not_whole() -> None:
     assert len(list(found.lines())) == 2
     (line,) = found.lines(only_failed=True)
     assert line.endswith("; 1 FAILED")
+
+
+def test_a_flow_that_another_process_led_to_the_end_names_its_state_once() -> None:
+    reason = "standing by: another process leads this flow (process 7 on east-1) [STANDBY]"
+    (line,) = report(flow(state="STANDBY", generation=-1, reason=reason), once=False).lines()
+    assert line == f"A->B: {reason}"
+    (line,) = report(
+        flow(state="PAUSED", generation=-1, reason="paused by ann"), once=False
+    ).lines()
+    assert line == "A->B: PAUSED: paused by ann"

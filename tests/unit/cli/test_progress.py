@@ -125,6 +125,26 @@ def test_bars_fit_the_terminal(width: int) -> None:
 def test_a_start_says_what_it_waits_for() -> None:
     assert "asking both clusters" in shown(flow(state="STARTING", lanes=0))
     assert "starting Spark for 1 topic" in shown(flow(partition(), state="STARTING", lanes=0))
+    again = shown(flow(partition(), state="STARTING", lanes=2))
+    assert ("starting Spark" in again, "resuming 1 topic" in again) == (False, True)
+
+
+def test_records_are_those_of_the_copy_or_are_not_known() -> None:
+    """What this process alone has copied would look like a copy that has lost its records."""
+    behind = partition(records=1951, copied=-1, lag=-1)
+    (row,) = [line for line in shown(flow(behind)).splitlines() if line.startswith("  orders")]
+    assert row.split() == ["orders", "?", "0", "0", "B/s", "?"]
+
+
+def test_lag_of_an_outage_is_the_least_that_waits() -> None:
+    """The source is not asked meanwhile, and grows."""
+    waits = [
+        partition(topic, state="RETRYING", lag=500, code="UNREACHABLE", message="B: no answer")
+        for topic in ("orders", "payments")
+    ]
+    outage = {"state": "DEGRADED", "reason": "B: no answer", "code": "UNREACHABLE"}
+    assert "lag at least 1,000 " in shown(flow(*waits, **outage))
+    assert "lag 1,000 " in shown(flow(*(partition(one, lag=500) for one in ("a", "b"))))
 
 
 def test_what_is_asked_again_is_not_said_to_be_at_the_end() -> None:

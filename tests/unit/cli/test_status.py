@@ -112,6 +112,26 @@ def shown(width: int, *flows: FlowSnapshot, most: int | None = None, lagging: bo
     return console.file.getvalue()
 
 
+def test_what_was_known_before_an_outage_is_the_least_that_waits() -> None:
+    """The source is not asked meanwhile, and grows."""
+    away = partition(
+        state="RETRYING", lag=500, code="UNREACHABLE", message="B: refused", loss_ms=1000
+    )
+    one = flow(
+        away,
+        state="DEGRADED",
+        reason="B: refused",
+        code="UNREACHABLE",
+        loss_records=400,
+        loss_ms=1000,
+    )
+    text = shown(120, one, flow(partition(lag=7), flow="B->A"))
+    assert "lag at least 500" in text
+    assert "lag 7" in text
+    assert "lag at least 507" in text, "in all"
+    assert "without the source, at least 400 records of the last 1.0 s would be lost" in text
+
+
 LONG: dict[str, Any] = {
     "target_topic": "primary.a-rather-long-name-of-a-topic",
     "lag": 1_234_567,
@@ -230,8 +250,8 @@ def test_a_running_mirror_is_shown(running: Path, capsys: pytest.CaptureFixture[
     assert run(["status", str(running)]) == 1
     text = capsys.readouterr().out
     assert "A->B  PARTLY_FAILED  since" in text
-    assert re.search(r"orders +A\.orders +0 +AT_END +12 +1\.5 s +0\.8 s +4,321 +0", text)
-    assert "  payments, 0: A.payments-0: no [FOREIGN_DATA]" in text
+    assert re.search(r"orders +A\.orders +all 1 +AT_END +12 +1\.5 s +0\.8 s +4,321 +0", text)
+    assert "  payments-0: A.payments-0: no [FOREIGN_DATA]" in text
     assert "  2 groups left alone on the target (app, shop): it is active there" in text
     assert "  1 group without a checkpoint (audit): logs: not mirrored by this flow" in text
     assert all(line == line.rstrip() for line in text.splitlines())

@@ -59,6 +59,31 @@ def test_refused_connections_are_known_at_once(
     assert "no topic to mirror" not in text
 
 
+@pytest.mark.parametrize(("command", "code"), [("status", 3), ("check", 1), ("doctor", 1)])
+def test_names_that_nobody_has_are_known_at_once(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    code: int,
+) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    path = tmp_path / "mm2.properties"
+    path.write_text(
+        "clusters = prod, dr\nprod->dr.enabled = true\nprod.bootstrap.servers = p.invalid:9092\n"
+        "dr.bootstrap.servers = d.invalid:9092\n"
+    )
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with Stopwatch() as watch:
+        assert run([command, str(path)]) == code
+    assert watch.seconds < SOON_S
+    text = " ".join(capsys.readouterr().out.split())
+    assert "dr (d.invalid:9092): the name cannot be resolved: name or service not known" in text
+    assert "at its end" not in text
+
+
 @pytest.mark.parametrize(("command", "code"), [("status", 3), ("check", 1)])
 def test_silent_clusters_are_waited_for_as_long_as_is_said(
     frozen: Path, capsys: pytest.CaptureFixture[str], command: str, code: int

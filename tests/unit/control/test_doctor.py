@@ -66,7 +66,10 @@ def test_nothing_is_found_where_a_flow_is_at_its_end_or_runs_close_behind() -> N
 def test_cluster_that_does_not_answer() -> None:
     gone = ClusterView(alias="B", problem="no broker answers [UNREACHABLE]")
     found = only(seen(target=gone, state="FAILED", reason="no broker answers"), "unreachable")
-    assert "B does not answer from this host: no broker answers" in found.what
+    assert found.what == "B cannot be asked from this host: no broker answers [UNREACHABLE]"
+    named = "B (b:9092): connection refused [UNREACHABLE]"
+    found = only(seen(target=Side(alias="B", problem=named)), "unreachable")
+    assert found.what == f"from this host: {named}", "a cluster is named once"
     assert "B.bootstrap.servers" in found.todo
     assert len(findings(seen(target=gone, state="FAILED"))) == 1
 
@@ -323,8 +326,13 @@ def test_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert note == "  note: quotas are not seen: no"
     assert first.startswith("  1. possible: small batches")
     assert todo.startswith("     do: set batch.size = 0")
-    write_all(parts(seen(), []))
-    assert "nothing holds it back" in capsys.readouterr().out
+    write_all(parts(seen(snapshots.partition()), []))
+    head, nothing = capsys.readouterr().out.splitlines()
+    assert ("at its end" in head, nothing) == (True, "  nothing holds it back")
+    gone = Side(alias="B", problem="no broker answers")
+    write_all(parts(seen(target=gone, state="UNKNOWN"), []))
+    head, *_ = capsys.readouterr().out.splitlines()
+    assert "UNKNOWN, how far it is behind is not known" in head
 
 
 def test_a_status_file_is_heard_as_it_was_written(

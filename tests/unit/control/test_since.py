@@ -7,11 +7,13 @@ from collections import Counter
 import pytest
 
 from tests.support.driver import Driver, LaneStub, plan_of
+from twinlog.codes import FlowState
 from twinlog.control.flow.snapshots import flow_snapshot
+from twinlog.control.flow.trouble import Trouble
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince
-from twinlog.errors import PartitionError
-from twinlog.lane.messages import Throttle
+from twinlog.errors import PartitionError, Unreachable
+from twinlog.lane.messages import Away, Progress, Throttle
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import TopicProblem
 
@@ -66,6 +68,22 @@ def test_trouble_shows_when_it_began_however_often_it_is_tried_again(
     lane.progress(HERE, ordinal=4)
     (part,) = shown(driver, since).partitions
     assert (part.code, part.since_ms) == ("", driver.clock.wall_ms()), "it copies since now"
+
+
+def test_partition_whose_source_answers_nothing_is_at_no_end(
+    driver: Driver, lane: LaneStub, since: FlowSince
+) -> None:
+    """Its lane, which has said so of it, keeps the state before."""
+    lane.progress(HERE, ordinal=3)
+    refused = Away(code="UNREACHABLE", message="A (a:9092): connection refused")
+    lane.say(Progress(partitions=(), degraded=refused))
+    gone = Unreachable("A (a:9092): connection refused")
+    trouble = Trouble(state=FlowState.DEGRADED, error=gone, since_ms=1, is_of_all=True)
+    away = flow_snapshot(driver.run, "exact", trouble, (), Counter(), since)
+    (part,) = away.partitions
+    assert (part.state, part.code) == ("RETRYING", "UNREACHABLE")
+    (part,) = shown(driver, since).partitions
+    assert part.state == "COPYING", "one that alone has a trouble"
 
 
 def test_flow_shows_when_its_state_began_and_not_when_the_mirror_did(

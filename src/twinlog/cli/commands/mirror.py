@@ -311,6 +311,8 @@ def never_began(flow: FlowSnapshot) -> bool:
 
 def _flow_line(flow: dict[str, Any], snapshot: FlowSnapshot) -> str:
     if snapshot.generation < 0:  # another process led it, or it was only being set up
+        if snapshot.reason.endswith(f"[{snapshot.state}]"):
+            return f"{flow['flow']}: {snapshot.reason}"
         reason = f": {snapshot.reason}" if snapshot.reason else ""
         return f"{flow['flow']}: {snapshot.state}{reason}"
     seconds = flow["seconds"]

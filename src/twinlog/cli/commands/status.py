@@ -264,7 +264,7 @@ def _what_is_wrong(mirrors: Iterable[Mapping[str, Any]]) -> Iterator[Text]:
             yield text(f"{flow['flow']}: {line} [COPY_DIFFERS]")
         for one in rows(flow):
             if one.trouble:
-                yield text(f"{flow['flow']}: {one.topic}, {one.partitions}: {one.trouble}")
+                yield text(f"{flow['flow']}: {one.where}: {one.trouble}")
 
 
 def _behind(mirrors: list[dict[str, Any]]) -> list[dict[str, Any]]:

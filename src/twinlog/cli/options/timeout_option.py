@@ -16,6 +16,6 @@ timeout_option = option(
     type=click.FloatRange(min=0.1),
     default=GIVES_UP_S,
     metavar="SECONDS",
-    help="How long a cluster that does not answer is waited for (60); one that refuses connections "
-    "is known in a second.",
+    help="How long a cluster that does not answer is waited for (60); one that refuses "
+    "connections, or whose name is unknown, is known in a second.",
 )

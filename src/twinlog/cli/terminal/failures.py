@@ -51,10 +51,14 @@ class Failing:
 
 
 def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[Failing]:
-    """What stands still for good, or for so long that somebody should know."""
+    """What stands still for good, or for so long that somebody should know. What the flow itself
+    waits for is not of its partitions: its own lines say when it began, and when it was over.
+    """
     for flow in flows:
         groups: dict[FailureKey, list[PartitionSnapshot]] = {}
         for part in flow.partitions:
+            if flow.speaks_for(part):
+                continue
             waits = part.since_ms and now_ms - part.since_ms > PASSING_TROUBLE_MS
             if part.code and (part.state is PartitionState.FAILED or waits):
                 key = FailureKey(flow.flow, part.topic, part.code)

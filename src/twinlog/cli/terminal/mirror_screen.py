@@ -15,6 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.text import Text
 
+from twinlog.cli.terminal.status.rows import is_lag_old
 from twinlog.cli.terminal.status.screen import packed
 from twinlog.cli.terminal.status.topic_table import Column, fitted_table, since, state_style
 from twinlog.cli.terminal.tables import Piece, text
@@ -66,8 +67,9 @@ def _heading(
         line.append(plural(flow.lanes, "lane"))
     if len(topics) > 1:
         speed = sum(one.records_per_s for one in topics)
+        old = is_lag_old(flow.state, (one.state for one in flow.partitions))
         line += [
-            f"lag {count(flow.lag)}" if flow.lag >= 0 else "lag ?",
+            f"lag {'at least ' if old else ''}{_known(flow.lag)}",
             f"{count(speed)} records/s",
         ]
     yield from packed(line, width)
@@ -75,7 +77,9 @@ def _heading(
         what = "asking both clusters"
         if flow.partitions:
             topic_count = len({part.topic for part in flow.partitions})
-            what = f"starting Spark for {plural(topic_count, 'topic')}"
+            # with lanes it runs already: the flow was set up again, behind an outage or a reload
+            what = "resuming" if flow.lanes else "starting Spark for"
+            what = f"{what} {plural(topic_count, 'topic')}"
         yield Padding(Spinner("dots", text=text(what, style="dim")), (0, 0, 0, 2))
     if flow.reason:
         yield Padding(text(flow.why(now_ms), style="yellow"), (0, 0, 0, 2), expand=False)
@@ -85,8 +89,8 @@ def _cells(topic: TopicRate, *, named: bool) -> list[str | Text | ProgressBar]:
     name: list[Piece] = [f"  {topic.flow}  {topic.topic}" if named else f"  {topic.topic}"]
     if topic.failed:
         name.append((f"  {topic.failed} FAILED", "red"))
-    copied = topic.records if topic.copied < 0 else topic.copied
-    waits = topic.lag > 0
+    copied = topic.copied  # of the copy: what this process alone has copied would look like it
+    waits = topic.lag > 0 and copied >= 0
     bar: str | Text | ProgressBar = ""
     if topic.is_deleted:
         bar = "copy kept"
@@ -105,9 +109,13 @@ def _cells(topic: TopicRate, *, named: bool) -> list[str | Text | ProgressBar]:
     return [
         text(*name),
         bar,
-        f"{count(copied)} of {count(copied + topic.lag)}" if waits else count(copied),
+        f"{count(copied)} of {count(copied + topic.lag)}" if waits else _known(copied),
         count(topic.records_per_s),
         f"{size(topic.bytes_per_s)}/s",
-        "?" if topic.lag < 0 else count(topic.lag),
+        _known(topic.lag),
         duration(topic.left_s) if waits and topic.left_s >= 0 else "",
     ]
+
+
+def _known(number: int) -> str:
+    return "?" if number < 0 else count(number)

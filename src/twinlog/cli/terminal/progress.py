@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Final, Protocol, TextIO
 
 from rich.console import Console
+from rich.constrain import Constrain
 from rich.live import Live
 from rich.spinner import Spinner
 
@@ -34,6 +35,10 @@ ONCE_LINE_EVERY_S: Final = 10.0
 LINE_EVERY_S: Final = 600.0
 OTHER_ROWS: Final = 6
 """Lines of the terminal that topics must leave free."""
+ECHO: Final = len("^C")
+"""Columns that stay free: what the terminal itself writes behind the last line must not begin a new
+one, or the next screen would leave the first line of this one behind.
+"""
 
 
 class ProgressScreen(Protocol):
@@ -159,8 +164,9 @@ class BarProgress:
         self._events.update(flows)
         self._states.update(now, flows)
         self._failures.update(now, _now_ms(), flows)
-        most_rows = self._console.height - OTHER_ROWS
-        self._live.update(mirror_view(flows, topics, most_rows, self._console.width, _now_ms()))
+        most_rows, width = self._console.height - OTHER_ROWS, self._console.width - ECHO
+        view = mirror_view(flows, topics, most_rows, width, _now_ms())
+        self._live.update(Constrain(view, width))
 
 
 @contextmanager

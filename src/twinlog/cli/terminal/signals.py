@@ -51,7 +51,7 @@ def on_signals(stop: Ask, reload: Ask | None = None) -> Iterator[None]:
         # a live display that has stderr shows the state itself
         if sys.stderr is sys.__stderr__ and not quiet:
             # not print: a signal may come in the middle of one
-            os.write(STDERR, b"\rstopping; once more to stop at once\n")
+            os.write(STDERR, b"\rstopping in order; a second signal stops at once\n")
 
     before = {number: signal.signal(number, on_signal) for number in ENDING}
     try:

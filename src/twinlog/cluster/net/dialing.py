@@ -24,6 +24,7 @@ from twinlog.errors import (
 if TYPE_CHECKING:
     from twinlog.cluster.net.connection import Connection
 
+NO_SUCH_NAME: Final = (socket.EAI_NONAME, socket.EAI_NODATA)
 UNSUPPORTED_SASL_MECHANISM: Final = 33
 SESSION_SHARE: Final = 0.9
 """A session is given up before its end; Java re-authenticates between 85 % and 95 % of it."""
@@ -38,7 +39,9 @@ def connect(
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         why = f"the name cannot be resolved: {framing.reason(error)}"
-        raise Unreachable(f"{where}: {why}", reason=why) from error
+        # a resolver that answers is told from one that is away
+        is_unknown = isinstance(error, socket.gaierror) and error.errno in NO_SUCH_NAME
+        raise (Refused if is_unknown else Unreachable)(f"{where}: {why}", reason=why) from error
     reasons: list[str] = []
     kind_of_error: type[Unreachable] = Refused
     for index, (family, kind, protocol, _, address) in enumerate(found):

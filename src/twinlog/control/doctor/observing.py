@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import REFUSED_FOR_S, ClusterClient
 from twinlog.cluster.logs.offsets import list_offsets
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.net.settings import ClusterSettings
@@ -100,14 +100,14 @@ class _Observer:
 
     def _unheard(self) -> FlowSnapshot:
         """As its row on the target, or the clusters alone, have it."""
-        (found,) = offline_status(replace(self._config, flows=(self._flow,)))
+        (found,) = offline_status(replace(self._config, flows=(self._flow,)), GIVES_UP_S)
         return found
 
     def _told_rate(self) -> float | None:
         """By the first and the last row of the last minute, of one leader."""
         home = TopicPartition(STATUS_TOPIC, 0)
         try:
-            with ClusterClient(self._setup.target, api_timeout_s=GIVES_UP_S) as client:
+            with _asked(self._setup.target) as client:
                 since_ms = int(time.time() * 1000) - TOLD_FOR_MS
                 begin = list_offsets(client, [home], since_ms)[home]
                 if isinstance(begin, TwinlogError) or begin.offset < 0:
@@ -145,7 +145,7 @@ class _Observer:
         self, settings: ClusterSettings, tps: Iterable[TopicPartition], keys: tuple[str, ...]
     ) -> ClusterView:
         try:
-            with ClusterClient(settings, api_timeout_s=GIVES_UP_S) as client:
+            with _asked(settings) as client:
                 wanted = sorted(set(tps))
                 topics = sorted({tp.topic for tp in wanted})
                 seen = client.metadata(topics) if topics else client.metadata([])
@@ -178,7 +178,7 @@ class _Observer:
 
     def _intents(self) -> FlowIntents:
         try:
-            with ClusterClient(self._setup.target, api_timeout_s=GIVES_UP_S) as client:
+            with _asked(self._setup.target) as client:
                 found = client.metadata([STATE_TOPIC]).topics.get(STATE_TOPIC)
                 if found is None or found.error:
                     return FlowIntents()
@@ -200,7 +200,7 @@ class _Observer:
         if not topics:
             return {}
         out = {}
-        with ClusterClient(self._setup.source, api_timeout_s=GIVES_UP_S) as client:
+        with _asked(self._setup.source) as client:
             for topic, configs in describe_topic_configs(client, topics).items():
                 if isinstance(configs, TwinlogError):
                     continue
@@ -210,6 +210,10 @@ class _Observer:
                 elif "compact" in values.get("cleanup.policy", ""):
                     out[topic] = "cleanup.policy = compact leaves holes"
         return out
+
+
+def _asked(settings: ClusterSettings) -> ClusterClient:
+    return ClusterClient(settings, api_timeout_s=GIVES_UP_S, refused_s=REFUSED_FOR_S)
 
 
 def told_rate(flow: str, rows: Sequence[tuple[bytes | None, bytes | None]]) -> float | None:

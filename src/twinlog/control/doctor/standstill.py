@@ -37,9 +37,16 @@ def unreachable(seen: Observation) -> Iterator[Finding]:
         if side.problem:
             yield _certain(
                 "unreachable",
-                f"{side.alias} does not answer from this host: {side.problem}",
+                _named(side.alias, side.problem),
                 f"start its brokers, or correct {side.alias}.bootstrap.servers and its security",
             )
+
+
+def _named(alias: str, problem: str) -> str:
+    """What is wrong with a cluster, which names it where the error itself does not."""
+    if f"{alias} (" in problem or f"cluster {alias} " in problem:
+        return f"from this host: {problem}"
+    return f"{alias} cannot be asked from this host: {problem}"
 
 
 def not_running(seen: Observation) -> Iterator[Finding]:

@@ -215,9 +215,13 @@ def kept_rows(
 
 
 def _waiting(part: PartitionSnapshot, trouble: Trouble) -> PartitionSnapshot:
-    """What the flow waits for it waits for, unless it rests or has a trouble of its own."""
-    if part.code or part.state in AT_REST:
+    """What the flow waits for it waits for, unless it rests or has failed. What its lane says of it
+    stays, but for a state that was true before.
+    """
+    if part.state in AT_REST or part.state is PartitionState.FAILED:
         return part
+    if part.code:
+        return replace(part, state=PartitionState.RETRYING)
     return replace(
         part,
         state=PartitionState.RETRYING,

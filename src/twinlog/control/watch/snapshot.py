@@ -163,6 +163,11 @@ class FlowSnapshot:
         """The reason, with when what failed is tried again."""
         return with_next_try(self.reason, self.next_try_ms, now_ms)
 
+    def speaks_for(self, partition: PartitionSnapshot) -> bool:
+        """Whether the partition's trouble is what the flow itself waits for."""
+        is_same = bool(partition.code) and partition.code == self.code
+        return is_same and partition.message in self.reason
+
     @property
     def records(self) -> int:
         return sum(p.records for p in self.partitions)

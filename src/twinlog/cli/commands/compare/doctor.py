@@ -80,6 +80,8 @@ def parts(seen: Observation, found: list[Finding]) -> Iterator[Text]:
 def measured(seen: Observation) -> str:
     """The numbers that are known, in a line."""
     behind = "at its end"
+    if any(one.lag < 0 for one in seen.snapshot.partitions) or not seen.snapshot.partitions:
+        behind = "how far it is behind is not known"
     if seen.behind:
         behind = f"{count(seen.lag)} records behind ({duration(max(0, seen.lag_ms) / 1000)})"
     rate = "" if seen.rate is None else f"{size(seen.rate)}/s"

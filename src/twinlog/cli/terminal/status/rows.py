@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from twinlog.codes import PartitionState
+from twinlog.codes import FlowState, PartitionState
 from twinlog.quantities import ranges
 
 AS_USUAL: Final = (
@@ -24,6 +24,8 @@ AS_USUAL: Final = (
     PartitionState.AT_END,
 )
 """States of a copy that goes well: partitions in these share a row, which has the first of them."""
+
+ONLY: Final = "all 1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,10 @@ class Row:
     """Of its newest record on the target, where the source is away."""
     code: str
     message: str
+
+    @property
+    def where(self) -> str:
+        return f"{self.topic}-0" if self.partitions == ONLY else f"{self.topic}, {self.partitions}"
 
     @property
     def trouble(self) -> str:
@@ -81,7 +87,7 @@ def _row(parts: list[Mapping[str, Any]], *, is_alone: bool, rate: float) -> Row:
     return Row(
         topic=first["topic"],
         target_topic=first["target_topic"],
-        partitions=f"all {len(numbers)}" if is_alone and len(numbers) > 1 else ranges(numbers),
+        partitions=_which(numbers, is_alone=is_alone),
         number=len(numbers),
         state=next((one for one in AS_USUAL if one in states), first["state"]),
         lag=known_sum(part["lag"] for part in parts),
@@ -96,10 +102,24 @@ def _row(parts: list[Mapping[str, Any]], *, is_alone: bool, rate: float) -> Row:
     )
 
 
+def _which(numbers: list[int], *, is_alone: bool) -> str:
+    """A number alone would be read as how many there are."""
+    if numbers == [0] and is_alone:
+        return ONLY
+    return f"all {len(numbers)}" if is_alone and len(numbers) > 1 else ranges(numbers)
+
+
 def known_sum(numbers: Iterable[int]) -> int:
     """Of those that are known; -1 where none is."""
     known = [number for number in numbers if number >= 0]
     return sum(known) if known else -1
+
+
+def is_lag_old(state: str, partition_states: Iterable[str]) -> bool:
+    """Whether some lag is not of now: in an outage it is what was known last, and the source may
+    have grown since. So it is said as the least that waits.
+    """
+    return state == FlowState.DEGRADED and PartitionState.RETRYING in partition_states
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

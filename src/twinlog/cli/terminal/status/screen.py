@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from twinlog.cli.terminal.status.group_table import group_table
-from twinlog.cli.terminal.status.rows import Row, Totals, rows, totals, troubles
+from twinlog.cli.terminal.status.rows import Row, Totals, is_lag_old, rows, totals, troubles
 from twinlog.cli.terminal.status.topic_table import GAP, since, state_style, table
 from twinlog.cli.terminal.tables import Piece, text
 from twinlog.codes import FlowState
@@ -62,7 +62,7 @@ def screen(
             yield from _group_lines("left alone on the target", flow["skipped_groups"])
             yield from _group_lines("without a checkpoint", flow["groups_without_checkpoint"])
     if number > 1 or len(flows) > 1:
-        yield from packed(_total(totals(flows)), wanted.width)
+        yield from packed(_total(flows), wanted.width)
 
 
 def _most_urgent(found: list[Row], most: int) -> list[Row]:
@@ -98,7 +98,7 @@ def _flow_lines(flow: Mapping[str, Any], width: int, now_ms: int) -> Iterator[Re
     if flow["guarantee"]:
         pieces.append(flow["guarantee"])
     if flow["partitions"]:
-        pieces += _figures(totals([flow]))
+        pieces += _figures(totals([flow]), before=at_least(flow))
     yield from packed(pieces, width)
     if flow["where"]:
         ago = duration(max(0, now_ms - flow["as_of_ms"]) / 1000)
@@ -116,12 +116,18 @@ def _flow_lines(flow: Mapping[str, Any], width: int, now_ms: int) -> Iterator[Re
         yield from _verified_lines(flow["verified"], now_ms)
 
 
-def _figures(of: Totals) -> Iterator[str]:
-    if of.lag == 0:
+def at_least(flow: Mapping[str, Any]) -> str:
+    """What stands before numbers that may have grown."""
+    states = (part["state"] for part in flow["partitions"])
+    return "at least " if is_lag_old(flow["state"], states) else ""
+
+
+def _figures(of: Totals, *, before: str = "") -> Iterator[str]:
+    if of.lag == 0 and not before:
         yield "lag 0"
-    elif of.lag > 0:
+    elif of.lag >= 0:
         age = "" if of.lag_ms < 0 else f" / {duration(of.lag_ms / 1000)}"
-        yield f"lag {count(of.lag)}{age}"
+        yield f"lag {before}{count(of.lag)}{age}"
     else:
         yield "lag not known"
     if of.records_per_s >= 0:
@@ -171,7 +177,8 @@ def loss_line(flow: Mapping[str, Any]) -> str:
     if records < 0:
         line = f"without the source, records of the last {ago} would be lost"
     elif records > 0:
-        line = f"without the source, {plural(records, 'record')} of the last {ago} would be lost"
+        number = f"{at_least(flow)}{plural(records, 'record')}"
+        line = f"without the source, {number} of the last {ago} would be lost"
     else:
         line = f"without the source, nothing that it had {ago} ago would be lost"
     unknown = flow["loss_unknown"]
@@ -180,7 +187,7 @@ def loss_line(flow: Mapping[str, Any]) -> str:
 
 def _trouble_line(alike: Sequence[Row]) -> RenderableType:
     first = alike[0]
-    where = f"{first.topic}, {first.partitions}"
+    where = first.where
     if len(alike) > 1:
         where = f"{plural(len(alike), 'row')} ({first_few(one.topic for one in alike)})"
     style = "red" if state_style(first.state) == "red" else "yellow"
@@ -197,9 +204,10 @@ def _group_lines(what: str, reasons: Mapping[str, str]) -> Iterator[RenderableTy
         yield _indented(f"{number} {what} ({first_few(groups)}): {reason}")
 
 
-def _total(of: Totals) -> Iterator[Piece]:
+def _total(flows: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:
+    of = totals(flows)
     numbers = ((of.flows, "flow"), (of.topics, "topic"), (of.partitions, "partition"))
     yield (f"total: {', '.join(plural(number, word) for number, word in numbers)}", "bold")
-    yield from _figures(of)
+    yield from _figures(of, before=max(map(at_least, flows), default=""))
     if of.copied >= 0:
         yield f"{count(of.copied)} records copied"
