@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,14 +19,16 @@ from twinlog.client import steering
 from twinlog.codes import PartitionState
 from twinlog.config.load import load
 from twinlog.control.check import offline_status
+from twinlog.control.check.both_logs import LogFacts
 from twinlog.control.check.told_status import Told
 from twinlog.control.cutover import scope
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.spread import Quantiles
 from twinlog.control.web.address import Address
-from twinlog.control.web.api import leaders
+from twinlog.control.web.api import endpoints, leaders
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
 from twinlog.mirror.state.published import Proof
+from twinlog.model import TopicPartition
 
 pytestmark = [
     pytest.mark.skipif(
@@ -157,6 +160,32 @@ def test_topics_are_filtered_sorted_and_paged(rest: Rest, browser: Browser) -> N
     page.shows("0 partitions")
 
 
+def test_a_partition_unfolds_to_both_logs_and_stays_so(
+    rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = LogFacts(
+        topic="orders", start=3, last_stable=1234, end=1240, leader=2, replicas=(1, 2), in_sync=(2,)
+    )
+    asked = itertools.count(1)
+
+    def told(_: object, source: TopicPartition, target: TopicPartition) -> tuple[LogFacts, ...]:
+        assert (source, target) == (TopicPartition("orders", 7), TopicPartition("A.orders", 7))
+        return here, LogFacts(topic="A.orders", problem=f"away {next(asked)}: {HOSTILE}")
+
+    monkeypatch.setattr(endpoints, "both_logs", told)
+    parts = [partition("orders", n, lag=9, upstream=1225, lane=1) for n in range(10)]
+    monitor.update([flow(*parts), flow(flow="C->B")])
+    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
+    page.click("orders-7")
+    page.shows("source: 3 to 1,240, last stable 1,234; leader 2, in sync 2 of 1, 2")
+    page.shows("copied to: 1,225")
+    page.shows("lane: 1")
+    page.shows(f"target: away 1: {HOSTILE}")
+    monitor.update([flow(*parts[:9]), flow(flow="C->B")])
+    page.shows("9 partitions, 1 to 9")
+    page.shows("target: away 2")  # it stays unfolded, and is asked for again
+
+
 def test_the_states_are_those_of_the_servers_catalogue(rest: Rest, browser: Browser) -> None:
     page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
     page.shows("300 partitions")
@@ -284,6 +313,39 @@ def test_a_stream_that_never_ends_keeps_up_where_little_would_be_lost(
     rows = "[...document.querySelectorAll('main table tr')].map((one) => one.innerText)"
     (here,) = (row for row in page.run(rows) if row.startswith("A->B"))
     assert "keeps up" in here
+
+
+def test_what_is_paused_has_no_speed(rest: Rest, monitor: Monitor, browser: Browser) -> None:
+    """A newcomer pauses a flow, and looks whether it stands still."""
+    first = "[...document.querySelectorAll('tbody tr:first-child td')].map((one) => one.innerText)"
+    total = itertools.count(1)
+
+    def shown(state: str, copied: int) -> tuple[str, str]:
+        part = partition("orders", 0, lag=7, bytes=10_000 * copied)
+        monitor.update([flow(part, state=state), flow(flow="C->B")])
+        cells = page.run(first)
+        return (cells[1].split()[0], cells[5]) if cells else ("", "")
+
+    page = browser.open(f"http://{rest.address}/page/")
+    eventually(lambda: shown("RUNNING", next(total))[1].endswith("KB/s"), what="a speed")
+    copied = next(total)
+    eventually(lambda: shown("PAUSED", copied)[0] == "PAUSED")
+    assert shown("PAUSED", copied)[1] in ("?", "0 B/s"), "not that of before"
+    eventually(lambda: shown("PAUSED", copied) == ("PAUSED", "0 B/s"))
+
+
+@pytest.mark.parametrize("wide", [360, 1400])
+def test_all_columns_of_the_flows_are_in_the_window(
+    rest: Rest, browser: Browser, wide: int
+) -> None:
+    page = browser.open(f"http://{rest.address}/page/", wide=wide)
+    page.shows("Reported by" if wide > 1000 else "RUNNING", "main table")
+    hidden = (
+        "[...document.querySelectorAll('.scroll')].map((one) => one.scrollWidth - one.clientWidth)"
+    )
+    eventually(lambda: page.run(hidden) == [0], what="a table without a scroll bar")
+    cell = "document.querySelector('td[data-name^=Lost]').getBoundingClientRect().right"
+    assert 0 < page.run(cell) <= wide
 
 
 def test_a_flow_that_is_led_elsewhere_has_its_lag_and_its_last_proof(

@@ -183,4 +183,6 @@ class Page:
             )
 
     def picture(self, path: Path) -> None:
+        """Of what it looks like once nothing moves any more."""
+        eventually(lambda: not self.run("document.getAnimations().length"))
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))

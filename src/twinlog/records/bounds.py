@@ -57,14 +57,6 @@ def wrong(option: str, what: str, todo: str) -> ConfigError:
     return ConfigError(f'format("twinlog"): option {option}: {what}; {todo}')
 
 
-def flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """True or false in any case. Raises ConfigError."""
-    text = options.get(name, str(default)).strip().lower()
-    if text not in ("true", "false"):
-        raise wrong(name, f"{text!r} is neither true nor false", "write one of them")
-    return text == "true"
-
-
 def parse_offsets(option: str, text: str, *, may_use_names: bool) -> Bound:
     """`earliest`, `latest` or JSON; with `may_use_names` also `group:NAME` and `time:ISO`."""
     word = text.strip()

@@ -14,12 +14,11 @@ where a DataFrame is only described, nobody waits until PyArrow is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from twinlog.config.values.nearest import suggestion
 from twinlog.errors import ConfigError
-from twinlog.records.bounds import flag
 
 KEY: Final = "key"
 VALUE: Final = "value"
@@ -51,11 +50,6 @@ def all_columns(*, headers: bool, upstream: bool = False) -> tuple[str, ...]:
         name for name, is_asked in ((HEADERS, headers), (UPSTREAM, upstream)) if not is_asked
     }
     return tuple(name for name in SPARK_TYPES if name not in left_out)
-
-
-def wants_headers(options: Mapping[str, str]) -> bool:
-    """Whether there is a column for them: Spark asks for columns before it asks for a reader."""
-    return flag(options, "includeHeaders", default=False)
 
 
 def ddl(columns: Sequence[str]) -> str:

@@ -17,14 +17,13 @@ from twinlog.records.bounds import (
     JSON_LATEST,
     Bound,
     BoundKind,
-    flag,
     parse_assignment,
     parse_offsets,
     parse_timestamp,
     parse_timestamps,
     wrong,
 )
-from twinlog.records.columns import wants_headers
+from twinlog.records.flags import flag, wants_headers
 from twinlog.records.given import client_of, named, positive, settings_of
 
 _PREFIX: Final = "kafka."

@@ -69,10 +69,26 @@ def spawn(command: Sequence[str], *, marker: str, output: Path) -> MarkedProcess
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(output), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
             (os.POSIX_SPAWN_DUP2, 1, 2),
+            *((os.POSIX_SPAWN_CLOSE, one) for one in _handed_on()),
         ],
         setsid=True,
     )
     return MarkedProcess(pid=pid, marker=marker)
+
+
+def _handed_on() -> list[int]:
+    """Descriptors that our own starter left open for all below it: brokers outlive us, and would
+    hold a shell's pipe or lock as long as they run.
+    """
+    found = []
+    for path in Path("/proc/self/fd").iterdir():
+        number = int(path.name)
+        try:
+            if number > 2 and os.get_inheritable(number):
+                found.append(number)
+        except OSError:  # closed since, as that of the list itself
+            continue
+    return found
 
 
 def wait_until(condition: Callable[[], bool], *, within: float) -> bool:

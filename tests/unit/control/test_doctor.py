@@ -68,7 +68,7 @@ def test_cluster_that_does_not_answer() -> None:
     found = only(seen(target=gone, state="FAILED", reason="no broker answers"), "unreachable")
     assert found.what == "B cannot be asked from this host: no broker answers [UNREACHABLE]"
     named = "B (b:9092): connection refused [UNREACHABLE]"
-    found = only(seen(target=Side(alias="B", problem=named)), "unreachable")
+    found = only(seen(target=ClusterView(alias="B", problem=named)), "unreachable")
     assert found.what == f"from this host: {named}", "a cluster is named once"
     assert "B.bootstrap.servers" in found.todo
     assert len(findings(seen(target=gone, state="FAILED"))) == 1
@@ -329,7 +329,7 @@ def test_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     write_all(parts(seen(snapshots.partition()), []))
     head, nothing = capsys.readouterr().out.splitlines()
     assert ("at its end" in head, nothing) == (True, "  nothing holds it back")
-    gone = Side(alias="B", problem="no broker answers")
+    gone = ClusterView(alias="B", problem="no broker answers")
     write_all(parts(seen(target=gone, state="UNKNOWN"), []))
     head, *_ = capsys.readouterr().out.splitlines()
     assert "UNKNOWN, how far it is behind is not known" in head

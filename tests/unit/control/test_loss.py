@@ -79,8 +79,8 @@ class Source:
 class Flow:
     """A run with two partitions, and what it looks like."""
 
-    def __init__(self, rpo_seconds: int | None = RPO_S) -> None:
-        self.driver = Driver([plan_of(0), plan_of(1)], lanes=2)
+    def __init__(self, rpo_seconds: int | None = RPO_S, second: str = "orders") -> None:
+        self.driver = Driver([plan_of(0), plan_of(1, second)], lanes=2)
         self.source = Source(self.driver, {FIRST: 100, SECOND: 100})
         self.watch = SourceWatch(
             run=self.driver.run,
@@ -440,6 +440,21 @@ def test_a_copy_that_is_too_slow_for_the_retention_is_told_of_in_time(
     with caplog.at_level(logging.WARNING):
         assert flow.pass_time(12).state is FlowState.RUNNING
     assert "no longer at risk of retention" in caplog.messages[-1]
+
+
+def test_a_topic_that_falls_behind_later_has_its_outlook_as_soon() -> None:
+    flow = Flow(rpo_seconds=None, second="payments")
+    payments = TopicPartition("payments", 1)
+    flow.source.kept_ms = 2 * HOUR_S * 1000
+    flow.source.at = {FIRST: 10_000, payments: 100}
+    (lane,) = (one for one in flow.lanes if one.holds(payments))
+    lane.progress(payments, ordinal=100, end=100, last_timestamp=flow.at_ms)
+    flow.copied(100, end=10_000)
+    first, second = flow.pass_time(30).partitions
+    assert (first.left_ms > 0, second.left_ms) == (True, -1)
+    flow.source.at[payments] = 10_000
+    found = flow.pass_time(40)
+    assert all(part.left_ms > 0 for part in found.partitions)
 
 
 def test_a_copy_that_stands_is_told_of_when_a_quarter_of_the_retention_is_left() -> None:

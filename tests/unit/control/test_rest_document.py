@@ -14,6 +14,7 @@ from tests.support.rest import Rest, rest_of
 from tests.support.snapshots import flow, partition
 from twinlog.client import steering
 from twinlog.config.load import load
+from twinlog.control.check import both_logs
 from twinlog.control.cutover import scope
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.api import leaders, openapi, page
@@ -33,6 +34,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
         patch.setattr(steering, "GIVES_UP_S", 0.1)
         patch.setattr(leaders, "WAITED_S", 0.05)
         patch.setattr(scope, "GIVES_UP_S", 0.1)
+        patch.setattr(both_logs, "GIVES_UP_S", 0.1)
         patch.setattr(scope, "SOURCE_ANSWERS_WITHIN_S", 0.1)
         with rest_of(load(file, environment={}), file, monitor) as rest:
             yield rest

@@ -87,6 +87,7 @@ def partition_snapshot(
         recoded=0 if progress is None else progress.recoded,
         poison=partition.poison,
         upstream=-1 if progress is None else progress.upstream,
+        lane=-1 if partition.lane is None else partition.lane.lane,
         copied=-1 if progress is None else progress.ordinal,
         age=partition.age.view(now),
         latency=partition.latency.view(now),

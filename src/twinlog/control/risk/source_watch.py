@@ -79,6 +79,8 @@ class SourceWatch:
     _next_ask: float = 0.0
     _next_starts: float = 0.0
     _next_retentions: float = 0.0
+    _asked_of: set[str] = field(default_factory=set)
+    """Topics whose retention was asked for last: one that falls behind later need not wait."""
     _is_asking: bool = False
     _is_exceeded: bool = False
     _near: set[str] = field(default_factory=set)
@@ -98,9 +100,10 @@ class SourceWatch:
         ids = {tp: one.plan.source_topic_id for tp, one in followed.items()}
         behind = self._behind(now)
         topics = {tp.topic for tp in behind}
-        asks_retentions = bool(topics) and now >= self._next_retentions
+        is_due = now >= self._next_retentions or not topics <= self._asked_of
+        asks_retentions = bool(topics) and is_due
         if asks_retentions:
-            self._next_retentions = now + RETENTIONS_EVERY_S
+            self._next_retentions, self._asked_of = now + RETENTIONS_EVERY_S, topics
         self._is_asking, self._next_ask = True, now + ASK_EVERY_S
         asked_at = self.run.clock.boot()
         held_back = self._held_back.due()

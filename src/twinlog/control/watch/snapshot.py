@@ -63,6 +63,8 @@ class PartitionSnapshot:
     """The record that holds it up, where that is known exactly and it can be left out."""
     upstream: int = -1
     """The next upstream offset; -1 while it is not known."""
+    lane: int = -1
+    """Of the lease; -1: none has it, or that is not known here."""
     copied: int = -1
     """Records of the copy, whichever processes wrote them; -1 while it is not known. `records`
     counts what this process copied.

@@ -176,6 +176,8 @@ class Partition(Value):
     bytes: int
     next_offset: int | None
     """Of the source: the next to be copied."""
+    lane: int | None
+    """Of the flow's lease; null: no lane has it, or another process knows which."""
     kept_ms: int | None
     """For how long at least the source keeps the next record; null: no end is in sight."""
     catches_up_ms: int | None
@@ -210,6 +212,43 @@ class PartitionQuery(Value):
     ] = Field(default="topic", description="The column; a minus turns it round.")  # fmt: skip
     offset: int = Field(default=0, ge=0, le=10_000_000)
     limit: int = Field(default=100, ge=1, le=MOST_ROWS)
+
+
+class Log(Value):
+    """One log, in offsets."""
+
+    topic: str
+    start: int | None
+    last_stable: int | None
+    """A reader of committed records comes so far."""
+    end: int | None
+    leader: int | None
+    leader_epoch: int | None
+    replicas: list[int]
+    in_sync: list[int]
+    problem: str
+    """Why not all is known."""
+
+
+class PartitionLogs(Value):
+    """Both logs of a partition, and how far it is copied."""
+
+    flow: str
+    topic: str
+    partition: int
+    next_offset: int | None
+    lane: int | None
+    source: Log
+    target: Log | None
+    """Of the same number: records that are placed by key may be in others. null: none is known."""
+    as_of_ms: int
+
+
+class PartitionLogsQuery(Value):
+    """Which partition."""
+
+    topic: Name
+    partition: int = Field(ge=0, le=2_147_483_647)
 
 
 class Groups(Value):

@@ -13,6 +13,7 @@ from twinlog.client.steering import FlowSteering
 from twinlog.codes import CONDITIONS
 from twinlog.config.regex.linear import linear_matcher
 from twinlog.config.regex.reader import RegexProblem
+from twinlog.control.check.both_logs import both_logs
 from twinlog.control.check.group_readiness import ready_groups
 from twinlog.control.compare.comparison import compare_flows
 from twinlog.control.cutover.failover import Failover
@@ -27,6 +28,7 @@ from twinlog.control.web.api.site import Site
 from twinlog.control.web.problem import NothingThere
 from twinlog.control.web.tokens import Client
 from twinlog.errors import UsageError
+from twinlog.model import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,27 @@ async def _partitions(asked: CheckedRequest) -> answers.PartitionPage:
         told_by="here" if parts.is_here else "clusters",
         as_of_ms=int(time.time() * 1000) - age_ms,
         age_ms=age_ms,
+    )
+
+
+async def _logs(asked: CheckedRequest) -> answers.PartitionLogs:
+    query: answers.PartitionLogsQuery = asked.query
+    config, parts = asked.site.flow_config(asked.flow), await asked.site.parts(asked.flow)
+    wanted = TopicPartition(query.topic, query.partition)
+    part = next((one for one in parts.partitions if (one.topic, one.partition) == wanted), None)
+    if part is None:
+        raise NothingThere(f"{asked.flow} has no partition {query.topic[:200]}-{query.partition}")
+    there = TopicPartition(part.target_topic, part.partition)
+    source, target = await asked.site.questions.run(lambda: both_logs(config, wanted, there))
+    return answers.PartitionLogs(
+        flow=asked.flow,
+        topic=part.topic,
+        partition=part.partition,
+        next_offset=part.upstream if part.upstream >= 0 else None,
+        lane=part.lane if part.lane >= 0 else None,
+        source=shown.log(source),
+        target=shown.log(target) if part.target_topic else None,
+        as_of_ms=int(time.time() * 1000),
     )
 
 
@@ -264,6 +287,13 @@ ENDPOINTS: Final = (
         answers.PartitionPage,
         _partitions,
         answers.PartitionQuery,
+    ),
+    _get(
+        f"{_FLOW}/logs",
+        "Both logs of a partition: where they begin and end, who leads them. It may take seconds.",
+        answers.PartitionLogs,
+        _logs,
+        answers.PartitionLogsQuery,
     ),
     _get(
         f"{_FLOW}/groups",

@@ -103,6 +103,8 @@ def _of_query(query: type[BaseModel] | None) -> list[dict[str, Any]]:
         ]
         kept = {key: value for key, value in kind.items() if key not in ("title", "description")}
         parameter: dict[str, Any] = {"name": name, "in": "query", "schema": kept}
+        if name in schema.get("required", ()):
+            parameter["required"] = True
         if "description" in one:
             parameter["description"] = one["description"]
         out.append(parameter)

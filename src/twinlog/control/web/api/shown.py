@@ -11,6 +11,7 @@ from typing import Any, Final
 from twinlog.codes import CONDITIONS, FlowState, PartitionState
 from twinlog.codes.states import FLOW_STATES, PARTITION_STATES, severity_of
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.control.check.both_logs import LogFacts
 from twinlog.control.duties.publication import USUAL
 from twinlog.control.watch.events import NumberedEvent
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
@@ -215,11 +216,27 @@ def partition(part: PartitionSnapshot) -> answers.Partition:
         records=part.records,
         bytes=part.bytes,
         next_offset=_known(part.upstream),
+        lane=_known(part.lane),
         kept_ms=_known(part.left_ms),
         catches_up_ms=_known(part.needs_ms),
         is_near_deletion=part.is_near_deletion,
         code=part.code,
         message=part.message,
+    )
+
+
+def log(found: LogFacts) -> answers.Log:
+    """One side of a partition."""
+    return answers.Log(
+        topic=found.topic,
+        start=_known(found.start),
+        last_stable=_known(found.last_stable),
+        end=_known(found.end),
+        leader=_known(found.leader),
+        leader_epoch=_known(found.leader_epoch),
+        replicas=[*found.replicas],
+        in_sync=[*found.in_sync],
+        problem=found.problem,
     )
 
 

@@ -60,7 +60,7 @@ export function flowScreen({ state, main, flow }) {
       put(numbers, h("div", { class: "cards" },
         card("lost if the source died now", loss(one), one.loss.excess || (one.loss.objectiveMs ? `the objective is ${duration(one.loss.objectiveMs)}` : "")),
         card("records that wait", `${count(one.lag)}${lagUnknown(one)}`, one.lag === null ? "see Topics" : `caught up: ${caughtUp(state, one)}`),
-        card("speed", rate(speed(state, flow)), `${count(Math.round(speed(state, flow, "recordsPerS") ?? 0))} records/s`),
+        card("speed", rate(speed(state, one)), `${count(Math.round(speed(state, one, "recordsPerS") ?? 0))} records/s`),
         card("latency, p50", one.latency ? duration(one.latency.p50Ms) : "?", one.latency ? `p99 ${duration(one.latency.p99Ms)}, of batches of the last minute` : "no batch in the last minute"),
         card("source retention", kept(one), retention(one)),
         card("copied by this process", count(one.records), "records"),

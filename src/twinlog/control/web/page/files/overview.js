@@ -12,7 +12,7 @@ export function overview({ state, main }) {
       const [text, look] = sentence(state);
       if (verdict.textContent !== text) verdict.textContent = text;
       verdict.className = `verdict ${look}`;
-      put(picture, map(state.flows));
+      put(picture, map(state.flows, Math.min(600, picture.clientWidth || 600)));
       put(list, flows(state));
     },
   };
@@ -56,12 +56,12 @@ function flows(state) {
     { name: "Lost if the source died now", cell: (one) => loss(one) },
     { name: "Lag", number: true, cell: (one) => [count(one.lag), lagUnknown(one)] },
     { name: "Lag, lately", cell: (one) => spark((state.history.get(one.flow) || []).map((row) => [row.at, row.lag]), `lag of ${one.flow}`) },
-    { name: "Speed", number: true, cell: (one) => rate(speed(state, one.flow)) },
+    { name: "Speed", number: true, cell: (one) => rate(speed(state, one)) },
     { name: "Caught up in", number: true, cell: (one) => caughtUp(state, one) },
     { name: "Last proof", cell: (one) => proof(one) },
     { name: "Guarantee", cell: (one) => one.guarantee || "?" },
     { name: "Reported by", cell: (one) => [one.toldBy, h("div", { class: "small soft" }, one.ageMs === null ? "never" : `${duration(one.ageMs)} ago`)] },
-  ], state.flows, { note: (one) => [one.loss.excess, one.reason, one.problem].filter(Boolean).join("; ") });
+  ], state.flows, { stacked: true, note: (one) => [one.loss.excess, one.reason, one.problem].filter(Boolean).join("; ") });
 }
 
 export function loss(one) {
@@ -82,9 +82,11 @@ export function proof(one) {
     h("div", { class: "small soft" }, when));
 }
 
-/** Bytes a second over the last half minute. */
-export function speed(state, flow, field = "bytesPerS") {
-  const seen = (state.history.get(flow) || []).slice(-15).map((row) => row[field]).filter((value) => value !== null);
+/** Bytes a second over the last half minute, or since the flow is in its state: one that was paused is at rest. */
+export function speed(state, one, field = "bytesPerS") {
+  const rows = (state.history.get(one.flow) || []).slice(-16);
+  const isOf = (row) => row?.state === one.state;
+  const seen = rows.slice(1).filter((row, n) => isOf(row) && isOf(rows[n])).map((row) => row[field]).filter((value) => value !== null);
   return seen.length ? seen.reduce((a, b) => a + b, 0) / seen.length : null;
 }
 
@@ -108,12 +110,13 @@ export function caughtUp(state, one) {
   return gained > 0 ? duration(one.lag / gained) : "not at this pace";
 }
 
-function map(flows) {
+/** The clusters on a ring; `wide` pixels, so that a narrow window shrinks distances and not the words. */
+function map(flows, wide) {
   const names = [...new Set(flows.flatMap((one) => [one.source, one.target]))];
-  const [wide, high, radius] = [600, names.length > 2 ? 300 : 140, 34];
+  const [high, radius] = [names.length > 2 ? 300 : 140, 34];
   const at = new Map(names.map((name, n) => {
     const turn = Math.PI + (2 * Math.PI * n) / names.length;
-    return [name, [wide / 2 + Math.cos(turn) * wide * 0.36, high / 2 + Math.sin(turn) * high * 0.32]];
+    return [name, [wide / 2 + Math.cos(turn) * Math.min(wide * 0.36, wide / 2 - radius - 14), high / 2 + Math.sin(turn) * high * 0.32]];
   }));
   const edges = flows.filter((one) => one.source !== one.target).map((one) => {
     const [[x1, y1], [x2, y2]] = [at.get(one.source), at.get(one.target)];

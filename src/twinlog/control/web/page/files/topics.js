@@ -21,6 +21,8 @@ export function topics({ state, main, flow, query, noted }) {
   let waits = 0;
   let isOpen = true;
   let number = 0; // an answer to an earlier question may come last
+  let last = null;
+  const logs = new Map(); // by partition: what both clusters said of it when it was unfolded
 
   function soon() {
     clearTimeout(waits);
@@ -47,10 +49,32 @@ export function topics({ state, main, flow, query, noted }) {
     }
   }
 
+  /** Where both logs of a partition begin and end, asked when somebody looks. */
+  async function look(one, name) {
+    const before = logs.get(name);
+    if (before && (before.isAsked || Date.now() - before.at < FRESH_MS)) return;
+    logs.set(name, { ...before, isAsked: true });
+    const asked = new URLSearchParams({ topic: one.topic, partition: one.partition });
+    try {
+      logs.set(name, { at: Date.now(), found: await ask(`${flowPath(flow)}/logs?${asked}`) });
+    } catch (error) {
+      logs.set(name, { at: Date.now(), error });
+    }
+    if (isOpen && last) show(last);
+  }
+
+  function unfolded(one) {
+    const name = `${one.topic}-${one.partition}`;
+    const known = logs.get(name);
+    return h("details", { toggle: (event) => event.target.open && look(one, name) }, h("summary", {}, name),
+      known?.error ? failure(known.error) : known?.found ? bothLogs(known.found) : h("p", { class: "small soft" }, "Asking both clusters ..."));
+  }
+
   function show(found) {
+    last = found;
     const to = found.offset + found.partitions.length;
     const caption = `${plural(found.total, "partition")}, ${count(found.total ? found.offset + 1 : 0)} to ${count(to)}; reported by ${found.toldBy === "here" ? "this process" : "both clusters"} at ${clock(found.asOfMs)} UTC`;
-    put(list, table(caption, COLUMNS(state, flow), found.partitions, { sorted: wish.sort, onSort: (sort) => again({ sort, offset: 0 }), note: (one) => (one.message || one.code) && [one.message, advice(state, one.code)] }));
+    put(list, table(caption, COLUMNS(state, flow, unfolded), found.partitions, { sorted: wish.sort, onSort: (sort) => again({ sort, offset: 0 }), note: (one) => (one.message || one.code) && [one.message, advice(state, one.code)] }));
     put(pages,
       h("button", { class: "do", disabled: found.offset === 0, click: () => again({ offset: Math.max(0, wish.offset - PAGE) }) }, "Before"),
       h("button", { class: "do", disabled: to >= found.total, click: () => again({ offset: wish.offset + PAGE }) }, "Next"));
@@ -61,8 +85,20 @@ export function topics({ state, main, flow, query, noted }) {
   return { close: () => ((isOpen = false), clearInterval(timer), clearTimeout(waits)) };
 }
 
-const COLUMNS = (state, flow) => [
-  { name: "Topic", sort: "topic", cell: (one) => `${one.topic}-${one.partition}` },
+const FRESH_MS = 4000; // less than a turn of the list: what is unfolded is asked for once a turn
+
+function bothLogs(found) {
+  const log = (one) => !one ? "none" : [
+    one.end === null ? "" : `${count(one.start)} to ${count(one.end)}, last stable ${count(one.lastStable)}`,
+    one.leader === null ? (one.end === null ? "" : "no leader") : `leader ${one.leader}, in sync ${one.inSync.join(", ")} of ${one.replicas.join(", ")}`,
+    one.problem].filter(Boolean).join("; ");
+  const lines = [["source", log(found.source)], ["copied to", count(found.nextOffset)],
+    ["lane", found.lane === null ? "none here" : String(found.lane)], ["target", log(found.target)], ["asked", `${clock(found.asOfMs)} UTC`]];
+  return h("ul", { class: "plain small" }, lines.map(([name, text]) => h("li", {}, h("span", { class: "soft" }, `${name}: `), text)));
+}
+
+const COLUMNS = (state, flow, unfolded) => [
+  { name: "Topic", sort: "topic", cell: unfolded },
   { name: "State", cell: (one) => badge(one.state) },
   { name: "Lag", sort: "lag", number: true, cell: (one) => count(one.lag) },
   { name: "Lag, time", number: true, cell: (one) => (one.lagMs === null ? "?" : duration(one.lagMs)) },

@@ -87,8 +87,8 @@ export function card(label, value, note = "") {
 }
 
 /** A table; a column is {name, cell, number, wrap, sort}; `sorted` is the value of the one in use;
- * `note` is a line below a row, or nothing. */
-export function table(caption, columns, rows, { sorted = "", onSort = null, note = () => "" } = {}) {
+ * `note` is a line below a row, or nothing. Where it is `stacked`, a narrow window has a line for each cell. */
+export function table(caption, columns, rows, { sorted = "", onSort = null, note = () => "", stacked = false } = {}) {
   const head = columns.map((column) => {
     const turned = sorted === `-${column.sort}`;
     const used = column.sort && (turned || sorted === column.sort);
@@ -99,11 +99,11 @@ export function table(caption, columns, rows, { sorted = "", onSort = null, note
   });
   const body = rows.flatMap((row) => {
     const said = note(row);
-    const cells = columns.map((column) => h("td", { class: column.number ? "number" : column.wrap && "wrap" }, column.cell(row)));
+    const cells = columns.map((column) => h("td", { class: column.number ? "number" : column.wrap && "wrap", "data-name": stacked && column.name }, column.cell(row)));
     return [h("tr", {}, cells), said && h("tr", {}, h("td", { class: "note small", colspan: columns.length }, said))];
   });
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
+    h("table", { class: stacked && "stacked" }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
 }
 
 /** A line of [ms, value]; `marks` are moments. */

@@ -1,0 +1,26 @@
+"""Processes that outlive their starter."""
+
+from __future__ import annotations
+
+import os
+import select
+from pathlib import Path
+
+from twinlog.sandbox.processes import spawn
+
+AT_ONCE_S = 5.0
+
+
+def test_nothing_of_the_starter_is_held_open(tmp_path: Path) -> None:
+    """`twinlog sandbox up | tee log` ends, though brokers run on; so does the lock of a script."""
+    read, write = os.pipe()
+    os.set_inheritable(write, True)
+    process = spawn(["sleep", "600.25"], marker="600.25", output=tmp_path / "output")
+    try:
+        os.close(write)
+        assert select.select([read], [], [], AT_ONCE_S)[0] == [read], "the pipe has ended"
+        assert os.read(read, 1) == b""
+        assert process.alive
+    finally:
+        process.kill()
+        os.close(read)
