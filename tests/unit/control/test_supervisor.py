@@ -21,6 +21,7 @@ from twinlog.control.flow import managed_flow
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.managed_flow import ONCE_GIVES_UP_S, ManagedFlow
 from twinlog.control.flow.phases import Phase
+from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.leading.lead import APART_S, StandingBy
 from twinlog.control.process.commands import CommandPort, Outcome, Reload, Stop
 from twinlog.control.process.reload import Reloaded, Reloader
@@ -109,7 +110,8 @@ class Setup:
         self.prepared: list[Prepared] = []
         self.tries = self.left = self.resigned = 0
         self.handed_on_to: list[object] = []
-        self.policy = self.source = self.target = self.claims = cast("Any", None)
+        self.policy = self.source = self.target = cast("Any", None)
+        self.claims = FlowClaims(config=config, claimant="", tell_once=self.tell_once)
         self.questions = Away()
 
     def prepare(self, *, once: bool) -> Prepared:
