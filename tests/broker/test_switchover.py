@@ -39,7 +39,7 @@ from twinlog.control.flow.wiring import flow_setup
 pytestmark = pytest.mark.broker
 
 DRAIN = "twinlog.control.cutover.switchover:Drain.wait"
-GROUPS = "twinlog.control.cutover.groups:Groups.set"
+GROUPS = "twinlog.control.cutover.groups:CutoverGroups.set"
 PROMOTE = "twinlog.control.cutover.switchover:promote"
 
 

@@ -457,6 +457,21 @@ def test_a_topic_that_falls_behind_later_has_its_outlook_as_soon() -> None:
     assert all(part.left_ms > 0 for part in found.partitions)
 
 
+def test_a_partition_that_is_retried_in_vain_keeps_its_outlook() -> None:
+    """Each try is a new one to its lane, which knows of no record."""
+    flow = Flow(rpo_seconds=None)
+    far_behind(flow)
+    stopped(flow)
+    for _ in range(3):
+        flow.pass_time(60)
+        (lane,) = (one for one in flow.lanes if one.holds(FIRST))
+        assert lane.lane is not None
+        assert lane.lane.partitions[FIRST].progress is None
+        stopped(flow)
+    found = flow.pass_time(60)
+    assert all(part.left_ms > 0 for part in found.partitions)
+
+
 def test_a_copy_that_stands_is_told_of_when_a_quarter_of_the_retention_is_left() -> None:
     flow = Flow(rpo_seconds=None)
     far_behind(flow)

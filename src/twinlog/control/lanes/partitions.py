@@ -235,6 +235,7 @@ class Partition:
         self.reported_ms = self.clock.wall_ms()
         if not self.is_replaced:  # else a last word of the copy before
             self.recovery.reach(progress.upstream)
+            self.keeping.copied(progress.last_timestamp)
             self.begun, self.is_seen = (self.plan.source_topic_id, self.plan.target_topic_id), True
         self.reported_at = self.clock.boot()
         now = self.clock.monotonic()

@@ -32,9 +32,10 @@ class SourceBounds:
 class RetentionOutlook:
     """Of one partition that is behind, from what was seen within the last ten minutes."""
 
-    __slots__ = ("_seen",)
+    __slots__ = ("_copied_ms", "_seen")
 
     def __init__(self) -> None:
+        self._copied_ms = 0
         self._seen: deque[SourceBounds] = deque()
 
     def see(self, bounds: SourceBounds) -> None:
@@ -42,6 +43,10 @@ class RetentionOutlook:
         self._seen.append(bounds)
         while len(self._seen) > 2 and self._seen[1].at <= bounds.at - WINDOW_S:
             self._seen.popleft()
+
+    def copied(self, timestamp: int) -> None:
+        """Of the last copied record, in milliseconds; 0: not known to this lane."""
+        self._copied_ms = timestamp or self._copied_ms
 
     def forget(self) -> None:
         """It is not behind any more."""
@@ -51,13 +56,13 @@ class RetentionOutlook:
     def _window_s(self) -> float:
         return self._seen[-1].at - self._seen[0].at if self._seen else 0.0
 
-    def left_s(self, *, now_ms: int, last_timestamp: int, retention_ms: int | None) -> float:
+    def left_s(self, *, now_ms: int, retention_ms: int | None) -> float:
         """For how many seconds at least the source keeps what comes next; infinite where nothing
         shows that it will be deleted. `retention_ms` None: the topic has no limit of time.
         """
         left = math.inf
-        if retention_ms is not None and last_timestamp > 0:
-            left = max(0.0, (last_timestamp + retention_ms - now_ms) / 1000)
+        if retention_ms is not None and self._copied_ms > 0:
+            left = max(0.0, (self._copied_ms + retention_ms - now_ms) / 1000)
         if self._window_s >= LEAST_S:
             first, last = self._seen[0], self._seen[-1]
             rate = (last.start - first.start) / self._window_s

@@ -38,13 +38,8 @@ def outlook_of(partition: Partition, retentions: Mapping[str, int], now_ms: int)
     """What becomes of that which is not copied yet, by what was seen last."""
     if not partition.is_wanted or not partition.is_behind:
         return NONE
-    progress = partition.progress
     retention_ms = retentions.get(partition.plan.source.topic)
-    left = partition.keeping.left_s(
-        now_ms=now_ms,
-        last_timestamp=0 if progress is None else progress.last_timestamp,
-        retention_ms=retention_ms,
-    )
+    left = partition.keeping.left_s(now_ms=now_ms, retention_ms=retention_ms)
     if math.isinf(left):
         return NONE
     needs = partition.keeping.needs_s()
