@@ -102,6 +102,22 @@ def test_who_has_said_its_request_stays_before_who_has_not(now: list[float]) -> 
         one.close()
 
 
+def test_who_has_its_answer_goes_before_a_newcomer_that_was_not_read_yet(now: list[float]) -> None:
+    requests = OpenRequests(clock=lambda: now[0])
+    made = list(pairs(open_requests.OF_AN_ADDRESS + 2))
+    for number, (ours, _) in enumerate(made):
+        now[0] += 0.01
+        requests.add(ours, "10.0.0.1")
+        if number in (1, 2):
+            requests.asked(ours)
+            requests.answered(ours)
+        if number == 2:
+            requests.asked(ours)  # and the next one over the same connection
+    assert [is_closed(peer) for _, peer in made[:4]] == [True, True, False, False]
+    for one in (end for pair in made for end in pair):
+        one.close()
+
+
 def answer_to(server: WebServer, request: str) -> int:
     """The status of a request that is written by hand."""
     with socket.create_connection(server.address) as connection:

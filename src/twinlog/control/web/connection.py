@@ -44,6 +44,8 @@ class CountedConnection(H11Protocol):
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             await self._front(scope, receive, send, held)
+            if not transport.get_write_buffer_size():
+                held.answered()
 
         self.app = app
         if self._early:

@@ -86,6 +86,9 @@ class ConnectionSlot:
     def asked(self) -> None:
         self.requests.asked(self.socket)
 
+    def answered(self) -> None:
+        self.requests.answered(self.socket)
+
     def allow(self, seconds: float) -> None:
         self.requests.allow(self.socket, seconds)
 

@@ -2,9 +2,9 @@
 
 A client that sends a byte now and then can hold a connection open for as long as it may, so age and
 number are bounded here, whatever a connection's own timeout says. When there are too many, a
-newcomer is served and the oldest one that has not said its request yet is closed: probes and
-scrapes say theirs at once. The bound for each address comes first, so that one client takes places
-from itself alone.
+newcomer is served and one that has its answer is closed, or else the oldest one that has not said
+its request yet: probes and scrapes say theirs at once. The bound for each address comes first, so
+that one client takes places from itself alone.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class _Open:
     due: float
     is_asked: bool = False
     """Its request was read whole: it is being answered."""
+    is_answered: bool = False
+    """It has its answer, and says nothing new yet, or its end was not noticed yet."""
 
 
 class OpenRequests:
@@ -71,9 +73,9 @@ class OpenRequests:
 
     def _make_room(self, among: Iterable[_Open]) -> None:
         """Who has said its request is closed only where there are far too many."""
-        silent = [one for one in among if not one.is_asked]
-        if silent:
-            self._close(min(silent, key=lambda one: one.since))
+        spare = [one for one in among if one.is_answered or not one.is_asked]
+        if spare:
+            self._close(min(spare, key=lambda one: (not one.is_answered, one.since)))
         elif len(self._open) >= AT_MOST:
             self._close(min(self._open.values(), key=lambda one: (one.is_asked, one.since)))
 
@@ -82,6 +84,13 @@ class OpenRequests:
         with self._lock:
             if connection in self._open:
                 self._open[connection].is_asked = True
+                self._open[connection].is_answered = False
+
+    def answered(self, connection: ClosableConnection) -> None:
+        """All of the answer was sent."""
+        with self._lock:
+            if connection in self._open:
+                self._open[connection].is_answered = True
 
     def allow(self, connection: ClosableConnection, seconds: float) -> None:
         """Its answer takes long, and may: so many seconds from now."""
