@@ -11,7 +11,7 @@ import pytest
 from tests.support.client import Outgoing, eventually, produce
 from tests.support.mirror import EmittingMirror
 from tests.support.rest import Rest, rest_of
-from tests.support.topics import create_topic
+from tests.support.topics import create_topic, delete_records
 from twinlog.cli.main import run
 from twinlog.config.load import load
 from twinlog.control.watch.monitor import Monitor
@@ -62,6 +62,18 @@ def limit_and_pause_topics(leader: Rest, other: Rest, path: str, topic: str) -> 
     assert (nothing.status, nothing.json["code"]) == (400, "USAGE")
     other.post(f"{path}/topics/resume", topics=[topic])
     eventually(lambda: states(leader, path) == AT_END)
+
+
+def logs_of_second(rest: Rest, path: str, topic: str, remote: str) -> Any:
+    """Of 5 records the source has deleted 2 since they were copied; the lane that has them."""
+    found = rest.get(f"{path}/logs?topic={topic}&partition=1")
+    assert found["nextOffset"] == 5
+    for side, name, start in (("source", topic, 2), ("target", remote, 0)):
+        log = found[side]
+        assert (log["topic"], log["problem"]) == (name, "")
+        assert (log["start"], log["lastStable"], log["end"]) == (start, 5, 5)
+        assert log["replicas"] == log["inSync"] == [log["leader"]]
+    return found["lane"]
 
 
 @pytest.mark.witness("any process answers REST for any flow")
@@ -128,6 +140,13 @@ def test_any_process_answers_for_the_flow_and_steers_it(
         steer_as_connect(leader, other, mark, topic)
         limit_and_pause_topics(leader, other, path, topic)
         # both clusters are asked
+        delete_records(source_cluster, topic, 1, 2)
+        has, knows_not = (
+            logs_of_second(rest, path, topic, f"s{mark}.{topic}") for rest in (leader, other)
+        )
+        assert (has in (0, 1), knows_not) == (True, None), "its own process knows its lane"
+        nothing = other.ask(f"{path}/logs?topic={topic}&partition=2")
+        assert (nothing.status, topic in nothing.json["detail"]) == (404, True)
         diff = other.get(f"{path}/diff?topics={topic}")
         assert (diff["flow"], diff["isEqual"]) == (name, True)
         assert other.get(f"{path}/groups")["flow"] == name
