@@ -387,7 +387,9 @@ def test_a_micro_batch_that_takes_too_long(
     wait = waits_for_the_end(parse_write_options(given, is_stream=True), tmp_path / "flag")
     query.add(*range(1000))
     with pytest.raises(Exception, match=r"\[WRITER_FENCED\]"):
-        query.run(lambda rows: rows.mapInArrow(wait, rows.schema), kafka_transaction_timeout_ms="1000")
+        query.run(
+            lambda rows: rows.mapInArrow(wait, rows.schema), kafka_transaction_timeout_ms="1000"
+        )
     assert committed(source_cluster, topic) == []
     query.run()
     assert values(committed(source_cluster, topic)) == list(range(1000))

@@ -130,7 +130,7 @@ def topic(source_cluster: LocalCluster, fresh_topic: str) -> Iterator[str]:
     delete_topic(source_cluster, fresh_topic)
 
 
-@pytest.mark.parametrize("who", ["driver", "executors"])
+@pytest.mark.parametrize("who", ["driver", "executors", "the slower run"])
 def test_killed_at_any_moment(
     source_cluster: LocalCluster,
     topic: str,
@@ -139,6 +139,9 @@ def test_killed_at_any_moment(
     who: str,
 ) -> None:
     assert conf.is_dir()
+    if who == "the slower run":
+        run_a_task_twice_at_once(source_cluster, topic, tmp_path)
+        return
     if who == "driver":
         query = Killed(source_cluster, topic, tmp_path, "local[2,4]")
         kill_the_driver(query, random.Random(11))
@@ -155,14 +158,8 @@ def test_killed_at_any_moment(
         query.finish()
 
 
-def test_a_task_runs_twice_at_once(
-    source_cluster: LocalCluster,
-    topic: str,
-    tmp_path: Path,
-    conf: Path,  # noqa: F811
-) -> None:
+def run_a_task_twice_at_once(source_cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
     """By speculation: the slower run has written a part of its rows."""
-    assert conf.is_dir()
     with standalone(tmp_path, ("127.0.0.1", "127.0.0.2")) as master:
         arguments = [source_cluster.bootstrap, topic, str(tmp_path), master]
         done = subprocess.run(

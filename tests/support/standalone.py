@@ -73,9 +73,7 @@ def daemon(
 
 
 @contextmanager
-def standalone(
-    tmp_path: Path, hosts: Sequence[str] = ("127.0.0.1", "127.0.0.1")
-) -> Iterator[str]:
+def standalone(tmp_path: Path, hosts: Sequence[str] = ("127.0.0.1", "127.0.0.1")) -> Iterator[str]:
     """Its address; the daemons are as $SPARK_CONF_DIR says. `hosts`: of the workers. Spark runs no
     task a second time, by speculation, on the host on which it runs already.
     """

@@ -22,7 +22,7 @@ class _NotRun(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if importlib.util.find_spec(f"{NAME}.{name}") is not None:
             raise AttributeError(name)  # so that it is imported, and nothing else
-        self.__class__ = ModuleType
+        self.__class__ = ModuleType  # type: ignore[assignment]
         spec = self.__spec__
         assert spec is not None and spec.loader is not None  # noqa: PT018, S101
         spec.loader.exec_module(self)

@@ -186,9 +186,9 @@ class ColumnDecoder:
             case "value":
                 made = _bytes_array(parts, shapes.VALUE)
             case "topic":
-                name = self._tp.topic.encode()
-                ends = array("i", range(0, len(name) * self._rows + 1, len(name)))
-                made = _of_buffers(pa.string(), self._rows, ends, name * self._rows)
+                topic = self._tp.topic.encode()
+                ends = array("i", range(0, len(topic) * self._rows + 1, len(topic)))
+                made = _of_buffers(pa.string(), self._rows, ends, topic * self._rows)
             case "partition":
                 made = _numbers(array("i", [self._tp.partition]) * self._rows, pa.int32())
             case "offset":
