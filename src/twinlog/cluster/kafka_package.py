@@ -24,7 +24,7 @@ class _NotRun(ModuleType):
             raise AttributeError(name)  # so that it is imported, and nothing else
         self.__class__ = ModuleType  # type: ignore[assignment]
         spec = self.__spec__
-        assert spec is not None and spec.loader is not None  # noqa: PT018, S101
+        assert spec is not None and spec.loader is not None  # noqa: S101
         spec.loader.exec_module(self)
         return getattr(self, name)
 
