@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from twinlog.control.groups.checkpoint_rows import Logs
+from twinlog.control.groups.checkpoint_rows import CopyIds
 from twinlog.control.groups.counterparts import Counterpart
 from twinlog.mirror.map.mm2_offsets import Pair
 from twinlog.mirror.map.offset_map import Run
@@ -22,7 +22,7 @@ BEFORE = (Pair(10, 50), Pair(60, 450))
 def place(*, log_start: int, before: tuple[Pair, ...] = ()) -> Counterpart:
     return Counterpart(
         target_topic_id=TopicId("a" * 32),
-        logs=Logs(TopicId("c" * 32), TopicId("a" * 32)),
+        ids=CopyIds(TopicId("c" * 32), TopicId("a" * 32)),
         target=TopicPartition("A.orders", 0),
         log_start=log_start,
         log_end=510,

@@ -11,7 +11,7 @@ import pytest
 
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
 from twinlog.control.duties.rounds import PartitionView
-from twinlog.control.groups.checkpoint_rows import CheckpointRow, Logs, Newest
+from twinlog.control.groups.checkpoint_rows import CheckpointRow, CopyIds, Newest
 from twinlog.control.groups.counterparts import Counterpart, TargetOffsets, Views
 from twinlog.control.groups.translation_cache import TranslationCache
 from twinlog.errors import Unreachable
@@ -66,7 +66,7 @@ class KnownPlaces:
             tp: Counterpart(
                 target=TopicPartition(f"A.{tp.topic}", tp.partition),
                 target_topic_id=TopicId(self.topic_id),
-                logs=Logs(TopicId(self.topic_id), self.copy_id),
+                ids=CopyIds(TopicId(self.topic_id), self.copy_id),
                 log_start=0,
                 log_end=100,
                 known=known,
@@ -308,7 +308,7 @@ def test_only_a_commit_that_was_seen_to_is_over_with_the_next_process() -> None:
 def test_checkpoints_of_earlier_releases_are_of_commits_that_were_seen_to() -> None:
     _, found = way_back()
     assert at(found, 5) == [5]
-    old = {row.key: row._replace(logs=None) for row in found.due({})}
+    old = {row.key: row._replace(ids=None) for row in found.due({})}
     _, later = way_back()
     assert at(later, 5, old) == []
     later.seen_to({})
@@ -340,7 +340,7 @@ def test_checkpoint_is_written_again_for_a_topic_that_was_made_anew() -> None:
     places.copy_id = COPY_MADE_ANEW
     found.forget()
     at(found, 5)
-    assert [row.logs for row in found.due(written)] == [Logs(TopicId("a" * 32), COPY_MADE_ANEW)]
+    assert [row.ids for row in found.due(written)] == [CopyIds(TopicId("a" * 32), COPY_MADE_ANEW)]
 
 
 def test_row_is_read_as_it_was_written() -> None:
@@ -349,7 +349,7 @@ def test_row_is_read_as_it_was_written() -> None:
     )
     for row in (
         CheckpointRow(checkpoint, None),
-        CheckpointRow(checkpoint, Logs(TopicId("a" * 32), COPY)),
-        CheckpointRow(checkpoint, Logs(TopicId("a" * 32), COPY), is_seen_to=True),
+        CheckpointRow(checkpoint, CopyIds(TopicId("a" * 32), COPY)),
+        CheckpointRow(checkpoint, CopyIds(TopicId("a" * 32), COPY), is_seen_to=True),
     ):
         assert CheckpointRow.decode(row.record(1)) == row

@@ -16,14 +16,14 @@ from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.record import Record
 
-LOGS: Final = "twinlog.ids"
+IDS: Final = "twinlog.ids"
 """The two topic ids, 16 bytes each: of the topic that was copied, and of its copy."""
 ID_BYTES: Final = 16
 SEEN_TO: Final = "twinlog.seen-to"
 """The group on the target has what it should of this commit."""
 
 
-class Logs(NamedTuple):
+class CopyIds(NamedTuple):
     """The two topics that a checkpoint is about, whichever way it translates."""
 
     original: TopicId
@@ -34,7 +34,7 @@ class CheckpointRow(NamedTuple):
     """One record."""
 
     checkpoint: Checkpoint
-    logs: Logs | None
+    ids: CopyIds | None
     """None: MirrorMaker 2 or an earlier release wrote it."""
     is_seen_to: bool = False
 
@@ -46,18 +46,18 @@ class CheckpointRow(NamedTuple):
     def decode(cls, record: Record) -> CheckpointRow:
         """Raises CorruptData."""
         headers = dict(record.headers)
-        ids = headers.get(LOGS) or b""
+        ids = headers.get(IDS) or b""
         original, copy = TopicId(ids[:ID_BYTES].hex()), TopicId(ids[ID_BYTES:].hex())
         return cls(
             Checkpoint.decode(record.key, record.value),
-            Logs(original, copy) if len(ids) == 2 * ID_BYTES else None,
+            CopyIds(original, copy) if len(ids) == 2 * ID_BYTES else None,
             SEEN_TO in headers,
         )
 
     def record(self, now_ms: int) -> Record:
         headers: list[tuple[str, bytes | None]] = []
-        if self.logs is not None:
-            headers.append((LOGS, self.logs.original.raw + self.logs.copy.raw))
+        if self.ids is not None:
+            headers.append((IDS, self.ids.original.raw + self.ids.copy.raw))
         if self.is_seen_to:
             headers.append((SEEN_TO, b""))
         one = self.checkpoint
@@ -66,19 +66,17 @@ class CheckpointRow(NamedTuple):
     def is_said(self, last: CheckpointRow | None) -> bool:
         """Whether the newest of its group and partition names the same two offsets."""
         return (
-            last is not None
-            and last.checkpoint == self.checkpoint
-            and last.logs in (None, self.logs)
+            last is not None and last.checkpoint == self.checkpoint and last.ids in (None, self.ids)
         )
 
     def is_due(self, last: CheckpointRow | None, *, is_exact: bool) -> bool:
         """Whether it says something that the newest of its group and partition does not."""
         if last is None:
             return True
-        if last.logs is not None and last.logs != self.logs:
+        if last.ids is not None and last.ids != self.ids:
             return True
         if last.checkpoint == self.checkpoint:
-            return self.is_seen_to and not last.is_seen_to and last.logs is not None
+            return self.is_seen_to and not last.is_seen_to and last.ids is not None
         return is_due(last.checkpoint, self.checkpoint, is_exact=is_exact)
 
 

@@ -211,8 +211,8 @@ class CheckpointDuty:
         """
         if self._written is None:
             return
-        logs, written = self._translations.logs(), self._written
-        rows = [CheckpointRow(one, logs[one.group, one.topic_partition]) for one in given]
+        ids, written = self._translations.copy_ids(), self._written
+        rows = [CheckpointRow(one, ids[one.group, one.topic_partition]) for one in given]
         try:
             self._append([row for row in rows if not row.is_said(written.get(row.key))])
         except Unauthorized:

@@ -20,7 +20,7 @@ from twinlog.cluster.logs.producers import Producers, describe_producers
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.config.flow.schema import PolicyKind
 from twinlog.control.duties.rounds import LedFlow, PartitionView, confirmed
-from twinlog.control.groups.checkpoint_rows import Logs
+from twinlog.control.groups.checkpoint_rows import CopyIds
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Run
 from twinlog.mirror.map.translation import (
@@ -49,7 +49,7 @@ class Counterpart:
 
     target: TopicPartition
     target_topic_id: TopicId
-    logs: Logs
+    ids: CopyIds
     log_start: int
     log_end: int
     known: KnownMap
@@ -296,7 +296,7 @@ def _place(
     return Counterpart(
         target=target,
         target_topic_id=target_topic_id,
-        logs=Logs(key.source_topic_id, key.target_topic_id),
+        ids=CopyIds(key.source_topic_id, key.target_topic_id),
         log_start=bounds[0],
         log_end=bounds[1],
         known=KnownMap.of(known),

@@ -56,8 +56,8 @@ class OppositeCheckpoints:
 
     def _note(self, record: Record) -> None:
         try:
-            one, logs, _ = CheckpointRow.decode(record)
+            one, ids, _ = CheckpointRow.decode(record)
         except CorruptData:
             return  # as Java's readers do
-        tp, topic_id = one.topic_partition, None if logs is None else logs.copy
+        tp, topic_id = one.topic_partition, None if ids is None else ids.copy
         self._named.note(self._source.alias, one.group, tp, one.downstream_offset, topic_id)

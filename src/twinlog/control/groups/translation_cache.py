@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
 from twinlog.control.duties.rounds import LedFlow
-from twinlog.control.groups.checkpoint_rows import CheckpointRow, Logs, Newest
+from twinlog.control.groups.checkpoint_rows import CheckpointRow, CopyIds, Newest
 from twinlog.control.groups.counterparts import Counterpart, TargetOffsets
 from twinlog.mirror.map.checkpoints import Skipped
 from twinlog.mirror.map.offset_map import PartitionKey
@@ -39,7 +39,7 @@ class TranslatedCommit(NamedTuple):
     checkpoint: Checkpoint | None
     """None where it has no counterpart on the target."""
     is_exact: bool
-    logs: Logs | None = None
+    ids: CopyIds | None = None
     is_way_back: bool = False
     is_progress: bool = True
     """False: the group may never have been where the checkpoint is (`Counterpart.is_progress`)."""
@@ -53,14 +53,14 @@ class _SeenTo(NamedTuple):
     offset: int
     place: int | None
     """None: wherever it is. Another one is news: it is known exactly by now."""
-    logs: Logs | None
+    ids: CopyIds | None
     """None: those that there were. Offsets come again in a topic made anew."""
 
     def is_of(self, one: TranslatedCommit) -> bool:
         if one.checkpoint is None or self.offset != one.committed.offset:
             return False
         place = one.checkpoint.downstream_offset
-        return self.place in (None, place) and self.logs in (None, one.logs)
+        return self.place in (None, place) and self.ids in (None, one.ids)
 
 
 Given: TypeAlias = Callable[[str, TopicPartition, int, TopicId | None], bool | None]
@@ -112,14 +112,14 @@ class TranslationCache:
                 continue  # nearly always, and there may be very many
             seen_to = self._seen_to.get(Key(name, tp)) if one.is_way_back else None
             is_seen_to = seen_to is not None and seen_to.is_of(one)
-            row = CheckpointRow(one.checkpoint, one.logs, is_seen_to)
+            row = CheckpointRow(one.checkpoint, one.ids, is_seen_to)
             if row.is_due(last, is_exact=one.is_exact):
                 yield row
 
-    def logs(self) -> dict[tuple[str, TopicPartition], Logs | None]:
+    def copy_ids(self) -> dict[tuple[str, TopicPartition], CopyIds | None]:
         """Which two topics the checkpoints of groups and partitions of the target are about."""
         return {
-            (name, one.checkpoint.topic_partition): one.logs
+            (name, one.checkpoint.topic_partition): one.ids
             for name, _, one in self._all()
             if one.checkpoint is not None
         }
@@ -191,7 +191,7 @@ class TranslationCache:
         if before is None and not self._has_begun:
             for name, tp, one in self._all():
                 if self._was_given(name, tp, one) is None:
-                    self._seen_to[Key(name, tp)] = _SeenTo(one.committed.offset, None, one.logs)
+                    self._seen_to[Key(name, tp)] = _SeenTo(one.committed.offset, None, one.ids)
         self._has_begun = True
         wanted: dict[str, list[Checkpoint]] = {}
         for name, tp, one in self._all():
@@ -209,7 +209,7 @@ class TranslationCache:
                 continue
             if skipped.get(name) in (None, Skipped.AHEAD.value):
                 place = one.checkpoint.downstream_offset
-                self._seen_to[Key(name, tp)] = _SeenTo(one.committed.offset, place, one.logs)
+                self._seen_to[Key(name, tp)] = _SeenTo(one.committed.offset, place, one.ids)
 
     def _all(self) -> Iterator[tuple[str, TopicPartition, TranslatedCommit]]:
         for name, group in self._groups.items():
@@ -229,17 +229,17 @@ class TranslationCache:
         return seen_to is not None and seen_to.is_of(one)
 
     def _was_given(self, group: str, tp: TopicPartition, one: TranslatedCommit) -> bool | None:
-        copy = None if one.logs is None else one.logs.copy
+        copy = None if one.ids is None else one.ids.copy
         return self._given(group, tp, one.committed.offset, copy)
 
 
 def _seen_to(row: CheckpointRow | None) -> _SeenTo | None:
     """What the topic says; earlier releases wrote only of commits that they had seen to."""
-    if row is None or not (row.is_seen_to or row.logs is None):
+    if row is None or not (row.is_seen_to or row.ids is None):
         return None
     one = row.checkpoint
-    place = None if row.logs is None else one.downstream_offset
-    return _SeenTo(one.upstream_offset, place, row.logs)
+    place = None if row.ids is None else one.downstream_offset
+    return _SeenTo(one.upstream_offset, place, row.ids)
 
 
 def _still_right(group: _Group | None, now: GroupOffsets) -> dict[TopicPartition, TranslatedCommit]:
@@ -269,7 +269,7 @@ def _translation(group: str, committed: Committed, there: Counterpart | None) ->
         committed=committed,
         checkpoint=checkpoint,
         is_exact=found.is_exact,
-        logs=there.logs,
+        ids=there.ids,
         is_way_back=there.is_way_back,
         is_progress=there.is_progress(committed.offset),
         target_topic_id=there.target_topic_id,
