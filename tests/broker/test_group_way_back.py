@@ -13,6 +13,7 @@ from tests.support.groups import Pair, commit, committed, goes_on
 from tests.support.mirror import Mirror
 from tests.support.rounds import Rounds
 from tests.support.topics import create_topic, delete_records, delete_topic, end_offsets
+from twinlog.client import MirrorClient, TopicPartition, Translation
 from twinlog.control.groups import checkpoints
 from twinlog.control.groups.checkpoints import CheckpointDuty
 from twinlog.sandbox import LocalCluster
@@ -109,6 +110,12 @@ def test_group_that_reads_what_new_owners_write_comes_home_before_the_tail(pair:
     produce(pair.a, pair.topic, values(10, 3))
     commit(pair.a, pair.group, pair.topic, 2)
     commit(pair.b, pair.group, pair.remote, 15)
+    here, there = TopicPartition(pair.topic, 0), TopicPartition(pair.remote, 0)
+    with MirrorClient(
+        {"bootstrap.servers": pair.b.bootstrap}
+    ) as client:  # who asks is told so, too
+        found = client.to_upstream(pair.alias_a, {there: 15})
+        assert found == {here: Translation(offset=10, is_exact=False)}
     with Mirror(pair.back, lanes=1, once=True) as mirror:
         mirror.wait()
     assert committed(pair.a, pair.group, pair.topic) == 10
