@@ -56,9 +56,15 @@ class GroupSyncer:
     """The groups of one flow and of one kind on its target; for one thread."""
 
     def __init__(
-        self, flow: LedFlow, there: Coordinators, kind: GroupKind = CONSUMER_GROUPS
+        self,
+        flow: LedFlow,
+        there: Coordinators,
+        kind: GroupKind = CONSUMER_GROUPS,
+        announce: Callable[[Sequence[Checkpoint]], None] = lambda _: None,
     ) -> None:
+        """`announce`: is told what will be set, before it is."""
         self._flow = flow
+        self._announce = announce
         self._there = there
         self._kind = kind
         self._read = kind.reader(there)
@@ -122,10 +128,12 @@ class GroupSyncer:
             for group, sync in within.items()
         }
         if any(wanted.values()):
+            self._announce([one for sync in within.values() for one in sync.to_set])
             self._flow.confirm()
+        cluster = self._flow.config.target_alias
         for group, offsets in wanted.items():
             for tp, one in offsets.items():
-                self._flow.synced.note(self._flow.config.target_alias, group, tp, one.offset)
+                self._flow.synced.note(cluster, group, tp, one.offset, ids[tp.topic])
         for group, answer in self._kind.commit(self._there, wanted).items():
             problems = [answer] if isinstance(answer, TwinlogError) else list(answer.values())
             problem = next((one for one in problems if one is not None), None)
