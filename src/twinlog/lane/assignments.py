@@ -12,7 +12,7 @@ answers mean.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
@@ -29,9 +29,8 @@ from twinlog.lane.messages import (
     Throttle,
     Work,
 )
+from twinlog.lane.ports import LanePorts
 from twinlog.lane.reporting import Reporter, given_back, hand_over, handed_tail
-from twinlog.lane.sides.background import LaneJobs
-from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.pace import TopicBuckets
 from twinlog.lane.sides.source_side import SourceSide
 from twinlog.lane.sides.target_side import TargetSide
@@ -52,36 +51,28 @@ from twinlog.model import TopicPartition
 class Assignments:
     """All partitions that are in this lane."""
 
-    def __init__(
-        self,
-        work: Work,
-        source: ClusterSide,
-        target: ClusterSide,
-        background: LaneJobs,
-        send: Callable[[object], None],
-    ) -> None:
+    def __init__(self, work: Work, ports: LanePorts) -> None:
         self._work = work
-        self._source_cluster, self._target_cluster = source, target
-        self._send = send
-        self._gaps = GapWatch(side=source, background=background)
+        self._ports = ports
+        source, target, clock = ports.source, ports.target, ports.clock
+        self._gaps = GapWatch(ports=ports)
         self.source = SourceSide(
             side=source,
+            clock=clock,
             isolation=work.isolation,
             memory_bytes=work.memory_bytes,
             events=self,
-            pace=TopicBuckets(is_bound=work.has_budget),
+            pace=TopicBuckets(clock, is_bound=work.has_budget),
             on_jumps=self._gaps.note,
             tuning=work.tuning,
         )
-        self._stalls = StallWatch(
-            source=self.source,
-            side=source,
-            background=background,
-            isolation=work.isolation,
+        self._stalls = StallWatch(ports=ports, source=self.source, isolation=work.isolation)
+        self.target = TargetSide(
+            side=target, clock=clock, events=self, request_bytes=work.tuning.request_bytes
         )
-        self.target = TargetSide(side=target, events=self, request_bytes=work.tuning.request_bytes)
         self.map = MapWriter(
             side=target,
+            clock=clock,
             topic=work.map_topic,
             topic_id=work.map_topic_id,
             partitions=work.map_partitions,
@@ -95,20 +86,11 @@ class Assignments:
             recompression=work.tuning.recompression,
             join_bytes=work.tuning.join_bytes,
         )
-        self._no_leader = NoLeaderWatch(source, target)
-        self._starter = ColdStarts(
-            work, self._rules, source, target, background, self._no_leader, self
-        )
-        self._expiry = ExpiryWatch(
-            side=target,
-            background=background,
-            expiry_ms=work.producer_expiry_ms,
-            events=self,
-        )
+        self._no_leader = NoLeaderWatch(ports)
+        self._starter = ColdStarts(work, self._rules, ports, self._no_leader, self)
+        self._expiry = ExpiryWatch(ports=ports, expiry_ms=work.producer_expiry_ms, events=self)
         self._others = ForeignRecordWatch(
-            source=source,
-            target=target,
-            background=background,
+            ports=ports,
             isolation=work.isolation,
             known_producers=frozenset(work.known_producers),
             events=self,
@@ -153,7 +135,7 @@ class Assignments:
 
     def pump(self, *, hurry: bool) -> None:
         """Send everything that can go out now."""
-        now_ms = int(time.time() * 1000)
+        now_ms = self._ports.clock.wall_ms()
         self._starter.tend()
         self._tend_late()
         self.map.pump(now_ms)
@@ -230,7 +212,7 @@ class Assignments:
             stamps_own_time=take.stamps_own_time,
             is_picky=take.is_picky or take.compresses,
             last_run=tail.runs[-1] if tail.runs else None,
-            now_ms=int(time.time() * 1000),
+            now_ms=self._ports.clock.wall_ms(),
             late_requests=self._starter.may_have_missed(take),
             skips=take.skips,
         )
@@ -242,7 +224,7 @@ class Assignments:
         rules = replace(
             self._rules, producer_id=take.fan.producer_id, is_ours_alone=False, join_bytes=0
         )
-        count, now_ms = len(take.fan.branches), int(time.time() * 1000)
+        count, now_ms = len(take.fan.branches), self._ports.clock.wall_ms()
         branches = []
         for asked, start in zip(take.fan.branches, found.points, strict=True):
             run = read_to(start.ordinal, start.upstream)
@@ -288,9 +270,9 @@ class Assignments:
         self._unsettled.add(copy.source)
         if not isinstance(copy, FanOut) or copy.begins():
             self.source.add(copy)
-        looked_at = self._starter.looked_at(copy.source)
+        searched_at = self._starter.searched_at(copy.source)
         for part in copy.parts:
-            self.target.add(part, looked_at)
+            self.target.add(part, searched_at)
             self.map.add(part)
 
     # -- one partition
@@ -410,7 +392,7 @@ class Assignments:
         )
         self._report_now(tp)
         self._remove(tp)
-        self._send(Released(partitions=(last,)))
+        self._ports.send(Released(partitions=(last,)))
 
     def _unwritten(self, copy: Copy, take: TakePartition) -> list[PartitionCopy]:
         for part in copy.parts:
@@ -426,7 +408,7 @@ class Assignments:
         told = given_back(tp, error, self._copies.get(tp), wait_ms)
         self._report_now(tp)
         self._remove(tp)
-        self._send(told)
+        self._ports.send(told)
 
     def _remove(self, tp: TopicPartition) -> None:
         self._takes.pop(tp, None)
@@ -467,10 +449,10 @@ class Assignments:
         self._report(self._copies.values())
 
     def _report(self, copies: Iterable[Copy]) -> None:
-        self._send(
+        self._ports.send(
             Progress(
-                partitions=tuple(self.reporter.changed(copies, int(time.time() * 1000))),
-                degraded=self._source_cluster.problem or self._target_cluster.problem,
+                partitions=tuple(self.reporter.changed(copies, self._ports.clock.wall_ms())),
+                degraded=self._ports.source.problem or self._ports.target.problem,
                 throttle=self._throttle(),
                 cpu_ms=self.reporter.used_cpu_ms(int(time.process_time() * 1000)),
             )
@@ -478,7 +460,7 @@ class Assignments:
 
     def _throttle(self) -> Throttle:
         return Throttle(
-            source_ms=self._source_cluster.muted_ms(), target_ms=self._target_cluster.muted_ms()
+            source_ms=self._ports.source.muted_ms(), target_ms=self._ports.target.muted_ms()
         )
 
     def _report_now(self, tp: TopicPartition) -> None:

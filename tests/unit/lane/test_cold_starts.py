@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,12 +10,14 @@ from typing import Any, Final, cast
 
 import pytest
 
+from tests.support.driver import HandClock
 from tests.support.memory_log import MemoryLog, MemoryView
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.lane import cold_starts
 from twinlog.lane.cold_starts import LOOKS_AT_ONCE, ColdStarts
 from twinlog.lane.events import Found
 from twinlog.lane.messages import TakePartition, Work
+from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
 from twinlog.mirror.map.offset_map import Mark, Run, Term
 from twinlog.mirror.ports import RawRecords
@@ -29,25 +30,9 @@ from twinlog.wire.records import Record
 
 PRODUCER, OTHER_FLOW = 9, 12
 HERE_ID, THERE_ID = TopicId("a" * 32), TopicId("b" * 32)
-NOW_MS: Final = int(time.time() * 1000)
+NOW_MS: Final = HandClock().wall_ms()
 OLD_MS: Final = NOW_MS - 30 * 3_600_000
 """The target may have forgotten who wrote it."""
-
-
-@dataclass
-class Clock:
-    """Stands still until a test says how late it is."""
-
-    now: float = 1_000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def time(self) -> float:
-        return NOW_MS / 1000
-
-
-CLOCK: Final = Clock()
 
 
 @dataclass
@@ -207,14 +192,19 @@ class Lane:
             is_ours_alone=not is_shared,
             producer_expiry_ms=86_400_000,
         )
-        self.clock = CLOCK
+        self.clock = HandClock()
+        ports = LanePorts(
+            clock=self.clock,
+            source=cast(Any, Side(self.here)),
+            target=cast(Any, Side(self.there)),
+            background=cast(Any, self.jobs),
+            send=lambda _message: None,
+        )
         self.found: dict[TopicPartition, Found] = {}
         self.starter = ColdStarts(
             cast(Work, work),
             rules,
-            cast(Any, Side(self.here)),
-            cast(Any, Side(self.there)),
-            cast(Any, self.jobs),
+            ports,
             cast(Any, self.leaders),
             cast(Any, self),
         )
@@ -233,7 +223,6 @@ class Lane:
 @pytest.fixture(autouse=True)
 def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cold_starts, "ClusterLogView", lambda client: client.view)
-    monkeypatch.setattr(cold_starts, "time", CLOCK)
 
 
 def test_what_waits_for_late_requests_is_looked_at_together() -> None:

@@ -9,13 +9,13 @@ wait has ended.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from twinlog.clock import Clock
 from twinlog.cluster.net.hot_connection import HotConnection
 from twinlog.cluster.net.read_size import ReadSize
 from twinlog.config.flow.tuning import MOST_WAIT_MS, Tuning
@@ -86,6 +86,7 @@ class SourceSide:
     """All reading of a lane."""
 
     side: ClusterSide
+    clock: Clock
     isolation: Isolation
     memory_bytes: int
     events: LaneEvents
@@ -106,7 +107,7 @@ class SourceSide:
     _near: NearReplicas = field(init=False)
 
     def __post_init__(self) -> None:
-        self._near = NearReplicas(self.tuning.rack)
+        self._near = NearReplicas(self.tuning.rack, self.clock)
 
     def add(self, copy: Copy) -> None:
         if copy.source not in self.partitions:
@@ -132,7 +133,7 @@ class SourceSide:
 
     def _seek_home(self, tp: TopicPartition) -> None:
         self._homeless.add(tp)
-        self._restless_until = time.monotonic() + RESTLESS_S
+        self._restless_until = self.clock.monotonic() + RESTLESS_S
 
     def _unplace(self, tp: TopicPartition) -> None:
         node = self._homes.pop(tp, None)
@@ -152,7 +153,7 @@ class SourceSide:
         room = self.memory_bytes - sum(s.copy.queued_bytes for s in self.partitions.values())
         if room < MIN_ROOM_BYTES:
             return
-        hurry = hurry or (bool(self._homeless) and time.monotonic() < self._restless_until)
+        hurry = hurry or (bool(self._homeless) and self.clock.monotonic() < self._restless_until)
         idle_ms = PACED_WAIT_MS if self._held else MOST_WAIT_MS
         wait_ms = SHORT_WAIT_MS if hurry or self._paused else idle_ms
         wait_ms = min(wait_ms, self.tuning.fetch_wait_ms)
@@ -277,7 +278,7 @@ class SourceSide:
         for broker, view in connection.receive():
             broker.is_fetching = False
             too_late, broker.too_late = broker.too_late, set()
-            broker.answered_at = time.monotonic()
+            broker.answered_at = self.clock.monotonic()
             answer = broker.session.parse(view)
             self.side.throttled(connection, answer.throttle_ms)
             broker.adapt(is_throttled=answer.throttle_ms > 0)
@@ -316,7 +317,7 @@ class SourceSide:
             return
         copy = state.copy
         try:
-            copy.on_fetched(fetched.records, fetched.aborted, int(time.time() * 1000))
+            copy.on_fetched(fetched.records, fetched.aborted, self.clock.wall_ms())
         except TwinlogError as error:
             self.events.troubled(tp, unreadable(error, tp, copy.intake.position))
             return
@@ -441,7 +442,7 @@ class SourceSide:
         if connection is None or broker is None:
             return False
         since = connection.waiting_since if broker.is_fetching else broker.answered_at
-        return since is None or time.monotonic() - since < UNSEEN_AFTER_S
+        return since is None or self.clock.monotonic() - since < UNSEEN_AFTER_S
 
     def asked_in_vain(self) -> Iterator[AskedPartition]:
         """Partitions that are behind their end, while their broker answers."""

@@ -14,11 +14,11 @@ topics are looked at again, never called a gap.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from twinlog.clock import Clock
 from twinlog.cluster.net.hot_connection import HotConnection
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
 from twinlog.lane.events import LaneEvents
@@ -67,6 +67,7 @@ class TargetSide:
     """All writing of record batches of a lane."""
 
     side: ClusterSide
+    clock: Clock
     events: LaneEvents
     request_bytes: int
     """A request is closed when it holds so much; one batch may be larger."""
@@ -201,7 +202,7 @@ class TargetSide:
         data = {tp: batch.data for tp, (_, batch) in batches.items()}
         parts = produce_request(version, data, ids, self.side.settings.request_timeout_ms)
         connection.submit(PRODUCE, version, parts, Sent(version, batches))
-        now = time.monotonic()
+        now = self.clock.monotonic()
         for copy, _ in batches.values():
             if by_name := self._by_name.get(copy):
                 by_name.on_sent(now)
@@ -212,7 +213,7 @@ class TargetSide:
         _, highest = connection.api_versions.get(PRODUCE, (0, 0))
         if highest >= VERSION_BY_ID or copy.target_topic_id == NO_TOPIC_ID:
             return True
-        now, topic = time.monotonic(), copy.target.topic
+        now, topic = self.clock.monotonic(), copy.target.topic
         by_name = self._by_name.setdefault(copy, TopicByName())
         if by_name.is_fresh(now):
             return True
@@ -265,7 +266,7 @@ class TargetSide:
 
     def _on_answer_by_name(self, copy: PartitionCopy) -> None:
         if by_name := self._by_name.get(copy):
-            by_name.on_answered(time.monotonic(), is_ours=copy.trouble is None)
+            by_name.on_answered(self.clock.monotonic(), is_ours=copy.trouble is None)
         if copy.trouble is None:
             return
         if copy.trouble.code in BROKEN_LOG and copy.target_topic_id != NO_TOPIC_ID:

@@ -10,15 +10,14 @@ line in ten minutes for a partition, with the number of what else was missing.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import Gap
-from twinlog.lane.sides.background import JobKind, LaneJobs
-from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.ports import LanePorts
+from twinlog.lane.sides.background import JobKind
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.model import TopicPartition
 
@@ -33,8 +32,7 @@ HELD_S: Final = 5.0
 class GapWatch:
     """What was jumped over in the partitions of one lane."""
 
-    side: ClusterSide
-    background: LaneJobs
+    ports: LanePorts
     _seen: dict[TopicPartition, Gap] = field(default_factory=dict)
     _found: dict[TopicPartition, Gap] = field(default_factory=dict)
     _not_before: dict[TopicPartition, float] = field(default_factory=dict)
@@ -50,12 +48,12 @@ class GapWatch:
                 next=following,
                 offsets=before.offsets + following - first,
             )
-        self._since.setdefault(tp, time.monotonic())
+        self._since.setdefault(tp, self.ports.clock.monotonic())
         self.tend()
 
     def holds(self, tp: TopicPartition) -> bool:
         """It should stay for a moment: what was jumped over is being judged."""
-        return self._is_due(tp) and time.monotonic() < self._since[tp] + HELD_S
+        return self._is_due(tp) and self.ports.clock.monotonic() < self._since[tp] + HELD_S
 
     def tend(self) -> None:
         """Ask what was compacted when something is to be told; to be called about once a second."""
@@ -63,7 +61,7 @@ class GapWatch:
         if due and not self._is_looking:
             self._is_looking = True
             topics = {tp.topic for tp in due}
-            self.background.submit(
+            self.ports.background.submit(
                 JobKind.WATCH,
                 lambda: self._look(topics),
                 lambda compacted: self._on_known(due, compacted),
@@ -80,10 +78,10 @@ class GapWatch:
             each.pop(tp, None)
 
     def _is_due(self, tp: TopicPartition) -> bool:
-        return tp in self._seen and time.monotonic() >= self._not_before.get(tp, 0.0)
+        return tp in self._seen and self.ports.clock.monotonic() >= self._not_before.get(tp, 0.0)
 
     def _look(self, topics: set[str]) -> set[str]:
-        with self.side.borrowed() as client:
+        with self.ports.source.borrowed() as client:
             return may_lack_offsets(client, topics)
 
     def _on_known(self, due: set[TopicPartition], compacted: set[str]) -> None:
@@ -93,10 +91,10 @@ class GapWatch:
             self._since.pop(tp, None)
             if gap is not None and tp.topic not in compacted:
                 self._found[tp] = gap
-            self._not_before[tp] = time.monotonic() + TOLD_AGAIN_S
+            self._not_before[tp] = self.ports.clock.monotonic() + TOLD_AGAIN_S
 
     def _on_failed(self, error: TwinlogError) -> None:
         self._is_looking = False
         for tp in self._seen:
-            self._not_before[tp] = time.monotonic() + 1
+            self._not_before[tp] = self.ports.clock.monotonic() + 1
         log.debug("it is not known which topics are compacted error=%s", error)

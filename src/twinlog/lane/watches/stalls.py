@@ -35,7 +35,6 @@ the brokers do not say that the topic has none.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -44,8 +43,8 @@ from typing import Final, NamedTuple
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.errors import PartitionError, TwinlogError
-from twinlog.lane.sides.background import JobKind, LaneJobs
-from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.ports import LanePorts
+from twinlog.lane.sides.background import JobKind
 from twinlog.lane.sides.source_side import AskedPartition, SourceSide
 from twinlog.lane.watches.compaction import may_be_tiered, may_lack_offsets
 from twinlog.mirror.findings import source_stalled, tier_stalled
@@ -87,16 +86,15 @@ Found = dict[TopicPartition, Stalled | None]
 class StallWatch:
     """Looks at the partitions of one lane that were asked for in vain for too long."""
 
+    ports: LanePorts
     source: SourceSide
-    side: ClusterSide
-    background: LaneJobs
     isolation: Isolation
     _since: dict[TopicPartition, tuple[AskedPartition, float]] = field(default_factory=dict)
     _is_looking: bool = False
 
     def tend(self) -> None:
         """Begin a look when one is due; to be called about once a second."""
-        now = time.monotonic()
+        now = self.ports.clock.monotonic()
         asked = {one.tp: one for one in self.source.asked_in_vain()}
         since = self._since
         self._since = {
@@ -110,7 +108,7 @@ class StallWatch:
         }
         if due and not self._is_looking:
             self._is_looking = True
-            self.background.submit(
+            self.ports.background.submit(
                 JobKind.WATCH, lambda: self._look(due), self._on_found, self._on_failed
             )
 
@@ -131,7 +129,7 @@ class StallWatch:
         log.debug("a look at silent partitions failed error=%s", error)
 
     def _error(self, tp: TopicPartition, stalled: Stalled) -> PartitionError:
-        leader = self.side.leaders.get(tp)
+        leader = self.ports.source.leaders.get(tp)
         where = "its leader" if leader is None else f"its leader, node {leader.node}"
         found = f"{tp}: from upstream offset {stalled.position} the source answers nothing, though"
         what = f"{found} its log ends at {stalled.end}"
@@ -142,7 +140,7 @@ class StallWatch:
     # -- in the background -----------------------------------------------------------------------
 
     def _look(self, due: dict[TopicPartition, int]) -> Found:
-        with self.side.borrowed() as client:
+        with self.ports.source.borrowed() as client:
             found: Found = dict.fromkeys(due)
             silent = {
                 tp: self._end(answer)
