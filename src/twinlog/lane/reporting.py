@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.messages import HandOver, PartitionProgress, TakePartition, Troubled, Work
 from twinlog.lane.sides.cluster_side import ClusterSide
-from twinlog.lane.sides.source_side import SourceSide, SourceState
+from twinlog.lane.sides.source_side import SourceSide
+from twinlog.lane.sides.source_state import SourceState
 from twinlog.lane.sides.target_side import TargetSide
 from twinlog.lane.watches.offset_gaps import GapWatch
 from twinlog.mirror.copy.fan_out import Copy

@@ -119,7 +119,7 @@ class StallWatch:
             if stalled is not None and stalled.is_gap:
                 self.source.end_at(tp, stalled.position, stalled.end)
             if stalled is None or stalled.is_gap:
-                self.source.ask_anew(tp)
+                self.source.ask_again(tp)
             elif self.source.position_of(tp) == stalled.position:
                 self.source.events.troubled(tp, self._error(tp, stalled))
 
