@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
@@ -22,6 +22,7 @@ from twinlog.lane.messages import Fan, TakePartition, Work
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
 from twinlog.lane.sides.log_view import ClusterLogView
+from twinlog.lane.stay import ColdStart, Phase
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S, NoLeaderWatch
 from twinlog.mirror.start.cold_start import batched, starts_in_groups
 from twinlog.mirror.start.fan_start import FanStart, find_fan_start
@@ -57,40 +58,7 @@ class Sort(Enum):
     """One partition each: its end is searched (`LongSearch`)."""
 
 
-class Phase(Enum):
-    """Where a partition is on its way to a start point."""
-
-    LEADERLESS = auto()
-    """Nobody leads it; `until` it is given back."""
-    WAITING = auto()
-    """For a search that has room."""
-    SEARCHED = auto()
-    """A search is under way."""
-    DELAYED = auto()
-    """`until` it is searched again: late requests may move what was found."""
-    FOUND = auto()
-    """Or handed over with its start point."""
-
-
 NEARLY_STARTED: Final = (Phase.WAITING, Phase.SEARCHED, Phase.DELAYED)
-
-
-@dataclass(slots=True)
-class ColdStart:
-    """What is known of the start of one partition, for as long as it is in the lane; times are
-    monotonic, in seconds.
-    """
-
-    take: TakePartition
-    phase: Phase = Phase.FOUND
-    until: float = 0.0
-    """When a phase ends that time ends."""
-    late_until: float = 0.0
-    """Until then requests of an earlier holder may arrive."""
-    searched_at: float | None = None
-    """When the last search began; what came since was perhaps not seen."""
-    is_long: bool = False
-    """Its search was found to be long."""
 
 
 class ColdStarts:
@@ -114,13 +82,12 @@ class ColdStarts:
         self._ports = ports
         self._events = events
         self._no_leader = no_leader
-        self._starts: dict[TopicPartition, ColdStart] = {}
         self._in: dict[Phase, dict[TopicPartition, ColdStart]] = {phase: {} for phase in Phase}
-        """The same by phase, in the order in which they came."""
+        """In the order in which they came."""
         self._looks = dict.fromkeys(Sort, 0)
         """Under way."""
         self._late_from = math.inf
-        """The earliest `late_until`: before it nobody's wait for late requests ends."""
+        """The earliest `late_until` of who has begun: before it nobody's wait ends."""
         self._rules = StartRules(
             producer_id=work.producer_id,
             is_ours_alone=work.is_ours_alone,
@@ -137,65 +104,56 @@ class ColdStarts:
         """Partitions are about to start: fetches should not wait long."""
         return any(self._in[phase] for phase in NEARLY_STARTED)
 
-    def start(self, takes: Iterable[TakePartition]) -> None:
+    def start(self, starts: Iterable[ColdStart]) -> None:
         """Search the start points of these partitions now."""
         until = self._ports.clock.monotonic() + NO_LEADER_AFTER_S
-        for take in takes:
-            self._ports.source.need_topics((take.source.topic,))
-            self._ports.target.need_topics((take.target.topic,))
-            start = self._start_of(take)
-            if self._no_leader.of_take(take) is not None:
+        for start in starts:
+            self._ports.source.need_topics((start.take.source.topic,))
+            self._ports.target.need_topics((start.take.target.topic,))
+            if self._no_leader.of_take(start.take) is not None:
                 start.until = until
                 self._enter(start, Phase.LEADERLESS)
             else:
                 self._enter(start, Phase.WAITING)
         self._begin_looks()
 
-    def _start_of(self, take: TakePartition) -> ColdStart:
-        start = self._starts.setdefault(take.source, ColdStart(take))
-        start.take = take
-        return start
-
     def _enter(self, start: ColdStart, phase: Phase) -> None:
         tp = start.take.source
         self._in[start.phase].pop(tp, None)
         start.phase = phase
         self._in[phase][tp] = start
+        if phase is Phase.FOUND and start.late_until:
+            self._late_from = min(self._late_from, start.late_until)
 
-    def expect_late_requests(self, take: TakePartition) -> None:
+    def expect_late_requests(self, start: ColdStart) -> None:
         """Those of an earlier holder, for as long as the driver says; of none where nobody can have
         sent any, since no row of the map has fixed a start.
         """
-        start = self._start_of(take)
-        self._enter(start, Phase.FOUND)
+        take = start.take
         has_begun = bool(take.runs) or take.fan is not None or take.handed is not None
         if take.unprotected_wait_ms and has_begun:
             start.late_until = self._ports.clock.monotonic() + take.unprotected_wait_ms / 1000
-            self._late_from = min(self._late_from, start.late_until)
+        if take.handed is not None:
+            self._enter(start, Phase.FOUND)
 
-    def may_have_missed(self, take: TakePartition) -> bool:
-        """Late requests may arrive after its search began, or after it was handed over."""
-        start = self._starts[take.source]
-        return start.late_until > (start.searched_at or 0.0)
-
-    def late_requests_over(self, begun: Container[TopicPartition]) -> list[TopicPartition]:
-        """Those, among the partitions that have begun, for which the wait has just ended."""
+    def late_requests_over(self) -> list[TopicPartition]:
+        """Partitions that have begun and for which the wait has just ended."""
         now = self._ports.clock.monotonic()
         if now < self._late_from:
             return []
-        late = [start for start in self._starts.values() if start.late_until]
-        over = [start for start in late if start.late_until <= now and start.take.source in begun]
+        late = [start for start in self._in[Phase.FOUND].values() if start.late_until]
+        over = [start for start in late if start.late_until <= now]
         for start in over:
             start.late_until = 0.0
         self._late_from = min((s.late_until for s in late if s.late_until), default=math.inf)
         return [start.take.source for start in over]
 
-    def searched_at(self, tp: TopicPartition) -> float:
+    def searched_at(self, start: ColdStart) -> float:
         """When the last search in the target's log began; of one that was handed over: now."""
-        searched_at = self._starts[tp].searched_at
+        searched_at = start.searched_at
         return self._ports.clock.monotonic() if searched_at is None else searched_at
 
-    def must_wait(self, take: TakePartition, found: Start) -> bool:
+    def must_wait(self, start: ColdStart, found: Start) -> bool:
         """True when the start point may still move; the partition is then searched again later.
 
         A protected partition need not wait: a late request of a dead lane carries the sequences
@@ -206,25 +164,23 @@ class ColdStarts:
         now_ms = self._ports.clock.wall_ms()
         points = found.points if isinstance(found, FanStart) else (found,)
         is_kept = all(self.copy_rules.keeps(p, now_ms) for p in points)
-        if not self.may_have_missed(take) or (is_kept and take.stamps_own_time is False):
+        if not start.may_have_missed or (is_kept and start.take.stamps_own_time is False):
             return False
-        start = self._starts[take.source]
         start.until = math.ceil(start.late_until / TOGETHER_S) * TOGETHER_S
         self._enter(start, Phase.DELAYED)
         return True
 
-    def forget(self, tp: TopicPartition) -> None:
+    def forget(self, start: ColdStart) -> None:
         """It left the lane: what was still to be searched is of no use to who takes it again."""
-        start = self._starts.pop(tp, None)
-        if start is not None:
-            self._in[start.phase].pop(tp, None)
+        self._in[start.phase].pop(start.take.source, None)
+        start.phase = Phase.LEFT
 
     def tend(self) -> None:
         """Begin what has waited long enough; called on every turn."""
         if self._in[Phase.LEADERLESS]:
             self._tend_leaderless()
         now = self._ports.clock.monotonic()
-        due = [start.take for start in self._in[Phase.DELAYED].values() if start.until <= now]
+        due = [start for start in self._in[Phase.DELAYED].values() if start.until <= now]
         if due:
             self.start(due)
         elif self._in[Phase.WAITING]:
@@ -232,11 +188,11 @@ class ColdStarts:
 
     def _tend_leaderless(self) -> None:
         now = self._ports.clock.monotonic()
-        led: list[TakePartition] = []
+        led: list[ColdStart] = []
         for start in list(self._in[Phase.LEADERLESS].values()):
             error = self._no_leader.of_take(start.take)
             if error is None:
-                led.append(start.take)
+                led.append(start)
             elif start.until <= now:
                 self._enter(start, Phase.FOUND)
                 self._events.started(start.take, error)
@@ -244,18 +200,18 @@ class ColdStarts:
             self.start(led)
 
     def _begin_looks(self) -> None:
-        sorts: dict[Sort, list[TakePartition]] = {sort: [] for sort in Sort}
+        sorts: dict[Sort, list[ColdStart]] = {sort: [] for sort in Sort}
         for start in self._in[Phase.WAITING].values():
-            sorts[self._sort(start)].append(start.take)
-        for sort, takes in sorts.items():
+            sorts[self._sort(start)].append(start)
+        for sort, starts in sorts.items():
             free = LOOKS_AT_ONCE - self._looks[sort]
-            if not takes or not free:
+            if not starts or not free:
                 continue
             if sort is Sort.LONG:
-                looks: Iterable[Sequence[TakePartition]] = batched(takes[:free], 1)
+                looks: Iterable[Sequence[ColdStart]] = batched(starts[:free], 1)
             else:
-                count = max(1, min(free - 1, len(takes) // MANY))  # one is left for who comes next
-                looks = batched(takes, -(-len(takes) // count))
+                count = max(1, min(free - 1, len(starts) // MANY))  # one is left for who comes next
+                looks = batched(starts, -(-len(starts) // count))
             for some in looks:
                 self._begin_look(some, sort)
 
@@ -264,25 +220,26 @@ class ColdStarts:
             return Sort.LONG
         return Sort.SOUND if self._no_leader.is_sound(start.take) else Sort.SLOW
 
-    def _begin_look(self, takes: Sequence[TakePartition], sort: Sort) -> None:
+    def _begin_look(self, starts: Sequence[ColdStart], sort: Sort) -> None:
         self._looks[sort] += 1
-        left = {take.source: take for take in takes}
+        takes = [start.take for start in starts]
+        left = {start.take.source: start for start in starts}
         now = self._ports.clock.monotonic()
-        for tp in left:
-            self._starts[tp].searched_at = now
-            self._enter(self._starts[tp], Phase.SEARCHED)
+        for start in starts:
+            start.searched_at = now
+            self._enter(start, Phase.SEARCHED)
 
         def found(points: Mapping[TopicPartition, Found]) -> None:
             for tp, point in points.items():
-                take, start = left.pop(tp), self._starts.get(tp)
-                if start is None or start.take is not take:
+                start = left.pop(tp)
+                if start.phase is Phase.LEFT:
                     continue
                 if isinstance(point, LongSearch):
                     start.is_long = True
                     self._enter(start, Phase.WAITING)
                 else:
                     self._enter(start, Phase.FOUND)
-                    self._events.started(take, point)
+                    self._events.started(start.take, point)
 
         def ended(_: object = None) -> None:
             self._looks[sort] -= 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -19,6 +19,7 @@ from twinlog.lane.events import Found
 from twinlog.lane.messages import TakePartition, Work
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
+from twinlog.lane.stay import ColdStart
 from twinlog.mirror.map.offset_map import Mark, Run, Term
 from twinlog.mirror.ports import RawRecords
 from twinlog.mirror.start.cold_start import AT_ONCE
@@ -201,6 +202,7 @@ class Lane:
             send=lambda _message: None,
         )
         self.found: dict[TopicPartition, Found] = {}
+        self.starts: dict[TopicPartition, ColdStart] = {}
         self.starter = ColdStarts(
             cast(Work, work),
             rules,
@@ -209,8 +211,17 @@ class Lane:
             cast(Any, self),
         )
 
+    def begin(self, takes: Iterable[TakePartition]) -> None:
+        new = [ColdStart(one) for one in takes]
+        self.starts |= {start.take.source: start for start in new}
+        for start in new:
+            self.clock.now += 0.0001  # a Take of so many is read for some milliseconds
+            self.starter.expect_late_requests(start)
+        self.starter.start(new)
+
     def started(self, one: TakePartition, found: Found) -> None:
-        if isinstance(found, StartPoint) and self.starter.must_wait(one, found):
+        start = self.starts[one.source]
+        if isinstance(found, StartPoint) and self.starter.must_wait(start, found):
             return
         assert one.source not in self.found, "started twice"
         self.found[one.source] = found
@@ -228,10 +239,7 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_waits_for_late_requests_is_looked_at_together() -> None:
     lane = Lane(200)
     takes = [take(number, wait_ms=2_000) for number in range(200)]
-    for one in takes:
-        lane.clock.now += 0.0001  # a Take of so many is read for some milliseconds
-        lane.starter.expect_late_requests(one)
-    lane.starter.start(takes)
+    lane.begin(takes)
     lane.jobs.run()
     assert not lane.found
     before = lane.questions
@@ -247,9 +255,9 @@ def test_what_waits_for_late_requests_is_looked_at_together() -> None:
 def test_what_comes_while_looks_are_under_way_gathers() -> None:
     lane = Lane(100)
     for number in range(50):
-        lane.starter.start([take(number)])
+        lane.begin([take(number)])
     assert len(lane.jobs.looks) == LOOKS_AT_ONCE
-    lane.starter.start(take(number) for number in range(50, 100))
+    lane.begin(take(number) for number in range(50, 100))
     lane.jobs.run()
     assert len(lane.jobs.looks) == LOOKS_AT_ONCE
     while lane.jobs.looks:
@@ -262,21 +270,21 @@ def test_those_whose_broker_does_not_answer_keep_nobody_waiting() -> None:
     lane = Lane(20)
     lane.leaders.slow = {TopicPartition("t", number) for number in range(0, 20, 2)}
     for number in range(0, 20, 2):
-        lane.starter.start([take(number)])
+        lane.begin([take(number)])
     stuck = len(lane.jobs.looks)
     assert stuck == LOOKS_AT_ONCE
-    lane.starter.start([take(1), take(3)])
+    lane.begin([take(1), take(3)])
     assert len(lane.jobs.looks) == stuck + 1
 
 
 def test_one_that_left_is_not_started_by_the_look_that_has_begun() -> None:
     lane = Lane(2)
-    lane.starter.start([take(0)])
-    lane.starter.forget(TopicPartition("t", 0))
+    lane.begin([take(0)])
+    lane.starter.forget(lane.starts[TopicPartition("t", 0)])
     lane.jobs.run()
     assert not lane.found
-    lane.starter.start([take(0)])
-    lane.starter.start([take(1)])
+    lane.begin([take(0)])
+    lane.begin([take(1)])
     while lane.jobs.looks:
         lane.jobs.run()
     assert len(lane.found) == 2
@@ -285,7 +293,7 @@ def test_one_that_left_is_not_started_by_the_look_that_has_begun() -> None:
 def test_who_was_written_last_starts_before_all_are_looked_at() -> None:
     busy = TopicPartition("t", 150)
     lane = Lane(200, lambda number: NOW_MS if number == busy.partition else OLD_MS)
-    lane.starter.start(take(number) for number in range(200))
+    lane.begin(take(number) for number in range(200))
     job, then, _ = lane.jobs.looks.pop()
     answer = job()
     first: list[TopicPartition] = []
@@ -301,7 +309,7 @@ def test_who_was_written_last_starts_before_all_are_looked_at() -> None:
 
 def test_what_a_look_could_not_finish_is_told_to_those_who_still_wait() -> None:
     lane = Lane(AT_ONCE + 8)
-    lane.starter.start(take(number) for number in range(AT_ONCE + 8))
+    lane.begin(take(number) for number in range(AT_ONCE + 8))
     job, _, failed = lane.jobs.looks.pop()
     job()
     lane.jobs.posted.pop(0)()
@@ -313,9 +321,9 @@ def test_what_a_look_could_not_finish_is_told_to_those_who_still_wait() -> None:
 
 def test_very_many_are_shared_by_looks_and_one_is_left_for_who_comes_next() -> None:
     lane = Lane(1000)
-    lane.starter.start(take(number) for number in range(999))
+    lane.begin(take(number) for number in range(999))
     assert len(lane.jobs.looks) == LOOKS_AT_ONCE - 1
-    lane.starter.start([take(999)])
+    lane.begin([take(999)])
     assert len(lane.jobs.looks) == LOOKS_AT_ONCE
     while lane.jobs.looks:
         lane.jobs.run()
@@ -342,13 +350,13 @@ def test_one_whose_end_is_searched_keeps_nobody_waiting() -> None:
     for number in range(searched):
         others_write(lane.logs[TopicPartition("A.t", number)], 50)
     idle = [take(number, mark=Mark(1, 1, is_final=True)) for number in range(searched, 200)]
-    lane.starter.start([*(take(number, mark=Mark(1, 1)) for number in range(searched)), *idle])
+    lane.begin([*(take(number, mark=Mark(1, 1)) for number in range(searched)), *idle])
     (_,) = lane.jobs.looks
     lane.jobs.run()
     assert {*lane.found} == {one.source for one in idle}
     lane.starter.tend()
     assert len(lane.jobs.looks) == LOOKS_AT_ONCE
-    lane.starter.start([take(200, mark=Mark(1, 1, is_final=True))])
+    lane.begin([take(200, mark=Mark(1, 1, is_final=True))])
     assert len(lane.jobs.looks) == LOOKS_AT_ONCE + 1
     while lane.jobs.looks:
         lane.jobs.run()
@@ -361,7 +369,7 @@ def test_one_whose_end_is_searched_keeps_nobody_waiting() -> None:
 def test_starts_in_shared_topics_are_read_together() -> None:
     lane = Lane(200, is_shared=True)
     before = lane.questions
-    lane.starter.start([take(number, mark=Mark(1, 1, is_final=True)) for number in range(200)])
+    lane.begin([take(number, mark=Mark(1, 1, is_final=True)) for number in range(200)])
     lane.jobs.run()
     assert len(lane.found) == 200
     assert lane.questions - before <= 12 + 2 * -(-200 // AT_ONCE)
