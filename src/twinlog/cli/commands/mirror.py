@@ -268,7 +268,7 @@ class MirrorReport:
         ]
         if never_began(flow):
             # the flow as a whole: no partition is to blame
-            message = flow.reason.removesuffix(f" [{flow.code}]")
+            message = flow.reason if flow.error is None else flow.error.without_flow().message
             failed.append({"topic": None, "partition": None, "code": flow.code, "message": message})
         return {
             "flow": flow.flow,
@@ -311,7 +311,7 @@ def never_began(flow: FlowSnapshot) -> bool:
 
 def _flow_line(flow: dict[str, Any], snapshot: FlowSnapshot) -> str:
     if snapshot.generation < 0:  # another process led it, or it was only being set up
-        if snapshot.reason.endswith(f"[{snapshot.state}]"):
+        if snapshot.error is not None and snapshot.error.code == snapshot.state:
             return f"{flow['flow']}: {snapshot.reason}"
         reason = f": {snapshot.reason}" if snapshot.reason else ""
         return f"{flow['flow']}: {snapshot.state}{reason}"

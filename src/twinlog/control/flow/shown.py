@@ -115,6 +115,7 @@ class Shown:
                 flow=setup.name,
                 state=state,
                 reason="" if error is None else str(error.without_flow()),
+                error=error,
                 guarantee="",
                 generation=-1,
                 lanes=0,
