@@ -12,8 +12,9 @@ answers mean.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.cold_starts import ColdStarts
@@ -44,9 +45,12 @@ from twinlog.mirror.copy.fan_out import Branch, Copy, FanOut, read_to
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.map.map_tail import MapTail, first_runs
 from twinlog.mirror.map.offset_map import Mark, Run
+from twinlog.mirror.skips import Skip
 from twinlog.mirror.start.fan_start import FanStart
 from twinlog.mirror.start_point import CopyRules, StartPoint
 from twinlog.model import TopicPartition
+
+Part = TypeVar("Part", bound=PartitionCopy)
 
 
 class Assignments:
@@ -64,7 +68,6 @@ class Assignments:
             memory_bytes=work.memory_bytes,
             events=self,
             pace=TopicBuckets(clock, is_bound=work.has_budget),
-            on_jumps=self._gaps.note,
             tuning=work.tuning,
         )
         self._stalls = StallWatch(ports=ports, source=self.source, isolation=work.isolation)
@@ -101,7 +104,7 @@ class Assignments:
         """Those of them that are released once they are at rest."""
         self._unsettled: set[TopicPartition] = set()
         """Partitions to which something happened that may end their stay."""
-        self.reporter = Reporter(self.source, self.target, target, self._gaps)
+        self.reporter = Reporter(self.source, self._gaps)
         source.on_leaders = self.source.on_new_leaders
         target.on_leaders = self.target.on_new_leaders
         target.on_connected = lambda _node: self.target.wake_all()
@@ -207,12 +210,26 @@ class Assignments:
 
     def _begin_copy(self, stay: Stay, start: StartPoint, tail: MapTail) -> None:
         take = stay.take
-        copy = PartitionCopy(
+        copy = self._part(PartitionCopy, stay, take.target, start, tail, self._rules, take.skips)
+        self._begin(stay, copy, [start])
+
+    def _part(
+        self,
+        kind: type[Part],
+        stay: Stay,
+        target: TopicPartition,
+        start: StartPoint,
+        tail: MapTail,
+        rules: CopyRules,
+        skips: Sequence[Skip] = (),
+    ) -> Part:
+        take = stay.take
+        return kind(
             source=take.source,
-            target=take.target,
+            target=target,
             source_topic_id=take.source_topic_id,
             target_topic_id=take.target_topic_id,
-            rules=self._rules,
+            rules=rules,
             start=start,
             tail=tail,
             end=take.end,
@@ -222,9 +239,8 @@ class Assignments:
             last_run=tail.runs[-1] if tail.runs else None,
             now_ms=self._ports.clock.wall_ms(),
             late_requests=stay.start.may_have_missed,
-            skips=take.skips,
+            skips=skips,
         )
-        self._begin(stay, copy, [start])
 
     def _begin_fan(self, stay: Stay, found: FanStart) -> None:
         take = stay.take
@@ -232,36 +248,19 @@ class Assignments:
         rules = replace(
             self._rules, producer_id=take.fan.producer_id, is_ours_alone=False, join_bytes=0
         )
-        count, now_ms = len(take.fan.branches), self._ports.clock.wall_ms()
+        count = len(take.fan.branches)
         branches = []
         for asked, start in zip(take.fan.branches, found.points, strict=True):
-            run = read_to(start.ordinal, start.upstream)
             tail = MapTail.beginning(
                 key=take.map_key._replace(branch=asked.target.partition, branches=count),
                 topic=take.source.topic,
                 term=take.term,
-                runs=[run],
+                runs=[read_to(start.ordinal, start.upstream)],
                 producer_id=take.fan.producer_id,
                 mark=Mark(start.ordinal, start.k + start.ordinal),
                 dirty=not asked.runs,
             )
-            branch = Branch(
-                source=take.source,
-                target=asked.target,
-                source_topic_id=take.source_topic_id,
-                target_topic_id=take.target_topic_id,
-                rules=rules,
-                start=start,
-                tail=tail,
-                end=take.end,
-                limit_bytes=take.limit_bytes,
-                stamps_own_time=take.stamps_own_time,
-                is_picky=take.is_picky or take.compresses,
-                last_run=run,
-                now_ms=now_ms,
-                late_requests=stay.start.may_have_missed,
-            )
-            branches.append(branch)
+            branches.append(self._part(Branch, stay, asked.target, start, tail, rules))
         copy = FanOut(
             source=take.source,
             source_topic_id=take.source_topic_id,
@@ -290,6 +289,9 @@ class Assignments:
             self.map.note(part)
             self.target.wake(part)
         self._check_done(copy)
+
+    def jumped(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
+        self._gaps.note(tp, jumps)
 
     def durable(self, copy: PartitionCopy) -> None:
         self._unsettled.add(copy.source)

@@ -8,10 +8,8 @@ from collections.abc import Iterable, Iterator
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.messages import HandOver, PartitionProgress, TakePartition, Troubled, Work
-from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.source_side import SourceSide
 from twinlog.lane.sides.source_state import SourceState
-from twinlog.lane.sides.target_side import TargetSide
 from twinlog.lane.stay import Stay
 from twinlog.lane.watches.offset_gaps import GapWatch
 from twinlog.mirror.copy.fan_out import Copy
@@ -25,16 +23,8 @@ from twinlog.model import TopicPartition
 class Reporter:
     """Progress of the partitions that changed since they were last reported."""
 
-    def __init__(
-        self,
-        source: SourceSide,
-        target: TargetSide,
-        target_cluster: ClusterSide,
-        gaps: GapWatch,
-    ) -> None:
+    def __init__(self, source: SourceSide, gaps: GapWatch) -> None:
         self._source = source
-        self._target = target
-        self._cluster = target_cluster
         self._gaps = gaps
         self._cpu_ms: int | None = None
 

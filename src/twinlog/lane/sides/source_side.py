@@ -10,7 +10,7 @@ wait has ended.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -81,7 +81,6 @@ class SourceSide:
     isolation: Isolation
     memory_bytes: int
     events: LaneEvents
-    on_jumps: Callable[[TopicPartition, Sequence[tuple[int, int]]], None]
     pace: TopicBuckets
     tuning: Tuning
     partitions: dict[TopicPartition, SourceState] = field(default_factory=dict)
@@ -312,7 +311,7 @@ class SourceSide:
             self.events.troubled(tp, unreadable(error, tp, copy.intake.position))
             return
         if copy.intake.jumps:
-            self.on_jumps(tp, copy.intake.jumps)
+            self.events.jumped(tp, copy.intake.jumps)
             copy.intake.jumps = []
         if self.pace.is_bound:
             # without the part of a batch at the end, which comes again: how much that is depends
