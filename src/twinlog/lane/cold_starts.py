@@ -22,7 +22,7 @@ from twinlog.lane.messages import Fan, TakePartition, Work
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
 from twinlog.lane.sides.log_view import ClusterLogView
-from twinlog.lane.stay import ColdStart, Phase
+from twinlog.lane.stay import ColdStart, StartPhase
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S, NoLeaderWatch
 from twinlog.mirror.start.cold_start import batched, starts_in_groups
 from twinlog.mirror.start.fan_start import FanStart, find_fan_start
@@ -58,7 +58,7 @@ class Sort(Enum):
     """One partition each: its end is searched (`LongSearch`)."""
 
 
-NEARLY_STARTED: Final = (Phase.WAITING, Phase.SEARCHED, Phase.DELAYED)
+NEARLY_STARTED: Final = (StartPhase.WAITING, StartPhase.SEARCHED, StartPhase.DELAYED)
 
 
 class ColdStarts:
@@ -82,7 +82,9 @@ class ColdStarts:
         self._ports = ports
         self._events = events
         self._no_leader = no_leader
-        self._in: dict[Phase, dict[TopicPartition, ColdStart]] = {phase: {} for phase in Phase}
+        self._in: dict[StartPhase, dict[TopicPartition, ColdStart]] = {
+            phase: {} for phase in StartPhase
+        }
         """In the order in which they came."""
         self._looks = dict.fromkeys(Sort, 0)
         """Under way."""
@@ -112,17 +114,17 @@ class ColdStarts:
             self._ports.target.need_topics((start.take.target.topic,))
             if self._no_leader.of_take(start.take) is not None:
                 start.until = until
-                self._enter(start, Phase.LEADERLESS)
+                self._enter(start, StartPhase.LEADERLESS)
             else:
-                self._enter(start, Phase.WAITING)
+                self._enter(start, StartPhase.WAITING)
         self._begin_looks()
 
-    def _enter(self, start: ColdStart, phase: Phase) -> None:
+    def _enter(self, start: ColdStart, phase: StartPhase) -> None:
         tp = start.take.source
         self._in[start.phase].pop(tp, None)
         start.phase = phase
         self._in[phase][tp] = start
-        if phase is Phase.FOUND and start.late_until:
+        if phase is StartPhase.FOUND and start.late_until:
             self._late_from = min(self._late_from, start.late_until)
 
     def expect_late_requests(self, start: ColdStart) -> None:
@@ -134,14 +136,14 @@ class ColdStarts:
         if take.unprotected_wait_ms and has_begun:
             start.late_until = self._ports.clock.monotonic() + take.unprotected_wait_ms / 1000
         if take.handed is not None:
-            self._enter(start, Phase.FOUND)
+            self._enter(start, StartPhase.FOUND)
 
     def late_requests_over(self) -> list[TopicPartition]:
         """Partitions that have begun and for which the wait has just ended."""
         now = self._ports.clock.monotonic()
         if now < self._late_from:
             return []
-        late = [start for start in self._in[Phase.FOUND].values() if start.late_until]
+        late = [start for start in self._in[StartPhase.FOUND].values() if start.late_until]
         over = [start for start in late if start.late_until <= now]
         for start in over:
             start.late_until = 0.0
@@ -167,41 +169,41 @@ class ColdStarts:
         if not start.may_have_missed or (is_kept and start.take.stamps_own_time is False):
             return False
         start.until = math.ceil(start.late_until / TOGETHER_S) * TOGETHER_S
-        self._enter(start, Phase.DELAYED)
+        self._enter(start, StartPhase.DELAYED)
         return True
 
     def forget(self, start: ColdStart) -> None:
         """It left the lane: what was still to be searched is of no use to who takes it again."""
         self._in[start.phase].pop(start.take.source, None)
-        start.phase = Phase.LEFT
+        start.phase = StartPhase.LEFT
 
     def tend(self) -> None:
         """Begin what has waited long enough; called on every turn."""
-        if self._in[Phase.LEADERLESS]:
+        if self._in[StartPhase.LEADERLESS]:
             self._tend_leaderless()
         now = self._ports.clock.monotonic()
-        due = [start for start in self._in[Phase.DELAYED].values() if start.until <= now]
+        due = [start for start in self._in[StartPhase.DELAYED].values() if start.until <= now]
         if due:
             self.start(due)
-        elif self._in[Phase.WAITING]:
+        elif self._in[StartPhase.WAITING]:
             self._begin_looks()
 
     def _tend_leaderless(self) -> None:
         now = self._ports.clock.monotonic()
         led: list[ColdStart] = []
-        for start in list(self._in[Phase.LEADERLESS].values()):
+        for start in list(self._in[StartPhase.LEADERLESS].values()):
             error = self._no_leader.of_take(start.take)
             if error is None:
                 led.append(start)
             elif start.until <= now:
-                self._enter(start, Phase.FOUND)
+                self._enter(start, StartPhase.FOUND)
                 self._events.started(start.take, error)
         if led:
             self.start(led)
 
     def _begin_looks(self) -> None:
         sorts: dict[Sort, list[ColdStart]] = {sort: [] for sort in Sort}
-        for start in self._in[Phase.WAITING].values():
+        for start in self._in[StartPhase.WAITING].values():
             sorts[self._sort(start)].append(start)
         for sort, starts in sorts.items():
             free = LOOKS_AT_ONCE - self._looks[sort]
@@ -227,18 +229,18 @@ class ColdStarts:
         now = self._ports.clock.monotonic()
         for start in starts:
             start.searched_at = now
-            self._enter(start, Phase.SEARCHED)
+            self._enter(start, StartPhase.SEARCHED)
 
         def found(points: Mapping[TopicPartition, Found]) -> None:
             for tp, point in points.items():
                 start = left.pop(tp)
-                if start.phase is Phase.LEFT:
+                if start.phase is StartPhase.LEFT:
                     continue
                 if isinstance(point, LongSearch):
                     start.is_long = True
-                    self._enter(start, Phase.WAITING)
+                    self._enter(start, StartPhase.WAITING)
                 else:
-                    self._enter(start, Phase.FOUND)
+                    self._enter(start, StartPhase.FOUND)
                     self._events.started(start.take, point)
 
         def ended(_: object = None) -> None:

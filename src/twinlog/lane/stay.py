@@ -12,7 +12,7 @@ from twinlog.lane.messages import PartitionProgress, TakePartition
 from twinlog.mirror.copy.fan_out import Copy
 
 
-class Phase(Enum):
+class StartPhase(Enum):
     """Where a partition is on its way to a start point."""
 
     LEADERLESS = auto()
@@ -34,7 +34,7 @@ class ColdStart:
     """What is known of a partition's start; times are monotonic, in seconds."""
 
     take: TakePartition
-    phase: Phase = Phase.FOUND
+    phase: StartPhase = StartPhase.FOUND
     until: float = 0.0
     """When a phase ends that time ends."""
     late_until: float = 0.0

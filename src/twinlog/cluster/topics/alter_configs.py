@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin import IncrementalAlterConfigsRequest
 
@@ -46,7 +46,7 @@ def alter_topic_configs(
 def _alter(
     client: ClusterClient, changes: Mapping[str, Sequence[ConfigChange]]
 ) -> dict[str, TwinlogError]:
-    def ask(pending: Sequence[str]) -> Sequence[Message]:
+    def ask(pending: Sequence[str]) -> Any:
         return client.attempt(None, _request({name: changes[name] for name in pending})).responses
 
     done = of_each_topic(client, changes, ask, doing="changing", right="ALTER_CONFIGS")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from kafka.protocol.admin import DescribeConfigsRequest
 
@@ -41,7 +41,7 @@ def describe_topic_configs(
 def _describe_topics(
     client: ClusterClient, names: Sequence[str]
 ) -> dict[str, Configs | TwinlogError]:
-    def ask(pending: Sequence[str]) -> Sequence[Message]:
+    def ask(pending: Sequence[str]) -> Any:
         return client.attempt(None, _request(TOPIC, pending, None), minimum=WITH_SOURCE).results
 
     found = of_each_topic(client, names, ask, doing="describing", right="DESCRIBE_CONFIGS")
