@@ -4,7 +4,7 @@ A lane, or whoever compares two logs, knows partitions and offsets. The driver k
 the commands of the message name, and whether the topic is an application's as well. So a
 `LogFinding` says what is wrong and where, and `worded` makes the message of it, by code, in this
 order: what was found; what each side has that the other lacks, as ranges; the command that saves
-what may be the only copy; and only then, if at all, what makes the copy anew. Deleting a remote
+what may be the only copy; and only then, if at all, what makes the copy again. Deleting a remote
 topic deletes all of its partitions, and whatever the source has lost since by retention: so it is
 never the first thing that is named.
 """
@@ -133,7 +133,7 @@ class LogFinding:
         )
 
     def _copy_anew(self, flow: str, *, is_shared: bool) -> str:
-        """How the copy is made anew: save, then delete."""
+        """How the copy is made again: save, then delete."""
         if self.target is None:
             return ""
         topic, export = self.target.topic, self._export(TARGET, flow)

@@ -285,7 +285,7 @@ class FlowSetup(FlowEnds):
     def _discover(
         self, source: ClusterClient, target: ClusterClient, *, create: bool = True
     ) -> Discovery:
-        """Without `create`: only looked at, before nothing may be written, not even who copies."""
+        """Without `create`: only checked, before nothing may be written, not even who copies."""
         found = discover(
             replace(self.config, released=self.released),
             self.policy,

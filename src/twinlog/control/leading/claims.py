@@ -1,6 +1,6 @@
 """Which generation of a flow is ours: a claim in the state topic, and what must be true before.
 
-The first claim of a number in the log wins. So what was looked at to decide on it must not have
+The first claim of a number in the log wins. So what was checked to decide on it must not have
 changed in between: a claim that another process wrote since makes it look again.
 """
 
@@ -78,8 +78,8 @@ class FlowClaims:
     def note_lost_map(
         self, target: ClusterClient, generation: int, targets: Iterable[TopicId]
     ) -> None:
-        """Before the map topic is made anew: whoever starts a partition by it knows that rows of
-        these topics were lost. Written twice it says the same.
+        """Before the map topic is created again: whoever starts a partition by it knows that rows
+        of these topics were lost. Written twice it says the same.
         """
         _write(target, losing_map(self.name, generation, targets))
 
@@ -94,8 +94,8 @@ class FlowClaims:
     ) -> tuple[Claim, bool]:
         """(our generation, the one before it ended in order); `anew`: under a fresh producer id.
 
-        `seen`: the history before anything was looked at. What a generation claimed since has
-        copied was not looked at: so none may have been.
+        `seen`: the history before anything was checked. What a generation claimed since has
+        copied was not checked: so none may have been.
         """
         source_id, target_id = ids
         # the map before the claims: a generation that it names was claimed before
