@@ -201,7 +201,7 @@ class Adopter:
         ]
         refused: dict[TopicPartition, TwinlogError] = {}
         for plan in plans:
-            if plan.targets and self._is_anew(plan, maps) and plan.source in positions.noted:
+            if plan.targets and self._begins_again(plan, maps) and plan.source in positions.noted:
                 refused[plan.source] = self._by_key(plan, positions.noted[plan.source])
         if due:
             refused |= self._refuse_growing(due, maps, positions, ends)
@@ -259,12 +259,12 @@ class Adopter:
                 return False  # MirrorMaker 2 places nothing by key
             if end > start or plan.source not in positions.noted:
                 return end > 0  # what it held may be deleted, and was copied all the same
-            return self._is_anew(plan, maps)
+            return self._begins_again(plan, maps)
         ours_from = max(start, known.runs[0].downstream)
         begin = max(ours_from, end - TAIL_RECORDS)
         return begin < end and self._is_anothers(plan.target, begin, end, known.producers)
 
-    def _is_anew(self, plan: PartitionPlan, maps: Maps) -> bool:
+    def _begins_again(self, plan: PartitionPlan, maps: Maps) -> bool:
         """No partition of this name was ever ours. Else what is noted of it is from us, and says
         nothing of a target topic that was created again since.
         """

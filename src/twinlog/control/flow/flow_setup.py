@@ -185,7 +185,7 @@ class FlowSetup(FlowEnds):
             left = [] if self.adopts is None else self._discover(source, target).plans
             adoption = take_over.look(left)
             claim, clean = self.claims.claim(
-                target, ids, map_reader, seen=history, anew=adoption.begins_again
+                target, ids, map_reader, seen=history, fresh_id=adoption.begins_again
             )
             # whoever promotes it looks for claims behind its own row: one of us sees the other
             # and where lanes of the generation before us may still write, it waits for them

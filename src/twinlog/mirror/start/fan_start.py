@@ -60,12 +60,12 @@ def find_fan_start(
     moment = look_at_both(requests, source, target, rules.producer_id)
     check_former(requests[0], moment.there, target)
     is_new = all(one.asks_where for one in requests)
-    anew = {tp: requests[0].start} if is_new else {}
-    begins = source.begins(anew, isolation=rules.isolation) if anew else {}
+    new = {tp: requests[0].start} if is_new else {}
+    begins = source.begins(new, isolation=rules.isolation) if new else {}
     points = []
     for request in requests:
         producer = moment.producer_of(request.target, target)
-        one = with_begin(request, anew, begins, source)
+        one = with_begin(request, new, begins, source)
         look = BranchSearch(
             one,
             answer_of(moment.here, tp, source),
