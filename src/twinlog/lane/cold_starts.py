@@ -1,6 +1,6 @@
-"""Cold starts of a lane: many partitions looked at together, in the background.
+"""Cold starts of a lane: many partitions searched together, in the background.
 
-A partition that has no leader keeps none of the others waiting: it is looked at when it is led, or
+A partition that has no leader keeps none of the others waiting: it is searched when it is led, or
 given back. Those whose broker does not answer us have looks of their own, and so has each one whose
 end is searched behind much that others wrote.
 """
@@ -64,7 +64,7 @@ NEARLY_STARTED: Final = (StartPhase.WAITING, StartPhase.SEARCHED, StartPhase.DEL
 class ColdStarts:
     """Finds start points without stopping the loop.
 
-    Partitions that wait are looked at together: one look asks for hundreds as for one. While
+    Partitions that wait are searched together: one search asks for hundreds as for one. While
     LOOKS_AT_ONCE are under way the others gather.
     """
 
@@ -266,7 +266,7 @@ class ColdStarts:
         most_reads: int | None,
         told: Callable[[Mapping[TopicPartition, Found]], None],
     ) -> None:
-        """All that is found is told as it is found."""
+        """All that is found is reported as it is found."""
         all_requests = {
             take.source: replace(self._request(take), most_reads=most_reads) for take in takes
         }

@@ -161,7 +161,7 @@ class LaneLoop:
 
     def _check_silence(self) -> None:
         # before every single send: a process may be frozen between any two lines, and by the time
-        # it goes on another lane has its partitions
+        # it continues another lane has its partitions
         silent = self._clock.boot() - self._channel.last_heard
         if silent * 1000 > self._work.silence_ms:
             raise DriverSilent(f"nothing was heard from the driver for {silent:.1f} s")

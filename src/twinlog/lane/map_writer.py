@@ -117,7 +117,7 @@ class MapWriter:
             home.copies.pop(copy, None)
             home.waiting.pop(copy, None)
             if not home.waiting:
-                home.failing_since = None  # nobody waits for it: the next one waits anew
+                home.failing_since = None  # nobody waits for it: the next wait begins at 0
 
     def pump(self, now_ms: int) -> None:
         """Start the rounds that can start now."""
@@ -186,7 +186,7 @@ class MapWriter:
         return True
 
     def _is_another_topic(self) -> bool:
-        """The topic was deleted, and perhaps made anew: without the rows that lanes rely on."""
+        """The topic was deleted, and perhaps created again: without the rows that lanes rely on."""
         if self.topic in self.side.missing:
             return True
         now = self.side.topic_ids.get(self.topic, NO_TOPIC_ID)

@@ -84,7 +84,7 @@ def given_back(
     tp: TopicPartition, error: TwinlogError, copy: Copy | None, wait_ms: int
 ) -> Troubled:
     """A partition that stopped by itself."""
-    # whichever trouble is told: that the source lost what was copied must not be forgotten
+    # whichever trouble is reported: that the source lost what was copied must not be forgotten
     both = (error, None if copy is None else copy.source_trouble)
     lost = [one.lost for one in both if isinstance(one, PartitionError) and one.lost]
     return Troubled(

@@ -1,6 +1,6 @@
 """What a Spark task is given, and how it reads; the same for batches and streams.
 
-Options travel as they were written. So each task reads the key files anew: one that was renewed is
+Options travel as they were written. So each task reads the key files again: one that was renewed is
 used by the next micro-batch, and the files must be on every executor, as for Spark's own source.
 """
 

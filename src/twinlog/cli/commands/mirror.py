@@ -41,7 +41,7 @@ DEFAULT_LISTEN: Final = "127.0.0.1:9405"
 """Next to 9404, where JMX exporters of a MirrorMaker 2 on the same machine usually are."""
 
 ENDED: Final = frozenset({PartitionState.DONE, PartitionState.TAKEN_OVER})
-"""Others go on where the copy ended: what a migration ends with."""
+"""Others continue where the copy ended: what a migration ends with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 needed.
 
 Leaders and connections come from background jobs; the loop only asks what is there now. After a
-failure a broker is tried again with a growing pause, and metadata is read anew.
+failure a broker is tried again with a growing pause, and metadata is read again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ANSWER_WITHIN_S: Final = 10.0
 """Beyond request.timeout.ms, within which a broker answers a Produce."""
 
 LOOK_EVERY_S: Final = 0.05
-"""How often connections are looked at for what time alone brings."""
+"""How often connections are checked for what time alone brings."""
 
 SUSPECT_AFTER_S: Final = 5.0
 """A broker that owes an answer for so long is looked up: one that the cluster has fenced meanwhile
@@ -217,7 +217,7 @@ class ClusterSide:
                 self.seen_at[topic] = self._asked_at
             if found is None or found.error:
                 leaderless.add(topic)
-                self._forget_leaderless(topic)  # what is wrong with it is told by a look
+                self._forget_leaderless(topic)  # what is wrong with it is found by a search
                 continue
             self.seen_at[topic] = self._asked_at
             self.topic_ids[topic] = found.topic_id

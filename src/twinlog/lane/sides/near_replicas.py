@@ -2,7 +2,7 @@
 (KIP-392, `client.rack`).
 
 A leader that has a replica in our rack answers with its id and without records. That replica is
-read for some minutes, then the leader is asked anew; and at once when the replica says anything
+read for some minutes, then the leader is asked again; and at once when the replica says anything
 that a follower may say only because it is one (behind, fenced, out of range) or does not answer.
 """
 

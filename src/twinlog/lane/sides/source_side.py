@@ -279,7 +279,7 @@ class SourceSide:
                 if state is None or state.node != node:
                     continue
                 if fetched.tp in too_late:
-                    self._note_ends(state, fetched)  # it is told once
+                    self._note_ends(state, fetched)  # the broker says it once
                 else:
                     self._on_partition(broker.session, state, fetched)
 

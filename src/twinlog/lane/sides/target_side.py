@@ -2,14 +2,14 @@
 target broker.
 
 A partition keeps its broker while anything is in flight: when its leader moves, the answer is an
-error, the partition drains and is started anew. So all its requests are on one connection, and the
+error, the partition drains and is started again. So all its requests are on one connection, and the
 broker takes them in order.
 
 A broker that takes no topic ids (Produce below version 13, Kafka before 4.1) appends to whatever
 topic has the name. There a first batch, after a moment or over a new connection, goes out only when
-metadata asked for since then says that the topic is still the one that was looked at. What slips
-through, since a topic was made anew within that moment, is seen in the answer (K sank): then the
-topics are looked at again, never called a gap.
+metadata asked for since then says that the topic is still the one that was checked. What slips
+through, since a topic was created again within that moment, is seen in the answer (K sank): then
+the topics are checked again, never called a gap.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 forget earlier than the driver found when it claimed its generation; a partition would then count
 as protected whose producer id is gone. Brokers look for what to forget every ten minutes (by
 default), so a look a minute is early enough. Where our user may not read brokers' configs, what
-the driver said stays: it read them, or was told by the configuration.
+the driver said stays: it read them, or has it from the configuration.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Says which partitions have had no leader for too long: they stop alone, with a code.
 
-A partition that nobody leads is not an error that anybody is told: there is no broker to answer.
+A partition that nobody leads is not an error that anybody gets: there is no broker to answer.
 What was fetched for it would wait in memory for as long as that lasts, and the lane's memory is one
 for all. So its stay on the lane ends after NO_LEADER_AFTER_S, with what it held. Nothing is lost by
 that: what was not acknowledged is read again, and what was in flight is looked for by the cold

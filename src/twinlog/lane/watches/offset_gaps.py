@@ -2,9 +2,9 @@
 
 A broker that finds no sound batch in a segment answers with the next segment: what lies between is
 lost at the source, and looks as if it had been compacted. Nothing can bring it back by waiting,
-so the copy goes on; but it is told, with the range. A topic that was compacted once and is not any
-more looks the same, and so do brokers of other makers that keep their own records in the log: one
-line in ten minutes for a partition, with the number of what else was missing.
+so the copy continues; but it is reported, with the range. A topic that was compacted once and is
+not any more looks the same, and so do brokers of other makers that keep their own records in the
+log: one line in ten minutes for a partition, with the number of what else was missing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 REPORTED_AGAIN_S: Final = 600.0
 HELD_S: Final = 5.0
-"""A partition does not leave sooner, while it is not known whether there is something to tell."""
+"""A partition does not leave sooner, while it is not known whether there is something to report."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class GapWatch:
     _is_looking: bool = False
 
     def note(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
-        """The answer of the source went on behind these offsets: [first, next)."""
+        """The answer of the source continued behind these offsets: [first, next)."""
         jumped = self._jumped.setdefault(tp, _Jumped())
         if jumped.seen is None:
             jumped.since = self.ports.clock.monotonic()

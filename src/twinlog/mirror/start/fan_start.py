@@ -1,4 +1,4 @@
-"""Where the branches of a source partition go on: in topics that all source partitions write to.
+"""Where the branches of a source partition resume: in topics that all source partitions write to.
 
 The end of each branch is found as in any topic that others may write to (`our_end`). Three things
 differ from the start of a whole partition:
@@ -47,10 +47,10 @@ def find_fan_start(
     target: LogView,
     rules: StartRules,
 ) -> FanStart:
-    """Where each branch goes on; all are requests for one source partition.
+    """Where each branch resumes; all are requests for one source partition.
 
     Raises TwinlogError when one branch cannot
-    go on: the others then wait for it, for they are read together.
+    continue: the others then wait for it, for they are read together.
     """
     tp = requests[0].source
     requests = _beginning_together(requests)
@@ -60,12 +60,12 @@ def find_fan_start(
     moment = look_at_both(requests, source, target, rules.producer_id)
     check_former(requests[0], moment.there, target)
     is_new = all(one.asks_where for one in requests)
-    anew = {tp: requests[0].start} if is_new else {}
-    begins = source.begins(anew, isolation=rules.isolation) if anew else {}
+    new = {tp: requests[0].start} if is_new else {}
+    begins = source.begins(new, isolation=rules.isolation) if new else {}
     points = []
     for request in requests:
         producer = moment.producer_of(request.target, target)
-        one = with_begin(request, anew, begins, source)
+        one = with_begin(request, new, begins, source)
         look = BranchSearch(
             one,
             answer_of(moment.here, tp, source),

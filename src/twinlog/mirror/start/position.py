@@ -1,4 +1,4 @@
-"""Where one partition goes on: a look at both logs that trusts nothing that it can check.
+"""Where one partition resumes: a look at both logs that trusts nothing that it can check.
 
 In order, after the topics are known to be the ones the map speaks of (`cold_start`):
 
@@ -171,7 +171,10 @@ class StartSearch:
         begin = begin_of(request, self.here.log_end)
         is_group = request.group_at >= 0 > max(request.siblings_at, request.began_at)
         if is_group and begin < upstream:
-            self.lost = begin, upstream  # the group would have passed over it, too: that is told
+            self.lost = (
+                begin,
+                upstream,
+            )  # the group would have passed over it, too: that is reported
         upstream = max(upstream, begin)
         ordinal = 0
         if self.producer is not None:
@@ -455,7 +458,7 @@ class StartSearch:
 
 
 def _learnt(runs: tuple[Run, ...], found: ForeignWalk, upstream: int) -> tuple[Run, ...]:
-    """What the map has to learn of an acceptance; the copy goes on at this upstream offset."""
+    """What the map has to learn of an acceptance; the copy resumes at this upstream offset."""
     jumps = []
     for ordinal, downstream in found.jumps:
         run = run_at(runs, ordinal)

@@ -34,7 +34,7 @@ class Parts:
 
     partitions: tuple[PartitionSnapshot, ...]
     at: float
-    """When they were looked at, by the monotonic clock."""
+    """When they were checked, by the monotonic clock."""
     is_here: bool
 
 

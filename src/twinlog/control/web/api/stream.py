@@ -5,7 +5,7 @@
 
 A client that comes again with `Last-Event-ID` gets the events since, as far as they are kept. One
 look a second is made for all streams together. A reader that takes nothing is closed, and so is one
-whose token was taken away.
+whose token was removed.
 """
 
 from __future__ import annotations
