@@ -16,7 +16,7 @@ from twinlog.errors import PartitionError, TwinlogError
 from twinlog.lane import cold_starts
 from twinlog.lane.cold_starts import LOOKS_AT_ONCE, ColdStarts
 from twinlog.lane.events import Found
-from twinlog.lane.messages import TakePartition, Work
+from twinlog.lane.messages import HandOver, TakePartition, Work
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
 from twinlog.lane.stay import ColdStart
@@ -120,7 +120,9 @@ class Leaders:
         return take.source not in self.slow
 
 
-def take(number: int, *, wait_ms: int = 0, mark: Mark | None = None) -> TakePartition:
+def take(
+    number: int, *, wait_ms: int = 0, mark: Mark | None = None, handed: HandOver | None = None
+) -> TakePartition:
     return TakePartition(
         source=TopicPartition("t", number),
         target=TopicPartition("A.t", number),
@@ -146,6 +148,7 @@ def take(number: int, *, wait_ms: int = 0, mark: Mark | None = None) -> TakePart
         acked_ordinal=-1,
         acked_epoch=-1,
         unprotected_wait_ms=wait_ms,
+        handed=handed,
     )
 
 
