@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from twinlog.errors import Fate, PartitionError
 from twinlog.mirror.map.offset_map import Run, run_at_upstream
@@ -197,6 +197,11 @@ _WORDS: Final = {
         "away with kafka-delete-records.sh: the copy starts over behind them"
     ),
 }
+
+
+def in_target(target: TopicPartition, what: str, *, code: str, **more: Any) -> PartitionError:
+    """Something about the target's log; `more`: other fields of the finding."""
+    return LogFinding(code=code, what=f"{target}: {what}", target=target, **more).error()
 
 
 def foreign_data(target: TopicPartition, holds: Span) -> LogFinding:

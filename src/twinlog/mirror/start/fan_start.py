@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from twinlog.errors import CorruptData
 from twinlog.mirror.copy.fan_out import is_record, next_upstream
 from twinlog.mirror.copy.partitioner import partition_of
-from twinlog.mirror.findings import LogFinding
 from twinlog.mirror.map.offset_map import run_at
 from twinlog.mirror.ports import LogView, answer_of
 from twinlog.mirror.start.both_logs import NEIGHBOURHOOD
@@ -134,13 +133,8 @@ class BranchSearch(StartSearch):
             ]
             if len(equal) == 1:
                 return equal[0] + 1
-        raise LogFinding(
+        raise self._wrong(
+            f"which record of {self.request.source} our last one is, at offset {offset}, is not "
+            "known: the offset map does not say it, nor is there one record like it",
             code="DIVERGED",
-            what=(
-                f"{self.request.target}: which record of {self.request.source} our last one is, "
-                f"at offset {offset}, is not known: the offset map does not say it, nor is there "
-                "one record like it"
-            ),
-            target=self.request.target,
-            held=self._sides(),
-        ).error()
+        )
