@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.driver import HandClock, work_of
-from tests.unit.lane.test_cold_starts import take
+from tests.support.lane_takes import take
 from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.errors import Unreachable
 from twinlog.lane.assignments import Assignments

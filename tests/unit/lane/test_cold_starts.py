@@ -11,26 +11,26 @@ from typing import Any, Final, cast
 import pytest
 
 from tests.support.driver import HandClock
+from tests.support.lane_takes import HERE_ID, PRODUCER, THERE_ID, take
 from tests.support.memory_log import MemoryLog, MemoryView
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.lane import cold_starts
 from twinlog.lane.cold_starts import LOOKS_AT_ONCE, ColdStarts
 from twinlog.lane.events import Found
-from twinlog.lane.messages import HandOver, TakePartition, Work
+from twinlog.lane.messages import TakePartition, Work
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
 from twinlog.lane.stay import ColdStart
-from twinlog.mirror.map.offset_map import Mark, Run, Term
+from twinlog.mirror.map.offset_map import Mark
 from twinlog.mirror.ports import RawRecords
 from twinlog.mirror.start.cold_start import AT_ONCE
 from twinlog.mirror.start_point import CopyRules, StartPoint
-from twinlog.model import Isolation, StartAt, TopicId, TopicPartition
+from twinlog.model import Isolation, TopicId, TopicPartition
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record
 
-PRODUCER, OTHER_FLOW = 9, 12
-HERE_ID, THERE_ID = TopicId("a" * 32), TopicId("b" * 32)
+OTHER_FLOW: Final = 12
 NOW_MS: Final = HandClock().wall_ms()
 OLD_MS: Final = NOW_MS - 30 * 3_600_000
 """The target may have forgotten who wrote it."""
@@ -118,38 +118,6 @@ class Leaders:
 
     def is_sound(self, take: TakePartition) -> bool:
         return take.source not in self.slow
-
-
-def take(
-    number: int, *, wait_ms: int = 0, mark: Mark | None = None, handed: HandOver | None = None
-) -> TakePartition:
-    return TakePartition(
-        source=TopicPartition("t", number),
-        target=TopicPartition("A.t", number),
-        source_topic_id=HERE_ID,
-        target_topic_id=THERE_ID,
-        term=Term(1, 1),
-        limit_bytes=1 << 20,
-        stamps_own_time=False,
-        is_picky=False,
-        start=StartAt(),
-        group_at=-1,
-        began_at=-1,
-        former=(),
-        is_another=False,
-        had_row=False,
-        end=2**63 - 1,
-        runs=(Run(0, 0, 0),),
-        runs_from=-1,
-        open_from=-1,
-        mark=mark,
-        fingerprints={},
-        our_producers=(PRODUCER,),
-        acked_ordinal=-1,
-        acked_epoch=-1,
-        unprotected_wait_ms=wait_ms,
-        handed=handed,
-    )
 
 
 class Lane:
