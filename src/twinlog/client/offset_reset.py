@@ -349,10 +349,10 @@ class OffsetReset:
                 code="GROUP_ACTIVE",
             )
         seen = self._client.metadata(sorted(plan.topic_ids)).topics
-        remade = [t for t, topic_id in plan.topic_ids.items() if seen[t].topic_id != topic_id]
-        if remade:
+        newer = [t for t, topic_id in plan.topic_ids.items() if seen[t].topic_id != topic_id]
+        if newer:
             raise FlowError(
-                f"{where} is left alone: {first_few(remade)} was deleted or re-created since it was "
+                f"{where} is left alone: {first_few(newer)} was deleted or re-created since it was "
                 "checked: run it again",
                 code="NO_OFFSETS",
             )
