@@ -2,7 +2,7 @@
 
     RETENTION   [first, log start): deleted from the front: retention, or somebody deleted records
     TRUNCATED   [log end, end): the log ends before what was read or is to be read; its end was
-                lost by an unclean election, or the topic was made anew, or nobody ever wrote it
+                lost by an unclean election, or the topic was created again, or nobody ever wrote it
 
 What compaction and transactions leave out inside of a log is no loss, and is not reported.
 `failOnDataLoss=false` makes a warning of each, with the same words.
@@ -95,7 +95,7 @@ def find_loss(wanted: OffsetRange, bounds: LogBounds) -> RecordsLost | None:
 
 
 def report(loss: RecordsLost | None, *, fails: bool) -> None:
-    """Raise it, or say it where the reader is to go on with what is left."""
+    """Raise it, or say it where the reader is to continue with what is left."""
     if loss is None:
         return
     if fails:

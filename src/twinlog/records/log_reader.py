@@ -8,8 +8,8 @@ Spark takes the rows of one attempt. While it reads,
 - the log is cut behind the position: TRUNCATED. One that was cut and has grown past the position
   again cannot be told from one that was not: the offsets of a range carry no leader epoch, as in
   Spark's own source;
-- nothing comes although the range goes on: an open transaction, or a new leader that does not know
-  yet how much was replicated. It is waited for, and then TIMED_OUT.
+- nothing comes although the range continues: an open transaction, or a new leader that does not
+  know yet how much was replicated. It is waited for, and then TIMED_OUT.
 """
 
 from __future__ import annotations

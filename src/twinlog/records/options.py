@@ -88,7 +88,7 @@ class ReadOptions:
     commit_group: str
     fails_on_data_loss: bool
     upstreams: tuple[str, ...]
-    """Aliases of clusters whose copies are told by the column `_upstream`."""
+    """Aliases of clusters whose copies stand in the column `_upstream`."""
 
     def cluster(self) -> ClusterSettings:
         """How to reach the brokers. Raises ConfigError."""

@@ -179,7 +179,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         """Ends of partitions that end before what was read already.
 
         That is so for a while after `isolation` was changed to read_committed beside an open
-        transaction. Otherwise the log was cut, and goes on from its end.
+        transaction. Otherwise the log was cut, and continues from its end.
         """
         bounds = log_bounds(client, [one.tp for one in behind])
         out: Offsets = {}

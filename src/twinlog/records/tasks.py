@@ -3,7 +3,7 @@
 A reader that travels to executors becomes a `TaskReader`: what plans is not loaded there, where
 each new worker would wait for it.
 
-Options travel as they were written. So each task reads the key files anew: one that was renewed is
+Options travel as they were written. So each task reads the key files again: one that was renewed is
 used by the next micro-batch, and the files must be on every executor, as for Spark's own source.
 """
 

@@ -30,7 +30,7 @@ from twinlog.survey.map_reader import MapReader
 
 
 class ExactMap:
-    """The offset map of one flow, read anew up to the moment of each question."""
+    """The offset map of one flow, read again up to the moment of each question."""
 
     def __init__(
         self, client: ClusterClient, policy: DefaultReplicationPolicy, source_alias: str

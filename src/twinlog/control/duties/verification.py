@@ -15,10 +15,10 @@ holds the copy back, nothing is verified, nor for HELD_S after that was last see
 what the flow's clients read together, so each section would take from what is copied.
 
 What differs is compared once more, with what people decided meanwhile and by a map that is read
-anew, before it is said: once, with COPY_DIFFERS. Nothing is repaired, and the copy runs on.
+again, before it is said: once, with COPY_DIFFERS. Nothing is repaired, and the copy runs on.
 
 It only reads. A process that dies in it, or has lost the lead without knowing it, has changed
-nothing; its successor begins anew.
+nothing; its successor begins again.
 """
 
 from __future__ import annotations
@@ -316,7 +316,7 @@ def _is_usable(view: PartitionView) -> bool:
 
 
 def _pair(view: PartitionView) -> tuple[TopicPartition, TopicId, TopicId]:
-    """Which two logs: a topic that was created anew is another."""
+    """Which two logs: a topic that was created again is another."""
     return view.source, view.source_topic_id, view.target_topic_id
 
 

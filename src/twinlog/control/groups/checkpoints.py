@@ -1,4 +1,4 @@
-"""Duty: where every group of the source goes on on the target, as checkpoints and, where that is
+"""Duty: where every group of the source resumes on the target, as checkpoints and, where that is
 asked for, as offsets of the groups themselves.
 
 A round reads the offsets of all groups in a request per broker, translates what changed, writes
@@ -36,7 +36,7 @@ from twinlog.wire.mm2_records import Checkpoint
 log = logging.getLogger(__name__)
 
 QUICK_S: Final = 0.25
-"""How often groups are looked at where checkpoints are due every second, or always."""
+"""How often groups are checked where checkpoints are due every second, or always."""
 WARM_UP_S: Final = 30.0
 """So long after the start a round comes every second: lanes only begin to say how far they are."""
 REPORT_S: Final = 5.0

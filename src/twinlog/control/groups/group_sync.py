@@ -74,7 +74,7 @@ class GroupSyncer:
         self.skipped: dict[str, str] = {}
         """Groups left as they are, with the reason, after the last round."""
         self.recreated: frozenset[str] = frozenset()
-        """Topics that the last round found deleted or made anew: nothing was set in them."""
+        """Topics that the last round found deleted or created again: nothing was set in them."""
 
     def sync(self, wanted: Mapping[str, Sequence[Checkpoint]], ids: Mapping[str, TopicId]) -> None:
         """One round for these groups; `ids`: of the topics that their offsets are about."""
@@ -148,7 +148,7 @@ class GroupSyncer:
         self, syncs: Mapping[str, GroupSync], ids: Mapping[str, TopicId]
     ) -> dict[str, GroupSync]:
         """Retention may have deleted records since a checkpoint was made, or somebody the topic:
-        Kafka drops the offsets of its groups, and none of ours is one in a topic made anew.
+        Kafka drops the offsets of its groups, and none of ours is one in a topic created again.
         """
         tps = {one.topic_partition for sync in syncs.values() for one in sync.to_set}
         starts = list_offsets(self._there.client, tps, EARLIEST) if tps else {}

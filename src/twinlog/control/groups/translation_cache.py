@@ -44,7 +44,7 @@ class TranslatedCommit(NamedTuple):
     is_progress: bool = True
     """False: the group may never have been where the checkpoint is (`Counterpart.is_progress`)."""
     target_topic_id: TopicId = NO_TOPIC_ID
-    """Of the topic that the checkpoint is about: a topic made anew has other offsets."""
+    """Of the topic that the checkpoint is about: a topic created again has other offsets."""
 
 
 class _SeenTo(NamedTuple):
@@ -78,7 +78,7 @@ class _Group:
     read: GroupOffsets
     translated: dict[TopicPartition, TranslatedCommit]
     is_settled: bool = False
-    """Nothing is to be found anew as long as the group commits nothing."""
+    """Nothing is to be found again as long as the group commits nothing."""
 
     @property
     def unknown(self) -> list[TopicPartition]:
@@ -137,7 +137,7 @@ class TranslationCache:
         }
 
     def forget(self) -> None:
-        """Find every place anew: the target topic may have been deleted and copied again."""
+        """Find every place again: the target topic may have been deleted and copied again."""
         self._groups.clear()
 
     def forget_topics(self, topics: Collection[str]) -> None:

@@ -1,6 +1,6 @@
 """Exact translation of an offset from one side of a flow to the other, by the offset map.
 
-A committed offset says where to go on: at the first record at or after it. So its translation is
+A committed offset says where to resume: at the first record at or after it. So its translation is
 the place of that record on the other side:
 
     upstream   100 101 102  .  104 105  .   .  108        dots: markers, compacted, aborted
@@ -72,7 +72,7 @@ class Translation(NamedTuple):
 
 
 def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translation:
-    """Where on the target to go on, when on the source it is at `upstream`."""
+    """Where on the target to resume, when on the source it is at `upstream`."""
     if upstream > reach.upstream:
         return Translation(offset=reach.downstream, is_exact=False)
     place = _place(runs, upstream, UPSTREAM, DOWNSTREAM)
@@ -113,7 +113,7 @@ def upstream_within(known: KnownMap, reach: Reach, downstream: int) -> Translati
 
 
 def upstream_of(runs: Sequence[Run], reach: Reach, downstream: int) -> Translation:
-    """Where on the source to go on, when on the target it is at `downstream`."""
+    """Where on the source to resume, when on the target it is at `downstream`."""
     if downstream >= reach.downstream:
         return Translation(offset=reach.upstream, is_exact=downstream == reach.downstream)
     place = _place(runs, downstream, DOWNSTREAM, UPSTREAM)
