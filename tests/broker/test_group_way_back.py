@@ -122,7 +122,7 @@ def test_group_that_reads_what_new_owners_write_comes_home_before_the_tail(pair:
     assert goes_on(pair.a, pair.group, pair.topic) == [b"10", b"11", b"12"]
 
 
-@pytest.mark.witness("progress in a topic made anew is no gift of the sync in the former")
+@pytest.mark.witness("progress in a re-created topic is no gift of the sync in the former")
 def test_progress_in_topics_made_anew_comes_home_at_an_offset_that_was_given_before(
     pair: Ways,
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
 from twinlog.control.duties.rounds import PartitionView
-from twinlog.control.groups.checkpoint_rows import CheckpointRow, CopyIds, Newest
+from twinlog.control.groups.checkpoint_rows import IDS, CheckpointRow, CopyIds, Newest
 from twinlog.control.groups.counterparts import Counterpart, TargetOffsets, Views
 from twinlog.control.groups.translation_cache import TranslationCache
 from twinlog.errors import Unreachable
@@ -78,9 +78,11 @@ class KnownPlaces:
         }
 
 
-def translations(places: KnownPlaces, given: SyncedOffsets | None = None) -> TranslationCache:
+def translations(
+    places: KnownPlaces, given: SyncedOffsets | None = None, *, has_sync: bool = True
+) -> TranslationCache:
     synced = partial((given or SyncedOffsets()).gave, "source")
-    return TranslationCache(cast("TargetOffsets", places), synced)
+    return TranslationCache(cast("TargetOffsets", places), synced, has_sync=has_sync)
 
 
 def offsets(found: TranslationCache) -> dict[tuple[str, TopicPartition], int]:
@@ -108,6 +110,32 @@ def test_nothing_is_looked_for_while_nobody_commits() -> None:
     found.update({"a": {FIRST: Committed(offset=7), SECOND: Committed(offset=4)}})
     assert places.asked[1:] == [{FIRST}]
     assert offsets(found) == {("a", a): 7, ("a", b): 4}  # b is gone
+
+
+def test_only_where_groups_are_set_checkpoints_have_more_than_mirrormaker_s_bytes() -> None:
+    def headers(*, has_sync: bool, is_way_back: bool) -> list[str]:
+        places = KnownPlaces(FIRST)
+        places.is_way_back = is_way_back
+        found = translations(places, has_sync=has_sync)
+        found.update({"a": {FIRST: Committed(offset=3)}})
+        (row,) = found.due({})
+        return [name for name, _ in row.record(now_ms=0).headers]
+
+    assert headers(has_sync=False, is_way_back=False) == []
+    assert headers(has_sync=True, is_way_back=False) == [IDS]
+    # a sync that is turned on later would take what nobody has set for seen to
+    assert headers(has_sync=False, is_way_back=True) == [IDS]
+
+
+def test_a_sync_that_is_turned_on_later_announces_with_ids_and_off_it_writes_nothing_again() -> None:
+    places = KnownPlaces(FIRST)
+    with_ids, plain = (translations(places, has_sync=on) for on in (True, False))
+    for found in (with_ids, plain):
+        found.update({"a": {FIRST: Committed(offset=3)}})
+    (row,), (bare,) = with_ids.due({}), plain.due({})
+    assert not row.is_said(bare)
+    assert row.is_said(row)
+    assert list(plain.due({row.key: row})) == list(with_ids.due({bare.key: bare})) == []
 
 
 def test_what_has_no_place_yet_is_looked_for_in_every_round() -> None:

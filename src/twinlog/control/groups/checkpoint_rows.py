@@ -1,9 +1,10 @@
 """Checkpoints as they lie in their topic: MirrorMaker 2's key and value, and, in headers that its
 readers do not read, what a process must know of those that others wrote.
 
-Names and offsets come again: a topic made anew under its name has a record at the same offset. Ids
-do not. And that a checkpoint was written does not say that the group was set: the sync may have
-been off, the group active, or the process dead before it.
+Names and offsets come again: a re-created topic has a record at the same offset. Ids do not. And
+that a checkpoint was written does not say that the group was set: the sync may have been off, the
+group active, or the process dead before it. Where no sync sets groups nothing of this is needed,
+and the records are MirrorMaker 2's byte for byte.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class CheckpointRow(NamedTuple):
 
     checkpoint: Checkpoint
     ids: CopyIds | None
-    """None: MirrorMaker 2 or an earlier release wrote it."""
+    """None: MirrorMaker 2 or an earlier release wrote it, or no sync was on."""
     is_seen_to: bool = False
 
     @property
@@ -64,16 +65,14 @@ class CheckpointRow(NamedTuple):
         return Record(0, now_ms, one.key(), one.value(), tuple(headers))
 
     def is_said(self, last: CheckpointRow | None) -> bool:
-        """Whether the newest of its group and partition names the same two offsets."""
-        return (
-            last is not None and last.checkpoint == self.checkpoint and last.ids in (None, self.ids)
-        )
+        """Whether the newest of its group and partition names the same offsets and topics."""
+        return last is not None and (last.checkpoint, last.ids) == (self.checkpoint, self.ids)
 
     def is_due(self, last: CheckpointRow | None, *, is_exact: bool) -> bool:
         """Whether it says something that the newest of its group and partition does not."""
         if last is None:
             return True
-        if last.ids is not None and last.ids != self.ids:
+        if None not in (last.ids, self.ids) and last.ids != self.ids:
             return True
         if last.checkpoint == self.checkpoint:
             return self.is_seen_to and not last.is_seen_to and last.ids is not None

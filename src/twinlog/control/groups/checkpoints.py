@@ -73,7 +73,9 @@ class CheckpointDuty:
         self._opposite = OppositeCheckpoints(flow, self._source)
         given = given_on_source(flow)
         self._translations = TranslationCache(
-            offsets, lambda *at: self._opposite.gave(*at) or given(*at)
+            offsets,
+            lambda *at: self._opposite.gave(*at) or given(*at),
+            has_sync=self._config.sync_s is not None,
         )
         self._syncer = GroupSyncer(flow, there, announce=self._announce)
         self._shares = ShareGroups(flow, self._groups_there, there, offsets)

@@ -62,7 +62,7 @@ class GroupSyncer:
         kind: GroupKind = CONSUMER_GROUPS,
         announce: Callable[[Sequence[Checkpoint]], None] = lambda _: None,
     ) -> None:
-        """`announce`: is told what will be set, before it is."""
+        """`announce` gets what will be set, before it is."""
         self._flow = flow
         self._announce = announce
         self._there = there

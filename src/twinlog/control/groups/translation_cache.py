@@ -54,7 +54,7 @@ class _SeenTo(NamedTuple):
     place: int | None
     """None: wherever it is. Another one is news: it is known exactly by now."""
     ids: CopyIds | None
-    """None: those that there were. Offsets come again in a topic made anew."""
+    """None: those that there were. Offsets come again in a re-created topic."""
 
     def is_of(self, one: TranslatedCommit) -> bool:
         if one.checkpoint is None or self.offset != one.committed.offset:
@@ -88,8 +88,9 @@ class _Group:
 class TranslationCache:
     """Of the groups of one flow; for one thread."""
 
-    def __init__(self, offsets: TargetOffsets, given: Given) -> None:
+    def __init__(self, offsets: TargetOffsets, given: Given, *, has_sync: bool = True) -> None:
         self._offsets = offsets
+        self._has_sync = has_sync
         self._given = given
         self._groups: dict[str, _Group] = {}
         self._seen_to: dict[Key, _SeenTo] = {}
@@ -112,7 +113,8 @@ class TranslationCache:
                 continue  # nearly always, and there may be very many
             seen_to = self._seen_to.get(Key(name, tp)) if one.is_way_back else None
             is_seen_to = seen_to is not None and seen_to.is_of(one)
-            row = CheckpointRow(one.checkpoint, one.ids, is_seen_to)
+            ids = one.ids if self._has_sync or one.is_way_back else None
+            row = CheckpointRow(one.checkpoint, ids, is_seen_to)
             if row.is_due(last, is_exact=one.is_exact):
                 yield row
 

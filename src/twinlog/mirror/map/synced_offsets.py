@@ -17,7 +17,7 @@ class _Given(NamedTuple):
     topic_id: TopicId | None
 
     def is_of(self, topic_id: TopicId | None) -> bool:
-        """A topic made anew has the same offsets again, and they mean other records."""
+        """A re-created topic has the same offsets again, and they mean other records."""
         return None in (topic_id, self.topic_id) or self.topic_id == topic_id
 
 
