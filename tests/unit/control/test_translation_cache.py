@@ -127,7 +127,7 @@ def test_only_where_groups_are_set_checkpoints_have_more_than_mirrormaker_s_byte
     assert headers(has_sync=False, is_way_back=True) == [IDS]
 
 
-def test_a_sync_that_is_turned_on_later_announces_with_ids_and_off_it_writes_nothing_again() -> None:
+def test_a_sync_that_is_turned_on_later_announces_ids_and_nothing_is_written_twice() -> None:
     places = KnownPlaces(FIRST)
     with_ids, plain = (translations(places, has_sync=on) for on in (True, False))
     for found in (with_ids, plain):
