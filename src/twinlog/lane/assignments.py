@@ -200,7 +200,6 @@ class Assignments:
         position = Run(found.ordinal, found.upstream, found.k + found.ordinal)
         runs = first_runs(take.runs, take.open_from, found.jumps, position)
         mark = found.mark(take.mark)
-        has_ended = found.taken_over and not self._starter.may_have_missed(take)
         tail = MapTail.beginning(
             key=take.map_key,
             topic=take.source.topic,
@@ -211,7 +210,7 @@ class Assignments:
             fingerprint=take.fingerprints.get(runs[-1].ordinal),
             # even when there is nothing to copy: the very first row, what the map had wrong, and
             # where a copy that was taken over has ended
-            dirty=not take.runs or bool(found.jumps) or (has_ended and mark != take.mark),
+            dirty=not take.runs or bool(found.jumps) or (found.taken_over and mark != take.mark),
         )
         self._begin_copy(take, found, tail)
 
@@ -232,6 +231,7 @@ class Assignments:
             last_run=tail.runs[-1] if tail.runs else None,
             now_ms=int(time.time() * 1000),
             late_requests=self._starter.may_have_missed(take),
+            old_lane=self._starter.has_old_lane(take),
             skips=take.skips,
         )
         self._begin(copy)
@@ -270,6 +270,7 @@ class Assignments:
                 last_run=run,
                 now_ms=now_ms,
                 late_requests=self._starter.may_have_missed(take),
+                old_lane=self._starter.has_old_lane(take),
             )
             branches.append(branch)
         self._begin(
@@ -346,10 +347,14 @@ class Assignments:
                 part.trouble = part.trouble or error
 
     def _tend_late(self) -> None:
+        for tp in self._starter.old_lanes_stopped(self._copies):
+            for part in self._copies[tp].parts:
+                part.old_lane_has_stopped()
+            self._unsettled.add(tp)
         for tp in self._starter.late_requests_over(self._copies):
             for part in self._copies[tp].parts:
                 part.late_requests_are_over()
-                self.target.wake(part)
+            self._unsettled.add(tp)
 
     def map_failed(self, copy: PartitionCopy, error: PartitionError) -> None:
         self._unsettled.add(copy.source)

@@ -19,6 +19,7 @@ from typing import Final
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.lane.events import Found, LaneEvents
+from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.messages import Fan, TakePartition, Work
 from twinlog.lane.sides.background import JobKind, LaneJobs
 from twinlog.lane.sides.cluster_side import ClusterSide
@@ -91,6 +92,8 @@ class ColdStarts:
         """Those whose search was found to be long."""
         self._late_until: dict[TopicPartition, float] = {}
         """Monotonic: until then requests of an earlier holder may arrive."""
+        self._lane_until: dict[TopicPartition, float] = {}
+        """Monotonic: until then its lane may send, if it lives."""
         self._looked_at: dict[TopicPartition, float] = {}
         """Monotonic: when the last look began; what came since was perhaps not seen."""
         self._delayed: dict[TopicPartition, tuple[float, TakePartition]] = {}
@@ -130,22 +133,26 @@ class ColdStarts:
         sent any, since no row of the map has fixed a start.
         """
         has_begun = bool(take.runs) or take.fan is not None or take.handed is not None
-        if take.unprotected_wait_ms and has_begun:
-            late_s = take.unprotected_wait_ms / 1000
-            self._late_until[take.source] = time.monotonic() + late_s
+        if take.late_requests_ms and has_begun:
+            late_s = take.late_requests_ms / 1000
+            self._late_until[take.source] = until = time.monotonic() + late_s
+            self._lane_until[take.source] = until - USER_TIMEOUT_MS / 1000
 
     def may_have_missed(self, take: TakePartition) -> bool:
         """Late requests may arrive after its look began, or after it was handed over."""
-        late_until = self._late_until.get(take.source, 0.0)
-        return late_until > self._looked_at.get(take.source, 0.0)
+        return _is_after(self._late_until, self._looked_at, take)
+
+    def has_old_lane(self, take: TakePartition) -> bool:
+        """Its earlier lane may have sent something after its look began, if it lives."""
+        return _is_after(self._lane_until, self._looked_at, take)
 
     def late_requests_over(self, begun: Container[TopicPartition]) -> list[TopicPartition]:
         """Those, among the partitions that have begun, for which the wait has just ended."""
-        now = time.monotonic()
-        over = [tp for tp, until in self._late_until.items() if until <= now and tp in begun]
-        for tp in over:
-            del self._late_until[tp]
-        return over
+        return _take_over(self._late_until, begun)
+
+    def old_lanes_stopped(self, begun: Container[TopicPartition]) -> list[TopicPartition]:
+        """Those whose earlier lane, if it lives, has just stopped by itself."""
+        return _take_over(self._lane_until, begun)
 
     def looked_at(self, tp: TopicPartition) -> float:
         """When the last look at the target's log began; of one that was handed over: now."""
@@ -154,15 +161,21 @@ class ColdStarts:
     def must_wait(self, take: TakePartition, found: Start) -> bool:
         """True when the start point may still move; the partition is then looked at again later.
 
-        A protected partition need not wait: a late request of a dead lane carries the sequences
-        that follow, and so either is the batch that we would write or is refused. But it may hold
-        other records than ours by now (the source was compacted), and then our own is answered as
-        its repeat: where an answer does not show that (LogAppendTime), all wait.
+        A partition need not wait: what it must not send by then it holds back (`PartitionCopy`),
+        and one that is at its end has nothing to send. But a late request may hold other records
+        than ours by now (the source was compacted), and then our own is answered as its repeat:
+        where an answer does not show that (LogAppendTime), all wait. So does what was taken over,
+        whose end is noted for good, and a fan, unless the target knows us in each branch: its map
+        names single places only.
         """
-        now_ms = int(time.time() * 1000)
-        points = found.points if isinstance(found, FanStart) else (found,)
-        is_kept = all(self.copy_rules.keeps(p, now_ms) for p in points)
-        if not self.may_have_missed(take) or (is_kept and take.stamps_own_time is False):
+        if not self.may_have_missed(take):
+            return False
+        if isinstance(found, FanStart):
+            now_ms = int(time.time() * 1000)
+            begins = all(self.copy_rules.keeps(point, now_ms) for point in found.points)
+        else:
+            begins = not found.taken_over
+        if begins and take.stamps_own_time is False:
             return False
         self._looking[take.source] = take
         until = math.ceil(self._late_until[take.source] / TOGETHER_S) * TOGETHER_S
@@ -173,6 +186,7 @@ class ColdStarts:
         """It left the lane: what was still to be looked at is of no use to who takes it again."""
         self._long.discard(tp)
         self._late_until.pop(tp, None)
+        self._lane_until.pop(tp, None)
         self._looked_at.pop(tp, None)
         self._looking.pop(tp, None)
         self._waiting.pop(tp, None)
@@ -346,3 +360,22 @@ class ColdStarts:
             skips=take.skips,
             accepted=take.accepted,
         )
+
+
+def _is_after(
+    until: Mapping[TopicPartition, float],
+    looked_at: Mapping[TopicPartition, float],
+    take: TakePartition,
+) -> bool:
+    return until.get(take.source, 0.0) > looked_at.get(take.source, 0.0)
+
+
+def _take_over(
+    until: dict[TopicPartition, float], begun: Container[TopicPartition]
+) -> list[TopicPartition]:
+    """Those that have begun and whose time has come; they are not asked for again."""
+    now = time.monotonic()
+    over = [tp for tp, at in until.items() if at <= now and tp in begun]
+    for tp in over:
+        del until[tp]
+    return over

@@ -134,7 +134,9 @@ class Leaders:
         return take.source not in self.slow
 
 
-def take(number: int, *, wait_ms: int = 0, mark: Mark | None = None) -> TakePartition:
+def take(
+    number: int, *, wait_ms: int = 0, mark: Mark | None = None, stamps: bool = False
+) -> TakePartition:
     return TakePartition(
         source=TopicPartition("t", number),
         target=TopicPartition("A.t", number),
@@ -142,7 +144,7 @@ def take(number: int, *, wait_ms: int = 0, mark: Mark | None = None) -> TakePart
         target_topic_id=THERE_ID,
         term=Term(1, 1),
         limit_bytes=1 << 20,
-        stamps_own_time=False,
+        stamps_own_time=stamps,
         is_picky=False,
         start=StartAt(),
         group_at=-1,
@@ -159,7 +161,7 @@ def take(number: int, *, wait_ms: int = 0, mark: Mark | None = None) -> TakePart
         our_producers=(PRODUCER,),
         acked_ordinal=-1,
         acked_epoch=-1,
-        unprotected_wait_ms=wait_ms,
+        late_requests_ms=wait_ms,
     )
 
 
@@ -238,7 +240,7 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_waits_for_late_requests_is_looked_at_together() -> None:
     lane = Lane(200)
-    takes = [take(number, wait_ms=2_000) for number in range(200)]
+    takes = [take(number, wait_ms=2_000, stamps=True) for number in range(200)]
     for one in takes:
         lane.clock.now += 0.0001  # a Take of so many is read for some milliseconds
         lane.starter.expect_late_requests(one)
@@ -253,6 +255,34 @@ def test_what_waits_for_late_requests_is_looked_at_together() -> None:
     assert len(lane.found) == 200
     tails = -(-200 // AT_ONCE)
     assert lane.questions - before <= 12 + 2 * tails
+
+
+def test_a_start_waits_for_late_requests_only_where_a_repeat_does_not_show() -> None:
+    lane = Lane(2)
+    takes = [take(0, wait_ms=2_000), take(1, wait_ms=2_000, stamps=True)]
+    for one in takes:
+        lane.starter.expect_late_requests(one)
+    lane.starter.start(takes)
+    lane.jobs.run()
+    assert [tp.partition for tp in lane.found] == [0]
+
+
+def test_an_end_that_others_took_over_is_found_behind_late_requests() -> None:
+    lane = Lane(1, is_shared=True)
+    (tp,) = lane.logs
+    theirs = [Record(offset=0, timestamp=NOW_MS, key=None, value=b"theirs")]
+    lane.logs[tp].append(bytes(encode_batch(theirs, codec=Codec.NONE)))
+    one = take(0, wait_ms=2_000, mark=Mark(1, 1))
+    lane.starter.expect_late_requests(one)
+    lane.starter.start([one])
+    lane.jobs.run()
+    assert not lane.found
+    lane.clock.now += 3.0
+    lane.starter.tend()
+    lane.jobs.run()
+    (found,) = lane.found.values()
+    assert isinstance(found, StartPoint)
+    assert found.taken_over
 
 
 def test_what_comes_while_looks_are_under_way_gathers() -> None:

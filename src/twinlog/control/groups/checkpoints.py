@@ -26,7 +26,7 @@ from twinlog.control.groups.opposite_checkpoints import OppositeCheckpoints
 from twinlog.control.groups.share_sync import ShareGroups
 from twinlog.control.groups.translation_cache import TranslationCache, given_on_source
 from twinlog.control.groups.unplaced import reasons
-from twinlog.errors import CorruptData, TwinlogError, Unauthorized
+from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.checkpoints import is_due
 from twinlog.mirror.names.filters import policy_of
 from twinlog.model import TopicPartition
@@ -205,21 +205,15 @@ class CheckpointDuty:
             raise
 
     def _read(self) -> dict[tuple[str, TopicPartition], Checkpoint] | None:
-        out: dict[tuple[str, TopicPartition], Checkpoint] = {}
         try:
-            for record in self._log.read():
-                try:
-                    one = Checkpoint.decode(record.key, record.value)
-                except CorruptData:
-                    continue  # as Java's readers do
-                out[one.group, one.topic_partition] = one
+            found = Checkpoint.all_in(self._log.read())
+            return {(one.group, one.topic_partition): one for one in found}
         except Unauthorized as error:
             self._flow.tell_once(
                 f"{self._flow.name}: checkpoints of earlier runs are not known, so all are written "
                 f"again: {error}; or set emit.checkpoints.enabled=false"
             )
             return None
-        return out
 
     def _due(
         self, written: Mapping[tuple[str, TopicPartition], Checkpoint]

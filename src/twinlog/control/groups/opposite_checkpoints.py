@@ -7,7 +7,7 @@ from __future__ import annotations
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import ends_of_logs, read_to_end
 from twinlog.control.duties.rounds import LedFlow
-from twinlog.errors import CorruptData, TwinlogError, Unauthorized
+from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.names.filters import policy_of
 from twinlog.model import TopicPartition
@@ -39,8 +39,11 @@ class OppositeCheckpoints:
             (end,) = ends_of_logs(self._source, [self._tp]).values()
             if end < self._next:  # it was made again
                 self._next = 0
-            for record in read_to_end(self._source, self._tp.topic, 0, self._next, end=end):
-                self._note(record.key, record.value)
+            log = read_to_end(self._source, self._tp.topic, 0, self._next, end=end)
+            for one in Checkpoint.all_in(log):
+                self._named.note(
+                    self._source.alias, one.group, one.topic_partition, one.downstream_offset
+                )
             self._next = end
         except Unauthorized:
             error = denied(self._source.alias, "READ", self._tp.topic)
@@ -52,10 +55,3 @@ class OppositeCheckpoints:
         except TwinlogError as error:
             if error.code != "TOPIC_MISSING":
                 raise
-
-    def _note(self, key: bytes | None, value: bytes | None) -> None:
-        try:
-            one = Checkpoint.decode(key, value)
-        except CorruptData:
-            return  # as Java's readers do
-        self._named.note(self._source.alias, one.group, one.topic_partition, one.downstream_offset)
