@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -142,7 +142,12 @@ def test_thousand_idle_partitions_of_a_killed_mirror_are_copied_again(
         driver.kill()
         kill(lanes)
     near = ClusterClient._asking
-    monkeypatch.setattr(ClusterClient, "_asking", lambda *at: (time.sleep(0.1), near(*at))[1])
+
+    def asking(client: ClusterClient, *at: Any) -> Any:
+        time.sleep(0.1)  # the round trip
+        return near(client, *at)
+
+    monkeypatch.setattr(ClusterClient, "_asking", asking)
     prelude = FAR_AND_COUNTED.format(trip_s=0.1, path=str(tmp_path / "looks"))
     with rig.mirror(prelude=prelude) as mirror:
         mirror.eventually(lambda parts: are_copied(parts, partitions), 120)

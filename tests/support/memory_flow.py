@@ -502,7 +502,7 @@ class MemoryFlow(MemorySource):
         self.now_ms += long_ms
         self._drop_late()
         if lane is not None and self.now_ms >= self._wait_until_ms:
-            lane.copy.late_requests_are_over()
+            lane.copy.earlier_lane_ended(is_over=True)
         return True
 
     def _drop_late(self) -> None:

@@ -23,3 +23,10 @@ class InFlight(deque[OutBatch]):
         elif stamp > self.newest:
             self.newest = stamp
         self.append(batch)
+
+
+def drop(batches: deque[OutBatch]) -> int:
+    """Returns the bytes that this frees."""
+    freed = sum(len(batch.data) for batch in batches)
+    batches.clear()
+    return freed

@@ -7,7 +7,7 @@ Two invariants hold everywhere:
    It is compared in every answer.
 
 After *any* error answer nothing more is sent until all requests in flight are answered; then the
-partition is taken anew (`position.py`): what stands on the target is looked up, never remembered.
+partition is taken again (`position.py`): what stands on the target is looked up, never remembered.
 
 `window` says how many batches may be in flight:
 
@@ -25,14 +25,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy import refusals
 from twinlog.mirror.copy.company import Company
-from twinlog.mirror.copy.earlier_holder import EarlierHolder
-from twinlog.mirror.copy.in_flight import InFlight
+from twinlog.mirror.copy.earlier_lane import EarlierLane
+from twinlog.mirror.copy.in_flight import InFlight, drop
 from twinlog.mirror.copy.intake import Aborted, Intake, OutBatch
 from twinlog.mirror.copy.joining import join_small
 from twinlog.mirror.copy.refusals import rank, refusal
@@ -133,9 +134,8 @@ class PartitionCopy:
         """Requests of this lane may still be on their way."""
         self.late_requests = late_requests
         """Those of an earlier holder may have arrived since this copy looked."""
-        self._earlier = EarlierHolder(late_requests=late_requests, may_live=old_lane)
+        self._earlier = EarlierLane(late_requests=late_requests, may_live=old_lane)
         self._rules = rules
-        self._safe_age_ms = rules.safe_age_ms
         self._is_picky = is_picky
         self._k = start.k
         self._stamps_own_time = stamps_own_time
@@ -191,7 +191,8 @@ class PartitionCopy:
     def has_read(self) -> None:
         """A Fetch answer was taken in."""
         if self.state is not CopyState.COPYING:
-            self._drop(self._queue)  # whoever resumes reads it again, from `acked_upstream`
+            # whoever resumes reads it again, from `acked_upstream`
+            self.queued_bytes -= drop(self._queue)
         elif self._queue and self.tail.durable_ordinal < self._first_row_ordinal:
             self.tail.dirty = True
         self._acknowledge_what_was_read()
@@ -275,26 +276,21 @@ class PartitionCopy:
 
     def _is_held_back(self, oldest: int, now_ms: int) -> bool:
         """Until another look: then what was read is read again, and takes no memory until then."""
-        is_old = not self._stay_known(oldest, now_ms)
+        is_old = not self._rules.known_behind(oldest, now_ms)
         if self.is_protected(oldest, now_ms) or not self._earlier.forbids(is_old=is_old):
             return False
-        self._drop(self._queue)
+        self.queued_bytes -= drop(self._queue)
         self.state = CopyState.STARTING
         self._look_when_due()
         return True
 
-    def old_lane_has_stopped(self) -> None:
-        """Whoever had the partition before sends nothing more, if it lives."""
-        self._earlier.has_stopped()
-        self._look_when_due()
-
-    def late_requests_are_over(self) -> None:
-        """Nothing of an earlier holder can arrive any more."""
-        self._earlier.is_over()
+    def earlier_lane_ended(self, *, is_over: bool) -> None:
+        """Its lane sends nothing more, if it lives; `is_over`: nor can its requests arrive."""
+        self._earlier.ended(is_over=is_over)
         self._look_when_due()
 
     def _look_when_due(self) -> None:
-        if self.state is CopyState.STARTING and self._earlier.may_be_looked_for:
+        if self.state is CopyState.STARTING and self._earlier.may_be_checked:
             self.trouble = self.trouble or refusals.unseen(self.target)
 
     def on_new_connection(self) -> None:
@@ -326,17 +322,14 @@ class PartitionCopy:
         # a batch that is refused must have none behind it, nor one that must be seen to have come;
         # and where K moves it does not show that one is missing
         may_be_refused = self._is_picky or newest > now_ms + FUTURE_MS or not self.is_ours_alone
-        may_be_refused |= bool(self._in_flight) and self._stay_known(self._in_flight.newest, now_ms)
+        if self._in_flight:
+            may_be_refused |= self._rules.known_behind(self._in_flight.newest, now_ms)
         return 1 if may_be_refused or now_ms < self._trouble_until_ms else PIPELINE
 
     def is_protected(self, next_timestamp: int, now_ms: int) -> bool:
         """Compare-and-append holds: the broker has our producer state and keeps it behind these."""
         oldest = min(self.last_timestamp, next_timestamp)
-        return self._is_listed and self._stay_known(oldest, now_ms)
-
-    def _stay_known(self, timestamp: int, now_ms: int) -> bool:
-        """The target keeps our producer id behind a record of this time."""
-        return self._safe_age_ms is not None and timestamp > now_ms - self._safe_age_ms
+        return self._is_listed and self._rules.known_behind(oldest, now_ms)
 
     # -- answers
 
@@ -459,23 +452,19 @@ class PartitionCopy:
 
     def set_expiry(self, rules: CopyRules) -> None:
         """The target forgets producer ids earlier or later than was known."""
-        self._safe_age_ms = rules.safe_age_ms
+        self._rules = replace(self._rules, producer_expiry_ms=rules.producer_expiry_ms)
 
     def on_disconnected(self, error: PartitionError, now_ms: int) -> None:
         """The connection broke: the outcome of everything in flight is unknown."""
         self.lost_answers |= bool(self._in_flight)
-        self._drop(self._in_flight)
+        self.queued_bytes -= drop(self._in_flight)
         self._trouble(error, now_ms)
 
     def drain(self) -> None:
         """Send nothing more; the partition is released when `is_drained`."""
         if self.state is not CopyState.TAKEN_OVER:  # that it stays on the next lane
             self.state = CopyState.DRAINING
-        self._drop(self._queue)
-
-    def _drop(self, batches: deque[OutBatch]) -> None:
-        self.queued_bytes -= sum(len(batch.data) for batch in batches)
-        batches.clear()
+        self.queued_bytes -= drop(self._queue)
 
     def note_position(self) -> None:
         """Announce how far the source was read behind our last record: what it deletes of markers
