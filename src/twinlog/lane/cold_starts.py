@@ -171,16 +171,16 @@ class ColdStarts:
         and one that is at its end has nothing to send. But a late request may hold other records
         than ours by now (the source was compacted), and then our own is answered as its repeat:
         where an answer does not show that (LogAppendTime), all wait. So does what was taken over,
-        whose end is noted for good, and a fan, unless the target knows us in each branch: its map
-        names single places only.
+        whose end is noted for good; and, unless the target knows us, what is shared, since a mark
+        is final only behind late requests, and a fan, whose map names single places only.
         """
         if not start.may_have_missed:
             return False
-        if isinstance(found, FanStart):
+        points = found.points if isinstance(found, FanStart) else (found,)
+        begins = not any(point.taken_over for point in points)
+        if isinstance(found, FanStart) or not self._work.is_ours_alone:
             now_ms = self._ports.clock.wall_ms()
-            begins = all(self.copy_rules.keeps(point, now_ms) for point in found.points)
-        else:
-            begins = not found.taken_over
+            begins &= all(self.copy_rules.keeps(point, now_ms) for point in points)
         if begins and start.take.stamps_own_time is False:
             return False
         start.until = math.ceil(start.late_until / TOGETHER_S) * TOGETHER_S

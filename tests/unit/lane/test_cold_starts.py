@@ -246,6 +246,22 @@ def test_an_end_that_others_took_over_is_found_behind_late_requests() -> None:
     assert found.taken_over
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_is_shared_waits_for_late_requests_where_the_target_may_not_know_us(
+    is_known: bool,
+) -> None:
+    """A mark is final only behind them: else a later start reads all that others write."""
+    lane = Lane(1, lambda _: NOW_MS if is_known else OLD_MS, is_shared=True)
+    lane.begin([take(0, wait_ms=2_000, mark=Mark(1, 1))])
+    lane.jobs.run()
+    assert bool(lane.found) is is_known
+    lane.clock.now += 3.0
+    lane.starter.tend()
+    while lane.jobs.looks:
+        lane.jobs.run()
+    assert lane.found
+
+
 def test_what_comes_while_looks_are_under_way_gathers() -> None:
     lane = Lane(100)
     for number in range(50):
