@@ -106,7 +106,7 @@ MUTANTS: Final = (
         "hand_over",
         _hands_over_what_was_read,
     ),
-    Mutant("release: a copy is at rest", 953, PartitionCopy, "in_flight", property(always(0))),
+    Mutant("release: a copy is at rest", 1426, PartitionCopy, "in_flight", property(always(0))),
     Mutant(
         "wait: old batches are held back", 1416, PartitionCopy, "__init__", _without_late_requests
     ),

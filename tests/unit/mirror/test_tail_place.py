@@ -48,7 +48,7 @@ class Logs:
             producer_epoch=0,
             base_sequence=sequence_of(end),
         )
-        self.target.append(batch)
+        self.target.append(bytes(batch))
 
     def start(self, *runs: tuple[int, int]) -> StartPoint | TwinlogError:
         """By a map with these ordinals and upstream offsets."""
