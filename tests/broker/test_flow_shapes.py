@@ -20,8 +20,9 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from tests.support.client import Outgoing, Seen, consumer, eventually, produce, read_all
+from tests.support.clusters import private_cluster
 from tests.support.eventually import PATIENCE_S
-from tests.support.mirror import Mirror
+from tests.support.mirror import EmittingMirror, Mirror
 from tests.support.mirror_process import Driver
 from tests.support.topics import admin, create_topic, end_offsets, topic_names
 from twinlog.sandbox import QUICK_JVM, LocalCluster
@@ -270,19 +271,16 @@ def test_active_active_without_loops(
     }
 
 
-class DataCentres(Shape):
-    """Three of two clusters: both ways inside each, and both ways between the first clusters."""
+class Network(Shape):
+    """Clusters that each have a topic `orders`, and copies of all that come to them."""
 
-    def __init__(self, folder: Path, clusters: list[LocalCluster]) -> None:
-        places = ("west", "east", "north")
-        self.near = {place: (f"{place}-1", f"{place}-2") for place in places}
-        pairs = [*self.near.values()]
-        pairs += itertools.combinations([first for first, _ in self.near.values()], 2)
-        flows = [*pairs, *((there, here) for here, there in pairs)]
+    def __init__(
+        self, folder: Path, clusters: list[LocalCluster], flows: list[tuple[str, str]], *names: str
+    ) -> None:
         self.flows = [f"{here}->{there}" for here, there in flows]
-        super().__init__(folder, clusters, *itertools.chain(*self.near.values()))
+        super().__init__(folder, clusters, *names)
         self.paths = {name: list(_paths(name, flows)) for name in self.clusters}
-        assert sum(map(len, self.paths.values())) == 60
+        self._first = names[0]
 
     def put_everywhere(self, start: int = 0) -> None:
         for name in self.clusters:
@@ -310,7 +308,7 @@ class DataCentres(Shape):
         """In all copies of the topic of the first cluster."""
         for name, paths in self.paths.items():
             for path in paths:
-                if path[-1:] == ("west-1",):
+                if path[-1:] == (self._first,):
                     is_at(self.clusters[name], group, self.topic("orders", *path), offset)
 
     def beats(self) -> dict[str, int]:
@@ -318,9 +316,23 @@ class DataCentres(Shape):
         found = {}
         for flow in self.flows:
             here, there = flow.split("->")
-            ends = end_offsets(self.clusters[there], f"{self.alias(here)}.heartbeats")
+            cluster, topic = self.clusters[there], f"{self.alias(here)}.heartbeats"
+            ends = end_offsets(cluster, topic) if topic in topic_names(cluster) else {}
             found[flow] = sum(ends.values())
         return found
+
+
+class DataCentres(Network):
+    """Three of two clusters: both ways inside each, and both ways between the first clusters."""
+
+    def __init__(self, folder: Path, clusters: list[LocalCluster]) -> None:
+        places = ("west", "east", "north")
+        self.near = {place: (f"{place}-1", f"{place}-2") for place in places}
+        pairs = [*self.near.values()]
+        pairs += itertools.combinations([first for first, _ in self.near.values()], 2)
+        flows = [*pairs, *((there, here) for here, there in pairs)]
+        super().__init__(folder, clusters, flows, *itertools.chain(*self.near.values()))
+        assert sum(map(len, self.paths.values())) == 60
 
 
 def test_three_data_centres_with_two_clusters_each(
@@ -402,6 +414,42 @@ def test_a_process_in_each_data_centre_fails_over_to_another_one(
         here, there = flow.split("->")
         topics = topic_names(sites.clusters[there])
         assert f"{sites.alias(here)}.checkpoints.internal" in topics, flow
+
+
+SHAPES: Final = {
+    "one way": [("A", "B")],
+    "fan-out": [("A", "B"), ("A", "C")],
+    "aggregation": [("A", "C"), ("B", "C")],
+    "a chain": [("A", "B"), ("B", "C")],
+    "both ways": [("A", "B"), ("B", "A")],
+}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_every_other_shape_with_all_that_is_emitted(tmp_path: Path) -> None:
+    """Records, groups and heartbeats are wherever flows lead, and nowhere else."""
+    with ExitStack() as stack, ThreadPoolExecutor(3) as pool:
+        made = [private_cluster(name, 1) for name in ("hub", "spoke", "rim")]
+        clusters = list(pool.map(stack.enter_context, made))
+        for what, flows in SHAPES.items():
+            (folder := tmp_path / what).mkdir()
+            shape = Network(folder, clusters, flows, "A", "B", "C")
+            group = f"{shape.mark}-app"
+            file = shape.config(shape.flows, {**EMITTING, "groups": f"{shape.mark}-.*"})
+            shape.put_everywhere()
+            commit(shape.clusters["A"], group, shape.topic("orders"), 7)
+            with EmittingMirror(file, lanes=1) as mirror:
+                shape.are_everywhere(COUNT)
+                shape.group_is_everywhere_at(group, 7)
+                before = shape.beats()
+                shape.put_everywhere(COUNT)
+                commit(shape.clusters["A"], group, shape.topic("orders"), 2 * COUNT - 3)
+                shape.are_everywhere(2 * COUNT)
+                shape.group_is_everywhere_at(group, 2 * COUNT - 3)
+                eventually(lambda: all(now > before[flow] for flow, now in shape.beats().items()))  # noqa: B023 (it ends before the next shape)
+                mirror.stop()
+            shape.are_copies(2 * COUNT)
 
 
 def _paths(end: str, flows: list[tuple[str, str]], *after: str) -> Iterator[tuple[str, ...]]:
