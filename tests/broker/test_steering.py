@@ -14,6 +14,7 @@ import yaml
 
 from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.mirror import Mirror
+from tests.support.mirror_process import Driver
 from tests.support.settings import settings_for
 from tests.support.topics import (
     alter_topic_configs,
@@ -135,6 +136,24 @@ def test_paused_flow_copies_nothing_and_resumes_at_the_next_record(
         assert state(mirror).state is FlowState.RUNNING
         mirror.stop()
     assert flow.numbers(flow.orders) == list(range(150))
+
+
+@pytest.mark.alone  # it measures
+def test_who_leads_in_another_process_follows_within_two_seconds(flow: Flow) -> None:
+    """From the command's first byte on. Each comes right behind the leader's last look, which is
+    when it waits longest for the next one.
+    """
+    flow.put(flow.orders, 0, 100)
+    took_s = []
+    with Driver(flow.file) as leader:
+        leader.until(FlowState.RUNNING)
+        for verb, state in [("pause", FlowState.PAUSED), ("resume", FlowState.RUNNING)] * 5:
+            began = time.monotonic()
+            assert flow.do("flow", verb) == 0
+            leader.until(state)
+            took_s.append(time.monotonic() - began)
+    print("followed within", *(f"{one:.2f}" for one in took_s), "s")  # noqa: T201 (it measures)
+    assert max(took_s) < 2
 
 
 def test_what_would_be_lost_grows_while_a_flow_is_paused(

@@ -45,12 +45,21 @@ class Leaders:
         self._workers = RequestWorkers(AT_ONCE, 1 << 10)
         self._heard: dict[str, LeaderReport] = {}
         self._begun = self._changed = float("-inf")
+        self.version = 0
+        """Another one since something was heard, or written by this process."""
         self._waits_until = 0.0
         self._task: asyncio.Task[None] | None = None
 
     def changed(self) -> None:
         """Something was written just now: what was read before is old."""
         self._changed = time.monotonic()
+        self.version += 1
+
+    @property
+    def fresh_until(self) -> float:
+        """Until when nothing is read again, but for what is written by this process."""
+        is_away = any(one.problem for one in self._heard.values())
+        return self._begun + (ASKED_AGAIN_S if is_away else FRESH_S)
 
     async def hear(self, flows: Sequence[FlowConfig]) -> dict[str, LeaderReport]:
         """By flow; of one that was never heard of there is nothing."""
@@ -66,10 +75,8 @@ class Leaders:
         return dict(self._heard)
 
     def _is_fresh(self, flows: Sequence[FlowConfig]) -> bool:
-        is_away = any(one.problem for one in self._heard.values())
-        kept_s = ASKED_AGAIN_S if is_away else FRESH_S
-        least = max(self._changed, time.monotonic() - kept_s)
-        return self._begun > least and all(str(flow.flow) in self._heard for flow in flows)
+        is_young = self._begun > self._changed and time.monotonic() < self.fresh_until
+        return is_young and all(str(flow.flow) in self._heard for flow in flows)
 
     async def _read(self, flows: Sequence[FlowConfig]) -> None:
         begun = time.monotonic()
@@ -81,6 +88,7 @@ class Leaders:
                 self._problem(str(flow.flow), error)
         await asyncio.gather(*(self._read_one(*one) for one in settings))
         self._begun = begun
+        self.version += 1
 
     async def _read_one(self, target: ClusterSettings, flows: list[str]) -> None:
         now_ms = int(time.time() * 1000)
