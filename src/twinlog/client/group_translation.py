@@ -35,7 +35,7 @@ SOURCE_ANSWERS_WITHIN_S: Final = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedOffset:
-    """One line: where on the other cluster to go on."""
+    """One line: where on the other cluster to continue."""
 
     topic: str
     partition: int

@@ -11,7 +11,7 @@ steps.
    the kernel counts this, too), and for a socket whose process has died or was killed, since the
    timer belongs to the socket.
 2. *In the broker's kernel*, acknowledged and not yet read. A broker that runs reads it at once. One
-   that has muted us reads it when the mute ends. A frozen one reads it when it goes on, and no
+   that has muted us reads it when the mute ends. A frozen one reads it when it continues, and no
    timeout of ours ends that: where there are other brokers it has been fenced by then and refuses
    it; where it is the only one, the cold start's look waits for the same broker, and its first
    request goes alone.

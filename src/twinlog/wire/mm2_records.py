@@ -64,7 +64,7 @@ class OffsetSync:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A group's committed offset on the source, and where it goes on in the target's topic."""
+    """A group's committed offset on the source, and where it resumes in the target's topic."""
 
     group: str
     topic_partition: TopicPartition

@@ -188,7 +188,7 @@ def test_the_soonest_end_of_retention_is_told_of_a_flow() -> None:
 
 def test_partitions_that_no_cluster_tells_are_no_empty_page(rest: Rest) -> None:
     told = rest.ask("/api/v1/flows/C-%3EB/partitions")
-    assert (told.status, told.json["code"]) == (502, "UNREACHABLE")
+    assert (told.status, told.json["code"]) == (503, "UNREACHABLE")
     assert "connection refused" in told.json["what"]
 
 

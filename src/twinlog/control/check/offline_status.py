@@ -91,7 +91,8 @@ def _look(setup: FlowSetup, clusters: AskedClusters) -> _OfflineFlow | FlowSnaps
 
 def _unknown(setup: FlowSetup, error: TwinlogError) -> FlowSnapshot:
     said = str(error.without_flow())
-    return replace(_snapshot(setup.name, FlowState.UNKNOWN, said, None, ()), code=error.code)
+    unknown = _snapshot(setup.name, FlowState.UNKNOWN, said, None, ())
+    return replace(unknown, code=error.code, error=error.without_flow())
 
 
 def _snapshot(

@@ -35,7 +35,7 @@ SHOWN = 10
 """Partitions of a group, for people."""
 
 Commits: TypeAlias = Mapping[str, Mapping[TopicPartition, Committed]]
-"""By group: where it goes on in partitions of the source."""
+"""By group: where it resumes in partitions of the source."""
 
 
 class GroupOutcome(StrEnum):

@@ -7,22 +7,26 @@ supervisor two questions a round. So no lane waits for it, and none knows of it.
 
 The budget is CPU: that of this thread may be at most SHARE of what the driver and its lanes have
 used. A section that is begun is ended, and the next one waits until the budget has caught up; their
-size follows what the last one cost, so none takes long.
+size follows what the last one cost, so none takes long. Where all cores are busy, lanes and brokers
+come first: the thread has a lower priority.
 
 What brokers let us read belongs to the copy. Where a limit of the flow or a quota of either side
 holds the copy back, nothing is verified, nor for HELD_S after that was last seen: a quota counts
 what the flow's clients read together, so each section would take from what is copied.
 
 What differs is compared once more, with what people decided meanwhile and by a map that is read
-anew, before it is said: once, with COPY_DIFFERS. Nothing is repaired, and the copy runs on.
+again, before it is said: once, with COPY_DIFFERS. Nothing is repaired, and the copy runs on.
 
 It only reads. A process that dies in it, or has lost the lead without knowing it, has changed
-nothing; its successor begins anew.
+nothing; its successor begins again.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -70,6 +74,7 @@ READ_BYTES: Final = 1 << 20
 HELD_S: Final = 60.0
 CLEANED_KNOWN_S: Final = 600.0
 GIVES_UP_S: Final = 30.0
+NICE: Final = 10
 SECTIONS_A_ROUND: Final = 50
 """A round is to end: the duty may be held or stopped."""
 
@@ -122,6 +127,7 @@ class Verification:
     def round(self) -> None:
         if time.monotonic() < self._refused_until:
             return
+        _give_way()
         try:
             self._verify()
         except Unauthorized as error:
@@ -294,13 +300,23 @@ class Verification:
         self._target.close()
 
 
+def _give_way() -> None:
+    """Only this thread: Linux alone has a priority for each, see sched(7). The main thread keeps
+    its own, which all threads and processes that it starts would inherit.
+    """
+    if sys.platform == "linux" and threading.current_thread() is not threading.main_thread():
+        thread = threading.get_native_id()
+        wanted = max(NICE, os.getpriority(os.PRIO_PROCESS, thread))
+        os.setpriority(os.PRIO_PROCESS, thread, wanted)
+
+
 def _is_usable(view: PartitionView) -> bool:
     is_ours = view.is_begun and not view.not_ours
     return is_ours and not view.is_broken and not view.is_keyed and view.next_upstream > 0
 
 
 def _pair(view: PartitionView) -> tuple[TopicPartition, TopicId, TopicId]:
-    """Which two logs: a topic that was created anew is another."""
+    """Which two logs: a topic that was created again is another."""
     return view.source, view.source_topic_id, view.target_topic_id
 
 

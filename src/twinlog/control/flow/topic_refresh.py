@@ -86,7 +86,7 @@ class TopicRefresh:
         self._next = self.run.clock.monotonic() + pause_s
 
     def _see_source(self) -> None:
-        """Topics that the source does not show any more are told."""
+        """Topics that the source does not show any more are logged."""
         run, flow = self.run, self.prepared.setup.config.flow
         gone = see_source(
             run.partitions.values(), self.prepared.source_topics, run.intents.released

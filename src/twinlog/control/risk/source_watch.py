@@ -153,8 +153,8 @@ class SourceWatch:
     def _of_these(
         self, answers: _Answers, ids: Mapping[TopicPartition, TopicId], asked_at: float
     ) -> _Answers:
-        """What was answered of the topics that are copied: offsets go by name, and of a topic made
-        anew nothing is on the target.
+        """What was answered of the topics that are copied: offsets go by name, and of a topic
+        created again nothing is on the target.
         """
         same = {tp for tp, topic_id in ids.items() if answers.ids.get(tp.topic) == topic_id}
         for tp in answers.ends.keys() & ids.keys() - same:

@@ -1,5 +1,5 @@
-"""Listens for HTTP in a thread of its own: binds at once, so that a wrong address is told at once,
-and loads the server beside the start of the mirror.
+"""Listens for HTTP in a thread of its own: binds at once, so that a wrong address is reported at
+once, and loads the server beside the start of the mirror.
 
 A few requests at a time, each under one deadline: a client that hangs, or sends byte by byte, costs
 the mirror nothing and keeps nobody out.
@@ -64,7 +64,7 @@ class WebServer:
 
     @property
     def line(self) -> str:
-        """What people are told."""
+        """What people read."""
         return f"{self.origin} serves {', '.join(self.front.served)}"
 
     @property

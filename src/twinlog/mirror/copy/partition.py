@@ -7,7 +7,7 @@ Two invariants hold everywhere:
    It is compared in every answer.
 
 After *any* error answer nothing more is sent until all requests in flight are answered; then the
-partition is taken anew (`position.py`): what stands on the target is looked up, never remembered.
+partition is taken again (`position.py`): what stands on the target is looked up, never remembered.
 
 `window` says how many batches may be in flight:
 
@@ -287,7 +287,7 @@ class PartitionCopy:
 
     def late_requests_are_over(self) -> None:
         """Until now nothing was sent behind which the target may forget us: it would take a late
-        request as a new one. Before the first such batch the log is looked at again."""
+        request as a new one. Before the first such batch the log is checked again."""
         self._holds_back = False
 
     def on_new_connection(self) -> None:

@@ -11,7 +11,7 @@ from twinlog.wire.records import Record
 
 
 class ResumePoint(NamedTuple):
-    """Where a tail check says that the copy goes on."""
+    """Where a tail check says that the copy resumes."""
 
     upstream: int
     leader_epoch: int

@@ -1,4 +1,4 @@
-"""Where the last records of a partition's copy say that it goes on: the map's word, and theirs."""
+"""Where the last records of a partition's copy say that it resumes: the map's word, and theirs."""
 
 from __future__ import annotations
 

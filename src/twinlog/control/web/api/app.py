@@ -21,15 +21,7 @@ from twinlog.control.web.api.kept import HEADERS, KeptAnswers
 from twinlog.control.web.api.site import Site
 from twinlog.control.web.api.stream import Streams
 from twinlog.control.web.front import CLIENT, JSON
-from twinlog.control.web.problem import (
-    NothingThere,
-    RequestRefused,
-    WrongMethod,
-    as_bytes,
-    internal,
-    problem,
-    status_of,
-)
+from twinlog.control.web.problem import RequestRefused, as_bytes, internal, problem, status_of
 from twinlog.errors import TwinlogError
 
 log = logging.getLogger(__name__)
@@ -166,9 +158,11 @@ async def _not_routed(request: Request, error: Exception) -> Response:
     path, headers = request.scope["path"], dict(error.headers or {})
     if error.status_code == 405:
         takes = headers.get("Allow", "GET")
-        body = problem(WrongMethod(f"{path[:200]} takes {takes}"), path)
+        body = problem(
+            RequestRefused(f"{path[:200]} takes {takes}", code="METHOD_NOT_ALLOWED"), path
+        )
     else:
-        body = problem(NothingThere(f"nothing is at {path[:200]}"), path)
+        body = problem(RequestRefused(f"nothing is at {path[:200]}", code="NOT_FOUND"), path)
     response = _json(error.status_code, as_bytes(body))
     response.headers.update(headers)
     return response

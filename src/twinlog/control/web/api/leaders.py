@@ -17,7 +17,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.told_status import Told, told_of
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.control.web.problem import Busy
+from twinlog.control.web.problem import RequestRefused
 from twinlog.control.web.workers import RequestWorkers
 from twinlog.errors import TwinlogError
 
@@ -94,7 +94,7 @@ class Leaders:
         now_ms = int(time.time() * 1000)
         try:
             found = await self._workers.run(lambda: told_of(flows, target, now_ms, GIVES_UP_S))
-        except Busy:
+        except RequestRefused:  # others wait already
             raise
         except TwinlogError as error:
             for flow in flows:
