@@ -209,6 +209,35 @@ def test_what_retention_takes_before_it_is_copied_is_told_in_time(
         mirror.stop()
 
 
+def test_a_mirror_that_starts_over_a_pause_tells_what_retention_takes(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No lane of it has begun the partition: the offset map and both logs say where it rests."""
+    for name in ("source_watch.BEHIND_FOR_S", "source_watch.BEHIND_EVERY_S", "resting.FIRST_S"):
+        monkeypatch.setattr(f"twinlog.control.risk.{name}", 1)
+    hour_ms = 3_600_000
+    alter_topic_configs(flow.source, flow.orders, {"retention.ms": str(hour_ms)})
+    old_ms = int(time.time() * 1000) - hour_ms * 9 // 10
+    flow.put(flow.audit, 0, 5)
+    flow.put(flow.orders, 0, 5)
+    with Mirror(flow.file) as mirror:
+        eventually(lambda: (flow.copied(flow.orders), flow.copied(flow.audit)) == (5, 5))
+        mirror.stop()
+    assert flow.do("flow", "pause") == 0
+    produce(flow.source, flow.orders, [Outgoing(value=b"old", timestamp=old_ms)])
+    flow.put(flow.orders, 6, 10)
+    with Mirror(flow.file) as mirror:
+        eventually(lambda: "RETENTION_NEAR" in state(mirror).reason)
+        near = of(flow.orders, [*state(mirror).partitions])
+        assert 0 < near.left_ms <= hour_ms // 10
+        assert of(flow.audit, [*state(mirror).partitions]).left_ms == -1, "nothing waits there"
+        assert flow.copied(flow.orders) == 5
+        assert flow.do("flow", "resume") == 0
+        eventually(lambda: state(mirror).state is FlowState.RUNNING)
+        eventually(lambda: flow.copied(flow.orders) == 16)
+        mirror.stop()
+
+
 def loss(mirror: Mirror) -> tuple[int, int]:
     """(records, partitions of which it is not known)"""
     found = state(mirror)

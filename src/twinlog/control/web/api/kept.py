@@ -47,7 +47,7 @@ class KeptAnswers:
         self._kept[path] = _Kept(
             messages=(start, {"type": "http.response.body", "body": body}),
             basis=basis,
-            until=min(now + KEPT_S, self._site.leaders.fresh_until),
+            until=min(now + KEPT_S, self._site.leaders.begins_again),
         )
 
     def before(self, app: ASGIApp) -> ASGIApp:

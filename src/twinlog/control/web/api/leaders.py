@@ -8,6 +8,7 @@ waits a moment for it; a target that is away makes it old, and says so, but keep
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +45,7 @@ class Leaders:
     def __init__(self) -> None:
         self._workers = RequestWorkers(AT_ONCE, 1 << 10)
         self._heard: dict[str, LeaderReport] = {}
-        self._begun = self._changed = float("-inf")
+        self._begun = self._changed = -math.inf
         self.version = 0
         """Another one since something was heard, or written by this process."""
         self._waits_until = 0.0
@@ -56,8 +57,13 @@ class Leaders:
         self.version += 1
 
     @property
-    def fresh_until(self) -> float:
-        """Until when nothing is read again, but for what is written by this process."""
+    def begins_again(self) -> float:
+        """When the next reading is due; what is being read now changes the version."""
+        is_reading = self._task is not None and not self._task.done()
+        return math.inf if is_reading else self._fresh_until
+
+    @property
+    def _fresh_until(self) -> float:
         is_away = any(one.problem for one in self._heard.values())
         return self._begun + (ASKED_AGAIN_S if is_away else FRESH_S)
 
@@ -75,7 +81,7 @@ class Leaders:
         return dict(self._heard)
 
     def _is_fresh(self, flows: Sequence[FlowConfig]) -> bool:
-        is_young = self._begun > self._changed and time.monotonic() < self.fresh_until
+        is_young = self._begun > self._changed and time.monotonic() < self._fresh_until
         return is_young and all(str(flow.flow) in self._heard for flow in flows)
 
     async def _read(self, flows: Sequence[FlowConfig]) -> None:
