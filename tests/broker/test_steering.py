@@ -227,7 +227,8 @@ def test_a_mirror_that_starts_over_a_pause_tells_what_retention_takes(
     produce(flow.source, flow.orders, [Outgoing(value=b"old", timestamp=old_ms)])
     flow.put(flow.orders, 6, 10)
     with Mirror(flow.file) as mirror:
-        eventually(lambda: "RETENTION_NEAR" in state(mirror).reason)
+        mirror.eventually(lambda parts: of(flow.orders, parts).is_near_deletion)
+        assert "RETENTION_NEAR" in state(mirror).reason
         near = of(flow.orders, [*state(mirror).partitions])
         assert 0 < near.left_ms <= hour_ms // 10
         assert of(flow.audit, [*state(mirror).partitions]).left_ms == -1, "nothing waits there"
