@@ -205,5 +205,6 @@ def test_from_pip_install_to_a_filled_board(
         produced = end_offsets(source, "orders")
         eventually(lambda: end_offsets(target, "source.orders") == produced)
         mirror.terminate()
-        assert mirror.wait() == 0
+        assert mirror.wait() == 1, "payments had stopped, and nothing else"
+        assert mirror.stderr.count("[EXTRA_RECORDS]") == 1
     assert as_copied(read_all(target, "source.orders")) == as_copied(read_all(source, "orders"))
