@@ -126,7 +126,7 @@ class Quarantine:
     def _put(self, wanted: WantedSkip, record: Record) -> int:
         place = origin_in(wanted, record.offset)
         for _ in range(TRIES):
-            at, sequence = self._look(place)
+            at, sequence = self._search(place)
             if at is not None:
                 return at
             written = quarantined(
@@ -136,7 +136,7 @@ class Quarantine:
                 now_ms=int(time.time() * 1000),
             )
             self._append(written, sequence)
-        at, _ = self._look(place)
+        at, _ = self._search(place)
         if at is None:
             raise FlowError(
                 f"{self.home}: does not take the record of {place.topic}-{place.partition} at "
@@ -160,7 +160,7 @@ class Quarantine:
             if refusal.kafka_error not in NOT_NEXT:
                 raise
 
-    def _look(self, place: RecordOrigin) -> tuple[int | None, int]:
+    def _search(self, place: RecordOrigin) -> tuple[int | None, int]:
         """Where the record is, and the next sequence of the flow in this log."""
         found: int | None = None
         sequence = self._remembered()

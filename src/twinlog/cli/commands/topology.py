@@ -52,7 +52,7 @@ def topology(file: Path, alias: str | None, output: Format) -> int:
     """
     from twinlog.cli.options.configuration import load_file
 
-    seen = _look(load_file(file), alias)
+    seen = _read(load_file(file), alias)
     if output.is_for_programs:
         write_object(output, "topology", JSON_VERSION, seen.as_json())
     else:
@@ -60,7 +60,7 @@ def topology(file: Path, alias: str | None, output: Format) -> int:
     return 0
 
 
-def _look(config: MirrorConfig, wanted: str | None) -> Topology:
+def _read(config: MirrorConfig, wanted: str | None) -> Topology:
     from twinlog.client.topology import read_topology
     from twinlog.cluster.client import ClusterClient
     from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, Role

@@ -117,7 +117,7 @@ def let_go(file: Path, *, flows: Sequence[str], dry_run: bool, output: Format) -
         setup = flow_setup(config)
         with ClusterClient(setup.source) as source, ClusterClient(setup.target) as target:
             hold = ProducerHold(str(config.flow), source, target)
-            held = hold.look()
+            held = hold.read()
             done = Freed.NOTHING if dry_run or held is None else hold.free()
         rate = None if held is None else held.rates[-1]
         found.append(

@@ -184,7 +184,7 @@ class Adopter:
     """Topics that are compacted, among those that are taken over."""
     _target_may_lack: set[str] = field(default_factory=set)
 
-    def look(self, plans: Sequence[PartitionPlan], maps: Maps) -> Adoption:
+    def survey(self, plans: Sequence[PartitionPlan], maps: Maps) -> Adoption:
         """All partitions that are to be taken over. Raises AdoptionRefused where none may be."""
         refuse_running(self.target, self.storage, self.flow)
         if self.is_shared and has_state(self.target, within_s=STATE_WITHIN_S):
@@ -435,9 +435,9 @@ class Adopter:
                 (record.offset, identity(record, with_timestamp=with_timestamp))
                 for record in records
             )
-            if found := alignment.look(is_end=False, source_end=end):
+            if found := alignment.search(is_end=False, source_end=end):
                 return found
-        if found := alignment.look(is_end=True, source_end=end):
+        if found := alignment.search(is_end=True, source_end=end):
             return found
         counts = noted >= 0 and not is_again
         if counts and (log_start == noted + 1 or (self.accept_loss and log_start > noted)):

@@ -53,7 +53,7 @@ class TakeOver:
     _adopted: set[Copied] = field(default_factory=set)
     _has_judged: bool = False
 
-    def look(self, plans: Iterable[PartitionPlan]) -> Adoption:
+    def survey(self, plans: Iterable[PartitionPlan]) -> Adoption:
         """What is to be adopted; nothing is written. Raises AdoptionRefused where none may be."""
         if self.storage is None:
             return NOTHING
@@ -65,7 +65,7 @@ class TakeOver:
         # producer id: with the next claim
         passed = unread.keys() | (known if self._claim is not None else set())
         adopter = adopter_of(self.flow, self.storage, *self.clients())
-        adoption = adopter.look([plan for plan in plans if plan.source not in passed], maps)
+        adoption = adopter.survey([plan for plan in plans if plan.source not in passed], maps)
         for line in adoption.said():
             self.tell_once(line)
         adopted = {one.plan.source for one in adoption.partitions}
@@ -99,7 +99,7 @@ class TakeOver:
         due = [plan for plan in plans if self._is_due(plan)]
         if due:
             try:
-                self.write(self.look(due), self._claim)
+                self.write(self.survey(due), self._claim)
             except TwinlogError as error:
                 refusal = replace(self._refusal(error), is_retriable=True)
                 self._verdicts |= {_copied(plan): refusal for plan in due}

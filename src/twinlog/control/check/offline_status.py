@@ -69,7 +69,7 @@ def offline_status(
     with ExitStack() as closing:
         clusters = AskedClusters(closing, GIVES_UP_S if gives_up_s is None else gives_up_s)
         clusters.ask(setup.target for setup in setups)
-        looks = [_look(setup, clusters) for setup in setups]
+        looks = [_open(setup, clusters) for setup in setups]
         clusters.ask(look.setup.source for look in looks if isinstance(look, _OfflineFlow))
         return [
             look.flow(clusters.problem(look.setup.source), without_source=without_source)
@@ -79,7 +79,7 @@ def offline_status(
         ]
 
 
-def _look(setup: FlowSetup, clusters: AskedClusters) -> _OfflineFlow | FlowSnapshot:
+def _open(setup: FlowSetup, clusters: AskedClusters) -> _OfflineFlow | FlowSnapshot:
     problem = clusters.problem(setup.target)
     if problem is not None:
         return _unknown(setup, problem)

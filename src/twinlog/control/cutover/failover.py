@@ -136,7 +136,7 @@ class Failover:
     def plan(self) -> FailoverPlan:
         """Look at what is there; changes nothing."""
         scope = self._scope
-        found, groups = self._look()
+        found, groups = self._survey()
         promotion = scope.intents().promotion
         return FailoverPlan(
             flow=scope.name,
@@ -147,7 +147,7 @@ class Failover:
             promoted="" if promotion is None else f"promoted {promotion}",
         )
 
-    def _look(self) -> tuple[list[Copy], list[GroupPlan]]:
+    def _survey(self) -> tuple[list[Copy], list[GroupPlan]]:
         """A source of which a part still answers is as good as gone: what it does not say is taken
         from the target, and nobody waits for it twice.
         """
@@ -173,7 +173,7 @@ class Failover:
         if is_promoted(scope, scope.intents(), topics):
             say("promote: was done before")
         else:
-            self._set(self._look()[1], say)  # the plan may have been read for long
+            self._set(self._survey()[1], say)  # the plan may have been read for long
             say("promote: behind this there is no way back but twinlog flow demote, as long as")
             say("  nobody has written to the remote topics")
             promote(scope, topics)
@@ -193,8 +193,8 @@ class Failover:
         say("  their places, as after a group sync")
 
     def _settle(self, say: Say) -> list[GroupPlan]:
-        self._set(self._look()[1], say)
-        after = self._look()[1]
+        self._set(self._survey()[1], say)
+        after = self._survey()[1]
         done = sum(one.is_done for one in after)
         say(f"groups: {done} of {plural(len(after), 'group')} where they should be, or further")
         return [one for one in after if not one.is_done]

@@ -238,7 +238,7 @@ class Switchover:
         drain.wait(lambda line: self.say(f"drain: {line}"), within_s=self.ways.within_s)
         self.before_groups()
         self._groups(ends)
-        self._look_again(plan.topics, proof, ends, drain)
+        self._check_again(plan.topics, proof, ends, drain)
         self.say("promote: behind this there is no way back but twinlog flow demote, as long as")
         self.say("  nobody has written to the remote topics; before it, switchover abort")
         promote(self.scope, plan.topics)
@@ -321,7 +321,7 @@ class Switchover:
                         f"{place.committed} of {end}: let it read to the end, or stop it"
                     )
 
-    def _look_again(
+    def _check_again(
         self, topics: Sequence[str], proof: FenceProof, ends: Ends, drain: Drain
     ) -> None:
         """Right before there is no way back: all that was shown is so still."""

@@ -89,7 +89,7 @@ class Failback:
         """
         self._require(plan)
         self._until_over([one.parting for one in plan.tails])
-        partings_ = self._looked_again(plan)
+        partings_ = self._checked_again(plan)
         with saved.locked():
             files = self._save(partings_, saved)
             self._say(f"saved: {plural(len(files), 'file')}, with their SHA-256 in manifest.json")
@@ -177,7 +177,7 @@ class Failback:
                 fate=Fate.RETRIABLE,
             )
 
-    def _looked_again(self, plan: FailbackPlan) -> list[Parting]:
+    def _checked_again(self, plan: FailbackPlan) -> list[Parting]:
         """Now that the copy has ended: it may have continued behind the plan, and where the logs
         part has moved with it.
         """

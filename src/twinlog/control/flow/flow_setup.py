@@ -183,7 +183,7 @@ class FlowSetup(FlowEnds):
                 map_reader=map_reader, tell_once=self.tell_once, once=once,
             )  # fmt: skip
             left = [] if self.adopts is None else self._discover(source, target).plans
-            adoption = take_over.look(left)
+            adoption = take_over.survey(left)
             claim, clean = self.claims.claim(
                 target, ids, map_reader, seen=history, fresh_id=adoption.begins_again
             )

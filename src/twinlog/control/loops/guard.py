@@ -89,14 +89,14 @@ class LoopGuard:
     def before_anything(self, source: ClusterClient, target: ClusterClient) -> None:
         """Raises FlowError where the flow must not begin; nothing was written then."""
         here, there = source.metadata(None), target.metadata(None)
-        verdict = self.look(source, target, here, there)
+        verdict = self.check(source, target, here, there)
         for note in verdict.notes:
             self.tell_once(note)
         if verdict.errors and not verdict.rows:
             first = next(iter(verdict.errors.values()))
             raise nothing_left(self.config, first, len(verdict.errors) - 1)
 
-    def look(
+    def check(
         self,
         source: ClusterClient,
         target: ClusterClient,

@@ -193,7 +193,7 @@ class MapRebuild:
         target = RebuildLog(
             client=self._target, tp=plan.target, start=start, end=end, may_lack_offsets=is_lacking
         )
-        found = Rebuild(plan, self._source_log(plan), target, self._ours, self._on_step).look()
+        found = Rebuild(plan, self._source_log(plan), target, self._ours, self._on_step).rebuild()
         if self._bounds(plan.target)[1] != end:
             raise moved(plan.target, f"its end moved from {end} while it was compared")
         self._check_broker(plan.target, found)

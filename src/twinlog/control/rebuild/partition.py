@@ -100,7 +100,7 @@ class Rebuild:
         self._written = TargetWriters()
         self._with_timestamp = True
 
-    def look(self) -> Rebuilt:
+    def rebuild(self) -> Rebuilt:
         """The map; PartitionError says why it cannot be known."""
         self._written = writers(self._target, self._ours)
         self._with_timestamp = not self._written.stamps_own_time

@@ -128,7 +128,7 @@ class ChosenFlow:
     def evidence(self, command: str) -> Evidence:
         return Evidence(output=self.output, command=command)
 
-    def look(self, command: str, plan: Callable[[CutoverScope, Say], PlanT]) -> PlanT:
+    def show_plan(self, command: str, plan: Callable[[CutoverScope, Say], PlanT]) -> PlanT:
         """The plan, shown; nothing is changed."""
         shown = self.evidence(command)
         with self.scope() as scope:

@@ -80,7 +80,7 @@ def skip(  # noqa: PLR0913 (what the command was given)
     config = one_flow(load_file(file).flows, flow)
     setup = flow_setup(config)
     with closing(RecordSkip(config, setup.source, setup.target, reason)) as skipping:
-        change = skipping.look(TopicPartition(topic, partition), offset)
+        change = skipping.check(TopicPartition(topic, partition), offset)
         places: list[int] = []
         if not dry_run:
             places = skipping.quarantine(change) if quarantine else []
