@@ -44,7 +44,7 @@ class TakeOver:
     clients: Callable[[], tuple[ClusterClient, ClusterClient]]
     """Of source and target."""
     map_reader: MapReader
-    tell_once: Callable[[str], None]
+    log_once: Callable[[str], None]
     once: bool
     """Nobody looks again: what may pass is a failure as well."""
     _claim: Claim | None = None
@@ -67,7 +67,7 @@ class TakeOver:
         adopter = adopter_of(self.flow, self.storage, *self.clients())
         adoption = adopter.survey([plan for plan in plans if plan.source not in passed], maps)
         for line in adoption.said():
-            self.tell_once(line)
+            self.log_once(line)
         adopted = {one.plan.source for one in adoption.partitions}
         for plan in plans:
             error: TwinlogError | None = unread.get(plan.source)

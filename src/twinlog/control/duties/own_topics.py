@@ -87,10 +87,10 @@ class OwnTopics:
             try:
                 compact_again(self._target, name)
             except TwinlogError as refusal:
-                self._flow.tell_once(f"{self._flow.name}: {error}; {refusal}")
+                self._flow.log_once(f"{self._flow.name}: {error}; {refusal}")
                 return
             self._said_in = None  # it may lack rows by now
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: {error}. It is set so again; rows that were deleted meanwhile "
                 f"are lost, and partitions that miss theirs will say MAP_MISSING [{error.code}]"
             )

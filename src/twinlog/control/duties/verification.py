@@ -132,7 +132,7 @@ class Verification:
             self._verify()
         except Unauthorized as error:
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: the copy is not verified while it runs: {error}; "
                 "or set twinlog.verify=off"
             )

@@ -191,7 +191,7 @@ class TargetOffsets:
         is_asked = any(self.original_on_target(tp.topic) for tp in tps)
         found = copies.get(map_topic)
         if found is not None and found.error == TOPIC_AUTHORIZATION_FAILED and is_asked:
-            self._flow.tell_once(_hidden_map(self._flow, map_topic))
+            self._flow.log_once(_hidden_map(self._flow, map_topic))
         if found is None or found.error:
             return  # no flow of ours brought them
         copied_to, writers = _Ends.of(self._source, tps), _writers(self._source, tps)
@@ -201,7 +201,7 @@ class TargetOffsets:
             maps = self._way_back.read()
         except Unauthorized:
             if is_asked:
-                self._flow.tell_once(_hidden_map(self._flow, map_topic))
+                self._flow.log_once(_hidden_map(self._flow, map_topic))
             return
         originals = dict(self._originals(tps, copies, _names(maps, copies)))
         there = self._target.metadata(sorted({tp.topic for tp in originals.values()})).topics

@@ -198,11 +198,11 @@ class _Partition:
             target=target,
             rules=wanted.rules,
             compared=self._found,
-            on_step=self._tell,
+            on_step=self._report,
         )
         self._told = there
         walk.walk()
-        self._tell(target.limit)
+        self._report(target.limit)
         if limit == reach.upstream:
             self._find_pending(walk)
 
@@ -273,7 +273,7 @@ class _Partition:
             compared=self._found,
         )
 
-    def _tell(self, offset: int) -> None:
+    def _report(self, offset: int) -> None:
         if offset > self._told:
             self._on_step(offset - self._told)
             self._told = offset
