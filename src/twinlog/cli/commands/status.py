@@ -158,7 +158,7 @@ def _mirrors(
         return "mirror", mirrors
     if not mirrors:
         return "clusters", [_offline(file, read(), timeout_s)]
-    return "mirror", [*mirrors, *_told_elsewhere(file, mirrors, read, timeout_s)]
+    return "mirror", [*mirrors, *_led_elsewhere(file, mirrors, read, timeout_s)]
 
 
 def exit_code(mirrors: Iterable[Mapping[str, Any]], now_ms: int) -> int:
@@ -195,7 +195,7 @@ def _errors(mirrors: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield error_object(flow["code"], f"{flow['flow']}: {flow['source_problem']}")
 
 
-def _told_elsewhere(
+def _led_elsewhere(
     file: Path,
     mirrors: Sequence[dict[str, Any]],
     read: Callable[[], MirrorConfig],

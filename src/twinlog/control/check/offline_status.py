@@ -28,8 +28,8 @@ from twinlog.codes import FlowState, PartitionState
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.asked_clusters import AskedClusters
 from twinlog.control.check.last_run import last_run
+from twinlog.control.check.reported_status import Rows, of_now, state_rows, status_rows
 from twinlog.control.check.starts import begins_now
-from twinlog.control.check.told_status import Rows, of_now, state_rows, status_rows
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.lanes.wanted import kept

@@ -22,6 +22,7 @@ from typing import Any
 
 from twinlog.control.cutover.copies import Copy, copies
 from twinlog.control.cutover.groups import CutoverGroups, GroupOutcome, GroupPlan
+from twinlog.control.cutover.newest_status import NewestStatus, newest_status
 from twinlog.control.cutover.promotion import (
     is_promoted,
     promote,
@@ -29,7 +30,6 @@ from twinlog.control.cutover.promotion import (
     wait_until_over,
 )
 from twinlog.control.cutover.scope import CutoverScope, Say
-from twinlog.control.cutover.told import NewestStatus, told
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.quantities import count, duration, first_few, plural
 
@@ -141,7 +141,7 @@ class Failover:
         return FailoverPlan(
             flow=scope.name,
             source_problem="" if scope.source_problem is None else str(scope.source_problem),
-            told=told(scope),
+            told=newest_status(scope),
             copies=tuple(found),
             groups=tuple(groups),
             promoted="" if promotion is None else f"promoted {promotion}",

@@ -16,8 +16,8 @@ from twinlog.codes import FlowState
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.fence import fenced_topics, shut_out
 from twinlog.control.cutover.groups import GroupPlan
+from twinlog.control.cutover.newest_status import NewestStatus
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.control.cutover.told import NewestStatus
 from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import find_drift
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError, Unsupported

@@ -140,21 +140,21 @@ class Failback:
         until = min(one.tail.next, one.stable)
         span = one.tail._replace(first=max(one.tail.first, one.log[0]), next=until)
         if one.problem is None and span.first < span.next:
-            told = self._progress(f"{one.source}: offset {{}} of {count(span.next)} checked")
-            for record in read_tail(self._scope.source, one.source, span, told):
+            report = self._progress(f"{one.source}: offset {{}} of {count(span.next)} checked")
+            for record in read_tail(self._scope.source, one.source, span, report):
                 counts.add(record)
         return counts
 
     def _progress(self, text: str) -> Callable[[int], None]:
         told_at = time.monotonic()
 
-        def told(offset: int) -> None:
+        def report(offset: int) -> None:
             nonlocal told_at
             if time.monotonic() - told_at > PROGRESS_EVERY_S:
                 told_at = time.monotonic()
                 self._say(text.format(count(offset)))
 
-        return told
+        return report
 
     # -- running
 
@@ -215,8 +215,8 @@ class Failback:
             self._require_same(saved, mine, one)
             there = one.tail._replace(first=max(one.tail.first, one.log[0]))
             for span in uncovered(there, mine) if there.first < there.next else ():
-                told = self._progress(f"{one.source}: offset {{}} of {count(span.next)} saved")
-                path = saved.save(client, one.source, span, told)
+                report = self._progress(f"{one.source}: offset {{}} of {count(span.next)} saved")
+                path = saved.save(client, one.source, span, report)
                 self._say(f"saved: {path.name}")
         files = saved.files()
         for one in found:

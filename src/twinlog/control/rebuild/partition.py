@@ -94,8 +94,8 @@ class Rebuild:
     ) -> None:
         self._plan = plan
         self._on_step = on_step
-        self._source = self._told(source, "source")
-        self._target = self._told(target, "target")
+        self._source = self._with_progress(source, "source")
+        self._target = self._with_progress(target, "target")
         self._ours = ours
         self._written = TargetWriters()
         self._with_timestamp = True
@@ -223,7 +223,7 @@ class Rebuild:
     def _end(self) -> int:
         return self._target.end - self._k
 
-    def _told(self, log: RebuildLog, side: str) -> RebuildLog:
+    def _with_progress(self, log: RebuildLog, side: str) -> RebuildLog:
         name, size = f"{side} {log.tp}", log.end - log.start
         return replace(
             log, on_read=lambda offset: self._on_step(name, max(0, offset - log.start), size)
