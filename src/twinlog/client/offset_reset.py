@@ -142,7 +142,7 @@ class GroupReset:
         }
 
 
-def place(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] | None:
+def fitted(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] | None:
     """The new offset within the log; None where there is nothing to shift from."""
     match goal.kind:
         case GoalKind.EARLIEST:
@@ -268,7 +268,7 @@ class OffsetReset:
                 raise denied(self._client.alias, "READ", tp.topic)
             commit = before.get(tp)
             then = None if commit is None else commit.offset
-            found = place(goal, then, log)
+            found = fitted(goal, then, log)
             if found is None:
                 raise FlowError(
                     f"cluster {self._client.alias}: group {group} has no offset of {tp} to shift "

@@ -367,7 +367,7 @@ class Adopter:
         upstream, jumped = noted + 1, False
         tail, with_timestamp = self._tail(plan.target, *bounds)
         if tail:
-            found = self._place(plan, noted, tail, with_timestamp=with_timestamp, is_again=is_again)
+            found = self._align(plan, noted, tail, with_timestamp=with_timestamp, is_again=is_again)
             if found is not None:
                 upstream, jumped = max(found.upstream, noted) + 1, found.jumped_back
         elif noted < 0:
@@ -406,7 +406,7 @@ class Adopter:
                 return records, own_time
         return [], True
 
-    def _place(
+    def _align(
         self,
         plan: PartitionPlan,
         noted: int,

@@ -82,7 +82,7 @@ class Gates:
             self._replicas(),
             self._configs(),
             self._acls(),
-            self._group_places(),
+            self._group_positions(),
             self._foreign(),
             self._transactions(),
         ]
@@ -194,7 +194,7 @@ class Gates:
             return _closed("acls", *_few(problems))
         return _open("acls", "those that the flow copies are on the target")
 
-    def _group_places(self) -> Gate:
+    def _group_positions(self) -> Gate:
         problems = [
             f"group {group.group}: {place}"
             for group in self._groups

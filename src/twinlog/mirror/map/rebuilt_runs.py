@@ -215,7 +215,7 @@ class Follower:
             return
         found = [
             place
-            for place in self._window.places(slot.number, low, high)
+            for place in self._window.offsets_of(slot.number, low, high)
             if self._window.absent(state.ordinal + 1, place - 1) >= state.floating
         ]
         self._equal += bool(found)

@@ -103,7 +103,7 @@ def parts(one: FlowGroups) -> Iterator[RenderableType]:
         yield _groups(ordered[:GROUPS_SHOWN])
         if len(ordered) > GROUPS_SHOWN:
             yield text(f"  and {len(ordered) - GROUPS_SHOWN} more (--format json has all)")
-        yield from _places(ordered)
+        yield from _offset_rows(ordered)
 
 
 def _groups(found: Iterable[GroupReadiness]) -> Table:
@@ -123,7 +123,7 @@ def _groups(found: Iterable[GroupReadiness]) -> Table:
     return table
 
 
-def _places(found: Iterable[GroupReadiness]) -> Iterator[RenderableType]:
+def _offset_rows(found: Iterable[GroupReadiness]) -> Iterator[RenderableType]:
     rows = [(group.group, place) for group in found for place in group.places]
     if not rows:
         return
