@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from twinlog.config.flow.schema import MirrorConfig
     from twinlog.control.watch.snapshot import FlowSnapshot
 
-JSON_VERSION: Final = 1
 NOBODY_KNOWS: Final = 3
 NOT_WELL: Final = frozenset(
     {
@@ -125,7 +124,7 @@ def status(
     if output.is_for_programs:
         sums = asdict(totals(flow for one in mirrors for flow in one["flows"]))
         body = {"source": source, "mirrors": mirrors, "totals": sums}
-        write_object(output, "status", JSON_VERSION, body, _errors(mirrors))
+        write_object(output, "status", body, _errors(mirrors))
     elif not mirrors:
         write_line(NOBODY_RUNS)
     else:
