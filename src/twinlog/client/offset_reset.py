@@ -45,7 +45,7 @@ from twinlog.cluster.groups.group_offsets import (
 from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_start_offsets
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation
-from twinlog.errors import FlowError, TwinlogError, Unsupported
+from twinlog.errors import FlowError, TwinlogError, Unsupported, or_raise
 from twinlog.model import TopicId, TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.survey.rights import denied, may
@@ -261,9 +261,7 @@ class OffsetReset:
         now: _Now,
     ) -> Iterator[ResetOffset]:
         for tp in tps:
-            log = now.logs[tp]
-            if isinstance(log, TwinlogError):
-                raise log
+            log = or_raise(now.logs[tp])
             if not may(now.seen, tp.topic, Operation.READ):
                 raise denied(self._client.alias, "READ", tp.topic)
             commit = before.get(tp)
@@ -336,9 +334,7 @@ class OffsetReset:
         what it was.
         """
         fetch = fetch_start_offsets if plan.is_share else fetch_offsets
-        found = fetch(self._coordinators, [plan.group])[plan.group]
-        if isinstance(found, TwinlogError):
-            raise found
+        found = or_raise(fetch(self._coordinators, [plan.group])[plan.group])
         now = {tp: one.offset for tp, one in found.items()}
         moved = [one.tp for one in plan.offsets if now.get(one.tp) != one.before]
         where = f"cluster {self._client.alias}: group {plan.group}"

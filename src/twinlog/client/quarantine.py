@@ -27,7 +27,7 @@ from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.logs.raw_log import fetch_records, produce_batch
 from twinlog.cluster.topics.internal_log import ends_of_logs
 from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
-from twinlog.errors import BrokerRefused, FlowError, TwinlogError
+from twinlog.errors import BrokerRefused, FlowError, TwinlogError, or_raise
 from twinlog.mirror.state.quarantined import RecordOrigin, origin_in, origin_of, quarantined
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import SEQUENCE_MODULUS, TopicPartition, sequences_ahead
@@ -82,9 +82,7 @@ class Quarantine:
         out: list[Record] = []
         position = skip.first
         while position < skip.next:
-            answer = fetch_records(self._source, {tp: (position, READ_BYTES)})[tp]
-            if isinstance(answer, TwinlogError):
-                raise answer
+            answer = or_raise(fetch_records(self._source, {tp: (position, READ_BYTES)})[tp])
             before = position
             for header, at in read_headers(answer.records):
                 batch = answer.records[at : at + header.length]
@@ -167,9 +165,9 @@ class Quarantine:
         (end,) = ends_of_logs(self._target, [self.home]).values()
         position = _start(self._target, self.home)
         while position < end:
-            answer = fetch_records(self._target, {self.home: (position, READ_BYTES)})[self.home]
-            if isinstance(answer, TwinlogError):
-                raise answer
+            answer = or_raise(
+                fetch_records(self._target, {self.home: (position, READ_BYTES)})[self.home]
+            )
             before = position
             for header, at in read_headers(answer.records):
                 if header.next_offset <= position:
@@ -199,7 +197,4 @@ class Quarantine:
 
 
 def _start(client: ClusterClient, tp: TopicPartition) -> int:
-    found = list_offsets(client, [tp], EARLIEST)[tp]
-    if isinstance(found, TwinlogError):
-        raise found
-    return found.offset
+    return or_raise(list_offsets(client, [tp], EARLIEST)[tp]).offset

@@ -32,7 +32,7 @@ from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.control.adopt.mm2_positions import Positions, read_positions
 from twinlog.control.adopt.mm2_syncs import NO_PAIRS, Pairs, SyncsTopic, read_pairs
-from twinlog.errors import AdoptionRefused, PartitionError, TwinlogError
+from twinlog.errors import AdoptionRefused, PartitionError, TwinlogError, or_raise
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.findings import LogFinding
 from twinlog.mirror.map.mm2_offsets import Pair, kept
@@ -460,10 +460,9 @@ class Adopter:
         return finding.in_flow(self.flow, is_shared=self.is_shared)
 
     def _offsets(self, tp: TopicPartition, when: int) -> tuple[int]:
-        found = list_offsets(self.source, [tp], when, isolation=self.isolation)[tp]
-        if isinstance(found, TwinlogError):
-            raise found
-        return (found.offset,)
+        return (
+            or_raise(list_offsets(self.source, [tp], when, isolation=self.isolation)[tp]).offset,
+        )
 
 
 def adopter_of(

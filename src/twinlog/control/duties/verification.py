@@ -40,7 +40,7 @@ from twinlog.codes import FlowState
 from twinlog.config.flow.schema import PolicyKind, VerifyMode
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView
 from twinlog.control.watch.verified import CODE, Verified
-from twinlog.errors import PartitionError, TwinlogError, Unauthorized
+from twinlog.errors import PartitionError, Unauthorized, or_raise
 from twinlog.flow_log import FlowLog
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.translation import Reach
@@ -274,10 +274,7 @@ class Verification:
         return found
 
     def _start_of(self, client: ClusterClient, tp: TopicPartition) -> int:
-        found = list_offsets(client, [tp], EARLIEST)[tp]
-        if isinstance(found, TwinlogError):
-            raise found
-        return found.offset
+        return or_raise(list_offsets(client, [tp], EARLIEST)[tp]).offset
 
     def _may_lack(self, client: ClusterClient, topic: str) -> bool:
         now = time.monotonic()

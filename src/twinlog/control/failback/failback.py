@@ -40,7 +40,7 @@ from twinlog.control.failback.replay import (
 from twinlog.control.failback.reverse import Reverse
 from twinlog.control.failback.saved import Owner, SavedFile, SavedTail, uncovered
 from twinlog.control.failback.tail import TailCounts, read_tail
-from twinlog.errors import Fate, FlowError, TwinlogError
+from twinlog.errors import Fate, FlowError, or_raise
 from twinlog.mirror.state.intents import Intent, IntentKind
 from twinlog.quantities import count, first_few, plural
 
@@ -253,9 +253,7 @@ class Failback:
         logs = source_logs(self._scope.source, [one.source for one in found])
         moved = []
         for one in found:
-            now = logs[one.source]
-            if isinstance(now, TwinlogError):
-                raise now
+            now = or_raise(logs[one.source])
             if now.end != one.log[1] and not one.is_home:
                 moved.append(f"{one.source} from offset {one.log[1]} on")
         if moved:
