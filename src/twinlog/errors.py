@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from copy import copy
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from twinlog.model import TopicPartition
 
@@ -289,3 +289,13 @@ class AdoptionRefused(FlowError):
 
     code = "MM2_RUNNING"
     exit_code = 2
+
+
+FoundT = TypeVar("FoundT")
+
+
+def or_raise(found: FoundT | TwinlogError) -> FoundT:
+    """What was found; raises it where it is an error: of answers that have one for each key."""
+    if isinstance(found, TwinlogError):
+        raise found
+    return found

@@ -34,7 +34,7 @@ def case(
     with Mirror(made.file) as mirror:
         produce(guarded_pair.source, made.orders, numbered(0, 10))
         eventually(lambda: made.copied(made.orders) == 10)
-        eventually(lambda: made.commands.look("plan")[0] == 0)
+        eventually(lambda: made.commands.show("plan")[0] == 0)
         yield made
         mirror.stop()
 
@@ -43,12 +43,12 @@ def test_gates_are_asked_again_where_somebody_took_the_fence_away(case: Case) ->
     """Its intents stay behind an end with Kafka's tool: they say nothing of a later switchover."""
     setup = flow_setup(load(case.file, environment={}).flows[0])
     killed("behind", CREATE_ACLS, "switchover", "run", str(case.file), "--yes")
-    assert {*case.commands.look("plan")[1]["plan"]["fenced"]} == {case.orders, case.sales}
+    assert {*case.commands.show("plan")[1]["plan"]["fenced"]} == {case.orders, case.sales}
     with ClusterClient(setup.source) as client:
         delete_topic_acls(client, [fence_acl(case.orders), fence_acl(case.sales)])
-    eventually(lambda: case.commands.look("plan")[1]["plan"]["fenced"] == [])
+    eventually(lambda: case.commands.show("plan")[1]["plan"]["fenced"] == [])
     produce(case.pair.target, case.remote(case.orders), numbered(0, 1))
-    eventually(lambda: case.commands.look("plan")[0] == 1)
+    eventually(lambda: case.commands.show("plan")[0] == 1)
     code, out, err = case.commands.do("run", "--yes")
     assert (code, "[GATE_CLOSED]" in err) == (1, True), (out, err)
 
@@ -102,7 +102,7 @@ def test_a_fence_that_would_keep_readers_out_is_refused(
         forbid(source, case.user, ["write", "describe"], topic=case.orders)
 
         def gate() -> tuple[bool, str]:
-            _, found = case.commands.look("plan")
+            _, found = case.commands.show("plan")
             (one,) = (one for one in found["plan"]["gates"] if one["gate"] == "acls")
             return one["is_open"], " ".join(one["evidence"])
 
@@ -116,5 +116,5 @@ def test_a_fence_that_would_keep_readers_out_is_refused(
             assert (code, "[FENCE_SHUTS_OUT]" in err) == (1, True), err
             assert case.fences() == set()
             allow(source, case.user, ["read"], topic=case.orders)
-            eventually(lambda: case.commands.look("plan")[0] == 0)
+            eventually(lambda: case.commands.show("plan")[0] == 0)
             mirror.stop()

@@ -76,7 +76,7 @@ def test_offsets_in_a_transaction_that_is_about_to_end_are_waited_for(
     here = TopicPartition(pair.topic, 0)
     with Mirror(pair.config) as mirror, offsets_in_transaction(pair.a, group, {here: 12}) as end:
         eventually(lambda: copied(pair) == 20)
-        eventually(lambda: switchover.look("plan")[0] == 0)
+        eventually(lambda: switchover.show("plan")[0] == 0)
         ends = threading.Timer(3, end)  # nothing but the groups is left to be done by then
         ends.start()
         assert switchover.do(*UNFENCED)[0] == 0
@@ -98,14 +98,14 @@ def test_topics_that_went_over_by_name_do_not_hold_up_the_rest(
     switchover = Commands("switchover", pair.config, capsys)
     with Mirror(pair.config) as mirror:
         eventually(lambda: (copied(pair), copied(pair, other), copied(pair, third)) == (20, 5, 5))
-        eventually(lambda: switchover.look("plan")[0] == 0)
+        eventually(lambda: switchover.show("plan")[0] == 0)
         code, out, err = switchover.do(*UNFENCED, "--topics", pair.topic)
         assert code == 0, (out, err)
         assert run(["topic", "release", str(pair.config), "--topics", third]) == 0
         produce(pair.b, pair.remote, numbered(20, 5))  # its new owner
         produce(pair.a, third, numbered(5, 5))
         commit(pair.a, group, other, 3)
-        eventually(lambda: switchover.look("plan")[0] == 0)
+        eventually(lambda: switchover.show("plan")[0] == 0)
         code, out, err = switchover.do(*UNFENCED)
         assert code == 0, (out, err)
         mirror.stop()
@@ -124,7 +124,7 @@ def test_what_comes_to_the_source_behind_the_promotion_is_no_success(
 
     with Mirror(pair.config) as mirror:
         eventually(lambda: copied(pair) == 20)
-        eventually(lambda: switchover.look("plan")[0] == 0)
+        eventually(lambda: switchover.show("plan")[0] == 0)
         with monkeypatch.context() as leaking:
             leaking.setattr(steps, "wait_until_over", leaked)
             code, out, err = switchover.do(*UNFENCED, "--hook", f"touch {flag}")
@@ -133,7 +133,7 @@ def test_what_comes_to_the_source_behind_the_promotion_is_no_success(
         assert not flag.exists()
         assert run(["flow", "demote", str(pair.config)]) == 0
         eventually(lambda: copied(pair) == 23)
-        eventually(lambda: switchover.look("plan")[0] == 0)
+        eventually(lambda: switchover.show("plan")[0] == 0)
         code, out, err = switchover.do(*UNFENCED, "--hook", f"touch {flag}")
         assert code == 0, (out, err)
         assert flag.exists()
@@ -154,7 +154,7 @@ def test_a_group_that_goes_on_at_the_source_behind_the_look_is_set_again(
     monkeypatch.setattr(steps, "promote", promoted_late)
     with Mirror(pair.config) as mirror:
         eventually(lambda: copied(pair) == 20)
-        eventually(lambda: switchover.look("plan")[0] == 0)
+        eventually(lambda: switchover.show("plan")[0] == 0)
         code, out, err = switchover.do(*UNFENCED)
         assert code == 0, (out, err)
         mirror.stop()
@@ -195,11 +195,11 @@ def test_a_group_whose_next_records_are_on_the_source_alone_is_not_exact(
 ) -> None:
     group, failover = pair.stop_at(7), Commands("failover", pair.config, capsys)
     happened(pair)
-    code, plan = failover.look("plan")
+    code, plan = failover.show("plan")
     (one,) = plan["plan"]["groups"]
     assert (code, one["group"], one["is_exact"]) == (1, group, False)
     assert "on the source alone" in one["places"][0]["why_not_exact"]
     commit(pair.a, group, pair.topic, 20)
-    _, plan = failover.look("plan")
+    _, plan = failover.show("plan")
     (one,) = plan["plan"]["groups"]
     assert one["is_exact"]

@@ -124,14 +124,14 @@ def test_tail_is_found_and_saved_once_though_the_command_dies_at_each_step(
     code, said = case.run()
     assert (code, "[NOT_PROMOTED]" in said) == (1, True), said
     case.fail_over()
-    code, shown = case.failback.look("plan")
+    code, shown = case.failback.show("plan")
     (part,) = shown["plan"]["partitions"]
     end = end_offsets(pair.a, pair.topic)[0]
     assert (code, part["tail"], part["records"], part["aborted"]) == (0, [20, end], 8, 2)
     assert part["is_compared"]
     with monkeypatch.context() as forgotten:
         forgotten.setattr("twinlog.control.failback.copy_end.describe_producers", lambda *_: {})
-        assert case.failback.look("plan") == (code, shown)
+        assert case.failback.show("plan") == (code, shown)
     code, out, _ = case.failback.do(
         "run", "--tail", "keep", "--save", str(case.folder), "--dry-run"
     )
@@ -221,7 +221,7 @@ def test_replay_brings_every_record_once_though_the_command_dies_at_each_step(ca
     code, said = case.run("replay")
     assert (code, "0 records appended by this run" in said) == (0, True), said
     assert len(seen(pair, pair.b)) == len(before) + len(got)
-    code, shown = case.failback.look("status")
+    code, shown = case.failback.show("status")
     assert "all of it is on the target" in shown["plan"]["replayed"][0]
     code, _, err = case.failback.do("abort")
     assert (code, "[REPLAYED]" in err) == (1, True)
@@ -327,10 +327,10 @@ def test_the_flow_back_begins_behind_the_last_common_record_under_identity(
     ):
         text = re.sub(rf"{one} = .*", f"{one} = {value}", text)
     way_back.write_text(text)
-    shown = case.failback.look("plan")
+    shown = case.failback.show("plan")
     with monkeypatch.context() as forgotten:
         forgotten.setattr("twinlog.control.failback.copy_end.describe_producers", lambda *_: {})
-        assert case.failback.look("plan") == shown
+        assert case.failback.show("plan") == shown
     case.killed("before", LET_IN, "replay")
     with Mirror(way_back, once=True) as mirror:
         assert [one.code for one in mirror.wait()] == ["COPIED_BACK"]
@@ -359,4 +359,4 @@ def test_the_flow_back_begins_behind_the_last_common_record_under_identity(
 
 def _closed(home: Commands) -> set[str]:
     """Gates of the way home that are not open."""
-    return {one["gate"] for one in home.look("plan")[1]["plan"]["gates"] if not one["is_open"]}
+    return {one["gate"] for one in home.show("plan")[1]["plan"]["gates"] if not one["is_open"]}

@@ -81,16 +81,16 @@ def test_plan_shows_what_is_missing_and_changes_nothing(
     pair = case.pair
     at, ahead = pair.stop_at(7), pair.stop_at(20)
     case.copy()
-    code, plan = failover.look("plan")
+    code, plan = failover.show("plan")
     assert (code, plan["plan"]["is_clear"]) == (0, True)
     with monkeypatch.context() as half_dead:
         half_dead.setattr(CutoverGroups, "_commits", _is_away)
-        code, plan = failover.look("plan")
+        code, plan = failover.show("plan")
     assert (code, "half of A is away" in plan["plan"]["source_problem"]) == (1, True)
     assert {one["from_checkpoints"] for one in plan["plan"]["groups"]} == {True}
     produce(pair.a, pair.topic, numbered(20, 5))
     commit(pair.a, ahead, pair.topic, 23)
-    code, plan = failover.look("plan")
+    code, plan = failover.show("plan")
     assert code == 1
     (part,) = plan["plan"]["partitions"]
     assert (part["copied_to"], part["source_end"], part["missing"]) == (20, 25, 5)
@@ -123,7 +123,7 @@ def test_every_group_resumes_exactly_though_the_command_dies_at_each_step(
     words = ("failover", "run", str(pair.config), "--yes", "--reason", "A burns")
     for where in (GROUPS, PROMOTE, OVER):
         killed("behind", where, *words)
-    code, after = failover.look("run", "--yes")
+    code, after = failover.show("run", "--yes")
     assert code == 0
     assert all(one["is_done"] for one in after["after"]["groups"])
     assert [case.there(group) for group in groups] == [0, 7, 20]
@@ -131,7 +131,7 @@ def test_every_group_resumes_exactly_though_the_command_dies_at_each_step(
     assert case.there(late) == 20, "at the end of the copy: what it had read never arrived"
     assert goes_on(pair.b, late, pair.remote) == [b"1000", b"1001", b"1002"]
     assert goes_on(pair.b, groups[1], pair.remote)[:2] == [b"7", b"8"]
-    code, shown = failover.look("status")
+    code, shown = failover.show("status")
     assert (code, "A burns" in shown["plan"]["promoted"]) == (0, True)
     code, _, err = failover.do("abort")
     assert (code, "[PROMOTED]" in err) == (1, True)
@@ -150,7 +150,7 @@ def test_run_again_behind_new_owners_never_skips_what_they_wrote(
     assert failover.do("run", "--yes")[0] == 0
     produce(pair.b, pair.remote, numbered(1000, 10))
     late = pair.stop_at(27)  # somebody went on on the source, ahead of the copy
-    code, after = failover.look("run", "--yes")
+    code, after = failover.show("run", "--yes")
     assert code == 0
     (one,) = after["after"]["groups"]
     assert (one["places"][0]["to"], one["is_exact"]) == (20, False)
@@ -191,7 +191,7 @@ def test_names_stay_under_the_identity_policy(
     pair, failover = case.pair, Commands("failover", case.pair.config, capsys)
     group = pair.stop_at(7)
     case.copy()
-    code, plan = failover.look("plan")
+    code, plan = failover.show("plan")
     (part,) = plan["plan"]["partitions"]
     assert (code, part["target_topic"], part["copied_to"]) == (0, pair.topic, 20)
     assert failover.do("run", "--yes")[0] == 0
@@ -220,7 +220,7 @@ def test_source_that_was_killed_behind_a_running_mirror(
         produce(pair.a, pair.topic, numbered(20, 30))
         eventually(lambda: _told(failover, "loss_records") == 30, what="the row tells of it")
         short_lived.kill(1)
-        code, plan = failover.look("plan")
+        code, plan = failover.show("plan")
         (part,) = plan["plan"]["partitions"]
         assert code == 1
         assert plan["plan"]["source_problem"]
@@ -237,7 +237,7 @@ def test_source_that_was_killed_behind_a_running_mirror(
 
 
 def _told(failover: Commands, field: str) -> int:
-    found: int = failover.look("plan")[1]["plan"]["told"].get(field, -1)
+    found: int = failover.show("plan")[1]["plan"]["told"].get(field, -1)
     return found
 
 

@@ -54,7 +54,7 @@ class Case:
 
     def gate(self, name: str) -> tuple[bool, str]:
         """(whether it is open, its evidence)"""
-        _, found = self._commands.look("plan")
+        _, found = self._commands.show("plan")
         gates: dict[str, Any] = {one["gate"]: one for one in found["plan"]["gates"]}
         return gates[name]["is_open"], " ".join(gates[name]["evidence"])
 

@@ -286,7 +286,7 @@ def test_a_source_that_is_gone_is_failed_over_under_the_new_name(
         eventually(lambda: mirror.snapshots[0].state is FlowState.RUNNING)
         short_lived.kill(1)
         mirror.stop()
-    code, plan = failover.look("plan")
+    code, plan = failover.show("plan")
     assert plan["plan"]["source_problem"]
     (part,) = plan["plan"]["partitions"]
     assert (part["topic"], part["target_topic"]) == (pair.topic, pair.remote)

@@ -124,7 +124,7 @@ def test_closed_gates_change_nothing(case: Case) -> None:
     pair = case.pair
     produce(pair.source, case.orders, numbered(0, 10))
     commit(pair.source, f"{case.group}-x", case.orders, 4)
-    code, plan = case.commands.look("plan")
+    code, plan = case.commands.show("plan")
     found = {one["gate"]: one for one in plan["plan"]["gates"]}
     assert code == 1
     closed = {name for name, one in found.items() if not one["is_open"]}
@@ -139,7 +139,7 @@ def test_closed_gates_change_nothing(case: Case) -> None:
     assert case.fences() == set()
     with Mirror(case.file) as mirror:
         eventually(lambda: case.copied(case.orders) == 10)
-        eventually(lambda: case.commands.look("plan")[0] == 0)
+        eventually(lambda: case.commands.show("plan")[0] == 0)
         produce(pair.target, case.remote(case.orders), [Outgoing(value=b"stray")])
         code, out, _ = case.commands.do("plan")
         assert code == 1
@@ -159,7 +159,7 @@ def test_open_transaction_is_named_and_waited_for(
     def meanwhile() -> None:
         with Mirror(case.file) as mirror:
             eventually(lambda: case.copied(case.sales) == 10)
-            eventually(lambda: case.commands.look("plan")[0] == 0, what="a young one is no matter")
+            eventually(lambda: case.commands.show("plan")[0] == 0, what="a young one is no matter")
             monkeypatch.setattr(gates, "HANGING_S", 0.0)
             code, out, _ = case.commands.do("plan")
             assert code == 1
@@ -218,12 +218,12 @@ def test_who_still_writes_is_named_and_nothing_is_promoted(case: Case) -> None:
     writer = threading.Thread(target=write, daemon=True)
     with Mirror(case.file) as mirror:
         eventually(lambda: case.copied(case.orders) == 10)
-        eventually(lambda: case.commands.look("plan")[0] == 0)
+        eventually(lambda: case.commands.show("plan")[0] == 0)
         writer.start()
         code, out, err = case.commands.do("run", "--yes", "--fence", "none", "--within", "2")
         assert (code, "[FENCE_LEAKS]" in err) == (1, True)
         assert re.search(rf"{case.orders}-0 grew by .*: producer id \d+ \(epoch 0\) is at", err)
-        assert case.commands.look("status")[1]["plan"]["promoted"] is None
+        assert case.commands.show("status")[1]["plan"]["promoted"] is None
         stop.set()
         writer.join()
         # an application that has not read all, and stays
@@ -301,7 +301,7 @@ def test_producers_are_stopped_by_their_owner(case: Case, fence: str) -> None:
             eventually(lambda: shop.count > count + 10, what="abort lets it write")
         else:
             shop.calm.touch()
-        eventually(lambda: case.commands.look("plan")[0] == 0)
+        eventually(lambda: case.commands.show("plan")[0] == 0)
         code, out, err = case.commands.do("run", "--yes", *words, "--hook", shop.hook)
         assert code == 0, (out, err)
         count = shop.count
@@ -362,7 +362,7 @@ def test_acls_that_are_not_in_sync_close_their_gate(case: Case) -> None:
     case.file.write_text(text)
 
     def gate() -> dict[str, Any]:
-        _, found = case.commands.look("plan")
+        _, found = case.commands.show("plan")
         (one,) = (one for one in found["plan"]["gates"] if one["gate"] == "acls")
         return dict(one)
 

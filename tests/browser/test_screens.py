@@ -20,7 +20,7 @@ from twinlog.codes import PartitionState
 from twinlog.config.load import load
 from twinlog.control.check import offline_status
 from twinlog.control.check.both_logs import LogFacts
-from twinlog.control.check.told_status import Told
+from twinlog.control.check.reported_status import Reported
 from twinlog.control.cutover import scope
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.spread import Quantiles
@@ -290,8 +290,8 @@ def test_resume_is_offered_of_a_topic_that_was_named_and_not_of_a_paused_flow(
         Intent(flow="A->B", kind=kind, topic=topic, is_set=True, who="ann", at_ms=1).encode()
         for topic, kind in kinds.items()
     ]
-    told = Told(status=None, intents=flow_intents("A->B", rows))
-    monkeypatch.setattr(leaders, "told_of", lambda flows, *_: dict.fromkeys(flows, told))
+    told = Reported(status=None, intents=flow_intents("A->B", rows))
+    monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, told))
     states = {"a.b": "PAUSED", "axb": "PAUSED", "gone": "RELEASED"}
     parts = [partition(topic, state=state) for topic, state in states.items()]
     monitor.update([flow(*parts, state="PAUSED"), flow(flow="C->B")])
@@ -354,12 +354,12 @@ def test_a_flow_that_is_led_elsewhere_has_its_lag_and_its_last_proof(
     monitor.update([flow(state="STANDBY", generation=-1), flow(flow="C->B", state="STANDBY")])
     proof = Proof(mode="full", at_ms=1, records=123, differences=0, is_complete=True)
 
-    def told(flows: list[str], *_: object) -> dict[str, Told]:
+    def told(flows: list[str], *_: object) -> dict[str, Reported]:
         now_ms = int(time.time() * 1000)
         row = replace(PUBLISHED, at_ms=now_ms, lag=4321, lag_unknown=0, loss_ms=60_000, proof=proof)
-        return dict.fromkeys(flows, Told(status=row, intents=FlowIntents()))
+        return dict.fromkeys(flows, Reported(status=row, intents=FlowIntents()))
 
-    monkeypatch.setattr(leaders, "told_of", told)
+    monkeypatch.setattr(leaders, "reports_of", told)
     page = browser.open(f"http://{rest.address}/page/")
     page.shows("4,321", "main table")
     page.shows("123 records equal, all that is copied", "main table")

@@ -38,7 +38,7 @@ def test_deleted_between_the_first_row_and_the_first_record(rig: Rig, start: str
     rig.copy_once(keys)  # nothing of it is forgotten
 
 
-def test_earliest_begins_at_the_log_start_of_the_first_look(rig: Rig) -> None:
+def test_earliest_begins_at_the_log_start_of_the_first_survey(rig: Rig) -> None:
     """What was deleted before the copy began is nobody's loss."""
     rig.create()
     rig.put(range(50))

@@ -38,7 +38,7 @@ class Commands:
         said = self.capsys.readouterr()
         return code, said.out, said.err
 
-    def look(self, step: str, *words: str) -> tuple[int, dict[str, Any]]:
+    def show(self, step: str, *words: str) -> tuple[int, dict[str, Any]]:
         """(exit code, its object for programs)"""
         code, out, err = self.do(step, *words, "--format", "json")
         assert out, err

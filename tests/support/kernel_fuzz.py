@@ -243,7 +243,7 @@ class Fuzzer:
         if written[0] >= 0:
             same(outs[0], outs[1], "rebuilt bytes", table.data)
         same(self.library.breaks(table, picked), TWIN.breaks(other, picked), "breaks", table.data)
-        shares = self.library.place(table, picked, 6), TWIN.place(other, picked, 6)
+        shares = self.library.partition(table, picked, 6), TWIN.partition(other, picked, 6)
         same(*shares, "place", table.data)
         for column in (shapes.KEY, shapes.VALUE):
             found = [

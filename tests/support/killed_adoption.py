@@ -38,12 +38,12 @@ def main(config: str, point: str) -> None:
         if point == "some rows":
             os.kill(os.getpid(), signal.SIGKILL)
 
-    look = adoption.Adopter.look
+    survey = adoption.Adopter.survey
     is_first = True
 
-    def look_and_stop(*arguments: Any) -> adoption.Adoption:
+    def survey_and_stop(*arguments: Any) -> adoption.Adoption:
         nonlocal is_first
-        found = look(*arguments)
+        found = survey(*arguments)
         if point == "looked" and is_first:
             is_first = False
             os.kill(os.getpid(), signal.SIGSTOP)
@@ -51,7 +51,7 @@ def main(config: str, point: str) -> None:
 
     with (
         patch.object(adoption, "QUIET_S", 0.2),
-        patch.object(adoption.Adopter, "look", look_and_stop),
+        patch.object(adoption.Adopter, "survey", survey_and_stop),
         patch.object(take_over, "write_rows", write),
         Mirror(Path(config), adopt_mm2=True) as mirror,
     ):

@@ -38,7 +38,7 @@ def led_flow(config: Path) -> tuple[LedFlow, list[str]]:
         snapshot=snapshots.flow,
         may_act=lambda: True,
         leads=lambda: True,
-        tell_once=lambda line: None if line in told else told.append(line),
+        log_once=lambda line: None if line in told else told.append(line),
     )
     return led, told
 

@@ -68,7 +68,7 @@ def run_task(
         placer = Placer(client, options.topic, begun.now_ms, 0)
         appender = Appender(client, joined, options.codec, FEW_BYTES)
         for batch in batches:
-            for tp, rows in placer.place(batch):
+            for tp, rows in placer.by_partition(batch):
                 appender.add(tp, rows)
             between()
         return TaskWritten(

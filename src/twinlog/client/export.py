@@ -19,7 +19,7 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
-from twinlog.errors import BrokerRefused, FlowError, TwinlogError
+from twinlog.errors import BrokerRefused, FlowError, TwinlogError, or_raise
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.findings import Span
 from twinlog.mirror.start.tail_check import decode
@@ -192,7 +192,4 @@ def _offset(
     which: int,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> int:
-    found = list_offsets(client, [tp], which, isolation=isolation)[tp]
-    if isinstance(found, TwinlogError):
-        raise found
-    return found.offset
+    return or_raise(list_offsets(client, [tp], which, isolation=isolation)[tp]).offset

@@ -45,7 +45,7 @@ from twinlog.cluster.groups.group_offsets import (
 from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_start_offsets
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation
-from twinlog.errors import FlowError, TwinlogError, Unsupported
+from twinlog.errors import FlowError, TwinlogError, Unsupported, or_raise
 from twinlog.model import TopicId, TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.survey.rights import denied, may
@@ -142,7 +142,7 @@ class GroupReset:
         }
 
 
-def place(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] | None:
+def fitted(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] | None:
     """The new offset within the log; None where there is nothing to shift from."""
     match goal.kind:
         case GoalKind.EARLIEST:
@@ -261,14 +261,12 @@ class OffsetReset:
         now: _Now,
     ) -> Iterator[ResetOffset]:
         for tp in tps:
-            log = now.logs[tp]
-            if isinstance(log, TwinlogError):
-                raise log
+            log = or_raise(now.logs[tp])
             if not may(now.seen, tp.topic, Operation.READ):
                 raise denied(self._client.alias, "READ", tp.topic)
             commit = before.get(tp)
             then = None if commit is None else commit.offset
-            found = place(goal, then, log)
+            found = fitted(goal, then, log)
             if found is None:
                 raise FlowError(
                     f"cluster {self._client.alias}: group {group} has no offset of {tp} to shift "
@@ -336,9 +334,7 @@ class OffsetReset:
         what it was.
         """
         fetch = fetch_start_offsets if plan.is_share else fetch_offsets
-        found = fetch(self._coordinators, [plan.group])[plan.group]
-        if isinstance(found, TwinlogError):
-            raise found
+        found = or_raise(fetch(self._coordinators, [plan.group])[plan.group])
         now = {tp: one.offset for tp, one in found.items()}
         moved = [one.tp for one in plan.offsets if now.get(one.tp) != one.before]
         where = f"cluster {self._client.alias}: group {plan.group}"

@@ -72,7 +72,7 @@ class ProducerHold:
         """What was read last, or is about to be set."""
         return self._held
 
-    def look(self) -> HeldProducers | None:
+    def read(self) -> HeldProducers | None:
         """What the state topic says now."""
         found = self._target.metadata([STATE_TOPIC]).topics.get(STATE_TOPIC)
         if found is None or found.error == UNKNOWN_TOPIC_OR_PARTITION:
@@ -92,7 +92,7 @@ class ProducerHold:
 
     def hold(self, rate: int) -> float | None:
         """Set the quota; that of somebody else, where there is one, and nothing was changed."""
-        held = self.look() or self._held
+        held = self.read() or self._held
         ours = () if held is None else held.rates
         now = producer_quota(self._source)
         if now is not None and now not in ours:
@@ -119,7 +119,7 @@ class ProducerHold:
     def free(self) -> Freed:
         """Remove what is ours, and note it; nothing where `let_go` has done it."""
         found = self.let_go()
-        held = self.look()
+        held = self.read()
         if held is None:
             self._held = None
             return found

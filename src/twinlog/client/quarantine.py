@@ -27,7 +27,7 @@ from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.logs.raw_log import fetch_records, produce_batch
 from twinlog.cluster.topics.internal_log import ends_of_logs
 from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
-from twinlog.errors import BrokerRefused, FlowError, TwinlogError
+from twinlog.errors import BrokerRefused, FlowError, TwinlogError, or_raise
 from twinlog.mirror.state.quarantined import RecordOrigin, origin_in, origin_of, quarantined
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import SEQUENCE_MODULUS, TopicPartition, sequences_ahead
@@ -82,9 +82,7 @@ class Quarantine:
         out: list[Record] = []
         position = skip.first
         while position < skip.next:
-            answer = fetch_records(self._source, {tp: (position, READ_BYTES)})[tp]
-            if isinstance(answer, TwinlogError):
-                raise answer
+            answer = or_raise(fetch_records(self._source, {tp: (position, READ_BYTES)})[tp])
             before = position
             for header, at in read_headers(answer.records):
                 batch = answer.records[at : at + header.length]
@@ -126,7 +124,7 @@ class Quarantine:
     def _put(self, wanted: WantedSkip, record: Record) -> int:
         place = origin_in(wanted, record.offset)
         for _ in range(TRIES):
-            at, sequence = self._look(place)
+            at, sequence = self._search(place)
             if at is not None:
                 return at
             written = quarantined(
@@ -136,7 +134,7 @@ class Quarantine:
                 now_ms=int(time.time() * 1000),
             )
             self._append(written, sequence)
-        at, _ = self._look(place)
+        at, _ = self._search(place)
         if at is None:
             raise FlowError(
                 f"{self.home}: does not take the record of {place.topic}-{place.partition} at "
@@ -160,16 +158,16 @@ class Quarantine:
             if refusal.kafka_error not in NOT_NEXT:
                 raise
 
-    def _look(self, place: RecordOrigin) -> tuple[int | None, int]:
+    def _search(self, place: RecordOrigin) -> tuple[int | None, int]:
         """Where the record is, and the next sequence of the flow in this log."""
         found: int | None = None
         sequence = self._remembered()
         (end,) = ends_of_logs(self._target, [self.home]).values()
         position = _start(self._target, self.home)
         while position < end:
-            answer = fetch_records(self._target, {self.home: (position, READ_BYTES)})[self.home]
-            if isinstance(answer, TwinlogError):
-                raise answer
+            answer = or_raise(
+                fetch_records(self._target, {self.home: (position, READ_BYTES)})[self.home]
+            )
             before = position
             for header, at in read_headers(answer.records):
                 if header.next_offset <= position:
@@ -199,7 +197,4 @@ class Quarantine:
 
 
 def _start(client: ClusterClient, tp: TopicPartition) -> int:
-    found = list_offsets(client, [tp], EARLIEST)[tp]
-    if isinstance(found, TwinlogError):
-        raise found
-    return found.offset
+    return or_raise(list_offsets(client, [tp], EARLIEST)[tp]).offset

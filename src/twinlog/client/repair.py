@@ -24,7 +24,7 @@ from twinlog.codes import Trait, has
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.regex.patterns import NamePattern
 from twinlog.config.values.times import in_iso
-from twinlog.errors import FlowError, TwinlogError
+from twinlog.errors import FlowError, TwinlogError, or_raise
 from twinlog.mirror.map.accepted_records import MAX_READS, ForeignWalk, last_stretch, walk
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
@@ -234,10 +234,7 @@ class TopicRepair:
             )
 
         def read(offset: int) -> memoryview:
-            answer = fetch_records(client, {tp: (offset, READ_BYTES)})[tp]
-            if isinstance(answer, TwinlogError):
-                raise answer
-            return answer.records
+            return or_raise(fetch_records(client, {tp: (offset, READ_BYTES)})[tp]).records
 
         stretch = last_stretch(known.runs, end)
         low = max(starts.offset, stretch.low, known.runs[0].downstream)

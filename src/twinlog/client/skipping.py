@@ -76,7 +76,7 @@ class RecordSkip:
     def quarantine_topic(self) -> str:
         return quarantine_topic(self._config.flow.source)
 
-    def look(self, tp: TopicPartition, offset: int) -> SkipChange:
+    def check(self, tp: TopicPartition, offset: int) -> SkipChange:
         """What would be left out; FlowError SKIP_REFUSED says why it would not."""
         topic_id = self._topic_id(tp)
         for known in self._steering.intents().skips:

@@ -32,10 +32,7 @@ LOG_CODES: Final = (
         retry=Retry.LATER,
         fault=Fault.SOURCE,
         at_risk=AtRisk.BOTH,
-        traits=(
-            Trait.LOG_FINDING,
-            Trait.ANOTHER_SOURCE,
-        ),
+        traits=(Trait.LOG_FINDING, Trait.ANOTHER_SOURCE),
     ),
     Condition(
         codes=("SOURCE_RECREATED",),
@@ -51,10 +48,7 @@ LOG_CODES: Final = (
         retry=Retry.LATER,
         fault=Fault.SOURCE,
         at_risk=AtRisk.TARGET,
-        traits=(
-            Trait.ANOTHER_TOPIC,
-            Trait.NO_OFFSETS,
-        ),
+        traits=(Trait.ANOTHER_TOPIC, Trait.NO_OFFSETS),
     ),
     Condition(
         codes=("SOURCE_GAP",),
@@ -70,7 +64,6 @@ LOG_CODES: Final = (
             "have it in the copy, save the remote topic with `twinlog export --side target`, then "
             "delete it"
         ),
-        retry=Retry.NO,
         fault=Fault.SOURCE,
         at_risk=AtRisk.SOURCE,
     ),
@@ -112,10 +105,7 @@ LOG_CODES: Final = (
         ),
         retry=Retry.SOON,
         fault=Fault.TARGET,
-        traits=(
-            Trait.ANOTHER_TOPIC,
-            Trait.NO_OFFSETS,
-        ),
+        traits=(Trait.ANOTHER_TOPIC, Trait.NO_OFFSETS),
     ),
     Condition(
         codes=("TARGET_LEADER_CHANGED",),
@@ -163,10 +153,7 @@ LOG_CODES: Final = (
         retry=Retry.LATER,
         fault=Fault.WRITER,
         at_risk=AtRisk.TARGET,
-        traits=(
-            Trait.NO_OFFSETS,
-            Trait.MAY_PASS,
-        ),
+        traits=(Trait.NO_OFFSETS, Trait.MAY_PASS),
     ),
     Condition(
         codes=("MM2_PLACE_UNKNOWN",),
@@ -199,10 +186,7 @@ LOG_CODES: Final = (
         retry=Retry.LATER,
         fault=Fault.WRITER,
         at_risk=AtRisk.TARGET,
-        traits=(
-            Trait.LOG_FINDING,
-            Trait.REPAIRABLE,
-        ),
+        traits=(Trait.LOG_FINDING, Trait.REPAIRABLE),
     ),
     Condition(
         codes=("GAP_WRITTEN",),
@@ -215,10 +199,7 @@ LOG_CODES: Final = (
         retry=Retry.LATER,
         fault=Fault.TARGET,
         at_risk=AtRisk.TARGET,
-        traits=(
-            Trait.LOG_FINDING,
-            Trait.REPAIRABLE,
-        ),
+        traits=(Trait.LOG_FINDING, Trait.REPAIRABLE),
     ),
     Condition(
         codes=("POSITION_REGRESSED",),
@@ -244,10 +225,7 @@ LOG_CODES: Final = (
         retry=Retry.LATER,
         fault=Fault.WRITER,
         at_risk=AtRisk.BOTH,
-        traits=(
-            Trait.LOG_FINDING,
-            Trait.REPAIRABLE,
-        ),
+        traits=(Trait.LOG_FINDING, Trait.REPAIRABLE),
     ),
     Condition(
         codes=("OTHER_WRITER",),
@@ -284,9 +262,6 @@ LOG_CODES: Final = (
         retry=Retry.LATER,
         fault=Fault.WRITER,
         at_risk=AtRisk.BOTH,
-        traits=(
-            Trait.NOT_OURS,
-            Trait.REPAIRABLE,
-        ),
+        traits=(Trait.NOT_OURS, Trait.REPAIRABLE),
     ),
 )

@@ -36,10 +36,7 @@ TOPIC_CODES: Final = (
         ),
         retry=Retry.LATER,
         fault=Fault.TARGET,
-        traits=(
-            Trait.CAN_BE_SKIPPED,
-            Trait.STALE_PLAN,
-        ),
+        traits=(Trait.CAN_BE_SKIPPED, Trait.STALE_PLAN),
     ),
     Condition(
         codes=("RECORD_REFUSED",),
@@ -255,7 +252,6 @@ TOPIC_CODES: Final = (
         codes=("NOT_FINISHED",),
         meaning="`--once` was stopped before this partition's end",
         advice="run it again",
-        retry=Retry.NO,
         fault=Fault.NOBODY,
     ),
     Condition(

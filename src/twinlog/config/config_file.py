@@ -6,7 +6,7 @@ from pathlib import Path
 
 from twinlog.config.files.properties import decode, parse_properties
 from twinlog.config.files.raw import RawConfig, dropped_backslashes, read_bytes, settings_of
-from twinlog.config.strimzi.document import looks_like_resource
+from twinlog.config.strimzi.document import is_resource
 from twinlog.config.strimzi.resource import read_resource
 from twinlog.errors import ConfigError
 
@@ -15,7 +15,7 @@ def read_raw(path: Path, secrets: Path | None = None) -> RawConfig:
     """The file's settings; `secrets` is the folder for a resource's Kubernetes secrets."""
     data = read_bytes(path, "an mm2.properties file or a KafkaMirrorMaker2 resource")
     text = decode(data)
-    if looks_like_resource(path, text):
+    if is_resource(path, text):
         return read_resource(_utf_8(data, path), file=str(path), secrets=secrets)
     properties = parse_properties(text, file=str(path))
     return RawConfig(

@@ -58,7 +58,7 @@ def load_all(
                 return config
             warnings = config.warnings
             break
-    first, *more = sorted(found, key=_place)
+    first, *more = sorted(found, key=_location)
     first.more = tuple(more)
     first.warnings = warnings
     raise first
@@ -101,6 +101,6 @@ def _may_follow(error: ConfigError, left_out: set[str], aliases: tuple[str, ...]
     return bool(error.lacks) and error.lacks in {_bare(key, aliases) for key in left_out}
 
 
-def _place(error: ConfigError) -> tuple[str, float]:
+def _location(error: ConfigError) -> tuple[str, float]:
     """By line, what has none behind."""
     return (error.file or "", float("inf") if error.line is None else error.line)

@@ -64,7 +64,7 @@ class _Shop:
         while True:
             roll = self._chance.random()
             if roll < 0.4 or not self._open:
-                yield self._placed()
+                yield self._new_order()
             elif roll < 0.75:
                 yield self._paid()
             elif roll < 0.96:
@@ -81,7 +81,7 @@ class _Shop:
     def _pick(self) -> tuple[str, int]:
         return self._open[self._chance.randrange(len(self._open))]
 
-    def _placed(self) -> DemoRecord:
+    def _new_order(self) -> DemoRecord:
         self._number += 1
         order = f"order-{self._number}"
         picked = self._chance.sample(_ITEMS, self._chance.randint(1, 4))

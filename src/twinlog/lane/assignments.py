@@ -408,7 +408,7 @@ class Assignments:
     def _unwritten(self, copy: Copy, take: TakePartition) -> list[PartitionCopy]:
         for part in copy.parts:
             if not part.is_ours_alone:
-                part.tail.place(part.mark(at_rest=True))
+                part.tail.note(part.mark(at_rest=True))
         return [
             part
             for part in copy.parts
@@ -445,7 +445,7 @@ class Assignments:
                     continue
                 part.note_position()
                 if not part.is_ours_alone:
-                    part.tail.place(part.mark(at_rest=has_ended))
+                    part.tail.note(part.mark(at_rest=has_ended))
                 self.map.note(part)
 
     # -- reporting

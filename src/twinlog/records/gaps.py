@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
-from twinlog.errors import RecordsLost, TwinlogError
+from twinlog.errors import RecordsLost, TwinlogError, or_raise
 from twinlog.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -62,9 +62,7 @@ def all_answers(answers: Mapping[TopicPartition, T | TwinlogError]) -> dict[Topi
     """Raises the first error, where there is one: a part of a read looks like all of it."""
     out: dict[TopicPartition, T] = {}
     for tp in sorted(answers):
-        answer = answers[tp]
-        if isinstance(answer, TwinlogError):
-            raise answer
+        answer = or_raise(answers[tp])
         out[tp] = answer
     return out
 

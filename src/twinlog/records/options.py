@@ -172,7 +172,7 @@ def _starting(options: Mapping[str, str], *, is_stream: bool) -> Bound:
             f"{strategy!r} is none",
             "write error or latest",
         )
-    found = _place(options, _STARTS, needs_match=strategy == "error")
+    found = _bound(options, _STARTS, needs_match=strategy == "error")
     if found is None:
         kind = BoundKind.LATEST if is_stream else BoundKind.EARLIEST
         return Bound(kind=kind, option="startingOffsets")
@@ -185,7 +185,7 @@ def _starting(options: Mapping[str, str], *, is_stream: bool) -> Bound:
 
 
 def _ending(options: Mapping[str, str]) -> Bound:
-    found = _place(options, _ENDS, needs_match=False)
+    found = _bound(options, _ENDS, needs_match=False)
     if found is None:
         return Bound(kind=BoundKind.LATEST, option="endingOffsets")
     earliest = found.kind is BoundKind.EARLIEST or (
@@ -196,7 +196,7 @@ def _ending(options: Mapping[str, str]) -> Bound:
     return found
 
 
-def _place(
+def _bound(
     options: Mapping[str, str], names: tuple[str, str, str], *, needs_match: bool
 ) -> Bound | None:
     """The first of these that is given, as in Spark: a time, times by partition, offsets."""

@@ -17,7 +17,7 @@ from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import fetch_offsets
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.metadata import TopicMetadata
-from twinlog.errors import ClusterError, TwinlogError
+from twinlog.errors import ClusterError, or_raise
 from twinlog.model import Isolation, TopicPartition
 from twinlog.records.bounds import JSON_EARLIEST, JSON_LATEST, Bound, BoundKind, wrong
 from twinlog.records.columns import UPSTREAM, check_columns
@@ -188,9 +188,7 @@ def _of_group(
     client: ClusterClient, place: Bound, tps: list[TopicPartition], isolation: Isolation
 ) -> Offsets:
     """Where a group has committed nothing it begins at the log start, so nothing is passed over."""
-    answer = fetch_offsets(Coordinators(client), [place.group])[place.group]
-    if isinstance(answer, TwinlogError):
-        raise answer
+    answer = or_raise(fetch_offsets(Coordinators(client), [place.group])[place.group])
     out = {tp: answer[tp].offset for tp in tps if tp in answer}
     if not out:
         raise ClusterError(

@@ -7,7 +7,7 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
-from twinlog.errors import TwinlogError
+from twinlog.errors import or_raise
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.start.tail_check import decode
 from twinlog.model import Isolation, TopicPartition
@@ -30,9 +30,9 @@ def read_committed(
     """
     position = begin
     while position < end:
-        answer = fetch_records(client, {tp: (position, READ_BYTES)}, isolation=isolation)[tp]
-        if isinstance(answer, TwinlogError):
-            raise answer
+        answer = or_raise(
+            fetch_records(client, {tp: (position, READ_BYTES)}, isolation=isolation)[tp]
+        )
         before = position
         for header, records in _batches(answer):
             position = max(position, header.next_offset)

@@ -11,7 +11,7 @@ from twinlog.cluster.groups.group_offsets import (
     fetch_offsets,
 )
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.errors import TwinlogError
+from twinlog.errors import or_raise
 from twinlog.mirror.plan import PartitionPlan
 
 
@@ -26,9 +26,7 @@ def with_group_starts(
     known = list(plans)
     if not group or not known:
         return known
-    offsets = fetch_offsets(Coordinators(source), [group])[group]
-    if isinstance(offsets, TwinlogError):
-        raise offsets
+    offsets = or_raise(fetch_offsets(Coordinators(source), [group])[group])
     return [
         replace(plan, begin_at=offsets[plan.source].offset) if plan.source in offsets else plan
         for plan in known

@@ -4,7 +4,7 @@ A new topic is found at the next look, and `latest` of that moment leaves out wh
 before. Kafka does not say when a topic was made, so looks are compared: what the source has now and
 did not have at the first look is new, whether the flow's filters choose it or not. Where new ones
 begin with their first record, the first look is that of the flow's first process, and stands in the
-state topic (`mirror.state.first_look`); else it is that of this process.
+state topic (`mirror.state.first_survey`); else it is that of this process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.state.first_look import Identity, first_look, first_look_rows
+from twinlog.mirror.state.first_survey import Identity, first_survey, first_survey_rows
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.survey.stale_metadata import shown_by_any
 
@@ -48,12 +48,12 @@ class Newcomers:
         if self._recalled_from == target.settings.bootstrap:
             return
         rows = read_to_end(target, STATE_TOPIC, 0)
-        known = first_look(flow, ((row.key, row.value) for row in rows))
+        known = first_survey(flow, ((row.key, row.value) for row in rows))
         if known is None:
             here = {*_identities(topics.values()), *_identities(shown_by_any(source))}
             known = frozenset((self._seen or set()) | here) - self._new
             state, now_ms = TopicPartition(STATE_TOPIC, 0), int(time.time() * 1000)
-            for row in first_look_rows(flow, known):
+            for row in first_survey_rows(flow, known):
                 append_rows(target, state, [row], now_ms)
         self._seen, self._recalled_from = set(known), target.settings.bootstrap
 

@@ -90,11 +90,11 @@ class Rows:
             parts.append((table, array("q", (row for row in picked if keeps(offsets[row])))))
         return Rows(parts)
 
-    def placed(self, partitions: int) -> list[Rows]:
+    def partitioned(self, partitions: int) -> list[Rows]:
         """Those of each partition, as Kafka's Java producer places keys."""
         shares: list[list[Part]] = [[] for _ in range(partitions)]
         for table, picked in self.parts:
-            placed = CHOSEN.kernels.place(table, picked, partitions)
+            placed = CHOSEN.kernels.partition(table, picked, partitions)
             for share, some in zip(shares, placed, strict=True):
                 if some:
                     share.append((table, some))

@@ -38,7 +38,7 @@ class Keys:
         self.first = self.read()
         self.followed = FollowedFiles(self.first, self.read)
         self.now = 0.0
-        self.look()
+        self.check()
 
     def read(self) -> SecuritySettings:
         return load_security(
@@ -52,9 +52,9 @@ class Keys:
             where="A",
         )
 
-    def look(self, after_s: float = LOOK_S) -> bool:
+    def check(self, after_s: float = LOOK_S) -> bool:
         self.now += after_s
-        return self.followed.look(self.now)
+        return self.followed.check(self.now)
 
     @property
     def certificate(self) -> str | None:
@@ -98,18 +98,18 @@ def test_a_renewed_file_is_used_however_it_was_replaced(
     keys: Keys, renew: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    assert not keys.look()
+    assert not keys.check()
     renew(keys.identity)
-    assert keys.look()
+    assert keys.check()
     assert keys.certificate == NEW.pem
     assert keys.followed.settings.ca_pem == keys.first.ca_pem
     assert f"new connections use the renewed key files: {keys.identity}" in caplog.text
-    assert not keys.look(), "it is said once"
+    assert not keys.check(), "it is said once"
 
 
 def test_a_file_that_was_only_touched_is_no_renewal(keys: Keys) -> None:
     os.utime(keys.identity, ns=(1, 1))
-    assert not keys.look()
+    assert not keys.check()
     assert keys.followed.settings is keys.first
 
 
@@ -117,7 +117,7 @@ def test_a_file_that_changed_before_the_first_look_is_noticed(tmp_path: Path) ->
     keys = Keys(tmp_path)
     late = FollowedFiles(keys.first, keys.read)
     in_place(keys.identity)
-    assert late.look(0.0)
+    assert late.check(0.0)
     assert late.settings.certificate_chain_pem == NEW.pem
 
 
@@ -138,10 +138,10 @@ def test_a_wrong_file_leaves_the_one_before_in_use_and_is_said_once(
         keys.identity.unlink()
     else:
         keys.identity.write_text(content)
-    assert not keys.look()
+    assert not keys.check()
     assert not caplog.records, "it may be half written"
     for _ in range(5):
-        keys.look(SETTLES_S)
+        keys.check(SETTLES_S)
     assert keys.followed.settings is keys.first
     (line,) = [record.getMessage() for record in caplog.records]
     assert said in line
@@ -149,7 +149,7 @@ def test_a_wrong_file_leaves_the_one_before_in_use_and_is_said_once(
     assert str(keys.trust) not in line
     assert "PRIVATE KEY-----\n" not in line
     in_place(keys.identity)
-    assert keys.look(), "it is tried again"
+    assert keys.check(), "it is tried again"
     assert keys.certificate == NEW.pem
 
 
@@ -157,9 +157,9 @@ def test_what_was_half_written_for_a_moment_is_not_spoken_of(
     keys: Keys, caplog: pytest.LogCaptureFixture
 ) -> None:
     keys.identity.write_text(OLD.key_pem + NEW.pem)
-    keys.look()
+    keys.check()
     keys.identity.write_text(pem_of(NEW))
-    assert keys.look()
+    assert keys.check()
     assert not caplog.records
 
 
@@ -168,10 +168,10 @@ def test_a_wrong_file_is_spoken_of_again_after_it_was_right(
 ) -> None:
     for _ in range(2):
         keys.identity.write_text("nothing")
-        keys.look()
-        keys.look(SETTLES_S)
+        keys.check()
+        keys.check(SETTLES_S)
         keys.identity.write_text(pem_of(OLD))
-        keys.look()
+        keys.check()
     assert len(caplog.records) == 2
 
 
@@ -220,12 +220,12 @@ def test_what_a_config_provider_read_is_followed(
     assert first.certificate_chain_pem == OLD.pem
     followed = FollowedFiles(first, again)
     write(NEW)
-    assert followed.look(0.0)
+    assert followed.check(0.0)
     assert followed.settings.certificate_chain_pem == NEW.pem
     file = next(folder.glob("user.crt"), folder / "all")
     file.write_text("user.crt=nothing")
-    followed.look(0.0)
-    followed.look(SETTLES_S)
+    followed.check(0.0)
+    followed.check(SETTLES_S)
     (line,) = [record.getMessage() for record in caplog.records]
     assert str(folder) in line
     assert followed.settings.certificate_chain_pem == NEW.pem
@@ -250,7 +250,7 @@ def test_a_token_file_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     followed = FollowedFiles(read(), read)
     token.write_text("second")
-    assert followed.look(0.0)
+    assert followed.check(0.0)
     assert followed.settings.oauth is not None
     assert followed.settings.oauth.fixed_token == "second"
 

@@ -35,7 +35,7 @@ def ours(tmp_path: Path) -> FlowClaims:
         "A->B.enabled = true\nA->B.topics = t\n"
     )
     (flow,) = load(file, environment={}).flows
-    return FlowClaims(config=flow, claimant="c", tell_once=lambda _: None)
+    return FlowClaims(config=flow, claimant="c", log_once=lambda _: None)
 
 
 def history(generation: int) -> FlowHistory:

@@ -21,8 +21,8 @@ from twinlog.control.cutover.fence import fence_acl, fenced_topics
 from twinlog.control.cutover.fence_proof import _writers
 from twinlog.control.cutover.gates import Gate, require_open
 from twinlog.control.cutover.groups import GroupOutcome, GroupPartition, GroupPlan
+from twinlog.control.cutover.newest_status import NewestStatus
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.control.cutover.told import NewestStatus
 from twinlog.errors import FlowError, Unsupported, UsageError
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.map.runs import Run

@@ -18,7 +18,7 @@ from twinlog.config.flow.tuning import Tuning
 from twinlog.control.doctor.finding import Finding, Likelihood
 from twinlog.control.doctor.findings import CHECKS, findings
 from twinlog.control.doctor.observation import ClusterView, Limit, Observation
-from twinlog.control.doctor.observing import heard, snapshot_of, told_rate
+from twinlog.control.doctor.observing import heard, reported_rate, snapshot_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.status_file import StatusFile, running_mirrors
 from twinlog.model import TopicPartition
@@ -253,10 +253,10 @@ def test_rate_that_a_leader_told_on_another_host() -> None:
     later = replace(first, at_ms=first.at_ms + 10_000, bytes=first.bytes + 5 * MB)
     older = replace(first, generation=first.generation - 1, bytes=0)
     rows = [older.encode(), first.encode(), later.encode()]
-    assert told_rate("A->B", rows) == 500_000.0
-    assert told_rate("A->B", rows[:2]) is None
-    assert told_rate("B->A", rows) is None
-    assert "500 KB/s" in only(seen(lagging(), told_rate=500_000.0), "at_its_limits").what
+    assert reported_rate("A->B", rows) == 500_000.0
+    assert reported_rate("A->B", rows[:2]) is None
+    assert reported_rate("B->A", rows) is None
+    assert "500 KB/s" in only(seen(lagging(), reported_rate=500_000.0), "at_its_limits").what
 
 
 def test_commands_are_quoted() -> None:

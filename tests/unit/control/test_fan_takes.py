@@ -10,7 +10,7 @@ import pytest
 from tests.support.folded_rows import fold
 from twinlog.control.duties.own_topics import whole
 from twinlog.control.lanes.partitions import Partition, Placement
-from twinlog.control.lanes.takes import placed_as_before, take_of
+from twinlog.control.lanes.takes import partitioned_as_before, take_of
 from twinlog.control.risk.positions import fan_position
 from twinlog.mirror.copy.fan_out import read_to
 from twinlog.mirror.map.offset_map import (
@@ -110,16 +110,16 @@ def test_it_never_comes_from_a_map_of_another_number_of_partitions() -> None:
 def test_a_topic_stays_placed_as_it_began(began: int, now: int, goes_on: bool) -> None:
     known = a_map((branch(0, began), (read_to(0, 100),), None))
     others = [a_partition(now), a_partition(now, number=9)]  # also those that were added since
-    assert placed_as_before(others, known, "A->B") == (others if goes_on else [])
+    assert partitioned_as_before(others, known, "A->B") == (others if goes_on else [])
     expected = Placement.PENDING if goes_on else Placement.FAILED
     assert {one.placement for one in others} == {expected}
 
 
 def test_a_copy_that_kept_partitions_is_not_placed_by_key() -> None:
     known = a_map((KEY, (Run(0, 100, 5),), None))
-    assert placed_as_before([a_partition(2)], known, "A->B") == []
+    assert partitioned_as_before([a_partition(2)], known, "A->B") == []
     whole = a_partition(0)
-    assert placed_as_before([whole], known, "A->B") == [whole]
+    assert partitioned_as_before([whole], known, "A->B") == [whole]
 
 
 def test_status_counts_from_the_least_branch() -> None:

@@ -65,7 +65,7 @@ class Rounds:
     def partitions(self) -> tuple[PartitionView, ...]:
         return self.views
 
-    def tell_once(self, line: str) -> None:
+    def log_once(self, line: str) -> None:
         self.told.append(line)
 
     def round(self) -> tuple[list[str], bool]:

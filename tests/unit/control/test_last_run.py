@@ -14,7 +14,7 @@ import pytest
 from tests.support.snapshots import PUBLISHED
 from twinlog.codes import FlowState
 from twinlog.control.check.last_run import last_run, lives_here
-from twinlog.control.check.told_status import of_now
+from twinlog.control.check.reported_status import of_now
 from twinlog.mirror.state.generations import Claim, FlowHistory
 from twinlog.mirror.state.published import PublishedStatus
 

@@ -74,7 +74,7 @@ def judged(
         config=flow,
         policy=policy_of(flow),
         neighbours=Neighbours([flow]),
-        tell_once=lambda _: None,
+        log_once=lambda _: None,
     )
     nobody: ClusterClient = None  # type: ignore[assignment]
     return guard.admit(nobody, nobody, here.topics, here, there)

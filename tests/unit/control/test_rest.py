@@ -164,7 +164,7 @@ def test_of_a_flow_led_elsewhere_the_row_tells_lag_objective_and_proof() -> None
     proof = Proof(mode="full", at_ms=5, records=9, differences=0, is_complete=True)
     told = replace(PUBLISHED, lag=12, lag_unknown=1, rpo_ms=1000, rpo_excess="why", proof=proof)
     told = replace(told, p50_ms=7, p99_ms=95)
-    found = shown._told(told, PUBLISHED.at_ms)
+    found = shown._reported(told, PUBLISHED.at_ms)
     assert (found["lag"], found["lag_unknown_partitions"]) == (12, 1)
     assert (found["loss"].objective_ms, found["loss"].excess) == (1000, "why")
     assert found["verified"] == answers.Verified(
@@ -172,7 +172,7 @@ def test_of_a_flow_led_elsewhere_the_row_tells_lag_objective_and_proof() -> None
     )
     assert found["latency"] == answers.Latency(p50_ms=7, p99_ms=95)
     assert found["retention"] is None, "its partitions are not in the row"
-    earlier = shown._told(PUBLISHED, PUBLISHED.at_ms)
+    earlier = shown._reported(PUBLISHED, PUBLISHED.at_ms)
     assert (earlier["lag"], earlier["lag_unknown_partitions"], earlier["verified"]) == (
         (None, None, None)
     )

@@ -111,7 +111,7 @@ class Setup:
         self.tries = self.left = self.resigned = 0
         self.handed_on_to: list[object] = []
         self.policy = self.source = self.target = cast("Any", None)
-        self.claims = FlowClaims(config=config, claimant="", tell_once=self.tell_once)
+        self.claims = FlowClaims(config=config, claimant="", log_once=self.log_once)
         self.questions = Away()
 
     def prepare(self, *, once: bool) -> Prepared:
@@ -134,7 +134,7 @@ class Setup:
     def set_released(self, topics: frozenset[str]) -> None:
         pass
 
-    def tell_once(self, line: str) -> None:
+    def log_once(self, line: str) -> None:
         pass
 
     def clusters(self) -> tuple[()]:

@@ -83,7 +83,7 @@ class Copy:
             partitions=lambda: (self.view,),
             read_map=self._read_map,
             snapshot=lambda: replace(snapshots.flow(), lane_cpu_ms=self.lane_ms, state=self.state),
-            tell_once=self.said.append,
+            log_once=self.said.append,
         )
         fetch_from_memory(monkeypatch)
         monkeypatch.setattr(verification, "list_offsets", self._starts)

@@ -33,9 +33,9 @@ def place(
     end = source[-1][0] + 1 if source else 0
     for at in range(0, len(source), portion):
         alignment.add(source[at : at + portion])
-        if found := alignment.look(is_end=False, source_end=end):
+        if found := alignment.search(is_end=False, source_end=end):
             return found
-    return alignment.look(is_end=True, source_end=end)
+    return alignment.search(is_end=True, source_end=end)
 
 
 def dense(*records: int, first: int = 0) -> list[tuple[int, int]]:

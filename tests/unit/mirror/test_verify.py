@@ -87,7 +87,7 @@ class Copied:
         pairs = Pairs(runs or self.runs)
         compared = Compared()
         begin = max(self.source.log_start, pairs.first.upstream)
-        there = max(self.target.log_start, pairs.first_place(begin))
+        there = max(self.target.log_start, pairs.first_counterpart(begin))
         if there == self.target.log_start:
             begin = max(begin, pairs.first_origin(there))
         origin = Pairs(runs or self.runs).origin(self.target.end - 1)

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.mirror.copy.partitioner import partition_for_key
 from twinlog.records.write.options import WriteOptions, parse_write_options
-from twinlog.records.write.placing import placed
+from twinlog.records.write.placing import distribute
 from twinlog.records.write.rows import check_schema, strings_of, table_of_columns
 from twinlog.wire.record import Record
 from twinlog.wire.record_batch import Codec
@@ -118,10 +118,10 @@ def test_a_slice_of_a_column() -> None:
 def test_rows_are_placed_by_key_or_in_turn() -> None:
     keys = pa.array([b"a", None, b"b", None, b"c", None], pa.binary())
     given = pa.array([None, None, 5, None, None, None], pa.int32())
-    where, turn = placed(keys, given, 3, 2)
+    where, turn = distribute(keys, given, 3, 2)
     a, c = (partition_for_key(key, 3) for key in (b"a", b"c"))
     assert where.to_pylist() == [a, 2, 5, 0, c, 1]
     assert turn == 5
-    assert placed(None, pa.array([None, None], pa.int32()), 3, 1)[0].to_pylist() == [1, 2]
+    assert distribute(None, pa.array([None, None], pa.int32()), 3, 1)[0].to_pylist() == [1, 2]
     whole = pa.array([1, 2], pa.int32())
-    assert placed(None, whole, 3, 0)[0] is whole
+    assert distribute(None, whole, 3, 0)[0] is whole

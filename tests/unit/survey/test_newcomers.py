@@ -43,7 +43,7 @@ def new_of(newcomers: Newcomers, *topics: TopicMetadata, planned: str = "orders"
     return [plan.source.partition for plan in marked if plan.is_new]
 
 
-def test_what_the_first_look_shows_is_not_new() -> None:
+def test_what_the_first_survey_shows_is_not_new() -> None:
     newcomers = Newcomers()
     assert new_of(newcomers, topic("orders", 3)) == []
     assert new_of(newcomers, topic("orders", 3)) == []

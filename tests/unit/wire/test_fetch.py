@@ -180,17 +180,17 @@ def test_random_answers_raise_nothing_but_corrupt_data(version: int, raw: bytes)
 def test_end_that_was_told_counts_while_the_broker_has_no_reason_to_tell_it_again() -> None:
     session = a_session()
     asked(session)
-    assert session.end_told(tp(1)) == -1
+    assert session.reported_end(tp(1)) == -1
     session.parse(memoryview(answer(session.version, one())))
-    assert (session.end_told(tp(1)), session.end_told(tp(0))) == (9, -1)
+    assert (session.reported_end(tp(1)), session.reported_end(tp(0))) == (9, -1)
     session.forget(tp(1))
     session.want(tp(1), ORDERS, position())
     assert offsets(asked(session)) == {}, "the broker does not learn that it was left out"
-    assert session.end_told(tp(1)) == 9
+    assert session.reported_end(tp(1)) == 9
     session.parse(memoryview(answer(session.version)))
     session.forget(tp(1))
     assert forgotten(asked(session)) == [1]
     session.want(tp(1), ORDERS, position())
-    assert session.end_told(tp(1)) == -1, "it will be told"
+    assert session.reported_end(tp(1)) == -1, "it will be told"
     session.reset()
-    assert session.end_told(tp(1)) == -1
+    assert session.reported_end(tp(1)) == -1

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from twinlog.config.flow.schema import MirrorConfig
     from twinlog.control.check.report import CheckReport, FlowReport, TopicReport
 
-JSON_VERSION: Final = 1
 TOPICS_SHOWN: Final = 50
 SAME_CODE_SHOWN: Final = 10
 COLUMNS: Final = (
@@ -105,7 +104,7 @@ def check(
         config = files_or_pair(files, clusters, given)()
         if explain:
             if output.is_for_programs:
-                write_object(output, "check", JSON_VERSION, explanation_json(config))
+                write_object(output, "check", explanation_json(config))
             else:
                 write_all(explanation_parts(config, with_defaults=defaults))
                 write_warnings(warning_parts(config.warnings))
@@ -121,7 +120,6 @@ def check(
         write_object(
             output,
             "check",
-            JSON_VERSION,
             {**report.as_json(), **explanation_json(config)},
             [error_object(one.code, one.message) for one in report.problems],
         )

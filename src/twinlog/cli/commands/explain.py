@@ -18,7 +18,6 @@ from twinlog.cli.terminal.tables import text, write_all
 from twinlog.codes import CONDITIONS, AtRisk, Condition, Retry
 from twinlog.errors import UsageError
 
-JSON_VERSION: Final = 1
 MARKDOWN_LINK: Final = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
 RETRIES: Final = {
     Retry.SOON: "tried again by itself, after a pause that grows",
@@ -46,9 +45,7 @@ def explain(codes: tuple[str, ...], output: Format) -> int:
     """
     found = {code: _condition(code) for code in (one.strip("[]").upper() for one in codes)}
     if output.is_for_programs:
-        write_object(
-            output, "explain", JSON_VERSION, {"codes": [_as_json(*one) for one in found.items()]}
-        )
+        write_object(output, "explain", {"codes": [_as_json(*one) for one in found.items()]})
     else:
         write_all(_parts(found))
     return 0

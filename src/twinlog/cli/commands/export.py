@@ -24,7 +24,6 @@ from twinlog.errors import UsageError
 if TYPE_CHECKING:
     from twinlog.client.export import Export
 
-JSON_VERSION: Final = 1
 PROGRESS_EVERY_S: Final = 5.0
 PRIVATE: Final = 0o600
 
@@ -170,7 +169,7 @@ def _say(work: Export, alias: str, path: Path, output: Format) -> None:
             "unread": counts.unread,
             "output": str(path),
         }
-        write_object(output, "export", JSON_VERSION, body)
+        write_object(output, "export", body)
         return
     write_line(f"{work.tp} on {alias}, offsets {span}: {counts.records:,} records in {path}")
     for line in _remarks(work):

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-JSON_VERSION: Final = 1
 DEFAULT_LISTEN: Final = "127.0.0.1:9405"
 """Next to 9404, where JMX exporters of a MirrorMaker 2 on the same machine usually are."""
 
@@ -215,7 +214,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
         ran = {flow.flow for flow in result.flows if not never_began(flow)}
         _say_who_holds_back([one for one in config.flows if str(one.flow) in ran], wrong)
     if output.is_for_programs:
-        write_object(output, "mirror", JSON_VERSION, {"flows": report.flows}, report.errors())
+        write_object(output, "mirror", {"flows": report.flows}, report.errors())
     return report.exit_code
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import RenderableType
@@ -26,8 +26,6 @@ from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
     from twinlog.client.group_translation import TranslatedGroup
-
-JSON_VERSION: Final = 1
 
 
 @click.group("offsets", cls=CommandGroup)
@@ -113,7 +111,7 @@ def translate(  # noqa: PLR0913, PLR0917 (options of a command)
             "from_checkpoints": found.from_checkpoints,
             "offsets": [one.as_json() for one in found.offsets],
         }
-        write_object(output, "offsets translate", JSON_VERSION, body)
+        write_object(output, "offsets translate", body)
     else:
         write_all(_translated(found, config.flow.source))
     return 0

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from twinlog.control.rebuild.map_rebuild import RebuiltLine
     from twinlog.mirror.plan import PartitionPlan
 
-JSON_VERSION: Final = 1
 NUMBERS: Final = ("partition", "from", "to", "runs", "source resumes at")
 
 
@@ -80,7 +79,7 @@ def rebuild(
             "dry_run": dry_run,
             "partitions": [_as_json(line) for line in lines],
         }
-        write_object(output, "offsets rebuild", JSON_VERSION, body)
+        write_object(output, "offsets rebuild", body)
     else:
         write_all(_report(lines, dry_run=dry_run))
         if is_quiet():

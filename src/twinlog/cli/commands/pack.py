@@ -12,8 +12,6 @@ from twinlog.cli.options.option import option
 from twinlog.cli.terminal.output import Format, write_line, write_object
 from twinlog.quantities import plural, size
 
-JSON_VERSION = 1
-
 
 @click.command("pack", cls=Command)
 @option(
@@ -39,7 +37,6 @@ def pack(path: Path, output: Format) -> int:
         write_object(
             output,
             "pack",
-            JSON_VERSION,
             {
                 "path": str(made.path),
                 "size": made.size,

@@ -19,7 +19,6 @@ from twinlog.quantities import plural
 if TYPE_CHECKING:
     from twinlog.sandbox.registry import SandboxCluster
 
-JSON_VERSION: Final = 1
 DEFAULT_NAMES: Final = ("source", "target")
 
 
@@ -143,9 +142,7 @@ def down(names: tuple[str, ...], output: Format) -> int:
 def _show(verb: str, clusters: Iterable[SandboxCluster], output: Format) -> None:
     found = list(clusters)
     if output.is_for_programs:
-        write_object(
-            output, f"sandbox {verb}", JSON_VERSION, {"clusters": [_body(one) for one in found]}
-        )
+        write_object(output, f"sandbox {verb}", {"clusters": [_body(one) for one in found]})
         return
     for one in found:
         state = "running" if one.running else f"{len(one.pids)} of {one.brokers} brokers run"

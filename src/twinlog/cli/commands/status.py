@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from twinlog.config.flow.schema import MirrorConfig
     from twinlog.control.watch.snapshot import FlowSnapshot
 
-JSON_VERSION: Final = 1
 NOBODY_KNOWS: Final = 3
 NOT_WELL: Final = frozenset(
     {
@@ -125,7 +124,7 @@ def status(
     if output.is_for_programs:
         sums = asdict(totals(flow for one in mirrors for flow in one["flows"]))
         body = {"source": source, "mirrors": mirrors, "totals": sums}
-        write_object(output, "status", JSON_VERSION, body, _errors(mirrors))
+        write_object(output, "status", body, _errors(mirrors))
     elif not mirrors:
         write_line(NOBODY_RUNS)
     else:
@@ -158,7 +157,7 @@ def _mirrors(
         return "mirror", mirrors
     if not mirrors:
         return "clusters", [_offline(file, read(), timeout_s)]
-    return "mirror", [*mirrors, *_told_elsewhere(file, mirrors, read, timeout_s)]
+    return "mirror", [*mirrors, *_led_elsewhere(file, mirrors, read, timeout_s)]
 
 
 def exit_code(mirrors: Iterable[Mapping[str, Any]], now_ms: int) -> int:
@@ -195,7 +194,7 @@ def _errors(mirrors: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield error_object(flow["code"], f"{flow['flow']}: {flow['source_problem']}")
 
 
-def _told_elsewhere(
+def _led_elsewhere(
     file: Path,
     mirrors: Sequence[dict[str, Any]],
     read: Callable[[], MirrorConfig],

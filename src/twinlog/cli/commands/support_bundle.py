@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,8 +26,6 @@ from twinlog.quantities import size
 
 if TYPE_CHECKING:
     from twinlog.config.flow.schema import MirrorConfig
-
-JSON_VERSION: Final = 1
 
 
 @click.command("support-bundle", cls=Command)
@@ -74,9 +72,7 @@ def support_bundle(
     parts = collect(dict(_configurations(files, given)), logs, more)
     write_bundle(archive, parts)
     if output.is_for_programs:
-        write_object(
-            output, "support-bundle", JSON_VERSION, {"path": str(archive), "files": sorted(parts)}
-        )
+        write_object(output, "support-bundle", {"path": str(archive), "files": sorted(parts)})
     else:
         write_line(f"{archive}: {size(archive.stat().st_size)}")
         for name in parts:

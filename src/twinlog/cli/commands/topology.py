@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import RenderableType
@@ -24,8 +24,6 @@ from twinlog.quantities import duration
 if TYPE_CHECKING:
     from twinlog.client.topology import KnownFlow, Topology
     from twinlog.config.flow.schema import MirrorConfig
-
-JSON_VERSION: Final = 1
 
 
 @click.command("topology", cls=Command)
@@ -52,15 +50,15 @@ def topology(file: Path, alias: str | None, output: Format) -> int:
     """
     from twinlog.cli.options.configuration import load_file
 
-    seen = _look(load_file(file), alias)
+    seen = _read(load_file(file), alias)
     if output.is_for_programs:
-        write_object(output, "topology", JSON_VERSION, seen.as_json())
+        write_object(output, "topology", seen.as_json())
     else:
         write_all(_parts(seen, int(time.time() * 1000)))
     return 0
 
 
-def _look(config: MirrorConfig, wanted: str | None) -> Topology:
+def _read(config: MirrorConfig, wanted: str | None) -> Topology:
     from twinlog.client.topology import read_topology
     from twinlog.cluster.client import ClusterClient
     from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, Role

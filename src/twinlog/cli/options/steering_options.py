@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from twinlog.client.steering import Change, FlowSteering
     from twinlog.config.flow.schema import FlowConfig
 
-JSON_VERSION: Final = 1
 
 Ask = Callable[["FlowSteering"], list["Change"]]
 
@@ -96,7 +95,7 @@ def steer(  # noqa: PLR0913 (what the command was given)
     changes = wish(chosen, ask, reason=reason, dry_run=dry_run, nothing=nothing)
     if output.is_for_programs:
         body = {"dry_run": dry_run, "changes": [change.as_json() for change in changes]}
-        write_object(output, command, JSON_VERSION, body)
+        write_object(output, command, body)
     else:
         for change in changes:
             write_line(_said(change, dry_run=dry_run))
@@ -117,7 +116,7 @@ def let_go(file: Path, *, flows: Sequence[str], dry_run: bool, output: Format) -
         setup = flow_setup(config)
         with ClusterClient(setup.source) as source, ClusterClient(setup.target) as target:
             hold = ProducerHold(str(config.flow), source, target)
-            held = hold.look()
+            held = hold.read()
             done = Freed.NOTHING if dry_run or held is None else hold.free()
         rate = None if held is None else held.rates[-1]
         found.append(
@@ -133,7 +132,7 @@ def let_go(file: Path, *, flows: Sequence[str], dry_run: bool, output: Format) -
                 would = f"the quota of {size(rate)}/s for each user and broker would be removed"
             write_line(f"{config.flow}: {would}")
     if output.is_for_programs:
-        write_object(output, "flow unthrottle", JSON_VERSION, {"dry_run": dry_run, "flows": found})
+        write_object(output, "flow unthrottle", {"dry_run": dry_run, "flows": found})
     return 0
 
 

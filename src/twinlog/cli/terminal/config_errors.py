@@ -38,7 +38,7 @@ def error_parts(error: ConfigError) -> Iterator[RenderableType]:
     table = _table()
     for one in errors:
         code = "" if one.code == ConfigError.code else f" [{one.code}]"  # it says nothing more
-        where = _place(one.file, one.line, file)
+        where = _location(one.file, one.line, file)
         row(table, text("error", style="red"), where, _key(one.key or ""), f"{one.what}{code}")
     _add(table, error.warnings, file)
     yield table
@@ -56,7 +56,7 @@ def warning_parts(warnings: Iterable[ConfigWarning]) -> Iterator[RenderableType]
 def _add(table: Table, warnings: Iterable[ConfigWarning], file: str | None) -> None:
     """A row for each; those of `file` have their line alone."""
     for one in sorted(warnings, key=lambda one: (one.file, one.line or 0)):
-        where = _place(one.file, one.line, file)
+        where = _location(one.file, one.line, file)
         row(
             table,
             text("warning", style="yellow"),
@@ -85,6 +85,6 @@ def _key(key: str) -> Text:
     return lines("\n".join(broken))
 
 
-def _place(file: str | None, line: int | None, usual: str | None) -> str:
+def _location(file: str | None, line: int | None, usual: str | None) -> str:
     number = "-" if line is None else str(line)
     return number if file == usual else f"{file}:{number}"

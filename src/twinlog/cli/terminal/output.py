@@ -137,10 +137,11 @@ ANSWER: ContextVar[Envelope] = ContextVar("answer")
 def write_object(
     output: Format,
     command: str,
-    version: int,
     body: Mapping[str, Any],
     errors: Iterable[Mapping[str, Any]] = (),
+    *,
     seal: Callable[[Mapping[str, Any]], str] | None = None,
+    version: int = 1,
 ) -> None:
     """What a command has found, for programs; `errors` says why it is not well, where it is not.
     `seal` makes its `sha256`.

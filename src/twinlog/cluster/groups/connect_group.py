@@ -21,7 +21,7 @@ from kafka.protocol.admin import DescribeGroupsRequest
 
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_rights import MISSING_IS_DEAD
-from twinlog.errors import TwinlogError
+from twinlog.errors import TwinlogError, or_raise
 from twinlog.wire.error_codes import GROUP_ID_NOT_FOUND
 
 _INT16: Final = struct.Struct(">h")
@@ -61,10 +61,7 @@ def connect_group(coordinators: Coordinators, group: str) -> ConnectGroup:
             )
         return out
 
-    found = coordinators.ask([group], ask, doing="describing")[group]
-    if isinstance(found, TwinlogError):
-        raise found
-    return found
+    return or_raise(coordinators.ask([group], ask, doing="describing")[group])
 
 
 def group_of(members: Iterable[tuple[bytes, bytes]]) -> ConnectGroup:

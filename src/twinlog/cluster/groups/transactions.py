@@ -39,7 +39,7 @@ from twinlog.cluster.groups.group_offsets import Committed
 from twinlog.cluster.logs.per_leader import topics_of
 from twinlog.cluster.logs.producers import WITHOUT_TWO_PHASE_COMMIT, ProducerIdentity
 from twinlog.cluster.logs.raw_log import produce_batch
-from twinlog.errors import BrokerRefused, Fate, TwinlogError
+from twinlog.errors import BrokerRefused, Fate, TwinlogError, or_raise
 from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import INVALID_PRODUCER_EPOCH, TOPIC_AUTHORIZATION_FAILED, error_for
 from twinlog.wire.record_batch import Codec
@@ -292,9 +292,7 @@ class Transactions:
                         return {self._group: self._groups.error(number, doing, self._group, "READ")}
             return {self._group: True}
 
-        found = self._groups.ask([self._group], ask, doing="committing offsets of")[self._group]
-        if isinstance(found, TwinlogError):
-            raise found
+        or_raise(self._groups.ask([self._group], ask, doing="committing offsets of")[self._group])
 
     def end(self, *, committed: bool) -> None:
         """Commit it or roll it back, asked once: after a retriable error it may have ended so."""

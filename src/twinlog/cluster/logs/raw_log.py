@@ -16,7 +16,14 @@ from twinlog.cluster.logs.per_leader import Led, ask_leaders, by_topic, topics_o
 from twinlog.cluster.net.metadata import NO_EPOCH
 from twinlog.cluster.net.protocol import Message, throttle_ms
 from twinlog.cluster.net.read_size import ReadSize
-from twinlog.errors import BrokerRefused, CorruptData, Disconnected, TwinlogError, Unreachable
+from twinlog.errors import (
+    BrokerRefused,
+    CorruptData,
+    Disconnected,
+    TwinlogError,
+    Unreachable,
+    or_raise,
+)
 from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.error_codes import (
     THROTTLING_QUOTA_EXCEEDED,
@@ -309,10 +316,9 @@ def produce_batch(
         raise _error(client, number, "appending to", tp, "WRITE")
     if timeout_s is None:
         timeout_s = client.settings.request_timeout_ms / 1000
-    found = _produce(client, partition.leader, {tp: batch}, transactional_id, timeout_s)[tp]
-    if isinstance(found, TwinlogError):
-        raise found
-    return found.base_offset
+    return or_raise(
+        _produce(client, partition.leader, {tp: batch}, transactional_id, timeout_s)[tp]
+    ).base_offset
 
 
 class Appended(NamedTuple):

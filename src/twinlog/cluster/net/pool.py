@@ -120,14 +120,14 @@ class ConnectionPool:
         if self.brokers:
             return self._open(host, port)
 
-        def look() -> None:
+        def probe() -> None:
             refuse_other_service(host, port, self._settings)
 
         try:
-            return self._open(host, port, look)
+            return self._open(host, port, probe)
         except Unreachable:
             if self._settings.security is not None and self._settings.security.needs_tls:
-                look()
+                probe()
             raise
 
     def _all_failed(self, failures: Mapping[str, TwinlogError]) -> TwinlogError:

@@ -62,7 +62,7 @@ class FollowedFiles:
         self._wrong_since: float | None = None
         self._told = ""
 
-    def look(self, now: float) -> bool:
+    def check(self, now: float) -> bool:
         """Read the files again if they have changed, or were wrong; whether others are in use now.
 
         `now` is in seconds of any clock that does not go back.
@@ -130,7 +130,7 @@ class Renewals:
         if self._clock() - entry.looked_at >= LOOK_S and entry.lock.acquire(blocking=False):
             try:
                 entry.looked_at = self._clock()
-                entry.files.look(self._clock())
+                entry.files.check(self._clock())
             finally:
                 entry.lock.release()
         return entry.files.settings

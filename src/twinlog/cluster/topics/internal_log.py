@@ -11,7 +11,14 @@ from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records, produce_
 from twinlog.cluster.topics.alter_configs import ConfigChange, alter_topic_configs
 from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
-from twinlog.errors import BrokerRefused, ConfigError, CorruptData, TwinlogError, Unauthorized
+from twinlog.errors import (
+    BrokerRefused,
+    ConfigError,
+    CorruptData,
+    TwinlogError,
+    Unauthorized,
+    or_raise,
+)
 from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.record_batch import Codec, read_headers, verify_crc
@@ -82,9 +89,7 @@ def ensure_compacted_topic(
 
 def check_policy(client: ClusterClient, name: str) -> None:
     """Raises ConfigError (`INTERNAL_TOPIC_NOT_COMPACTED`) where the cluster may delete rows."""
-    configs = describe_topic_configs(client, [name])[name]
-    if isinstance(configs, TwinlogError):
-        raise configs
+    configs = or_raise(describe_topic_configs(client, [name])[name])
     policy = next((entry.value for entry in configs if entry.name == POLICY), None)
     if policy != "compact":
         raise ConfigError(
@@ -183,9 +188,7 @@ def _log_start_above(
     client: ClusterClient, tp: TopicPartition, position: int, refusal: TwinlogError
 ) -> int:
     """The log start where records were deleted; raises where it is the end that moved back."""
-    start = list_offsets(client, [tp], EARLIEST)[tp]
-    if isinstance(start, TwinlogError):
-        raise start
+    start = or_raise(list_offsets(client, [tp], EARLIEST)[tp])
     if start.offset <= position:
         raise refusal
     return start.offset

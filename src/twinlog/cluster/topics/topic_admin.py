@@ -150,7 +150,7 @@ def wait_for_topic(
     written.
     """
 
-    def look() -> TopicMetadata:
+    def attempt() -> TopicMetadata:
         topic = client.metadata([name], allow_missing=False).topics[name]
         if len(topic.partitions) < partitions or any(
             one.leader < 0 for one in topic.partitions if one.partition >= first
@@ -161,7 +161,7 @@ def wait_for_topic(
         return topic
 
     deadline = client.deadline(timeout_s)
-    topic = client.retrying(look, timeout_s=deadline.left_s)
+    topic = client.retrying(attempt, timeout_s=deadline.left_s)
     new = [one.partition for one in topic.partitions if one.partition >= first]
     tps = [TopicPartition(name, number) for number in new]
     for answer in list_offsets(client, tps, LATEST, timeout_s=deadline.left_s).values():

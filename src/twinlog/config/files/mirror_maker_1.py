@@ -208,10 +208,10 @@ def _said(file: str, idle: list[Setting], flags: tuple[str, ...]) -> Iterator[Co
     opaque = [one for one in idle if one.key in _OPAQUE]
     others = [one for one in idle if one.key not in _OPAQUE]
     if opaque:
-        listed = ", ".join(f"{one.key} ({one.place})" for one in opaque)
+        listed = ", ".join(f"{one.key} ({one.location})" for one in opaque)
         yield _warning(file, f"keys and values are bytes always: {listed}")
     if others or flags:
-        listed = ", ".join([*(f"{one.key} ({one.place})" for one in others), *flags])
+        listed = ", ".join([*(f"{one.key} ({one.location})" for one in others), *flags])
         yield _warning(file, f"accepted, without a meaning here: {listed}")
 
 

@@ -27,7 +27,7 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
             if name.startswith(_SYNCS_PREFIXES):
                 raise refuse(
                     setting,
-                    f"there is no offset-syncs topic: {emits.key} is false ({emits.place})",
+                    f"there is no offset-syncs topic: {emits.key} is false ({emits.location})",
                     "remove one of the two lines",
                 )
     renames = settings.get(_RENAME)
@@ -37,7 +37,7 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
             raise refuse(
                 acls,
                 f"which ACLs belong to which remote topic cannot be told by the beginning of a "
-                f"name where {renames.key} gives other names ({renames.place})",
+                f"name where {renames.key} gives other names ({renames.location})",
                 "remove one of the two lines; literal ACLs are copied to the new names",
             )
     fewer = settings.get(_NEW_PARTITIONS)
@@ -68,6 +68,6 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
         raise refuse(
             wanted,
             f"what was rolled back would be copied: {isolation.key} is read_uncommitted "
-            f"({isolation.place})",
+            f"({isolation.location})",
             "remove one of the two lines",
         )

@@ -39,7 +39,6 @@ def _key(  # noqa: PLR0913, a row of a table
         name=name,
         kind=kind,
         default=default,
-        scope=KeyScope.FLOW,
         support=support,
         meaning=meaning,
         low=low,

@@ -45,10 +45,10 @@ class KeyDefinition:
 
     name: str
     kind: KeyKind
-    default: str | None
-    scope: KeyScope
-    support: Support
     meaning: str
+    default: str | None = None
+    scope: KeyScope = KeyScope.FLOW
+    support: Support = Support.ACTS
     low: int | None = None
     choices: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from twinlog.config.keys.key_types import KeyDefinition, KeyKind, KeyScope, Support
+from twinlog.config.keys.key_types import KeyDefinition, KeyKind, KeyScope
 
 TOKENS_FILE: Final = "twinlog.rest.tokens.file"
 OPEN_MONITORING: Final = "twinlog.rest.monitoring.open"
@@ -22,9 +22,7 @@ OWN_PROCESS_KEYS: Final = (
     KeyDefinition(
         name=TOKENS_FILE,
         kind=KeyKind.STRING,
-        default=None,
         scope=KeyScope.PROCESS,
-        support=Support.ACTS,
         meaning="a file that `twinlog token new` writes: requests need one of its tokens, on every "
         "address",
     ),
@@ -33,31 +31,24 @@ OWN_PROCESS_KEYS: Final = (
         kind=KeyKind.BOOLEAN,
         default="false",
         scope=KeyScope.PROCESS,
-        support=Support.ACTS,
         meaning="`/metrics`, `/healthz` and `/readyz` need no token where there are tokens",
     ),
     KeyDefinition(
         name=CERTIFICATE_FILE,
         kind=KeyKind.STRING,
-        default=None,
         scope=KeyScope.PROCESS,
-        support=Support.ACTS,
         meaning="HTTPS in place of HTTP: the server's certificate with its chain, as PEM",
     ),
     KeyDefinition(
         name=PRIVATE_KEY_FILE,
         kind=KeyKind.STRING,
-        default=None,
         scope=KeyScope.PROCESS,
-        support=Support.ACTS,
         meaning="the private key of that certificate, as PEM; without it: in the same file",
     ),
     KeyDefinition(
         name=CLIENT_CA_FILE,
         kind=KeyKind.STRING,
-        default=None,
         scope=KeyScope.PROCESS,
-        support=Support.ACTS,
         meaning="clients must show a certificate that one of these authorities signed (PEM); they "
         "need no token then",
     ),
@@ -66,7 +57,6 @@ OWN_PROCESS_KEYS: Final = (
         kind=KeyKind.CHOICE,
         default="read",
         scope=KeyScope.PROCESS,
-        support=Support.ACTS,
         meaning="what a client with such a certificate may do without a token",
         choices=("read", "operate"),
     ),
@@ -75,7 +65,6 @@ OWN_PROCESS_KEYS: Final = (
         kind=KeyKind.LIST,
         default="",
         scope=KeyScope.PROCESS,
-        support=Support.ACTS,
         meaning="labels that every series of `/metrics` carries, as `namespace=kafka, "
         "strimzi_io_cluster=shop`",
     ),
@@ -84,7 +73,6 @@ OWN_PROCESS_KEYS: Final = (
         kind=KeyKind.BOOLEAN,
         default="true",
         scope=KeyScope.PROCESS,
-        support=Support.ACTS,
         meaning="`false`: `/metrics` has no series of single partitions but those that have "
         "stopped (`twinlog_partition_error`); panels and alerts by topic then show nothing",
     ),

@@ -12,7 +12,7 @@ from twinlog.errors import ConfigError
 KIND: Final = "KafkaMirrorMaker2"
 
 
-def looks_like_resource(path: Path, text: str) -> bool:
+def is_resource(path: Path, text: str) -> bool:
     """Whether a file is YAML, or JSON, and no properties file."""
     if path.suffix.lower() in (".yaml", ".yml", ".json"):
         return True

@@ -46,7 +46,7 @@ class Node:
         return int(self._at.start_mark.line) + 1
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return f"{self.file}:{self.line}"
 
     @property

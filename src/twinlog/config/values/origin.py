@@ -56,7 +56,7 @@ class Setting:
         return f'"{text}"'
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return self.file if self.line is None else f"{self.file}:{self.line}"
 
     @property
@@ -67,7 +67,7 @@ class Setting:
         return " (what looks like a comment is part of the value: put it on a line of its own)"
 
     def __repr__(self) -> str:
-        return f"Setting({self.place}: {shown_key(self.key)} = {self.shown})"
+        return f"Setting({self.location}: {shown_key(self.key)} = {self.shown})"
 
 
 class Settings(Mapping[str, Setting]):

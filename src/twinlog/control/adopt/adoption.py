@@ -32,7 +32,7 @@ from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.control.adopt.mm2_positions import Positions, read_positions
 from twinlog.control.adopt.mm2_syncs import NO_PAIRS, Pairs, SyncsTopic, read_pairs
-from twinlog.errors import AdoptionRefused, PartitionError, TwinlogError
+from twinlog.errors import AdoptionRefused, PartitionError, TwinlogError, or_raise
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.findings import LogFinding
 from twinlog.mirror.map.mm2_offsets import Pair, kept
@@ -184,7 +184,7 @@ class Adopter:
     """Topics that are compacted, among those that are taken over."""
     _target_may_lack: set[str] = field(default_factory=set)
 
-    def look(self, plans: Sequence[PartitionPlan], maps: Maps) -> Adoption:
+    def survey(self, plans: Sequence[PartitionPlan], maps: Maps) -> Adoption:
         """All partitions that are to be taken over. Raises AdoptionRefused where none may be."""
         refuse_running(self.target, self.storage, self.flow)
         if self.is_shared and has_state(self.target, within_s=STATE_WITHIN_S):
@@ -367,7 +367,7 @@ class Adopter:
         upstream, jumped = noted + 1, False
         tail, with_timestamp = self._tail(plan.target, *bounds)
         if tail:
-            found = self._place(plan, noted, tail, with_timestamp=with_timestamp, is_again=is_again)
+            found = self._align(plan, noted, tail, with_timestamp=with_timestamp, is_again=is_again)
             if found is not None:
                 upstream, jumped = max(found.upstream, noted) + 1, found.jumped_back
         elif noted < 0:
@@ -406,7 +406,7 @@ class Adopter:
                 return records, own_time
         return [], True
 
-    def _place(
+    def _align(
         self,
         plan: PartitionPlan,
         noted: int,
@@ -435,9 +435,9 @@ class Adopter:
                 (record.offset, identity(record, with_timestamp=with_timestamp))
                 for record in records
             )
-            if found := alignment.look(is_end=False, source_end=end):
+            if found := alignment.search(is_end=False, source_end=end):
                 return found
-        if found := alignment.look(is_end=True, source_end=end):
+        if found := alignment.search(is_end=True, source_end=end):
             return found
         counts = noted >= 0 and not is_again
         if counts and (log_start == noted + 1 or (self.accept_loss and log_start > noted)):
@@ -460,10 +460,9 @@ class Adopter:
         return finding.in_flow(self.flow, is_shared=self.is_shared)
 
     def _offsets(self, tp: TopicPartition, when: int) -> tuple[int]:
-        found = list_offsets(self.source, [tp], when, isolation=self.isolation)[tp]
-        if isinstance(found, TwinlogError):
-            raise found
-        return (found.offset,)
+        return (
+            or_raise(list_offsets(self.source, [tp], when, isolation=self.isolation)[tp]).offset,
+        )
 
 
 def adopter_of(

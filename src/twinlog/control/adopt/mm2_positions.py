@@ -8,7 +8,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
 from twinlog.cluster.topics.internal_log import ends_of_logs
 from twinlog.config.flow.offset_storage import OffsetStorage
-from twinlog.errors import AdoptionRefused, TwinlogError
+from twinlog.errors import AdoptionRefused, or_raise
 from twinlog.model import TopicPartition
 from twinlog.survey.committed_log import read_committed
 from twinlog.wire.connect_positions import (
@@ -47,9 +47,7 @@ def read_positions(target: ClusterClient, storage: OffsetStorage) -> Positions:
     ends, starts = ends_of_logs(target, tps), list_offsets(target, tps, EARLIEST)
     found = Positions(partitions=len(tps))
     for tp in tps:
-        start = starts[tp]
-        if isinstance(start, TwinlogError):
-            raise start
+        start = or_raise(starts[tp])
         for _, records in read_committed(target, tp, start.offset, ends[tp]):
             for record in records:
                 _apply(found, record, storage)

@@ -10,7 +10,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
 from twinlog.cluster.topics.internal_log import ends_of_logs
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.errors import CorruptData, TwinlogError, Unauthorized
+from twinlog.errors import CorruptData, Unauthorized, or_raise
 from twinlog.mirror.map.mm2_offsets import Pair
 from twinlog.mirror.names.filters import offset_syncs_topic
 from twinlog.model import TopicPartition
@@ -54,9 +54,7 @@ def _read(client: ClusterClient, topic: str) -> Pairs:
     if client.metadata([topic]).topics[topic].error:
         return NO_PAIRS
     tp = TopicPartition(topic, 0)
-    start = list_offsets(client, [tp], EARLIEST)[tp]
-    if isinstance(start, TwinlogError):
-        raise start
+    start = or_raise(list_offsets(client, [tp], EARLIEST)[tp])
     out: dict[TopicPartition, list[Pair]] = {}
     for _, records in read_committed(client, tp, start.offset, ends_of_logs(client, [tp])[tp]):
         for record in records:

@@ -44,7 +44,7 @@ class TakeOver:
     clients: Callable[[], tuple[ClusterClient, ClusterClient]]
     """Of source and target."""
     map_reader: MapReader
-    tell_once: Callable[[str], None]
+    log_once: Callable[[str], None]
     once: bool
     """Nobody looks again: what may pass is a failure as well."""
     _claim: Claim | None = None
@@ -53,7 +53,7 @@ class TakeOver:
     _adopted: set[Copied] = field(default_factory=set)
     _has_judged: bool = False
 
-    def look(self, plans: Iterable[PartitionPlan]) -> Adoption:
+    def survey(self, plans: Iterable[PartitionPlan]) -> Adoption:
         """What is to be adopted; nothing is written. Raises AdoptionRefused where none may be."""
         if self.storage is None:
             return NOTHING
@@ -65,9 +65,9 @@ class TakeOver:
         # producer id: with the next claim
         passed = unread.keys() | (known if self._claim is not None else set())
         adopter = adopter_of(self.flow, self.storage, *self.clients())
-        adoption = adopter.look([plan for plan in plans if plan.source not in passed], maps)
+        adoption = adopter.survey([plan for plan in plans if plan.source not in passed], maps)
         for line in adoption.said():
-            self.tell_once(line)
+            self.log_once(line)
         adopted = {one.plan.source for one in adoption.partitions}
         for plan in plans:
             error: TwinlogError | None = unread.get(plan.source)
@@ -99,7 +99,7 @@ class TakeOver:
         due = [plan for plan in plans if self._is_due(plan)]
         if due:
             try:
-                self.write(self.look(due), self._claim)
+                self.write(self.survey(due), self._claim)
             except TwinlogError as error:
                 refusal = replace(self._refusal(error), is_retriable=True)
                 self._verdicts |= {_copied(plan): refusal for plan in due}

@@ -32,7 +32,7 @@ def check_adoption(
         for plan in _plans(here[name], there[remote_name], by_key=setup.config.keyed_partitions)
     ]
     maps = read_maps(target, setup.config.flow.source)
-    adoption = adopter_of(setup.config, storage, source, target).look(plans, maps)
+    adoption = adopter_of(setup.config, storage, source, target).survey(plans, maps)
     taken = {str(one.plan.target) for one in adoption.partitions}
     report.problems = [
         problem

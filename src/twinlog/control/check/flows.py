@@ -85,7 +85,7 @@ class _FlowCheck:
         self._report = report
         self._here = clients.source.metadata(None)
         self._there = clients.target.metadata(None)
-        verdict = setup.guard.look(clients.source, clients.target, self._here, self._there)
+        verdict = setup.guard.check(clients.source, clients.target, self._here, self._there)
         all_topics = mirrored_topics(self._flow, self._here)
         self._mirrored = {name: all_topics[name] for name in all_topics if name in verdict.rows}
         for name, error in verdict.errors.items():

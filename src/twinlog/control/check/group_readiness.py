@@ -222,7 +222,7 @@ def readiness(
     elif not offsets:
         why_not.append(NOTHING_COMMITTED)
     else:
-        places = tuple(_places(offsets, survey, ends))
+        places = tuple(_committed_offsets(offsets, survey, ends))
         why_not += _summed(places)
     return GroupReadiness(
         group=group.name,
@@ -248,7 +248,7 @@ def _why(view: PartitionView | None) -> str:
     return BY_KEY if view is not None and view.is_keyed else why_unplaced(view)
 
 
-def _places(
+def _committed_offsets(
     offsets: GroupOffsets, survey: GroupSurvey, ends: Mapping[TopicPartition, int]
 ) -> Iterator[CommittedOffset]:
     for tp, one in sorted(offsets.items()):

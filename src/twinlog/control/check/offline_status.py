@@ -28,8 +28,8 @@ from twinlog.codes import FlowState, PartitionState
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.asked_clusters import AskedClusters
 from twinlog.control.check.last_run import last_run
+from twinlog.control.check.reported_status import Rows, of_now, state_rows, status_rows
 from twinlog.control.check.starts import begins_now
-from twinlog.control.check.told_status import Rows, of_now, state_rows, status_rows
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.lanes.wanted import kept
@@ -68,7 +68,7 @@ def offline_status(
     with ExitStack() as closing:
         clusters = AskedClusters(closing, GIVES_UP_S if gives_up_s is None else gives_up_s)
         clusters.ask(setup.target for setup in setups)
-        looks = [_look(setup, clusters) for setup in setups]
+        looks = [_open(setup, clusters) for setup in setups]
         clusters.ask(look.setup.source for look in looks if isinstance(look, _OfflineFlow))
         return [
             look.flow(clusters.problem(look.setup.source), without_source=without_source)
@@ -78,7 +78,7 @@ def offline_status(
         ]
 
 
-def _look(setup: FlowSetup, clusters: AskedClusters) -> _OfflineFlow | FlowSnapshot:
+def _open(setup: FlowSetup, clusters: AskedClusters) -> _OfflineFlow | FlowSnapshot:
     problem = clusters.problem(setup.target)
     if problem is not None:
         return _unknown(setup, problem)

@@ -35,7 +35,7 @@ def resting_flow(
     setup: FlowSetup,
     source: ClusterClient,
     target: ClusterClient,
-    tell_once: Callable[[str], None],
+    log_once: Callable[[str], None],
 ) -> LedFlow:
     """The flow as it stands now; raises TwinlogError where a cluster cannot be asked."""
     flow = replace(setup.config, released=released_topics(setup.name, target))
@@ -53,7 +53,7 @@ def resting_flow(
         partitions=lambda: views,
         read_map=lambda: read_maps(target, flow.flow.source),
         snapshot=lambda: snapshot,
-        tell_once=tell_once,
+        log_once=log_once,
     )
 
 

@@ -13,7 +13,7 @@ from twinlog.cluster.topics.cluster_info import describe_cluster
 from twinlog.codes import PartitionState, Trait, has
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.report import FlowReport, Plan
-from twinlog.control.check.told_status import status_rows
+from twinlog.control.check.reported_status import status_rows
 from twinlog.control.duties.acl_sync import OFF_KEY, find_acl_changes
 from twinlog.control.duties.config_sync import closed_configs, find_drift, lowered
 from twinlog.errors import BrokerRefused, Unauthorized

@@ -119,7 +119,7 @@ class _Comparer:
         remote = remote_names(flow, mirrored)
         present = {name: its for name, its in remote.items() if its in there.topics}
 
-        def tell(what: str) -> None:
+        def report(what: str) -> None:
             if len(remote) >= MANY:
                 self._say(f"{self._setup.name}: comparing {what}")
 
@@ -131,16 +131,16 @@ class _Comparer:
         out.add(Aspect.REPLICATION_FACTOR, len(present), factors)
         narrowed = _narrowed(flow, here, matches)
         with_left_alone = self._with_left_alone
-        tell(f"configs of {plural(len(present), 'topic')}")
+        report(f"configs of {plural(len(present), 'topic')}")
         compare_configs(
             narrowed, self._source, self._target, present, out, with_left_alone=with_left_alone
         )
-        tell("ACLs")
+        report("ACLs")
         compare_acls(flow, self._source, self._target, remote, out, with_left_alone=with_left_alone)
         if with_left_alone:
             compare_quotas(self._source, self._target, out)
         if with_left_alone or flow.groups.sync_s is not None:
-            tell("groups")
+            report("groups")
             self._groups(out, matches)
         return out
 

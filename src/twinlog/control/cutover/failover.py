@@ -22,6 +22,7 @@ from typing import Any
 
 from twinlog.control.cutover.copies import Copy, copies
 from twinlog.control.cutover.groups import CutoverGroups, GroupOutcome, GroupPlan
+from twinlog.control.cutover.newest_status import NewestStatus, newest_status
 from twinlog.control.cutover.promotion import (
     is_promoted,
     promote,
@@ -29,7 +30,6 @@ from twinlog.control.cutover.promotion import (
     wait_until_over,
 )
 from twinlog.control.cutover.scope import CutoverScope, Say
-from twinlog.control.cutover.told import NewestStatus, told
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.quantities import count, duration, first_few, plural
 
@@ -136,18 +136,18 @@ class Failover:
     def plan(self) -> FailoverPlan:
         """Look at what is there; changes nothing."""
         scope = self._scope
-        found, groups = self._look()
+        found, groups = self._survey()
         promotion = scope.intents().promotion
         return FailoverPlan(
             flow=scope.name,
             source_problem="" if scope.source_problem is None else str(scope.source_problem),
-            told=told(scope),
+            told=newest_status(scope),
             copies=tuple(found),
             groups=tuple(groups),
             promoted="" if promotion is None else f"promoted {promotion}",
         )
 
-    def _look(self) -> tuple[list[Copy], list[GroupPlan]]:
+    def _survey(self) -> tuple[list[Copy], list[GroupPlan]]:
         """A source of which a part still answers is as good as gone: what it does not say is taken
         from the target, and nobody waits for it twice.
         """
@@ -173,7 +173,7 @@ class Failover:
         if is_promoted(scope, scope.intents(), topics):
             say("promote: was done before")
         else:
-            self._set(self._look()[1], say)  # the plan may have been read for long
+            self._set(self._survey()[1], say)  # the plan may have been read for long
             say("promote: behind this there is no way back but twinlog flow demote, as long as")
             say("  nobody has written to the remote topics")
             promote(scope, topics)
@@ -193,8 +193,8 @@ class Failover:
         say("  their places, as after a group sync")
 
     def _settle(self, say: Say) -> list[GroupPlan]:
-        self._set(self._look()[1], say)
-        after = self._look()[1]
+        self._set(self._survey()[1], say)
+        after = self._survey()[1]
         done = sum(one.is_done for one in after)
         say(f"groups: {done} of {plural(len(after), 'group')} where they should be, or further")
         return [one for one in after if not one.is_done]

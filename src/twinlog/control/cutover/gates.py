@@ -16,8 +16,8 @@ from twinlog.codes import FlowState
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.fence import fenced_topics, shut_out
 from twinlog.control.cutover.groups import GroupPlan
+from twinlog.control.cutover.newest_status import NewestStatus
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.control.cutover.told import NewestStatus
 from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import find_drift
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError, Unsupported
@@ -82,7 +82,7 @@ class Gates:
             self._replicas(),
             self._configs(),
             self._acls(),
-            self._group_places(),
+            self._group_positions(),
             self._foreign(),
             self._transactions(),
         ]
@@ -194,7 +194,7 @@ class Gates:
             return _closed("acls", *_few(problems))
         return _open("acls", "those that the flow copies are on the target")
 
-    def _group_places(self) -> Gate:
+    def _group_positions(self) -> Gate:
         problems = [
             f"group {group.group}: {place}"
             for group in self._groups

@@ -255,7 +255,9 @@ def _plan(  # noqa: PLR0913 (all that was read)
     in_use_here: bool,
 ) -> GroupPlan:
     offsets: GroupOffsets = {} if isinstance(now, TwinlogError) else now
-    places = [_place(scope, tp, one, known.get(tp), offsets) for tp, one in sorted(commits.items())]
+    places = [
+        _position(scope, tp, one, known.get(tp), offsets) for tp, one in sorted(commits.items())
+    ]
     return GroupPlan(
         group=group,
         partitions=tuple(places),
@@ -266,7 +268,7 @@ def _plan(  # noqa: PLR0913 (all that was read)
     )
 
 
-def _place(
+def _position(
     scope: CutoverScope,
     tp: TopicPartition,
     committed: Committed,

@@ -64,12 +64,12 @@ class CutoverScope:
         self.source = ClusterClient(setup.source, api_timeout_s=SOURCE_ANSWERS_WITHIN_S)
         self.target = ClusterClient(setup.target, api_timeout_s=GIVES_UP_S)
         self.steering = FlowSteering(setup.config, setup.source, setup.target, reason)
-        self.source_problem = source_problem or self._look_at_source()
+        self.source_problem = source_problem or self._ask_source()
         intents = self.intents()
         self._released = {*intents.topics(IntentKind.RELEASE)}
         self._promoted = {*intents.topics(IntentKind.PROMOTE)} if self.is_whole else set()
 
-    def _look_at_source(self) -> TwinlogError | None:
+    def _ask_source(self) -> TwinlogError | None:
         try:
             self.source.metadata([])
         except TwinlogError as error:

@@ -36,6 +36,7 @@ from twinlog.control.cutover.fence_proof import Ends, FenceProof
 from twinlog.control.cutover.gates import Gate, Gates, require_open
 from twinlog.control.cutover.groups import CutoverGroups, GroupOutcome, GroupPlan
 from twinlog.control.cutover.hook import hook_environment, run_hook
+from twinlog.control.cutover.newest_status import newest_status
 from twinlog.control.cutover.promotion import (
     is_promoted,
     promote,
@@ -43,7 +44,6 @@ from twinlog.control.cutover.promotion import (
     wait_until_over,
 )
 from twinlog.control.cutover.scope import CutoverScope, Say
-from twinlog.control.cutover.told import told
 from twinlog.errors import FlowError
 from twinlog.quantities import count, duration, first_few, plural
 
@@ -159,7 +159,9 @@ class Switchover:
         promotion = intents.promotion
         is_over = is_promoted(scope, intents, topics)
         if not is_over:
-            gates = Gates(scope, found, groups, told(scope)).all(most_lag=self.ways.most_lag)
+            gates = Gates(scope, found, groups, newest_status(scope)).all(
+                most_lag=self.ways.most_lag
+            )
         who = "promoted" if promotion is None else f"promoted {promotion}"
         return SwitchoverPlan(
             flow=scope.name,
@@ -238,7 +240,7 @@ class Switchover:
         drain.wait(lambda line: self.say(f"drain: {line}"), within_s=self.ways.within_s)
         self.before_groups()
         self._groups(ends)
-        self._look_again(plan.topics, proof, ends, drain)
+        self._check_again(plan.topics, proof, ends, drain)
         self.say("promote: behind this there is no way back but twinlog flow demote, as long as")
         self.say("  nobody has written to the remote topics; before it, switchover abort")
         promote(self.scope, plan.topics)
@@ -321,7 +323,7 @@ class Switchover:
                         f"{place.committed} of {end}: let it read to the end, or stop it"
                     )
 
-    def _look_again(
+    def _check_again(
         self, topics: Sequence[str], proof: FenceProof, ends: Ends, drain: Drain
     ) -> None:
         """Right before there is no way back: all that was shown is so still."""

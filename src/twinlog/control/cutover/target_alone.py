@@ -28,7 +28,7 @@ def with_copies(config: FlowConfig, seen: FlowSnapshot) -> FlowSnapshot:
         with CutoverScope(setup, source_problem=problem) as scope:
             found = copies(scope, scope.copies)
             parts = tuple(_partition(one, is_shared=setup.is_identity) for one in found)
-            groups = tuple(_places(CutoverGroups(scope).plan(found), found))
+            groups = tuple(_positions(CutoverGroups(scope).plan(found), found))
     except TwinlogError as error:
         reason = "; ".join(filter(None, (seen.reason, str(error.without_flow()))))
         return replace(seen, reason=reason)
@@ -64,7 +64,7 @@ def _with_trouble(part: PartitionSnapshot, told: PartitionSnapshot | None) -> Pa
     return replace(part, state=told.state, code=told.code, message=told.message)
 
 
-def _places(plans: Iterable[GroupPlan], found: Iterable[Copy]) -> Iterator[GroupPosition]:
+def _positions(plans: Iterable[GroupPlan], found: Iterable[Copy]) -> Iterator[GroupPosition]:
     ends = {copy.target: copy.log[1] for copy in found if copy.is_copied}
     for plan in plans:
         for one in plan.partitions:

@@ -71,7 +71,7 @@ class Observation:
     """
     rates: Mapping[TopicPartition, float] | None = None
     """Bytes a second of each partition, measured now; None: not known."""
-    told_rate: float | None = None
+    reported_rate: float | None = None
     """Bytes a second of the whole flow, by the rows that its leader wrote on another host."""
     decoded: Mapping[str, str] = field(default_factory=dict)
     """Topics of the source that are behind and whose batches must be decoded, and why."""
@@ -112,7 +112,7 @@ class Observation:
     @property
     def rate(self) -> float | None:
         """Bytes a second of the whole flow; None: not known."""
-        return self.told_rate if self.rates is None else sum(self.rates.values())
+        return self.reported_rate if self.rates is None else sum(self.rates.values())
 
     def command(self, words: str) -> str:
         """A command about this flow, as it is typed."""

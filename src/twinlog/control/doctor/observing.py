@@ -95,15 +95,15 @@ class _Observer:
         )
         if first is not None:
             return self._heard_again(seen, first)
-        rate = self._told_rate() if snapshot.where else None
-        return replace(seen, told_rate=rate)
+        rate = self._reported_rate() if snapshot.where else None
+        return replace(seen, reported_rate=rate)
 
     def _unheard(self) -> FlowSnapshot:
         """As its row on the target, or the clusters alone, have it."""
         (found,) = offline_status(replace(self._config, flows=(self._flow,)), GIVES_UP_S)
         return found
 
-    def _told_rate(self) -> float | None:
+    def _reported_rate(self) -> float | None:
         """By the first and the last row of the last minute, of one leader."""
         home = TopicPartition(STATUS_TOPIC, 0)
         try:
@@ -113,7 +113,7 @@ class _Observer:
                 if isinstance(begin, TwinlogError) or begin.offset < 0:
                     return None
                 rows = read_to_end(client, STATUS_TOPIC, 0, begin.offset)
-            return told_rate(self._setup.name, [(row.key, row.value) for row in rows])
+            return reported_rate(self._setup.name, [(row.key, row.value) for row in rows])
         except TwinlogError as error:
             self._notes.append(f"how fast it copies is not known: {error}")
             return None
@@ -216,7 +216,7 @@ def _asked(settings: ClusterSettings) -> ClusterClient:
     return ClusterClient(settings, api_timeout_s=GIVES_UP_S, refused_s=REFUSED_FOR_S)
 
 
-def told_rate(flow: str, rows: Sequence[tuple[bytes | None, bytes | None]]) -> float | None:
+def reported_rate(flow: str, rows: Sequence[tuple[bytes | None, bytes | None]]) -> float | None:
     """Bytes a second between the first and the last of a leader's rows, in log order."""
     found = [one for row in rows if (one := published_status(flow, [row])) is not None]
     last = max(found, key=lambda one: (one.generation, one.at_ms), default=None)

@@ -17,7 +17,7 @@ from twinlog.cluster.groups.group_offsets import Committed, commit_offsets, fetc
 from twinlog.cluster.logs.raw_log import produce_batch
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import ends_of_logs, read_to_end
-from twinlog.errors import Fate, TwinlogError, Unauthorized
+from twinlog.errors import Fate, TwinlogError, Unauthorized, or_raise
 from twinlog.model import TopicPartition
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
@@ -153,9 +153,7 @@ class DrillReader(DrillClient):
 
     def _work(self, client: ClusterClient) -> None:
         there = Coordinators(client)
-        found = fetch_offsets(there, [self._group])[self._group]
-        if isinstance(found, TwinlogError):
-            raise found
+        found = or_raise(fetch_offsets(there, [self._group])[self._group])
         position = {tp: found[tp].offset if tp in found else 0 for tp in self._tps}
         self.resumed = dict(position)
         is_over = False

@@ -142,13 +142,13 @@ class Drill:
 
     def __init__(self, raw: RawConfig, config: FlowConfig, say: Say) -> None:
         self._raw, self._config = raw, config
-        self._tell = say
+        self._write = say
         self._evidence: list[str] = []
         self._setup = flow_setup(config)
 
     def _say(self, line: str) -> None:
         self._evidence.append(line)
-        self._tell(line)
+        self._write(line)
 
     def plan(
         self, topics: NamePattern | None, most: int, load: Load, parts: Sequence[Part]

@@ -135,22 +135,22 @@ class AclSync:
                     lambda: self._rounds.confirm(topics, remotes, source, target),
                 )
             except Unauthorized as error:
-                self._flow.tell_once(_not_copied(self._flow.config, error))
+                self._flow.log_once(_not_copied(self._flow.config, error))
                 return
             except BrokerRefused as error:
                 if error.code != SECURITY_DISABLED:
                     raise
-                self._tell_off(error)
+                self._log_off(error)
                 return
-        self._tell("created", found.missing)
-        self._tell("deleted", found.leftover)
+        self._log_acls("created", found.missing)
+        self._log_acls("deleted", found.leftover)
 
-    def _tell_off(self, error: BrokerRefused) -> None:
+    def _log_off(self, error: BrokerRefused) -> None:
         if not self._is_off_told:
             self._is_off_told = True
             self._log.info("there are no ACLs to copy: %s", error)
 
-    def _tell(self, what: str, acls: tuple[TopicAcl, ...]) -> None:
+    def _log_acls(self, what: str, acls: tuple[TopicAcl, ...]) -> None:
         if acls:
             count, shown = plural(len(acls), "ACL"), first_few(map(str, acls))
             self._log.info("%s %s: %s", count, what, shown)

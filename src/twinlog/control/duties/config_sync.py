@@ -157,28 +157,28 @@ class ConfigSync:
             drift = find_drift(self._flow.config, remotes, source, target, shared)
             if drift.topics:
                 self._rounds.confirm(topics, remotes, source, target)
-            self._tell_lowered([*lowered(drift)])
+            self._log_lowered([*lowered(drift)])
             todo = {remote: changes_of(found) for remote, found in drift.topics.items()}
             refused = alter_topic_configs(target, todo)
         if drift.unread:
-            self._flow.tell_once(unread_configs(self._flow.config, drift.unread))
+            self._flow.log_once(unread_configs(self._flow.config, drift.unread))
         denied = [name for name, error in refused.items() if isinstance(error, Unauthorized)]
         if closed := [*drift.closed, *denied]:
             line = closed_configs(self._flow.config, closed)
-            self._flow.tell_once(f"{self._flow.name}: {line}")
-        self._tell_unknown(drift.unknown)
+            self._flow.log_once(f"{self._flow.name}: {line}")
+        self._log_unknown(drift.unknown)
         for remote, kept in drift.kept.items():
             why = (
                 "since others write to it, too" if remote in shared else "by twinlog.sync.retention"
             )
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: {remote} keeps what it has, {why}: {', '.join(map(str, kept))}"
             )
         for name, error in refused.items():
             if name not in denied:
-                self._flow.tell_once(f"{self._flow.name}: configs are not kept equal: {error}")
+                self._flow.log_once(f"{self._flow.name}: configs are not kept equal: {error}")
         done = {name: some for name, some in drift.topics.items() if name not in refused}
-        told = self._tell(done)
+        told = self._log_done(done)
         self._told = told if is_whole else self._told | told
         self._own = drift.own if is_whole else self._own | drift.own
 
@@ -196,23 +196,23 @@ class ConfigSync:
             }
         )
 
-    def _tell_lowered(self, lines: list[str]) -> None:
+    def _log_lowered(self, lines: list[str]) -> None:
         """Before it is done; once where it is refused again and again."""
         for line in lines:
             if line not in self._lowered:
                 self._log.warning("%s", line)
         self._lowered = lines
 
-    def _tell_unknown(self, unknown: Mapping[str, list[str]]) -> None:
+    def _log_unknown(self, unknown: Mapping[str, list[str]]) -> None:
         names = sorted({name for some in unknown.values() for name in some})
         if names:
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: {first_few(names)} cannot be set on "
                 f"{self._flow.config.flow.target}, whose brokers do not know it "
                 f"({plural(len(unknown), 'topic')}); exclude it by config.properties.exclude"
             )
 
-    def _tell(self, done: Mapping[str, list[ConfigDiff]]) -> set[tuple[str, ConfigDiff]]:
+    def _log_done(self, done: Mapping[str, list[ConfigDiff]]) -> set[tuple[str, ConfigDiff]]:
         """A line for a topic; a warning where a value that somebody gave it was overwritten.
         Returns what was found.
 

@@ -147,7 +147,7 @@ class TopicRounds:
         self._waiting, self._with_others = found.waiting, found.with_others
         self._watched = found.watched
         for remote, code in found.left_alone.items():
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: {self._what} of {remote} are left as they are while it has "
                 f"stopped with {code}: it may not be this flow's to change"
             )

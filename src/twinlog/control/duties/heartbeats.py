@@ -69,7 +69,7 @@ class Heartbeats:
             self._write(due)
         except Unauthorized as error:
             self._refused_until = now + REFUSED_PAUSE_S
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: no heartbeats into {self._client.alias}: {error}; "
                 "or set emit.heartbeats.enabled=false"
             )

@@ -83,7 +83,7 @@ class MapPruning:
             self._take_away(gone)
         except Unauthorized as error:
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: rows of the offset map that nobody needs stay there: {error}"
             )
 

@@ -57,7 +57,7 @@ class Mm2Positions:
             self._round(is_last=is_last)
         except Unauthorized as error:
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: {self.name} are not kept up to date, so it could not take its "
                 f"work back: {error}"
             )

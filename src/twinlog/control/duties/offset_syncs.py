@@ -80,7 +80,7 @@ class OffsetSyncs:
         except Unauthorized as error:
             self._forget()
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: no offset syncs are written: {error}{self._hint}"
             )
         except TwinlogError:
@@ -188,7 +188,7 @@ class OffsetSyncs:
         except Unauthorized as error:
             # MirrorMaker 2 needs no READ here either
             self._may_read = False
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: offset syncs of earlier runs are not known, so each partition "
                 f"resumes with its newest: {error}{self._hint}"
             )

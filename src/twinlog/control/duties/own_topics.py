@@ -66,7 +66,7 @@ class OwnTopics:
             self._keep_compacted(name)
         topic_id = self._target.metadata([STATE_TOPIC]).topics[STATE_TOPIC].topic_id
         rows = [] if topic_id == self._said_in else self._read_state()
-        self._look_for_rows()
+        self._search_rows()
         rows += [
             noting_rows(self._flow.name, copy, some)
             for copy, some in self._mapped.items()
@@ -87,10 +87,10 @@ class OwnTopics:
             try:
                 compact_again(self._target, name)
             except TwinlogError as refusal:
-                self._flow.tell_once(f"{self._flow.name}: {error}; {refusal}")
+                self._flow.log_once(f"{self._flow.name}: {error}; {refusal}")
                 return
             self._said_in = None  # it may lack rows by now
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: {error}. It is set so again; rows that were deleted meanwhile "
                 f"are lost, and partitions that miss theirs will say MAP_MISSING [{error.code}]"
             )
@@ -112,7 +112,7 @@ class OwnTopics:
             *(having_written(self._flow.name, one) for one in sorted(wrote - known)),
         ]
 
-    def _look_for_rows(self) -> None:
+    def _search_rows(self) -> None:
         """In the map, where a partition has begun of which none is known."""
         begun: dict[Copy, set[int]] = {}
         for view in self._flow.partitions():

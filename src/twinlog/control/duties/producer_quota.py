@@ -66,7 +66,7 @@ class ProducerQuota:
     def round(self) -> None:
         wanted = self._wanted()
         if self._rate is not None and self._rate.is_in_vain:
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: it did not help to hold producers of "
                 f"{self._flow.source.alias} back: who writes has a quota of its own, or the "
                 "copy itself is held back; they are let go, and it is tried again every "
@@ -87,14 +87,14 @@ class ProducerQuota:
             theirs = self._hold.hold(wanted)
         except Unauthorized as error:
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: producers are not held back: {error}; or set "
                 "twinlog.rpo.enforce=none"
             )
             return
         if theirs is not None:
             self._flow.held_rate.bytes_per_second = None
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: producers are not held back: users of "
                 f"{self._flow.source.alias} have a default quota of {size(int(theirs))}/s that is "
                 "not the flow's; give users quotas of their own in place of it, or set "
@@ -121,7 +121,7 @@ class ProducerQuota:
 
     def close(self) -> None:
         try:
-            self._tell(self._hold.let_go())
+            self._log_freed(self._hold.let_go())
         except TwinlogError as error:
             self._may_stay(error)
         self._source.close()
@@ -138,11 +138,11 @@ class ProducerQuota:
         return self._rate.see(time.monotonic(), loss_ms, now.bytes, brokers, waiting)
 
     def _free(self, hold: ProducerHold) -> None:
-        self._tell(hold.let_go())  # before the target is asked, which may be away
-        self._tell(hold.free())
+        self._log_freed(hold.let_go())  # before the target is asked, which may be away
+        self._log_freed(hold.free())
         self._may_be_held = False
 
-    def _tell(self, found: Freed) -> None:
+    def _log_freed(self, found: Freed) -> None:
         self._flow.held_rate.bytes_per_second = None
         if found is not Freed.NOTHING:
             self._log.warning(

@@ -85,7 +85,7 @@ class Publication:
             self._write(published(self._flow.snapshot(), every_ms=int(self.interval_s * 1000)))
         except Unauthorized as error:
             self._refused_until = now + REFUSED_PAUSE_S
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: its status is shown on this host alone: {error}; "
                 "or set twinlog.status.interval.seconds=0"
             )

@@ -127,7 +127,7 @@ class LedFlow:
     """What people want of the flow, as it is followed now."""
     leads: Callable[[], bool] = lambda: False
     """Whether this process leads by its own clock; asks nobody."""
-    tell_once: Callable[[str], None]
+    log_once: Callable[[str], None]
     """Says a line once in the life of the process: for what is left out and stops nothing."""
     groups: GroupsReport = field(default_factory=GroupsReport)
     """For the snapshots."""

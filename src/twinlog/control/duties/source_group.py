@@ -61,14 +61,14 @@ class GroupCommits:
             found = commit_offsets(Coordinators(source), {self._group: wanted})[self._group]
         errors = [found] if isinstance(found, TwinlogError) else [e for e in found.values() if e]
         if any(map(is_refused_as_active, errors)):
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: offsets of group {self._group} are not committed on "
                 f"{self._flow.config.flow.source}: the group has members; stop the MirrorMaker 1 "
                 "that is in it"
             )
         elif denied := [error for error in errors if isinstance(error, Unauthorized)]:
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: offsets of group {self._group} are not committed on "
                 f"{self._flow.config.flow.source}, so they do not say how far the copy is: "
                 f"{denied[0]}"

@@ -38,7 +38,7 @@ from twinlog.config.flow.schema import PolicyKind, VerifyMode
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView
 from twinlog.control.watch.thread_priority import give_way
 from twinlog.control.watch.verified import CODE, Verified
-from twinlog.errors import PartitionError, TwinlogError, Unauthorized
+from twinlog.errors import PartitionError, Unauthorized, or_raise
 from twinlog.flow_log import FlowLog
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.translation import Reach
@@ -130,7 +130,7 @@ class Verification:
             self._verify()
         except Unauthorized as error:
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: the copy is not verified while it runs: {error}; "
                 "or set twinlog.verify=off"
             )
@@ -272,10 +272,7 @@ class Verification:
         return found
 
     def _start_of(self, client: ClusterClient, tp: TopicPartition) -> int:
-        found = list_offsets(client, [tp], EARLIEST)[tp]
-        if isinstance(found, TwinlogError):
-            raise found
-        return found.offset
+        return or_raise(list_offsets(client, [tp], EARLIEST)[tp]).offset
 
     def _may_lack(self, client: ClusterClient, topic: str) -> bool:
         now = time.monotonic()

@@ -24,7 +24,7 @@ from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.logs.producers import ProducerState, describe_producers
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.errors import Fate, FlowError, PartitionError, TwinlogError, Unsupported
+from twinlog.errors import Fate, FlowError, PartitionError, TwinlogError, Unsupported, or_raise
 from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap, run_at
@@ -267,9 +267,7 @@ class CopyEnds:
         return None if found is None or found.base_offset >= end else found
 
     def _first_batch(self, tp: TopicPartition, offset: int) -> BatchHeader | None:
-        answer = fetch_records(self._client, {tp: (offset, ONE_BATCH)})[tp]
-        if isinstance(answer, TwinlogError):
-            raise answer
+        answer = or_raise(fetch_records(self._client, {tp: (offset, ONE_BATCH)})[tp])
         return next(
             (one for one, _ in read_headers(answer.records) if one.next_offset > offset), None
         )

@@ -40,7 +40,7 @@ from twinlog.control.failback.replay import (
 from twinlog.control.failback.reverse import Reverse
 from twinlog.control.failback.saved import Owner, SavedFile, SavedTail, uncovered
 from twinlog.control.failback.tail import TailCounts, read_tail
-from twinlog.errors import Fate, FlowError, TwinlogError
+from twinlog.errors import Fate, FlowError, or_raise
 from twinlog.mirror.state.intents import Intent, IntentKind
 from twinlog.quantities import count, first_few, plural
 
@@ -89,7 +89,7 @@ class Failback:
         """
         self._require(plan)
         self._until_over([one.parting for one in plan.tails])
-        partings_ = self._looked_again(plan)
+        partings_ = self._checked_again(plan)
         with saved.locked():
             files = self._save(partings_, saved)
             self._say(f"saved: {plural(len(files), 'file')}, with their SHA-256 in manifest.json")
@@ -140,21 +140,21 @@ class Failback:
         until = min(one.tail.next, one.stable)
         span = one.tail._replace(first=max(one.tail.first, one.log[0]), next=until)
         if one.problem is None and span.first < span.next:
-            told = self._progress(f"{one.source}: offset {{}} of {count(span.next)} checked")
-            for record in read_tail(self._scope.source, one.source, span, told):
+            report = self._progress(f"{one.source}: offset {{}} of {count(span.next)} checked")
+            for record in read_tail(self._scope.source, one.source, span, report):
                 counts.add(record)
         return counts
 
     def _progress(self, text: str) -> Callable[[int], None]:
         told_at = time.monotonic()
 
-        def told(offset: int) -> None:
+        def report(offset: int) -> None:
             nonlocal told_at
             if time.monotonic() - told_at > PROGRESS_EVERY_S:
                 told_at = time.monotonic()
                 self._say(text.format(count(offset)))
 
-        return told
+        return report
 
     # -- running
 
@@ -177,7 +177,7 @@ class Failback:
                 fate=Fate.RETRIABLE,
             )
 
-    def _looked_again(self, plan: FailbackPlan) -> list[Parting]:
+    def _checked_again(self, plan: FailbackPlan) -> list[Parting]:
         """Now that the copy has ended: it may have continued behind the plan, and where the logs
         part has moved with it.
         """
@@ -215,8 +215,8 @@ class Failback:
             self._require_same(saved, mine, one)
             there = one.tail._replace(first=max(one.tail.first, one.log[0]))
             for span in uncovered(there, mine) if there.first < there.next else ():
-                told = self._progress(f"{one.source}: offset {{}} of {count(span.next)} saved")
-                path = saved.save(client, one.source, span, told)
+                report = self._progress(f"{one.source}: offset {{}} of {count(span.next)} saved")
+                path = saved.save(client, one.source, span, report)
                 self._say(f"saved: {path.name}")
         files = saved.files()
         for one in found:
@@ -253,9 +253,7 @@ class Failback:
         logs = source_logs(self._scope.source, [one.source for one in found])
         moved = []
         for one in found:
-            now = logs[one.source]
-            if isinstance(now, TwinlogError):
-                raise now
+            now = or_raise(logs[one.source])
             if now.end != one.log[1] and not one.is_home:
                 moved.append(f"{one.source} from offset {one.log[1]} on")
         if moved:

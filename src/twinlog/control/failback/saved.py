@@ -33,7 +33,7 @@ from typing import Any, Final
 
 from twinlog.client.record_lines import record_line
 from twinlog.cluster.client import ClusterClient
-from twinlog.control.failback.tail import TailRecord, Told, Transaction, read_tail
+from twinlog.control.failback.tail import OnRead, TailRecord, Transaction, read_tail
 from twinlog.errors import CorruptData, FlowError
 from twinlog.mirror.findings import Span
 from twinlog.model import TopicPartition
@@ -113,22 +113,22 @@ class SavedTail:
 
     def files(self) -> list[SavedFile]:
         """All that are there, read and compared with the manifest; sorted by place."""
-        told = {str(one["file"]): one for one in self._manifest().get("files", ())}
+        on_read = {str(one["file"]): one for one in self._manifest().get("files", ())}
         found = [self._read(path) for path in self._paths()]
-        if missing := sorted(told.keys() - {one.name for one in found}):
+        if missing := sorted(on_read.keys() - {one.name for one in found}):
             raise self.otherwise(f"{missing[0]} is in {MANIFEST}, and not there any more")
         for one in found:
-            if one.name in told and told[one.name]["sha256"] != one.sha256:
+            if one.name in on_read and on_read[one.name]["sha256"] != one.sha256:
                 raise self.otherwise(f"{one.name} is not what was saved: its SHA-256 differs")
         return sorted(found, key=lambda one: (one.tp, one.span))
 
-    def save(self, client: ClusterClient, tp: TopicPartition, span: Span, told: Told) -> Path:
+    def save(self, client: ClusterClient, tp: TopicPartition, span: Span, on_read: OnRead) -> Path:
         """One range, whole, under its final name."""
         name = f"{tp.topic}-{tp.partition}-{span.first:020d}-{span.next:020d}.jsonl"
         path, partial = self._folder / name, self._folder / (name + PARTIAL)
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
         with os.fdopen(descriptor, "w", encoding="ascii") as out:
-            for one in read_tail(client, tp, span, told):
+            for one in read_tail(client, tp, span, on_read):
                 out.write(_line(tp, one) + "\n")
             out.flush()
             os.fsync(out.fileno())
@@ -143,10 +143,10 @@ class SavedTail:
         before = {
             (one["topic"], one["partition"]): one for one in self._manifest().get("partitions", ())
         }
-        told = before | now
+        on_read = before | now
         body = {
             **self._owner.as_json(),
-            "partitions": [told[place] for place in sorted(told)],
+            "partitions": [on_read[place] for place in sorted(on_read)],
             "files": [one.as_json() for one in files],
         }
         partial = self._folder / (MANIFEST + PARTIAL)

@@ -26,7 +26,7 @@ from twinlog.wire.records import Record
 READ_BYTES: Final = 4 << 20
 NO_EPOCH: Final = -1
 
-Told = Callable[[int], None]
+OnRead = Callable[[int], None]
 """Takes the offset that was come to."""
 
 
@@ -81,7 +81,7 @@ class TailCounts:
 
 
 def read_tail(
-    client: ClusterClient, tp: TopicPartition, span: Span, told: Told = lambda _: None
+    client: ClusterClient, tp: TopicPartition, span: Span, on_read: OnRead = lambda _: None
 ) -> Iterator[TailRecord]:
     """Every record of [first, next) in its order; the span must lie below the last stable offset.
 
@@ -106,7 +106,7 @@ def read_tail(
             position = min(header.next_offset, span.next)
             if position == span.next:
                 break
-        told(position)
+        on_read(position)
         if position == before:
             raise _moved(client, tp, position)
 

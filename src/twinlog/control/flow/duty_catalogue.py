@@ -93,7 +93,7 @@ def led_flow(
         claim=setup.claims.mine,
         intents=intents,
         leads=lambda: not prepared.lost_lead,
-        tell_once=setup.tell_once,
+        log_once=setup.log_once,
         adopted=setup.adopts,
         synced=synced,
         has_held_producers=prepared.news.has_held_producers,

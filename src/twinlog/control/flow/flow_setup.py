@@ -135,9 +135,9 @@ class FlowSetup(FlowEnds):
     def __post_init__(self) -> None:
         self.questions = SourceQuestions(self.source, self.config)
         self.clients = FlowClients(self)
-        self.facts = TargetFacts(ends=self, tell_once=self.tell_once)
+        self.facts = TargetFacts(ends=self, log_once=self.log_once)
         self.claims = FlowClaims(
-            config=self.config, claimant=uuid.uuid4().hex, tell_once=self.tell_once
+            config=self.config, claimant=uuid.uuid4().hex, log_once=self.log_once
         )
 
     @property
@@ -147,7 +147,7 @@ class FlowSetup(FlowEnds):
             config=self.config,
             policy=self.policy,
             neighbours=self.neighbours,
-            tell_once=self.tell_once,
+            log_once=self.log_once,
             handed=self.handed,
             still_leads=self._still_leads,
             before_begin=self._give_acls,
@@ -180,10 +180,10 @@ class FlowSetup(FlowEnds):
             map_reader = self.facts.own_map(self.clients)
             take_over = self._take_over = TakeOver(
                 flow=self.config, storage=self.adopts, clients=self.clients.both,
-                map_reader=map_reader, tell_once=self.tell_once, once=once,
+                map_reader=map_reader, log_once=self.log_once, once=once,
             )  # fmt: skip
             left = [] if self.adopts is None else self._discover(source, target).plans
-            adoption = take_over.look(left)
+            adoption = take_over.survey(left)
             claim, clean = self.claims.claim(
                 target, ids, map_reader, seen=history, fresh_id=adoption.begins_again
             )
@@ -214,7 +214,7 @@ class FlowSetup(FlowEnds):
                 read_news=news_of.read,
             )
 
-    def tell_once(self, line: str) -> None:
+    def log_once(self, line: str) -> None:
         """What is left out and stops nothing: said once in the life of this process."""
         if line not in self._told:
             self._told.add(line)
@@ -252,7 +252,7 @@ class FlowSetup(FlowEnds):
 
     def _give_acls(self, remotes: Mapping[str, str]) -> None:
         for line in acls_of_new(self.config, remotes, *self.clients.both()):
-            self.tell_once(line)
+            self.log_once(line)
 
     def discover(self) -> Discovery:
         """Look for topics now."""
@@ -296,7 +296,7 @@ class FlowSetup(FlowEnds):
             guard=self.guard if create else None,
         )
         for line in found.notes:
-            self.tell_once(line)
+            self.log_once(line)
         if create and self.config.start.new_from_earliest:
             self.newcomers.recall(self.name, source, target, found.source_topics)
         plans = self.newcomers.marked(found.plans, found.source_topics)

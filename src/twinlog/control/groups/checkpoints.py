@@ -148,15 +148,15 @@ class CheckpointDuty:
             name: why for name, group in selected.items() if (why := group.why_left_alone)
         }
         if self._unhandled:
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: {plural(len(self._unhandled), 'group')} of "
                 f"{self._source.alias} left alone ({first_few(sorted(self._unhandled))}): "
                 f"{self._unhandled[min(self._unhandled)]}"
             )
         self._shares.choose(selected.values())
-        self._tell_skipped()
+        self._log_skipped()
         if not found and not sees_groups(self._source):
-            self._flow.tell_once(unseen_line(self._flow.config))
+            self._flow.log_once(unseen_line(self._flow.config))
 
     def _translate(self) -> None:
         """Bring what is known of every commit up to date."""
@@ -173,13 +173,13 @@ class CheckpointDuty:
         self._syncer.sync(wanted, self._translations.target_ids())
         self._translations.forget_topics(self._syncer.recreated)
         self._translations.seen_to(self._syncer.skipped)
-        self._tell_skipped()
+        self._log_skipped()
         if self._translations.has_way_back and self._config.checkpoints_s is not None:
             self._write()  # that it was seen to: who comes after us does not undo what others do
         self._shares.sync()
-        self._tell_skipped()
+        self._log_skipped()
 
-    def _tell_skipped(self) -> None:
+    def _log_skipped(self) -> None:
         skipped = self._syncer.skipped | self._shares.skipped
         self._flow.groups.skipped = {**self._unhandled, **skipped}
 
@@ -198,7 +198,7 @@ class CheckpointDuty:
                 self._written = found or {}
             self._append(list(self._translations.due(self._written)))
         except Unauthorized as error:
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: no checkpoints are written: {error}; or set "
                 "emit.checkpoints.enabled=false"
             )
@@ -224,7 +224,7 @@ class CheckpointDuty:
         try:
             return {row.key: row for row in CheckpointRow.all_in(self._log.read())}
         except Unauthorized as error:
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: checkpoints of earlier runs are not known, so all are written "
                 f"again: {error}; or set emit.checkpoints.enabled=false"
             )

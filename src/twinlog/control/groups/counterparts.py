@@ -166,7 +166,7 @@ class TargetOffsets:
             reach = self._reach(view, known, bounds[1])
             if reach is not None:
                 topic_id = view.target_topic_id
-                yield tp, _place(view.target, topic_id, view.map_key, bounds, known, reach)
+                yield tp, _counterpart(view.target, topic_id, view.map_key, bounds, known, reach)
 
     def _reach(self, view: PartitionView, known: PartitionMap | None, end: int) -> Reach | None:
         """The furthest of what the lane reported, up to a second ago, and the target's log says.
@@ -191,7 +191,7 @@ class TargetOffsets:
         is_asked = any(self.original_on_target(tp.topic) for tp in tps)
         found = copies.get(map_topic)
         if found is not None and found.error == TOPIC_AUTHORIZATION_FAILED and is_asked:
-            self._flow.tell_once(_hidden_map(self._flow, map_topic))
+            self._flow.log_once(_hidden_map(self._flow, map_topic))
         if found is None or found.error:
             return  # no flow of ours brought them
         copied_to, writers = _Ends.of(self._source, tps), _writers(self._source, tps)
@@ -201,7 +201,7 @@ class TargetOffsets:
             maps = self._way_back.read()
         except Unauthorized:
             if is_asked:
-                self._flow.tell_once(_hidden_map(self._flow, map_topic))
+                self._flow.log_once(_hidden_map(self._flow, map_topic))
             return
         originals = dict(self._originals(tps, copies, _names(maps, copies)))
         there = self._target.metadata(sorted({tp.topic for tp in originals.values()})).topics
@@ -217,7 +217,7 @@ class TargetOffsets:
             known = maps.get(key)
             reach = _reach_back(known, end[1], writers.get(tp))
             if reach is not None:
-                place = _place(original, first.topic_id, key, bounds, known, reach)
+                place = _counterpart(original, first.topic_id, key, bounds, known, reach)
                 yield tp, replace(place, is_way_back=True, copy_start=end[0])
 
     def _originals(
@@ -285,7 +285,7 @@ def _reach_back(
     return reach_of(known, end - others, is_shared=False)
 
 
-def _place(
+def _counterpart(
     target: TopicPartition,
     target_topic_id: TopicId,
     key: PartitionKey,

@@ -53,7 +53,7 @@ def readable(
     """Offsets of the groups that could be read; of the others one line tells."""
     refused = {name: one for name, one in found.items() if isinstance(one, TwinlogError)}
     if refused:
-        flow.tell_once(refused_line(flow.config, refused))
+        flow.log_once(refused_line(flow.config, refused))
     return {name: one for name, one in found.items() if not isinstance(one, TwinlogError)}
 
 

@@ -91,7 +91,7 @@ class GroupSyncer:
             if sync.skipped is not None:
                 self._skip(group, sync.skipped)
         self._commit({group: sync for group, sync in syncs.items() if sync.to_set}, ids)
-        self._tell_refused()
+        self._log_refused()
 
     def _states(self, groups: Iterable[str]) -> dict[str, TargetGroup | None]:
         """Each group as it is there, None for one that is not; without those that we may not see.
@@ -183,11 +183,11 @@ class GroupSyncer:
             return error
         return self._there.error(GROUP_AUTHORIZATION_FAILED, "reading offsets of", group, "READ")
 
-    def _tell_refused(self) -> None:
+    def _log_refused(self) -> None:
         """One line, however many groups it is about."""
         refused, self._refused = self._refused, {}
         if refused:
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: offsets of {plural(len(refused), 'group')} on "
                 f"{self._there.client.alias} are left as they are ({first_few(sorted(refused))}): "
                 f"{refused[min(refused)]}; or set sync.group.offsets.enabled=false"
@@ -200,7 +200,7 @@ class GroupSyncer:
             self._refused_until[group] = time.monotonic() + REFUSED_PAUSE_S
             self._refused[group] = error
         elif why is not Skipped.AHEAD:  # of any two flows in both directions one is ahead
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: offsets of group {group} on {self._there.client.alias} are "
                 f"left as they are: {reason}"
             )

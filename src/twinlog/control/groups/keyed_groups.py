@@ -49,7 +49,7 @@ class KeyedGroups:
         }
         if by_group:
             concerned = sorted({topic for found in by_group.values() for topic in found})
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: offsets of groups are not translated in "
                 f"{plural(len(concerned), 'topic')} ({first_few(concerned)}): records are placed "
                 "by key among another number of partitions there, so no offset corresponds; "

@@ -46,7 +46,7 @@ class OppositeCheckpoints:
             self._next = end
         except Unauthorized:
             error = denied(self._source.alias, "READ", self._tp.topic)
-            self._flow.tell_once(
+            self._flow.log_once(
                 f"{self._flow.name}: what the sync of other processes gave to groups of "
                 f"{self._source.alias} is not known: {error}; or set "
                 "sync.group.offsets.enabled=false"

@@ -88,7 +88,7 @@ class ShareGroups:
             "those of Kafka 4.2 and later do"
         )
         self.skipped = dict.fromkeys(self._names, reason)
-        self._flow.tell_once(
+        self._flow.log_once(
             f"{self._flow.name}: {plural(len(self._names), 'share group')} of "
             f"{self._here.client.alias} left out ({first_few(self._names)}): {reason}"
         )

@@ -242,8 +242,8 @@ class Partition:
         self.age.add(now, progress.age)
         self.latency.add(now, progress.latency)
         self.spread.add(now, progress.latency)
-        told = () if progress.gap is None else (self._tell(progress.gap),)
-        return (*told, *self._tell_lost(progress.lost), *self._tell_left_out(progress.left_out))
+        told = () if progress.gap is None else (self._log_gap(progress.gap),)
+        return (*told, *self._log_lost(progress.lost), *self._log_left_out(progress.left_out))
 
     @property
     def poison(self) -> Poison | None:
@@ -309,7 +309,7 @@ class Partition:
         self.plan = replace(self.plan, end=progress.source_end)
         return True
 
-    def _tell(self, gap: Gap) -> str:
+    def _log_gap(self, gap: Gap) -> str:
         code = "SOURCE_GAP"
         log.warning(
             "%s: upstream offsets [%d, %d): %d of them are missing at the source, though the topic "
@@ -323,7 +323,7 @@ class Partition:
         )
         return code
 
-    def _tell_lost(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
+    def _log_lost(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
         """A start that dies before its first record finds the same again: it is reported once."""
         code = "SOURCE_TRUNCATED"
         for one in ranges:
@@ -339,7 +339,7 @@ class Partition:
                 )
                 yield code
 
-    def _tell_left_out(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
+    def _log_left_out(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
         code = "RECORD_SKIPPED"
         for one in ranges:
             wanted = next((w for w in self.skips if (w.skip.first, w.skip.next) == one), None)

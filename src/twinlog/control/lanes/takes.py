@@ -116,7 +116,7 @@ def may_begin(partitions: Iterable[Partition], maps: Maps, flow: str) -> list[Pa
     """
     rows = {key[:3] for key, known in maps.items() if known.runs}
     out = []
-    for partition in placed_as_before(partitions, maps, flow):
+    for partition in partitioned_as_before(partitions, maps, flow):
         refusal = partition.plan.refusal
         if refusal is None or partition.plan.map_key[:3] in rows:
             out.append(partition)
@@ -126,7 +126,9 @@ def may_begin(partitions: Iterable[Partition], maps: Maps, flow: str) -> list[Pa
     return out
 
 
-def placed_as_before(partitions: Iterable[Partition], maps: Maps, flow: str) -> list[Partition]:
+def partitioned_as_before(
+    partitions: Iterable[Partition], maps: Maps, flow: str
+) -> list[Partition]:
     """Those whose topic is still placed as when its copy began; the others stop.
 
     Among another number of target partitions the same key goes elsewhere. Records of one key would

@@ -40,7 +40,7 @@ class FlowClaims:
 
     config: FlowConfig
     claimant: str
-    tell_once: Callable[[str], None]
+    log_once: Callable[[str], None]
     mine: Claim | None = None
     """The last one that we won."""
     _waits: tuple[int, float] = (-1, 0.0)
@@ -114,7 +114,7 @@ class FlowClaims:
         in_map = maps.newest_generation()
         lost_claims = last is not None and in_map > last.generation
         if lost_claims:
-            self.tell_once(
+            self.log_once(
                 f"{self.name}: {STATE_TOPIC} lost claims of this flow: the offset map knows "
                 f"generation {in_map}; it resumes with the next one, under a new producer id"
             )

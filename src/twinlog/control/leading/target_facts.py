@@ -29,7 +29,7 @@ class TargetFacts:
     """Of one flow."""
 
     ends: FlowEnds = field(repr=False)
-    tell_once: Callable[[str], None]
+    log_once: Callable[[str], None]
     _capabilities: Capabilities | None = None
 
     def own_topic(self, target: ClusterClient, name: str, partitions: int) -> int:
@@ -37,7 +37,7 @@ class TargetFacts:
         ends = self.ends
 
         def unseen(error: Unauthorized) -> None:
-            self.tell_once(
+            self.log_once(
                 f"{ends.name}: whether {name} has cleanup.policy=compact is not known, and without "
                 f"it the flow's state would be deleted in time: {error}"
             )
@@ -79,7 +79,7 @@ class TargetFacts:
             ensure_probe_topic(target, self.ends.config.state_topic_replication_factor)
             return probe(target)
         except Unauthorized as error:
-            self.tell_once(
+            self.log_once(
                 f"{self.ends.name}: what the target can do is not tried, so the guarantee is "
                 f"'{UNTRIED.guarantee}' and every partition counts as unprotected: {error}"
             )
@@ -92,7 +92,7 @@ class TargetFacts:
             found = producer_expiry(target)
         except Unauthorized as error:
             if configured is None:
-                self.tell_once(
+                self.log_once(
                     f"{self.ends.name}: {error}: every partition counts as unprotected (slower for "
                     "a minute after trouble); set twinlog.target.producer.id.expiration.ms to the "
                     "brokers' producer.id.expiration.ms"

@@ -26,7 +26,7 @@ class BegunCopies:
         rows = [row for row in target.copied_by(str(config.flow)) if row.begun]
         if not config.policy.renames:
             rows = [row for row in rows if row.renamed]
-        for row in _placed(rows, there):
+        for row in _named(rows, there):
             self._by_remote[row.topic].append(row)
             self._by_source[row.source_topic].append(row)
             if row.source_topic_id != NO_TOPIC_ID:
@@ -43,7 +43,7 @@ class BegunCopies:
                 yield other
 
 
-def _placed(rows: Iterable[CopyRow], there: ClusterMetadata) -> Iterator[CopyRow]:
+def _named(rows: Iterable[CopyRow], there: ClusterMetadata) -> Iterator[CopyRow]:
     """Rows of earlier releases say a topic's id alone; without that topic they are void."""
     names: dict[TopicId, str] | None = None
     for row in rows:

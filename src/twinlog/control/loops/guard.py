@@ -68,7 +68,7 @@ class LoopGuard:
     config: FlowConfig
     policy: ReplicationPolicy
     neighbours: Neighbours
-    tell_once: Callable[[str], None]
+    log_once: Callable[[str], None]
     handed: HandedTopics | None = None
     """What the flow's lanes copy; None: with `--once`, which looks before they begin, and goes by
     the offset map and the logs.
@@ -89,14 +89,14 @@ class LoopGuard:
     def before_anything(self, source: ClusterClient, target: ClusterClient) -> None:
         """Raises FlowError where the flow must not begin; nothing was written then."""
         here, there = source.metadata(None), target.metadata(None)
-        verdict = self.look(source, target, here, there)
+        verdict = self.check(source, target, here, there)
         for note in verdict.notes:
-            self.tell_once(note)
+            self.log_once(note)
         if verdict.errors and not verdict.rows:
             first = next(iter(verdict.errors.values()))
             raise nothing_left(self.config, first, len(verdict.errors) - 1)
 
-    def look(
+    def check(
         self,
         source: ClusterClient,
         target: ClusterClient,

@@ -116,19 +116,19 @@ class Neighbours:
         if all(_puts_alias_in_front(o) and not o.policy.renames for o in flows):
             return ()
 
-        def place(alias: str) -> str:
+        def cluster(alias: str) -> str:
             return ids.get(alias) or f"alias {alias}"
 
-        home, begin = place(flow.flow.source), place(flow.flow.target)
+        home, begin = cluster(flow.flow.source), cluster(flow.flow.target)
         ways: list[tuple[tuple[str, ...], str, tuple[str, ...]]] = [
             ((begin,), remote, (str(flow.flow),))
         ]
         while ways:
             places, topic, way = ways.pop()
             for other in flows:
-                if place(other.flow.source) != places[-1] or not self._takes(other, topic):
+                if cluster(other.flow.source) != places[-1] or not self._takes(other, topic):
                     continue
-                there, longer = place(other.flow.target), (*way, str(other.flow))
+                there, longer = cluster(other.flow.target), (*way, str(other.flow))
                 if there == home:
                     return longer
                 if there not in places:

@@ -71,9 +71,9 @@ class KeyFileWatch:
         self._in_use = in_use
         if is_renewed:
             self._on_renewed()
-        self._tell(clusters)
+        self._log_ends(clusters)
 
-    def _tell(self, clusters: Sequence[ClusterSettings]) -> None:
+    def _log_ends(self, clusters: Sequence[ClusterSettings]) -> None:
         now = self._now()
         for ending, end in urgent(certificate_ends(clusters), now):
             if now - self._said.get(end, float("-inf")) >= DAY_S:

@@ -115,14 +115,14 @@ class Sharing:
         if leads != self._leads:
             self._leads, self._leads_since = leads, now
         for flow in known:
-            self._tell(flow, now, can_lead=can_lead)
+            self._announce(flow, now, can_lead=can_lead)
         moving = [flow for flow in known if flow.offer is not None]
         for flow in moving:
             self._go_on(flow, now)
         if not moving:
             self._give(known, now)
 
-    def _tell(self, flow: ManagedFlow, now: float, *, can_lead: bool) -> None:
+    def _announce(self, flow: ManagedFlow, now: float, *, can_lead: bool) -> None:
         membership = flow.setup.membership
         if membership is None:
             return

@@ -10,7 +10,7 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
-from twinlog.errors import PartitionError, TwinlogError
+from twinlog.errors import PartitionError, TwinlogError, or_raise
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.map.rebuilt_runs import Slot
 from twinlog.mirror.map.target_window import ABSENT, Numbered, number_of
@@ -186,10 +186,7 @@ def _batches(
 def _fetch(log: RebuildLog, position: int) -> FetchedRecords:
     def ask() -> FetchedRecords:
         wanted = {log.tp: (position, READ_BYTES)}
-        answer = fetch_records(log.client, wanted, isolation=log.isolation)[log.tp]
-        if isinstance(answer, TwinlogError):
-            raise answer
-        return answer
+        return or_raise(fetch_records(log.client, wanted, isolation=log.isolation)[log.tp])
 
     try:
         return log.client.retrying(ask)

@@ -36,7 +36,7 @@ from twinlog.control.leading.lead import SetupWaiting, StandingBy
 from twinlog.control.rebuild.claiming import Claimed, ClaimingSetup
 from twinlog.control.rebuild.logs import RebuildLog, moved
 from twinlog.control.rebuild.partition import OnStep, Rebuild, Rebuilt
-from twinlog.errors import Fate, FlowError, NotLeader, PartitionError, TwinlogError
+from twinlog.errors import Fate, FlowError, NotLeader, PartitionError, TwinlogError, or_raise
 from twinlog.lane import late_requests
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.offset_map import PartitionKey, Term, map_home
@@ -193,7 +193,7 @@ class MapRebuild:
         target = RebuildLog(
             client=self._target, tp=plan.target, start=start, end=end, may_lack_offsets=is_lacking
         )
-        found = Rebuild(plan, self._source_log(plan), target, self._ours, self._on_step).look()
+        found = Rebuild(plan, self._source_log(plan), target, self._ours, self._on_step).rebuild()
         if self._bounds(plan.target)[1] != end:
             raise moved(plan.target, f"its end moved from {end} while it was compared")
         self._check_broker(plan.target, found)
@@ -320,7 +320,4 @@ def _offset(
     when: int,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> int:
-    found = list_offsets(client, [tp], when, isolation=isolation)[tp]
-    if isinstance(found, TwinlogError):
-        raise found
-    return found.offset
+    return or_raise(list_offsets(client, [tp], when, isolation=isolation)[tp]).offset

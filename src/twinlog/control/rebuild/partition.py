@@ -94,13 +94,13 @@ class Rebuild:
     ) -> None:
         self._plan = plan
         self._on_step = on_step
-        self._source = self._told(source, "source")
-        self._target = self._told(target, "target")
+        self._source = self._with_progress(source, "source")
+        self._target = self._with_progress(target, "target")
         self._ours = ours
         self._written = TargetWriters()
         self._with_timestamp = True
 
-    def look(self) -> Rebuilt:
+    def rebuild(self) -> Rebuilt:
         """The map; PartitionError says why it cannot be known."""
         self._written = writers(self._target, self._ours)
         self._with_timestamp = not self._written.stamps_own_time
@@ -223,7 +223,7 @@ class Rebuild:
     def _end(self) -> int:
         return self._target.end - self._k
 
-    def _told(self, log: RebuildLog, side: str) -> RebuildLog:
+    def _with_progress(self, log: RebuildLog, side: str) -> RebuildLog:
         name, size = f"{side} {log.tp}", log.end - log.start
         return replace(
             log, on_read=lambda offset: self._on_step(name, max(0, offset - log.start), size)

@@ -91,7 +91,7 @@ class HeldBackWatch:
             since_ms = self.run.clock.wall_ms() - int((now - held.since) * 1000)
             if oldest is not None and oldest.since_ms >= 0:
                 since_ms = min(since_ms, oldest.since_ms)
-            text = _told(tp, held.stable, oldest, since_ms)
+            text = _worded(tp, held.stable, oldest, since_ms)
             one.held_back = Failure(code=CODE, message=text, since_ms=since_ms, began=held.since)
             self.run.errors[CODE] += 1
             self.log.info("%s [%s]", text, CODE, partition=tp, code=CODE)
@@ -104,7 +104,7 @@ class HeldBackWatch:
             self.log.info("%s: no old transaction holds it back any more", tp, partition=tp)
 
 
-def _told(tp: TopicPartition, stable: int, oldest: OpenTransaction | None, since_ms: int) -> str:
+def _worded(tp: TopicPartition, stable: int, oldest: OpenTransaction | None, since_ms: int) -> str:
     tool = "kafka-transactions.sh --bootstrap-server SOURCE"
     where = f"--topic {tp.topic} --partition {tp.partition}"
     who, start = "an open transaction", stable

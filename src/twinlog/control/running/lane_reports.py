@@ -75,7 +75,7 @@ class LaneReports:
             return
         if has(trouble.code, Trait.LOG_FINDING) and run.clock.monotonic() < run.old_lanes_until:
             # checked while lanes of the process before us still write: no finding, and no alarm
-            self._tell(trouble, "; looking again")
+            self._log_trouble(trouble, "; looking again")
             message = f"{trouble.source}: lanes of the process before us may still write to it"
             partition.troubled("OTHER_WRITER", message, retriable=True)
             partition.retry_at = min(partition.retry_at, run.old_lanes_until)
@@ -87,8 +87,8 @@ class LaneReports:
         partition.troubled(trouble.code, trouble.message, retriable=trouble.is_retriable)
         if before is None or before.code != trouble.code:
             # whoever shows the snapshots says it to people, a line per topic and code
-            self._tell(trouble)
+            self._log_trouble(trouble)
 
-    def _tell(self, trouble: Troubled, then: str = "") -> None:
+    def _log_trouble(self, trouble: Troubled, then: str = "") -> None:
         tp, code = trouble.source, trouble.code
         self._run.log.info("%s [%s]%s", trouble.message, code, then, partition=tp, code=code)

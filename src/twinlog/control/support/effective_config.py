@@ -46,5 +46,5 @@ def _flow(flow: FlowConfig) -> Iterator[str]:
 def _settings(settings: Iterable[tuple[str, Setting]]) -> Iterator[str]:
     for name, setting in sorted(settings, key=lambda item: item[0]):
         value = HIDDEN if setting.secret else setting.value
-        origin = f"line {setting.line}" if setting.line is not None else setting.place
+        origin = f"line {setting.line}" if setting.line is not None else setting.location
         yield f"{shown_key(name)} = {value}  # {origin}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from twinlog.config.files.properties import decode, parse_properties
-from twinlog.config.strimzi.document import looks_like_resource
+from twinlog.config.strimzi.document import is_resource
 from twinlog.config.values.origin import Setting, is_secret
 from twinlog.errors import ConfigError
 
@@ -33,7 +33,7 @@ def settings_of_text(path: Path) -> list[Setting]:
         text = decode(path.read_bytes())
     except OSError as error:
         raise NotKnown(f"{path} cannot be read: {error.strerror}") from None
-    if looks_like_resource(path, text):
+    if is_resource(path, text):
         raise NotKnown(f"the secrets of {path} are elsewhere")
     found = list(_settings(path, text))
     if any(_VARIABLE.search(setting.value) for setting in found):

@@ -29,8 +29,8 @@ from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST
 from twinlog.config.flow.schema import MirrorConfig
+from twinlog.control.check.reported_status import state_rows
 from twinlog.control.check.resting_flow import resting_flow
-from twinlog.control.check.told_status import state_rows
 from twinlog.control.compare.comparison import compare_topic_configs
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup

@@ -237,7 +237,7 @@ class SourceSide:
         )
         session.want(tp, copy.source_topic_id, position)
         if state.source_end < 0:  # it may know already that we read from here
-            state.source_end = session.end_told(tp)
+            state.source_end = session.reported_end(tp)
 
     def _resume_held(self) -> None:
         self.pace.fill()

@@ -220,7 +220,7 @@ class FanOut:
         """Give every branch its share of a Fetch answer; returns the bytes now held for it."""
         before = self.queued_bytes
         header, gathered = self.intake.read(records, aborted, self.end)
-        for branch, share in zip(self.parts, gathered.placed(len(self.parts)), strict=True):
+        for branch, share in zip(self.parts, gathered.partitioned(len(self.parts)), strict=True):
             branch.on_share(header, share, self.intake.position, now_ms)
         return self.queued_bytes - before
 

@@ -247,7 +247,7 @@ class MapTail:
             full.is_sent = False
         self.dirty = True
 
-    def place(self, mark: Mark) -> None:
+    def note(self, mark: Mark) -> None:
         """Note how far the copy got, to be written with the next row or by itself."""
         if mark != self.mark:
             self.mark = mark

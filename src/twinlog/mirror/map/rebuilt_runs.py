@@ -174,7 +174,7 @@ class Follower:
             holes = state.holes + slot.holes
             after = [] if slot.number == ABSENT else list(self._next(state, holes, slot))
             if not any(one.floating == 0 for one in after):  # rule C: this record was copied
-                self._look_for_end(state, holes, slot.offset)
+                self._search_end(state, holes, slot.offset)
             if slot.number == ABSENT:
                 self._note(state.ordinal + 1, slot.offset)
             for one in after:
@@ -188,7 +188,7 @@ class Follower:
             )
         return list(following.values())
 
-    def _look_for_end(self, state: _At, holes: int, upstream: int) -> None:
+    def _search_end(self, state: _At, holes: int, upstream: int) -> None:
         """Whether all that is left of the target may lie before this offset of the source."""
         left = self._window.end - 1 - state.ordinal
         if state.ordinal == FROM_BEGINNING or not state.floating <= left <= state.floating + holes:
@@ -215,7 +215,7 @@ class Follower:
             return
         found = [
             place
-            for place in self._window.places(slot.number, low, high)
+            for place in self._window.offsets_of(slot.number, low, high)
             if self._window.absent(state.ordinal + 1, place - 1) >= state.floating
         ]
         self._equal += bool(found)

@@ -52,7 +52,7 @@ class TargetWindow:
         at = (ordinal - self._first) * _BYTES
         return int.from_bytes(self._numbers[at : at + _BYTES], "little")
 
-    def places(self, number: int, low: int, high: int) -> list[int]:
+    def offsets_of(self, number: int, low: int, high: int) -> list[int]:
         """Where in [low, high] this identity stands."""
         self._fill(high + 1)
         pattern = number.to_bytes(_BYTES, "little")

@@ -75,7 +75,7 @@ def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translati
     """Where on the target to resume, when on the source it is at `upstream`."""
     if upstream > reach.upstream:
         return Translation(offset=reach.downstream, is_exact=False)
-    place = _place(runs, upstream, UPSTREAM, DOWNSTREAM)
+    place = _offset_there(runs, upstream, UPSTREAM, DOWNSTREAM)
     offset = reach.downstream if place is None else min(place, reach.downstream)
     return Translation(offset=offset, is_exact=True)
 
@@ -116,7 +116,7 @@ def upstream_of(runs: Sequence[Run], reach: Reach, downstream: int) -> Translati
     """Where on the source to resume, when on the target it is at `downstream`."""
     if downstream >= reach.downstream:
         return Translation(offset=reach.upstream, is_exact=downstream == reach.downstream)
-    place = _place(runs, downstream, DOWNSTREAM, UPSTREAM)
+    place = _offset_there(runs, downstream, DOWNSTREAM, UPSTREAM)
     offset = reach.upstream if place is None else min(place, reach.upstream)
     return Translation(offset=offset, is_exact=True)
 
@@ -157,7 +157,7 @@ def others_behind(known: PartitionMap, end: int, last_sequences: Mapping[int, in
     return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in behind), default=None)
 
 
-def _place(runs: Sequence[Run], at: int, here: int, there: int) -> int | None:
+def _offset_there(runs: Sequence[Run], at: int, here: int, there: int) -> int | None:
     """The other side's offset of the first record that lies at or after `at` on this side.
 
     A run reaches until the next one's ordinal; what of `at` lies behind that is a gap.

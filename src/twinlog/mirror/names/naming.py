@@ -142,20 +142,20 @@ class IdentityReplicationPolicy(DefaultReplicationPolicy):
     """What every topic is said to come from: names do not tell. None where nobody said it."""
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        if _looks_like_heartbeats(topic):
+        if _is_heartbeats(topic):
             return DefaultReplicationPolicy.format_remote_topic(self, source_alias, topic)
         return self.renamed(topic)
 
     def topic_source(self, topic: str) -> str | None:
-        if _looks_like_heartbeats(topic):
+        if _is_heartbeats(topic):
             return DefaultReplicationPolicy.topic_source(self, topic)
         return self.source_alias
 
     def upstream_topic(self, topic: str) -> str | None:
-        if _looks_like_heartbeats(topic):
+        if _is_heartbeats(topic):
             return DefaultReplicationPolicy.upstream_topic(self, topic)
         return topic
 
 
-def _looks_like_heartbeats(topic: str) -> bool:
+def _is_heartbeats(topic: str) -> bool:
     return topic.endswith(HEARTBEATS_TOPIC)

@@ -76,7 +76,7 @@ class Alignment:
             self.source_offsets.append(offset)
             self.source.append(number)
 
-    def look(self, *, is_end: bool, source_end: int) -> Aligned | None:
+    def search(self, *, is_end: bool, source_end: int) -> Aligned | None:
         """The lowest place among what was added; `is_end`: the source has no more."""
         # the hole behind the last one is not known before more is read
         known = len(self.source) - (0 if is_end else 1)

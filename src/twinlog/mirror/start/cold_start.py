@@ -111,7 +111,7 @@ def starts_in_groups(
         else:
             there_still.append(one)
     # only of these: a client waits seconds for a topic that it does not find
-    moment = look_at_both(there_still, source, target, rules.producer_id)
+    moment = read_both(there_still, source, target, rules.producer_id)
     new = {
         one.source: one.start
         for one in there_still
@@ -206,7 +206,7 @@ class Moment(NamedTuple):
         return self.producers.get(tp)
 
 
-def look_at_both(
+def read_both(
     requests: Sequence[StartRequest], source: LogView, target: LogView, producer_id: int
 ) -> Moment:
     """The target first: what a lane thought dead copied meanwhile is at the source then."""

@@ -22,7 +22,7 @@ from twinlog.mirror.copy.partitioner import partition_of
 from twinlog.mirror.map.offset_map import run_at
 from twinlog.mirror.ports import LogView, answer_of
 from twinlog.mirror.start.both_logs import NEIGHBOURHOOD
-from twinlog.mirror.start.cold_start import check_ids, look_at_both, with_begin
+from twinlog.mirror.start.cold_start import check_ids, read_both, with_begin
 from twinlog.mirror.start.corrections import ResumePoint
 from twinlog.mirror.start.divergence import not_disproved
 from twinlog.mirror.start.first_start import check_former
@@ -56,7 +56,7 @@ def find_fan_start(
     source_ids = source.topic_ids({tp.topic})
     target_ids = target.topic_ids({requests[0].target.topic})
     check_ids(requests[0], source_ids, target_ids)
-    moment = look_at_both(requests, source, target, rules.producer_id)
+    moment = read_both(requests, source, target, rules.producer_id)
     check_former(requests[0], moment.there, target)
     is_new = all(one.asks_where for one in requests)
     new = {tp: requests[0].start} if is_new else {}

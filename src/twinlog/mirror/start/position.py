@@ -45,8 +45,8 @@ from twinlog.mirror.start.our_end import (
 )
 from twinlog.mirror.start.pending_records import holds_records
 from twinlog.mirror.start.request import StartRequest, StartRules
+from twinlog.mirror.start.resume_point import TailCheck
 from twinlog.mirror.start.tail_check import Equal, TargetTail, same_record
-from twinlog.mirror.start.tail_place import TailCheck
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import (
     Isolation,
@@ -122,12 +122,12 @@ class StartSearch:
         self._check_producer(ordinal, k)
         tail = self.logs.target_tail()
         self._check_last_batch(tail, ordinal, k)
-        return self._point(ordinal, self._place(self.logs, tail, k, ordinal), k, tail)
+        return self._point(ordinal, self._resume_point(self.logs, tail, k, ordinal), k, tail)
 
-    def _place(self, logs: BothLogs, tail: TargetTail, k: int, ordinal: int) -> ResumePoint:
+    def _resume_point(self, logs: BothLogs, tail: TargetTail, k: int, ordinal: int) -> ResumePoint:
         place = ResumePoint(next_upstream(self.request.runs, ordinal, self.here.log_start), -1)
         if tail.records or self.request.lost is not None:
-            place = TailCheck(logs, tail, k, ordinal).place()
+            place = TailCheck(logs, tail, k, ordinal).resume_point()
         upstream = self._check_source(place.upstream)
         if upstream != place.upstream:
             place = place._replace(upstream=upstream, leader_epoch=-1)
@@ -155,7 +155,7 @@ class StartSearch:
         view = found.stretch_end(self.there, stretch.low)
         logs = self._logs_to(view)
         tail = logs.target_tail()
-        place = self._place(logs, tail, view.log_end - ordinal, ordinal)
+        place = self._resume_point(logs, tail, view.log_end - ordinal, ordinal)
         if place.corrected:
             return None  # the map is wrong as well: one at a time
         learnt = _learnt(runs, found, place.upstream)

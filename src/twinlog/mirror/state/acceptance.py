@@ -39,7 +39,7 @@ class WantedAcceptance:
 
     def encode(self) -> tuple[bytes, bytes]:
         """(key, value)"""
-        key = ["flow", self.flow, "intent", ACCEPT, *self.place]
+        key = ["flow", self.flow, "intent", ACCEPT, *self.record_key]
         value = {
             "ranges": [offset for one in self.accepted.ranges for offset in one],
             "k": self.accepted.k,
@@ -51,7 +51,7 @@ class WantedAcceptance:
         return encode_row(key, value)
 
     @property
-    def place(self) -> tuple[str, str, int, int]:
+    def record_key(self) -> tuple[str, str, int, int]:
         return self.topic, str(self.topic_id), self.partition, self.accepted.first
 
     def is_of(self, tp: TopicPartition, topic_id: str) -> bool:

@@ -182,16 +182,16 @@ def flow_intents(
         else:
             newest[key] = value
     found = dict(known._set)
-    skips = {one.place: one for one in known.skips}
-    accepted = {one.place: one for one in known.accepted}
+    skips = {one.record_key: one for one in known.skips}
+    accepted = {one.record_key: one for one in known.accepted}
     for key, value in newest.items():
         parts, fields = read_row(key, value)
         if parts[3:4] == [SKIP]:
             skip = wanted_skip(parts, fields)
-            skips[skip.place] = skip
+            skips[skip.record_key] = skip
         elif parts[3:4] == [ACCEPT]:
             acceptance = wanted_acceptance(parts, fields)
-            accepted[acceptance.place] = acceptance
+            accepted[acceptance.record_key] = acceptance
         elif (one := _intent(parts, fields)).is_set:
             found[one.key] = one
         else:

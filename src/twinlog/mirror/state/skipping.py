@@ -44,7 +44,7 @@ class WantedSkip:
 
     def encode(self) -> tuple[bytes, bytes]:
         """(key, value)"""
-        key = ["flow", self.flow, "intent", SKIP, *self.place]
+        key = ["flow", self.flow, "intent", SKIP, *self.record_key]
         value = {
             "next": self.skip.next,
             "is_batch": self.skip.is_batch,
@@ -56,7 +56,7 @@ class WantedSkip:
         return encode_row(key, value)
 
     @property
-    def place(self) -> tuple[str, str, int, int]:
+    def record_key(self) -> tuple[str, str, int, int]:
         return self.topic, str(self.topic_id), self.partition, self.skip.first
 
     def is_of(self, tp: TopicPartition, topic_id: str) -> bool:

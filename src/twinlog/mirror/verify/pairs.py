@@ -37,15 +37,15 @@ class Pairs:
     def first(self) -> Run:
         return self.runs[0]
 
-    def place(self, upstream: int) -> MappedOffset | None:
+    def counterpart(self, upstream: int) -> MappedOffset | None:
         """Of a source offset; None before the map begins."""
-        return self._place(upstream, UPSTREAM, DOWNSTREAM)
+        return self._mapped(upstream, UPSTREAM, DOWNSTREAM)
 
     def origin(self, downstream: int) -> MappedOffset | None:
         """Of a target offset; None before the map begins."""
-        return self._place(downstream, DOWNSTREAM, UPSTREAM)
+        return self._mapped(downstream, DOWNSTREAM, UPSTREAM)
 
-    def first_place(self, upstream: int) -> int:
+    def first_counterpart(self, upstream: int) -> int:
         """Where the first record at or behind a source offset lies."""
         return self._first(upstream, UPSTREAM, DOWNSTREAM)
 
@@ -54,14 +54,14 @@ class Pairs:
         return self._first(downstream, DOWNSTREAM, UPSTREAM)
 
     def _first(self, at: int, here: int, there: int) -> int:
-        found = self._place(at, here, there)
+        found = self._mapped(at, here, there)
         if found is None:
             return self.first[there]
         if found.is_known:
             return found.offset
         return self.runs[self._at[here] + 1][there]
 
-    def _place(self, at: int, here: int, there: int) -> MappedOffset | None:
+    def _mapped(self, at: int, here: int, there: int) -> MappedOffset | None:
         number = self._at[here]
         run = self.runs[number]
         length = self._length(number)

@@ -86,7 +86,7 @@ class Parted(NamedTuple):
 
 def parted(source: Sequence[Seen], target: Sequence[Seen]) -> Parted:
     """Take apart what does not go alike: each record is in one list."""
-    same = list(_at_their_place(source, target, is_equal=True))
+    same = list(_at_their_offset(source, target, is_equal=True))
     done_here = {one.offset for one, _ in same}
     done_there = {one.offset for _, one in same}
     here = [one for one in source if one.offset not in done_here]
@@ -96,7 +96,7 @@ def parted(source: Sequence[Seen], target: Sequence[Seen]) -> Parted:
     moved = {one.offset for one in moved_here}, {one.offset for one in moved_there}
     left_here = [one for one in here if one.offset not in moved[0]]
     left_there = [one for one in there if one.offset not in moved[1]]
-    different = list(_at_their_place(left_here, left_there, is_equal=False))
+    different = list(_at_their_offset(left_here, left_there, is_equal=False))
     pairs = {one.offset for one, _ in different}, {one.offset for _, one in different}
     return Parted(
         same=same,
@@ -108,7 +108,7 @@ def parted(source: Sequence[Seen], target: Sequence[Seen]) -> Parted:
     )
 
 
-def _at_their_place(
+def _at_their_offset(
     source: Sequence[Seen], target: Sequence[Seen], *, is_equal: bool
 ) -> Iterator[tuple[Seen, Seen]]:
     """Pairs at one place, each record once: a wrong map may name one place twice."""

@@ -112,7 +112,7 @@ class LogWalk:
 
     def _pass_equal_batches(self) -> bool:
         here, there = self._source.batch(), self._target.batch()
-        if here is None or there is None or not self._is_place(here.header, there.header):
+        if here is None or there is None or not self._is_counterpart(here.header, there.header):
             return False
         if not are_equal(here, there, self._found, is_deep=self._rules.is_deep):
             return False
@@ -135,7 +135,7 @@ class LogWalk:
         here, there = self._source.rows(), self._target.rows()
         if here is None or there is None or self._rules.skips or self._rules.accepted:
             return False
-        place = self._pairs.place(here.offset)
+        place = self._pairs.counterpart(here.offset)
         if place is None or place.offset + self._shift != there.offset:
             return False
         most = min(place.room, self._source.limit - here.offset, self._target.limit - there.offset)
@@ -152,9 +152,9 @@ class LogWalk:
         self._on_step(at + equal)
         return True
 
-    def _is_place(self, header: BatchHeader, other: BatchHeader) -> bool:
+    def _is_counterpart(self, header: BatchHeader, other: BatchHeader) -> bool:
         """All records of the one should lie where the other is, and nobody wants any left out."""
-        place = self._pairs.place(header.base_offset)
+        place = self._pairs.counterpart(header.base_offset)
         if place is None or not place.is_known or place.room < header.count:
             return False
         behind = header.next_offset
@@ -176,7 +176,7 @@ class LogWalk:
         return self._pair(here, there)
 
     def _pair(self, here: Entry, there: Entry | None) -> bool:
-        place = self._pairs.place(here.offset)
+        place = self._pairs.counterpart(here.offset)
         if place is None:
             return False
         at = place.offset + self._shift
@@ -194,7 +194,7 @@ class LogWalk:
     def _note_same(self, entry: Entry, there: int) -> None:
         here = entry.offset
         self._count(entry, here, lambda day: day.both)
-        place = self._pairs.place(here)
+        place = self._pairs.counterpart(here)
         is_known = place is not None and place.is_known
         if self._shift or not is_known:
             source, target = Range(here, here + 1), Range(there, there + 1)
@@ -326,7 +326,7 @@ class LogWalk:
 
     def _shift_at(self, here: Sequence[Entry], there: Sequence[Entry]) -> int:
         """By how much the first of these lie behind where the map says."""
-        place = self._pairs.place(here[0].offset) if here and there else None
+        place = self._pairs.counterpart(here[0].offset) if here and there else None
         return self._shift if place is None else there[0].offset - place.offset
 
     def _moves(self, here: Sequence[Entry], there: Sequence[Entry]) -> bool:
@@ -348,7 +348,7 @@ class LogWalk:
         with_timestamp = not any(one.is_own_time for one in there)
         ours = []
         for one in here:
-            place = self._pairs.place(one.offset)
+            place = self._pairs.counterpart(one.offset)
             at = -1 if place is None else place.offset + self._shift
             ours.append(Seen(one.offset, at, one.number(with_timestamp=with_timestamp)))
         theirs = [
@@ -396,7 +396,7 @@ class LogWalk:
 
     def _sort_out_missing(self, one: Seen) -> bool:
         """Whether it should be there."""
-        place = self._pairs.place(one.offset)
+        place = self._pairs.counterpart(one.offset)
         reason = None if place is None else self._why_gone_there(place, one.at)
         if reason is not None:
             self._found.gaps[reason] += 1

@@ -37,7 +37,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.transactions import Transactions
 from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.logs.raw_log import Appended, append_batches, fetch_records
-from twinlog.errors import BrokerRefused, ClusterError, TwinlogError
+from twinlog.errors import BrokerRefused, ClusterError, TwinlogError, or_raise
 from twinlog.model import TopicPartition
 from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
 from twinlog.wire.decoding import decode_rows
@@ -209,9 +209,7 @@ class Appender:
         anything.
         """
         identity = self._transactions.identity
-        found = describe_producers(self._client, [tp])[tp]
-        if isinstance(found, TwinlogError):
-            raise found
+        found = or_raise(describe_producers(self._client, [tp])[tp])
         state = found.get(identity.producer_id)
         if state is None or state.producer_epoch != identity.producer_epoch:
             return False
@@ -234,9 +232,7 @@ class Appender:
         return True
 
     def _fetch(self, tp: TopicPartition, log: _Log) -> None:
-        answer = fetch_records(self._client, {tp: (log.position, FETCH_BYTES)})[tp]
-        if isinstance(answer, TwinlogError):
-            raise answer
+        answer = or_raise(fetch_records(self._client, {tp: (log.position, FETCH_BYTES)})[tp])
         for header, at in read_headers(answer.records):
             if header.next_offset <= log.position:
                 continue

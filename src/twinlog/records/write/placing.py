@@ -57,19 +57,19 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
 def _placing(names: list[str], count: int) -> Any:
     has_key = KEY in names
 
-    def place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         turn = 0 if context is None else context.partitionId()
         for batch in batches:
             *columns, given = batch.columns
             keys = columns[names.index(KEY)] if has_key else None
-            where, turn = placed(keys, given, count, turn)
+            where, turn = distribute(keys, given, count, turn)
             yield pa.RecordBatch.from_arrays([*columns, where], [*names, PARTITION])
 
-    return place
+    return partition
 
 
-def placed(keys: Any, given: Any, count: int, turn: int) -> tuple[Any, int]:
+def distribute(keys: Any, given: Any, count: int, turn: int) -> tuple[Any, int]:
     """The partition of each row, and the next turn of those without a key; `keys` may be None."""
     rows = len(given)
     if given.null_count == 0:
@@ -80,7 +80,7 @@ def placed(keys: Any, given: Any, count: int, turn: int) -> tuple[Any, int]:
     sizes = table.column(shapes.KEY_SIZE)
     where = array("i", bytes(4 * rows))
     keyed = array("q", (row for row in range(rows) if sizes[row] >= 0))
-    for partition, picked in enumerate(CHOSEN.kernels.place(table, keyed, count)):
+    for partition, picked in enumerate(CHOSEN.kernels.partition(table, keyed, count)):
         for row in picked:
             where[row] = partition
     for row in range(rows) if len(keyed) < rows else ():

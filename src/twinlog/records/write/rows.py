@@ -77,7 +77,7 @@ class Placer:
         self.oldest_ms: dict[str, int] = {}
         """Of each topic, by a column timestamp."""
 
-    def place(self, batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, Rows]]:
+    def by_partition(self, batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, Rows]]:
         """The rows of each partition, in order. Raises TwinlogError."""
         columns: Mapping[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
         table = table_of_columns(columns, batch.num_rows, self._now_ms)
@@ -112,7 +112,7 @@ class Placer:
                 found[partition] = [picked]
         sizes = table.column(shapes.KEY_SIZE)
         keyed = array("q", (row for row in rows if sizes[row] >= 0))
-        for partition, picked in enumerate(CHOSEN.kernels.place(table, keyed, count)):
+        for partition, picked in enumerate(CHOSEN.kernels.partition(table, keyed, count)):
             if picked:
                 found.setdefault(partition, []).append(picked)
         if len(keyed) < len(rows):

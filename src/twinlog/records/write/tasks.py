@@ -39,7 +39,7 @@ def write_rows(
         placer = Placer(client, options.topic, begun.now_ms, turn)
         appender = Appender(client, joined, options.codec, options.max_bytes)
         for batch in batches:
-            for tp, rows in placer.place(batch):
+            for tp, rows in placer.by_partition(batch):
                 appender.add(tp, rows)
         return TaskWritten(
             identity=begun.identity,

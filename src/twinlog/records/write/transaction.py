@@ -42,7 +42,7 @@ from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import Committed, fetch_offsets
 from twinlog.cluster.groups.transactions import NOBODY, Described, ProducerFenced, Transactions
 from twinlog.cluster.logs.producers import ProducerIdentity, describe_producers
-from twinlog.errors import ClusterError, Fate, TwinlogError
+from twinlog.errors import ClusterError, Fate, TwinlogError, or_raise
 from twinlog.model import TopicPartition
 from twinlog.records.connections import connected
 from twinlog.records.write.appending import shared
@@ -170,9 +170,7 @@ def _rows(messages: Sequence[TaskWritten]) -> dict[TopicPartition, int]:
 
 
 def _mark(client: ClusterClient, group: str) -> CommitMark | None:
-    answer = fetch_offsets(Coordinators(client), [group], settled=True)[group]
-    if isinstance(answer, TwinlogError):
-        raise answer
+    answer = or_raise(fetch_offsets(Coordinators(client), [group], settled=True)[group])
     if not answer:
         return None
     place = max(answer, key=lambda tp: answer[tp].offset)

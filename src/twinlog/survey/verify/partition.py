@@ -189,7 +189,7 @@ class _Partition:
         side = self._source_side(begin, max(begin, min(limit, here_end)))
         target = self._target_side(there)
         if limit < reach.upstream:
-            target.limit = max(there, pairs.first_place(limit))
+            target.limit = max(there, pairs.first_counterpart(limit))
         elif wanted.rules.is_shared:
             target.limit = min(target.limit, max(there, reach.downstream))
         walk = LogWalk(
@@ -198,11 +198,11 @@ class _Partition:
             target=target,
             rules=wanted.rules,
             compared=self._found,
-            on_step=self._tell,
+            on_step=self._report,
         )
         self._told = there
         walk.walk()
-        self._tell(target.limit)
+        self._report(target.limit)
         if limit == reach.upstream:
             self._find_pending(walk)
 
@@ -242,13 +242,13 @@ class _Partition:
         if self._wanted.is_first:
             gaps[GapCause.BEFORE_COPY] += max(0, first.upstream - here.start)
             gaps[GapCause.BEFORE_MAP] += max(0, first.downstream - there.start)
-            begins_at = min(pairs.first_place(begin), there.end)
+            begins_at = min(pairs.first_counterpart(begin), there.end)
             gaps[GapCause.SOURCE_DELETED] += max(0, begins_at - max(first.downstream, there.start))
         begin = max(begin, self._since)
-        place = pairs.first_place(begin)
+        place = pairs.first_counterpart(begin)
         if there.start > place:
             gaps[GapCause.TARGET_DELETED] += max(
-                0, min(there.start, pairs.first_place(limit)) - place
+                0, min(there.start, pairs.first_counterpart(limit)) - place
             )
             return max(begin, pairs.first_origin(there.start)), there.start
         return begin, place
@@ -273,7 +273,7 @@ class _Partition:
             compared=self._found,
         )
 
-    def _tell(self, offset: int) -> None:
+    def _report(self, offset: int) -> None:
         if offset > self._told:
             self._on_step(offset - self._told)
             self._told = offset

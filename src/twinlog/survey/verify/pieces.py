@@ -9,7 +9,7 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
-from twinlog.errors import TwinlogError
+from twinlog.errors import TwinlogError, or_raise
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.verify.difference import GapCause
 from twinlog.mirror.verify.side import Piece
@@ -92,9 +92,7 @@ class VerifiedLog:
 
         def ask() -> FetchedRecords:
             wanted = {self.tp: (position, self.read_bytes)}
-            answer = fetch_records(self.client, wanted, isolation=self.isolation)[self.tp]
-            if isinstance(answer, TwinlogError):
-                raise answer
+            answer = or_raise(fetch_records(self.client, wanted, isolation=self.isolation)[self.tp])
             self._require_whole(answer, position)
             return answer
 

@@ -118,7 +118,7 @@ class Library:
         )
         return found[:count]
 
-    def place(self, table: Table, picked: array[int], partitions: int) -> list[array[int]]:
+    def partition(self, table: Table, picked: array[int], partitions: int) -> list[array[int]]:
         where, placed = (array("q", bytes(8 * len(picked))) for _ in range(2))
         counts = array("q", bytes(8 * (partitions + 1)))
         self._place(

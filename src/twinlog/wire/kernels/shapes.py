@@ -121,7 +121,7 @@ class Kernels(Protocol):
         0 in front), a bit for each that is there, and how many are null.
         """
 
-    def place(self, table: Table, picked: array[int], partitions: int) -> list[array[int]]:
+    def partition(self, table: Table, picked: array[int], partitions: int) -> list[array[int]]:
         """The rows of each partition, as Kafka's Java producer places keys."""
 
     def pack(self, key: Strings, value: Strings, headers: Strings, times: array[int]) -> Table:

@@ -118,7 +118,7 @@ class Twin:
             (n for n in range(1, len(picked)) if offsets[picked[n]] - 1 != offsets[picked[n - 1]]),
         )
 
-    def place(self, table: Table, picked: array[int], partitions: int) -> list[array[int]]:
+    def partition(self, table: Table, picked: array[int], partitions: int) -> list[array[int]]:
         placed = [array("q") for _ in range(partitions)]
         data, offsets = table.data, table.column(shapes.OFFSET)
         keys, sizes = table.column(shapes.KEY), table.column(shapes.KEY_SIZE)

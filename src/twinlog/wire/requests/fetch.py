@@ -125,7 +125,7 @@ class FetchSession:
         if self._wanted.pop(tp, None) is not None:
             self._changed[tp] = None
 
-    def end_told(self, tp: TopicPartition) -> int:
+    def reported_end(self, tp: TopicPartition) -> int:
         """The end that the broker told last, while it knows that we want the partition; else -1.
 
         It tells an end when it changes. Who wants a partition again before a request has said that

@@ -25,7 +25,6 @@ from twinlog.quantities import count, plural
 if TYPE_CHECKING:
     from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
 
-JSON_VERSION: Final = 1
 SHOWN_EACH: Final = 50
 """Rows of one aspect; --format json has all."""
 
@@ -69,7 +68,7 @@ def diff(file: Path, flow: str | None, topics: str | None, every: bool, output: 
                 write_warnings(text(f"{one.flow}: {line(each)}") for each in one.differences)
     if output.is_for_programs:
         flows = [one.as_json(with_left_alone=every) for one in found]
-        write_object(output, "diff", JSON_VERSION, {"flows": flows})
+        write_object(output, "diff", {"flows": flows})
     return 1 if any(one.differences for one in found) else 0
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from twinlog.control.doctor.finding import Finding
     from twinlog.control.doctor.observation import Observation
 
-JSON_VERSION: Final = 1
 STYLES: Final[Mapping[str, str]] = {"certain": "red", "likely": "yellow", "possible": "cyan"}
 
 
@@ -55,7 +54,7 @@ def doctor(file: Path, flow: str | None, output: Format) -> int:
     found = [(seen, findings(seen)) for seen in observe(config, file)]
     if output.is_for_programs:
         flows = [as_json(seen, some) for seen, some in found]
-        write_object(output, "doctor", JSON_VERSION, {"flows": flows})
+        write_object(output, "doctor", {"flows": flows})
     else:
         for seen, some in found:
             write_all(parts(seen, some))

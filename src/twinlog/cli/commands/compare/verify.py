@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from twinlog.control.verify.result import VerifiedFlow, VerifiedGroup, VerifiedPartition
     from twinlog.mirror.verify.difference import Difference
 
-JSON_VERSION: Final = 1
 SHOWN_EACH: Final = 20
 """Ranges of one partition, and groups of one flow; --format json has all."""
 
@@ -119,7 +118,7 @@ def verify(
             "deep": deep,
             "flows": [one.as_json() for one in found],
         }
-        write_object(output, "verify", JSON_VERSION, body, seal=digest)
+        write_object(output, "verify", body, seal=digest)
     elif len(found) != 1:
         write_warning(answer.value)
     return answer.exit_code

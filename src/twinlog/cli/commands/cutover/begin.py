@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from twinlog.config.regex.patterns import NamePattern
     from twinlog.control.cutover.scope import CutoverScope
 
-JSON_VERSION: Final = 1
 
 Say = Callable[[str], None]
 
@@ -128,7 +127,7 @@ class ChosenFlow:
     def evidence(self, command: str) -> Evidence:
         return Evidence(output=self.output, command=command)
 
-    def look(self, command: str, plan: Callable[[CutoverScope, Say], PlanT]) -> PlanT:
+    def show_plan(self, command: str, plan: Callable[[CutoverScope, Say], PlanT]) -> PlanT:
         """The plan, shown; nothing is changed."""
         shown = self.evidence(command)
         with self.scope() as scope:
@@ -171,4 +170,4 @@ class Evidence:
     def end(self, body: dict[str, Any]) -> None:
         """The object for programs."""
         if self.output.is_for_programs:
-            write_object(self.output, self.command, JSON_VERSION, {**body, "evidence": self.lines})
+            write_object(self.output, self.command, {**body, "evidence": self.lines})

@@ -49,7 +49,7 @@ def plan(chosen: ChosenFlow) -> int:
     twinlog failback plan mm2.properties --flow 'A->B'
     twinlog failback plan mm2.properties --topics 'orders.*' --format json
     """
-    return _look(chosen, "plan")
+    return _show(chosen, "plan")
 
 
 @failback.command("status")
@@ -60,7 +60,7 @@ def status(chosen: ChosenFlow) -> int:
     \b
     twinlog failback status mm2.properties --flow 'A->B'
     """
-    return _look(chosen, "status")
+    return _show(chosen, "status")
 
 
 @failback.command("run")
@@ -144,8 +144,8 @@ def abort(chosen: ChosenFlow) -> int:
     return 0
 
 
-def _look(chosen: ChosenFlow, verb: str) -> int:
+def _show(chosen: ChosenFlow, verb: str) -> int:
     from twinlog.control.failback.failback import Failback
 
-    found = chosen.look(f"failback {verb}", lambda scope, say: Failback(scope, say).plan())
+    found = chosen.show_plan(f"failback {verb}", lambda scope, say: Failback(scope, say).plan())
     return 0 if found.is_open else 1

@@ -38,7 +38,7 @@ def plan(chosen: ChosenFlow) -> int:
     twinlog failover plan mm2.properties --flow 'A->B'
     twinlog failover plan mm2.properties --topics 'orders.*' --format json
     """
-    return _look(chosen, "plan")
+    return _show(chosen, "plan")
 
 
 @failover.command("status")
@@ -49,7 +49,7 @@ def status(chosen: ChosenFlow) -> int:
     \b
     twinlog failover status mm2.properties --flow 'A->B'
     """
-    return _look(chosen, "status")
+    return _show(chosen, "status")
 
 
 @failover.command("run")
@@ -103,8 +103,8 @@ def abort(chosen: ChosenFlow) -> int:
     return 0
 
 
-def _look(chosen: ChosenFlow, verb: str) -> int:
+def _show(chosen: ChosenFlow, verb: str) -> int:
     from twinlog.control.cutover.failover import Failover
 
-    found = chosen.look(f"failover {verb}", lambda scope, _: Failover(scope).plan())
+    found = chosen.show_plan(f"failover {verb}", lambda scope, _: Failover(scope).plan())
     return 0 if found.is_clear or (verb == "status" and bool(found.promoted)) else 1

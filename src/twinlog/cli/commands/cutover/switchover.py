@@ -83,7 +83,7 @@ def plan(chosen: ChosenFlow, most_lag: int) -> int:
     twinlog switchover plan mm2.properties --flow 'A->B'
     twinlog switchover plan mm2.properties --topics 'orders.*' --format json
     """
-    return _look(chosen, "plan", most_lag)
+    return _show(chosen, "plan", most_lag)
 
 
 @switchover.command("status")
@@ -95,7 +95,7 @@ def status(chosen: ChosenFlow, most_lag: int) -> int:
     \b
     twinlog switchover status mm2.properties --flow 'A->B'
     """
-    return _look(chosen, "status", most_lag)
+    return _show(chosen, "status", most_lag)
 
 
 @switchover.command("run")
@@ -200,11 +200,11 @@ def _checked(fence: str, fence_hook: str) -> str:
     return fence
 
 
-def _look(chosen: ChosenFlow, verb: str, most_lag: int) -> int:
+def _show(chosen: ChosenFlow, verb: str, most_lag: int) -> int:
     from twinlog.control.cutover.switchover import Switchover, Ways
 
     ways = Ways(most_lag=most_lag)
-    found = chosen.look(
+    found = chosen.show_plan(
         f"switchover {verb}", lambda scope, say: Switchover(scope, ways, say).plan()
     )
     return 0 if found.is_open else 1

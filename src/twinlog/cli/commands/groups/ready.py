@@ -24,7 +24,6 @@ from twinlog.quantities import count, plural
 if TYPE_CHECKING:
     from twinlog.control.check.group_readiness import FlowGroups, GroupReadiness
 
-JSON_VERSION: Final = 1
 GROUPS_SHOWN: Final = 100
 PLACES_SHOWN: Final = 50
 """Rows of single partitions; --format json has all."""
@@ -78,7 +77,7 @@ def ready(file: Path, flow: str | None, names: tuple[str, ...], output: Format) 
             }
             for one in found
         ]
-        write_object(output, "groups ready", JSON_VERSION, {"flows": flows})
+        write_object(output, "groups ready", {"flows": flows})
     else:
         write_all(part for one in found for part in parts(one))
     return 0 if all(group.is_ready for one in found for group in one.groups) else 1
@@ -103,7 +102,7 @@ def parts(one: FlowGroups) -> Iterator[RenderableType]:
         yield _groups(ordered[:GROUPS_SHOWN])
         if len(ordered) > GROUPS_SHOWN:
             yield text(f"  and {len(ordered) - GROUPS_SHOWN} more (--format json has all)")
-        yield from _places(ordered)
+        yield from _offset_rows(ordered)
 
 
 def _groups(found: Iterable[GroupReadiness]) -> Table:
@@ -123,7 +122,7 @@ def _groups(found: Iterable[GroupReadiness]) -> Table:
     return table
 
 
-def _places(found: Iterable[GroupReadiness]) -> Iterator[RenderableType]:
+def _offset_rows(found: Iterable[GroupReadiness]) -> Iterator[RenderableType]:
     rows = [(group.group, place) for group in found for place in group.places]
     if not rows:
         return

@@ -170,7 +170,7 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
             "dry_run": dry_run,
             "groups": [one.as_json() for one in plans],
         }
-        write_object(output, "offsets reset", JSON_VERSION, body)
+        write_object(output, "offsets reset", body, version=JSON_VERSION)
     else:
         write_all(_done(plans, dry_run=dry_run))
         write_warnings(text(str(one.refused), style="red") for one in plans if one.refused)

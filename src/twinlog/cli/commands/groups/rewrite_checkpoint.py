@@ -22,7 +22,6 @@ from twinlog.cli.terminal.tables import row, text, write_all
 if TYPE_CHECKING:
     from twinlog.client.spark_checkpoint import Rewritten
 
-JSON_VERSION: Final = 1
 NUMBERS: Final = ("partition", "offset", "offset there")
 
 
@@ -81,7 +80,7 @@ def rewrite_checkpoint(
             "other_sources": found.other_sources,
             "offsets": [one.as_json() for one in found.offsets],
         }
-        write_object(output, "offsets rewrite-checkpoint", JSON_VERSION, body)
+        write_object(output, "offsets rewrite-checkpoint", body)
     else:
         cluster = config.flow.source if reverse else config.flow.target
         write_all(_shown(found, new, cluster))

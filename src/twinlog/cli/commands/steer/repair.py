@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from twinlog.client.repair import RepairLine, TopicRepair
     from twinlog.config.regex.patterns import NamePattern
 
-JSON_VERSION = 1
-
 
 @click.group("repair", cls=CommandGroup)
 def repair() -> None:
@@ -65,7 +63,7 @@ def plan(file: Path, *, topics: str | None, flow: str | None, output: Format) ->
         lines = one.plan(_pattern(topics))
     if output.is_for_programs:
         body = {"flow": name, "partitions": [line.as_json() for line in lines]}
-        write_object(output, "repair plan", JSON_VERSION, body)
+        write_object(output, "repair plan", body)
     else:
         _show(lines)
     return 1 if any(line.found is None for line in lines) else 0
@@ -114,7 +112,7 @@ def run(
             "dry_run": dry_run,
             "partitions": [line.as_json() for line in lines],
         }
-        write_object(output, "repair run", JSON_VERSION, body)
+        write_object(output, "repair run", body)
     elif can:
         write_line(f"{plural(len(can), 'partition')}: {'would be' if dry_run else 'is'} accepted")
     return 1 if len(can) < len(lines) else 0

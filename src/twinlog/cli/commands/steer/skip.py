@@ -19,8 +19,6 @@ from twinlog.config.values.times import in_iso
 if TYPE_CHECKING:
     from twinlog.client.skipping import SkipChange
 
-JSON_VERSION = 1
-
 
 @click.command("skip", cls=Command)
 @click.argument("file", type=click.Path(path_type=Path))
@@ -80,7 +78,7 @@ def skip(  # noqa: PLR0913 (what the command was given)
     config = one_flow(load_file(file).flows, flow)
     setup = flow_setup(config)
     with closing(RecordSkip(config, setup.source, setup.target, reason)) as skipping:
-        change = skipping.look(TopicPartition(topic, partition), offset)
+        change = skipping.check(TopicPartition(topic, partition), offset)
         places: list[int] = []
         if not dry_run:
             places = skipping.quarantine(change) if quarantine else []
@@ -89,7 +87,7 @@ def skip(  # noqa: PLR0913 (what the command was given)
     if output.is_for_programs:
         body: dict[str, Any] = {"dry_run": dry_run, "change": change.as_json()}
         body["quarantine"] = None if name is None else {"topic": name, "offsets": places}
-        write_object(output, "topic skip", JSON_VERSION, body)
+        write_object(output, "topic skip", body)
         return 0
     write_line(_said(change, dry_run=dry_run))
     if name is not None:

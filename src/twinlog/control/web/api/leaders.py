@@ -16,7 +16,7 @@ from typing import Final
 
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.check.told_status import Told, told_of
+from twinlog.control.check.reported_status import Reported, reports_of
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.web.problem import RequestRefused
 from twinlog.control.web.workers import RequestWorkers
@@ -34,7 +34,7 @@ AT_ONCE: Final = 4
 class LeaderReport:
     """Of one flow."""
 
-    told: Told | None = None
+    told: Reported | None = None
     problem: str = ""
     """Why that is missing, or older than it should be."""
 
@@ -99,7 +99,7 @@ class Leaders:
     async def _read_one(self, target: ClusterSettings, flows: list[str]) -> None:
         now_ms = int(time.time() * 1000)
         try:
-            found = await self._workers.run(lambda: told_of(flows, target, now_ms, GIVES_UP_S))
+            found = await self._workers.run(lambda: reports_of(flows, target, now_ms, GIVES_UP_S))
         except RequestRefused:  # others wait already
             raise
         except TwinlogError as error:

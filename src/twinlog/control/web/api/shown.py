@@ -50,7 +50,7 @@ def flow(
     }
     now_ms = int(time.time() * 1000)
     if told is not None and not leads(snapshot):
-        return answers.Flow(**name, **_told(told, now_ms))
+        return answers.Flow(**name, **_reported(told, now_ms))
     if snapshot is not None:
         return answers.Flow(**name, **_seen(snapshot, now_ms, age_s))
     return answers.Flow(**name, **_unknown())
@@ -90,7 +90,7 @@ def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
     }
 
 
-def _told(told: PublishedStatus, now_ms: int) -> dict[str, Any]:
+def _reported(told: PublishedStatus, now_ms: int) -> dict[str, Any]:
     return {
         "state": FlowState(told.state),
         "since_ms": told.since_ms or None,

@@ -77,7 +77,7 @@ class Streams:
         sent, spoke = b"", time.monotonic()
         while not gone.done() and not self._site.is_stopping() and is_known():
             text = b""
-            flows = await self._look()
+            flows = await self._read()
             if flows != sent:
                 text, sent = b"event: flows\ndata: " + flows + b"\n\n", flows
             for one in self._site.events.since(number):
@@ -92,7 +92,7 @@ class Streams:
             await asyncio.wait({gone}, timeout=STEP_S)
         await asyncio.wait_for(_body(send, b"", is_last=True), TAKES_S)
 
-    async def _look(self) -> bytes:
+    async def _read(self) -> bytes:
         """All flows as JSON; one look a second serves all streams."""
         async with self._lock:
             if time.monotonic() - self._looked >= LOOK_S:

@@ -31,7 +31,7 @@ Rows = Sequence[tuple[bytes | None, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Reported:
     """Of one flow: what its leader says, and what people want of it."""
 
     status: PublishedStatus | None
@@ -39,9 +39,9 @@ class Told:
     intents: FlowIntents
 
 
-def told_of(
+def reports_of(
     flows: Iterable[str], target: ClusterSettings, now_ms: int, give_up_s: float
-) -> dict[str, Told]:
+) -> dict[str, Reported]:
     """Of flows into one cluster, by name; raises TwinlogError where it cannot be asked."""
     with ClusterClient(target, api_timeout_s=give_up_s) as client:
         # by name: every page that is open asks again and again, also of clusters with many topics
@@ -51,8 +51,8 @@ def told_of(
         status = status_rows(client, there, now_ms)
     claims = winning_claims(state)
     return {
-        flow: Told(
-            status=told_now(flow, status, claims.get(flow), now_ms),
+        flow: Reported(
+            status=report_of_now(flow, status, claims.get(flow), now_ms),
             intents=flow_intents(flow, state),
         )
         for flow in flows
@@ -75,7 +75,7 @@ def status_rows(target: ClusterClient, there: ClusterMetadata, now_ms: int) -> R
     return [(row.key, row.value) for row in read_to_end(target, STATUS_TOPIC, 0, begin.offset)]
 
 
-def told_now(
+def report_of_now(
     flow: str, rows: Rows, history: FlowHistory | None, now_ms: int
 ) -> PublishedStatus | None:
     """What the leader of now says; None where it has ended, or has not written for too long."""

@@ -63,7 +63,7 @@ class NewestStatus:
         }
 
 
-def told(scope: CutoverScope) -> NewestStatus:
+def newest_status(scope: CutoverScope) -> NewestStatus:
     """Of whatever age; what cannot be read is reported as well."""
     try:
         status = leader_status(scope.target, scope.name)

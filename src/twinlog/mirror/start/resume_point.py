@@ -37,7 +37,7 @@ class TailCheck:
         self._k = k
         self._ordinal = ordinal
 
-    def place(self) -> ResumePoint:
+    def resume_point(self) -> ResumePoint:
         """Where the source is read on, by the map or, where the records speak against it, by them.
 
         Three answers: the records are those that the map says (`ResumePoint.compared` of them),

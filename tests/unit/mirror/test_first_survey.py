@@ -8,7 +8,7 @@ import pytest
 
 from twinlog.errors import CorruptData
 from twinlog.mirror.state.copies import copy_rows
-from twinlog.mirror.state.first_look import TOPICS_A_ROW, first_look, first_look_rows
+from twinlog.mirror.state.first_survey import TOPICS_A_ROW, first_survey, first_survey_rows
 from twinlog.mirror.state.generations import fan_producers, winning_claims
 
 FLOW = "A->B"
@@ -18,46 +18,49 @@ MANY = frozenset((f"topic-{number}", 0) for number in range(2 * TOPICS_A_ROW + 1
 
 
 def test_what_was_written_is_read() -> None:
-    assert first_look(FLOW, first_look_rows(FLOW, SEEN)) == SEEN
-    assert first_look(FLOW, first_look_rows(FLOW, MANY)) == MANY
-    assert first_look(FLOW, first_look_rows(FLOW, ())) == frozenset()
-    assert first_look(FLOW, first_look_rows("B->A", SEEN)) is None
-    assert first_look(FLOW, []) is None
+    assert first_survey(FLOW, first_survey_rows(FLOW, SEEN)) == SEEN
+    assert first_survey(FLOW, first_survey_rows(FLOW, MANY)) == MANY
+    assert first_survey(FLOW, first_survey_rows(FLOW, ())) == frozenset()
+    assert first_survey(FLOW, first_survey_rows("B->A", SEEN)) is None
+    assert first_survey(FLOW, []) is None
 
 
-def test_first_whole_look_counts_whoever_writes_later() -> None:
-    assert first_look(FLOW, [*first_look_rows(FLOW, SEEN), *first_look_rows(FLOW, LATER)]) == SEEN
+def test_first_whole_survey_counts_whoever_writes_later() -> None:
+    assert (
+        first_survey(FLOW, [*first_survey_rows(FLOW, SEEN), *first_survey_rows(FLOW, LATER)])
+        == SEEN
+    )
 
 
-def test_look_that_is_not_whole_counts_for_nothing() -> None:
-    broken = first_look_rows(FLOW, MANY)
+def test_survey_that_is_not_whole_counts_for_nothing() -> None:
+    broken = first_survey_rows(FLOW, MANY)
     for missing in range(len(broken)):
         rest = broken[:missing] + broken[missing + 1 :]
-        assert first_look(FLOW, rest) is None
-        assert first_look(FLOW, [*rest, *first_look_rows(FLOW, SEEN)]) == SEEN
+        assert first_survey(FLOW, rest) is None
+        assert first_survey(FLOW, [*rest, *first_survey_rows(FLOW, SEEN)]) == SEEN
 
 
 def test_two_that_write_at_once_are_not_mixed() -> None:
-    mine, other = first_look_rows(FLOW, MANY), first_look_rows(FLOW, MANY | LATER)
+    mine, other = first_survey_rows(FLOW, MANY), first_survey_rows(FLOW, MANY | LATER)
     for order in set(itertools.permutations([0] * len(mine) + [1] * len(other))):
         rows = {0: iter(mine), 1: iter(other)}
         log = [next(rows[who]) for who in order]
         first = MANY if order[-1] == 1 else MANY | LATER
-        assert first_look(FLOW, log) == first
+        assert first_survey(FLOW, log) == first
 
 
 def test_answer_that_was_lost_and_a_row_that_came_twice() -> None:
-    rows = first_look_rows(FLOW, MANY)
-    assert first_look(FLOW, [rows[0], *rows]) == MANY
+    rows = first_survey_rows(FLOW, MANY)
+    assert first_survey(FLOW, [rows[0], *rows]) == MANY
 
 
 def test_rows_of_others_are_not_looked_into() -> None:
     newer = (b'["flow","B->A","intent"]', b'{"v":99}')
-    assert first_look(FLOW, [newer, (b"\xff", b""), *first_look_rows(FLOW, SEEN)]) == SEEN
+    assert first_survey(FLOW, [newer, (b"\xff", b""), *first_survey_rows(FLOW, SEEN)]) == SEEN
     with pytest.raises(CorruptData):
-        first_look(FLOW, [(first_look_rows(FLOW, SEEN)[0][0], b"{")])
+        first_survey(FLOW, [(first_survey_rows(FLOW, SEEN)[0][0], b"{")])
 
 
 def test_those_who_read_other_rows_pass_over_them() -> None:
-    rows = first_look_rows(FLOW, SEEN)
+    rows = first_survey_rows(FLOW, SEEN)
     assert (winning_claims(rows), copy_rows(rows), fan_producers(rows)) == ({}, {}, {})

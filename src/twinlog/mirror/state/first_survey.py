@@ -35,7 +35,7 @@ TOPICS_A_ROW: Final = 500
 _KIND: Final = "first-look"
 
 
-def first_look_rows(flow: str, seen: Iterable[Identity]) -> list[tuple[bytes, bytes]]:
+def first_survey_rows(flow: str, seen: Iterable[Identity]) -> list[tuple[bytes, bytes]]:
     """(key, value) of one look, in the order in which they are to be appended."""
     counts: dict[str, int] = {}
     for topic, partition in seen:
@@ -52,7 +52,7 @@ def first_look_rows(flow: str, seen: Iterable[Identity]) -> list[tuple[bytes, by
     ]
 
 
-def first_look(
+def first_survey(
     flow: str, records: Iterable[tuple[bytes | None, bytes | None]]
 ) -> frozenset[Identity] | None:
     """The partitions of the first whole look, from (key, value) in log order; None: there is none.
