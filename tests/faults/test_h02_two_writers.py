@@ -90,8 +90,8 @@ def test_lane_frozen_past_its_deadline_writes_nothing_when_it_wakes(
             eventually(lambda: not {*frozen} & {*mirror.leases.pids()}, what="its end")
             rig.put(range(20, 25), age_ms=OLD)
             rig.copied(25)
-        (part,) = mirror.eventually(lambda parts: parts[0].lag == 0)
-        assert part.code == ""
+        # HELD_BACK may still be shown, by what is over: a code that means trouble never ends
+        mirror.eventually(lambda parts: parts[0].lag == 0 and not parts[0].code)
         mirror.stop()
     assert rig.numbers() == list(range(25))
     rig.same()
