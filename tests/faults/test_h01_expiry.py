@@ -105,12 +105,13 @@ def test_gap_that_was_written_is_told_with_its_range_at_once_and_at_a_restart(ri
         (part,) = mirror.eventually(lambda parts: parts[0].code == "GAP_WRITTEN")
         assert "upstream records [10, 15)" in part.message
         mirror.stop()
-    assert rig.numbers() == [*range(10), *range(15, 25)], "what the simpler version does"
+    # behind a fresh batch that is in flight beside an old one nothing is sent
+    assert rig.numbers() == [*range(10), *range(15, 20)], "what the simpler version does"
 
     code, message = rig.fail_once()
     assert code == "GAP_WRITTEN"
     assert "upstream records [10, 15)" in message
-    assert rig.end() == 20
+    assert rig.end() == 15
 
 
 def test_gap_in_a_topic_that_others_write_to_is_told_again_at_a_restart(rig: Rig) -> None:
