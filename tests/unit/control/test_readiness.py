@@ -105,7 +105,7 @@ def test_flow_that_says_why_it_stands_still_has_seconds_and_no_minute(
 def test_outage_that_is_over_is_ready_when_something_moves_again() -> None:
     watch = Watch()
     assert watch.after(1, copying(10, 1010))
-    assert not watch.after(100, copying(10, 1010, state="DEGRADED", code="UNREACHABLE"))
+    assert not watch.after(11, copying(10, 1010, state="DEGRADED", code="UNREACHABLE"))
     assert not watch.after(5, copying(10, 1010)), "nothing has moved yet"
     assert watch.after(1, copying(11, 1011))
 

@@ -67,6 +67,8 @@ class _Known:
     """When the flow was first seen."""
     good_at: float | None = None
     """When it last moved, was at its end, or stood by."""
+    is_late: bool = True
+    """It has been too long since: only what is good ends it, an outage that is over does not."""
     furthest: dict[tuple[str, int], _Furthest] = field(default_factory=dict)
 
 
@@ -91,16 +93,18 @@ class Readiness:
         known = self._flows.setdefault(flow.flow, _Known(now))
         moved = [_moved(known, partition) for partition in flow.partitions]
         if any(moved) or flow.state in RESTING or _is_at_end(flow):
-            known.good_at = now
+            known.good_at, known.is_late = now, False
         if len(known.furthest) > len(flow.partitions):
             here = {(part.topic, part.partition) for part in flow.partitions}
             known.furthest = {key: one for key, one in known.furthest.items() if key in here}
         good_at = known.good_at
+        silent_s = now - (known.since if good_at is None else good_at)
         within_s = self._outage_within_s if _is_explained(flow) else self._within_s
+        known.is_late = known.is_late or silent_s > within_s
         return FlowReadiness(
             flow=flow.flow,
-            is_ready=good_at is not None and now - good_at <= within_s,
-            silent_s=now - (known.since if good_at is None else good_at),
+            is_ready=not known.is_late,
+            silent_s=silent_s,
             state=flow.state,
             reason=flow.why(int(time.time() * 1000)) or _first_error(flow),
         )
