@@ -15,7 +15,7 @@
     |-- DriverSilent                a lane must stop: its driver counts on it
     |-- CorruptData                 bytes that are not what they should be          corrupt
     |-- RecordsLost                 a reader asked for records that the log has no more
-    |-- PartitionError              one partition of one flow stops, the rest goes on
+    |-- PartitionError              one partition of one flow stops, the rest continues
     `-- FlowError                   one flow cannot run
         |-- NotLeader               another process leads the flow
         `-- AdoptionRefused         MirrorMaker 2 cannot be taken over now          exit code 2
@@ -256,7 +256,7 @@ class RecordsLost(TwinlogError):
 
 
 class PartitionError(TwinlogError):
-    """One partition of a flow stops with this code; it is tried again later, the others go on.
+    """One partition of a flow stops with this code; it is tried again later, the others continue.
 
     Codes: GAP_WRITTEN, EXTRA_RECORDS, DIVERGED, POSITION_REGRESSED, SOURCE_TRUNCATED,
     SOURCE_DIVERGED, SOURCE_RECREATED, SOURCE_STALLED, TARGET_RECREATED, FOREIGN_DATA,

@@ -2,7 +2,7 @@
 `control.watch.series` fills them.
 
 The names of MirrorMaker 2's series are those that the usual JMX exporter rules make of its MBeans,
-so that dashboards and alerts go on.
+so that dashboards and alerts continue.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A folder with a known name below a shared one (`/tmp/twinlog-1000`) may have been put there by
 somebody else, with links in it that lead to files of ours. So a folder is opened once, without
-following a link, and what was opened is looked at: everything after that goes through its
+following a link, and what was opened is checked: everything after that goes through its
 descriptor, and a folder that is exchanged meanwhile gets nothing. A file is made under a random
 name that must be new, and renamed when it is whole: who reads it sees the old one or the new one,
 also when we are killed between any two steps. What a killed process leaves is one hidden file

@@ -20,9 +20,9 @@ NOTES_WHO_BROUGHT_RECORDS = """
 from twinlog.lane.sides.source_side import SourceSide
 read = SourceSide.on_readable
 def noting(self, node, connection):
-    before = [state.copy.intake.position for state in self.states()]
+    before = [state.copy.intake.position for state in self.partitions.values()]
     read(self, node, connection)
-    if [state.copy.intake.position for state in self.states()] != before:
+    if [state.copy.intake.position for state in self.partitions.values()] != before:
         with open({notes!r}, "a") as out:
             out.write(str(node))
 SourceSide.on_readable = noting

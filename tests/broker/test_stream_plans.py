@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import logging
+import pickle
+from typing import Any
 
 import pytest
 
-from tests.support.client import eventually
+from tests.support.client import Outgoing, eventually, produce
 from tests.support.topics import create_topic, delete_topic, topic_names
+from twinlog.cluster.net.connection import Connection
 from twinlog.errors import TwinlogError
+from twinlog.model import TopicPartition
+from twinlog.records import connections
+from twinlog.records.gaps import OffsetRange
 from twinlog.records.options import parse_options
 from twinlog.records.stream_reader import StreamReader
+from twinlog.records.tasks import RangePartition
 from twinlog.sandbox import LocalCluster
 
 pytestmark = pytest.mark.broker
@@ -42,3 +49,35 @@ def test_a_planned_micro_batch_of_a_deleted_topic(
             assert f"{fresh_topic}-0: offsets [0, 5) are gone with their topic" in caplog.text
     finally:
         reader.stop()
+
+
+def test_tasks_keep_their_connections(
+    source_cluster: LocalCluster, fresh_topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one worker: only what comes with other settings, or behind an error, dials again."""
+    create_topic(source_cluster, fresh_topic)
+    produce(source_cluster, fresh_topic, [Outgoing(b"k", b"%d" % at) for at in range(10)])
+    dialled, real = list[str](), Connection.open
+
+    def open_counted(host: str, *arguments: Any, **named: Any) -> Connection:
+        dialled.append(host)
+        return real(host, *arguments, **named)
+
+    monkeypatch.setattr(Connection, "open", open_counted)
+    monkeypatch.setattr(connections, "_kept", [])
+
+    def rows(first: int, end: int, **more: str) -> int:
+        options = {"kafka.bootstrap.servers": source_cluster.bootstrap, "subscribe": fresh_topic}
+        reader = StreamReader(parse_options({**options, **more}, is_stream=True), ["value"])
+        wanted = OffsetRange(tp=TopicPartition(fresh_topic, 0), first=first, end=end)
+        task = pickle.loads(pickle.dumps(reader))  # noqa: S301 (our own)
+        dialled.clear()
+        return sum(one.num_rows for one in task.read(RangePartition(wanted, ())))
+
+    assert (rows(0, 5), bool(dialled)) == (5, True)
+    assert (rows(5, 10), dialled) == (5, [])
+    assert (rows(0, 10, **{"kafka.client.id": "another"}), bool(dialled)) == (10, True)
+    assert (rows(0, 10), dialled) == (10, [])
+    with pytest.raises(TwinlogError, match="TRUNCATED"):
+        rows(20, 30)
+    assert (rows(0, 10), bool(dialled)) == (10, True)

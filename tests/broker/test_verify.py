@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support import surgery
 from tests.support.client import Outgoing, eventually, produce, produce_transaction
 from tests.support.groups import commit
 from tests.support.rig import COMPACTED, Rig
@@ -21,6 +22,7 @@ from twinlog.control.verify import verification
 from twinlog.mirror.map.offset_map import (
     Run,
 )
+from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker]
@@ -101,6 +103,24 @@ def test_each_fault_is_found_at_its_place(
     assert run(["verify", str(by_hand.file)]) == 1
     said = capsys.readouterr().out
     assert f"different: {by_hand.mark}-flipped-0 [17, 18) / " in said, said
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_byte_that_a_disk_has_turned(
+    by_hand: ByHand, capsys: pytest.CaptureFixture[str], side: str
+) -> None:
+    """Its batch fails its checksum, so all of its ten records are said; the rest is compared."""
+    by_hand.put("disk", by_hand.records())
+    topic = f"{by_hand.mark}-disk"
+    of = {"source": (by_hand.source, topic), "target": (by_hand.target, f"{by_hand.alias}.{topic}")}
+    cluster, name = of[side]
+    surgery.flip_byte(cluster, TopicPartition(name, 0), 20)
+    for words in ((), ("--deep",)):
+        code, flow = verify(capsys, by_hand.file, *words)
+        (part,) = flow["partitions"]
+        found = [(one["kind"], one["source"], one["target"]) for one in part["differences"]]
+        assert (code, found) == (1, [("different", [20, 30], [20, 30])])
+        assert part["equal_records"] == COUNT - 10
 
 
 def test_what_cannot_be_told_is_not_identical(

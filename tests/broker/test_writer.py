@@ -6,19 +6,24 @@ One session serves all of them; each has a topic of its own.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr, lit
 
 from tests.support.client import Seen, read_all
 from tests.support.topics import alter_topic_configs, create_topic, delete_topic
+from twinlog.cluster.client import ClusterClient
 from twinlog.mirror.copy.partitioner import partition_for_key
 from twinlog.records import partitioned
 from twinlog.records.spark_api import HAS_STREAM_WRITERS
+from twinlog.records.write.options import WriteOptions, parse_write_options
+from twinlog.records.write.transaction import transactions
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec
 
@@ -351,6 +356,42 @@ def test_a_task_fails_and_runs_again(
     query.add(*range(1000))
     query.run(failing, kafka_max_request_size="500")
     assert (tmp_path / "flag").exists()
+    assert values(committed(source_cluster, topic)) == list(range(1000))
+
+
+def waits_for_the_end(
+    options: WriteOptions, flag: Path
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A task waits once until brokers have rolled back what another one has written."""
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        if context is not None and context.partitionId() == 1 and not flag.exists():
+            flag.touch()
+            was_open = False
+            with ClusterClient(options.cluster()) as client:
+                opened = transactions(client, options)
+                while not was_open or opened.describe().is_open:
+                    was_open = was_open or opened.describe().is_open
+                    time.sleep(0.2)
+        yield from batches
+
+    return rows
+
+
+@pytest.mark.long
+def test_a_micro_batch_that_takes_too_long(
+    source_cluster: LocalCluster, topic: str, query: Query, tmp_path: Path
+) -> None:
+    given = {**query.options, "checkpointLocation": str(query.checkpoint)}
+    wait = waits_for_the_end(parse_write_options(given, is_stream=True), tmp_path / "flag")
+    query.add(*range(1000))
+    with pytest.raises(Exception, match=r"\[WRITER_FENCED\]"):
+        query.run(
+            lambda rows: rows.mapInArrow(wait, rows.schema), kafka_transaction_timeout_ms="1000"
+        )
+    assert committed(source_cluster, topic) == []
+    query.run()
     assert values(committed(source_cluster, topic)) == list(range(1000))
 
 

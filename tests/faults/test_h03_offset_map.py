@@ -250,9 +250,9 @@ def test_changed_isolation_waits_for_the_lanes_of_a_process_that_did_not_say_goo
     waited: list[str] = []
     check = FlowClaims._check_meaning
 
-    def noted(claims: FlowClaims, history: FlowHistory | None, *, anew: bool) -> None:
+    def noted(claims: FlowClaims, history: FlowHistory | None, *, fresh_id: bool) -> None:
         try:
-            check(claims, history, anew=anew)
+            check(claims, history, fresh_id=fresh_id)
         except Exception as error:
             waited.append(str(error))
             raise

@@ -18,7 +18,7 @@ from twinlog.lane.sides.source_side import SourceSide
 from twinlog.mirror.copy.partition import PartitionCopy
 
 FOLDER = {folder!r}
-read, add, place = SourceSide.on_readable, SourceSide.add, SourceSide._place_homeless
+read, add, place = SourceSide.on_readable, SourceSide.add, SourceSide._place
 send = PartitionCopy.next_batch
 late, again = [], []
 
@@ -59,11 +59,11 @@ def add_(self, copy):
 
 def place_(self):
     place(self)
-    if again and late and self._homes:
+    if again and late and any(one.node >= 0 for one in self.partitions.values()):
         open(FOLDER + "/was-late", "w").close()
         read(self, *late.pop())
 
-SourceSide.on_readable, SourceSide.add, SourceSide._place_homeless = on_readable, add_, place_
+SourceSide.on_readable, SourceSide.add, SourceSide._place = on_readable, add_, place_
 PartitionCopy.next_batch = next_batch
 """
 

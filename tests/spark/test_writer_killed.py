@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.client import eventually, read_all
+from tests.support.eventually import PATIENCE_S
 from tests.support.standalone import conf, executors, standalone  # noqa: F401 (a fixture)
 from tests.support.topics import create_topic, delete_topic
 from twinlog.sandbox import LocalCluster
@@ -49,6 +50,36 @@ rows = partitioned(rows.selectExpr("string(id) AS key", "string(id) AS value"), 
     .option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).start()
     .awaitTermination()
 )
+"""
+
+SPECULATIVE = """
+import sys, time
+from pathlib import Path
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from twinlog.records import partitioned, register
+bootstrap, topic, folder, master = sys.argv[1:]
+spark = (
+    SparkSession.builder.master(master).config("spark.ui.enabled", "false")
+    .config("spark.speculation", "true").config("spark.speculation.quantile", "0.5")
+    .config("spark.sql.execution.arrow.maxRecordsPerBatch", "100").getOrCreate()
+)
+register(spark)
+def slow(batches):
+    context = TaskContext.get()
+    run = f"run-{context.partitionId()}-"
+    Path(folder, f"{run}{context.attemptNumber()}").touch()
+    for number, batch in enumerate(batches):
+        yield batch
+        # the first run of this task waits for the second one, with rows in the log
+        while number == 5 and run == "run-1-" and not Path(folder, "run-1-1").exists():
+            time.sleep(0.1)
+options = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "kafka.max.request.size": "5000"}
+rows = spark.range(6000, numPartitions=2).selectExpr(
+    "string(id) AS key", "lpad(string(id), 300, '0') AS value"
+)
+rows = partitioned(rows, options)
+rows.mapInArrow(slow, rows.schema).write.format("twinlog").options(**options).mode("append").save()
 """
 
 
@@ -99,7 +130,7 @@ def topic(source_cluster: LocalCluster, fresh_topic: str) -> Iterator[str]:
     delete_topic(source_cluster, fresh_topic)
 
 
-@pytest.mark.parametrize("who", ["driver", "executors"])
+@pytest.mark.parametrize("who", ["driver", "executors", "the slower run"])
 def test_killed_at_any_moment(
     source_cluster: LocalCluster,
     topic: str,
@@ -108,6 +139,9 @@ def test_killed_at_any_moment(
     who: str,
 ) -> None:
     assert conf.is_dir()
+    if who == "the slower run":
+        run_a_task_twice_at_once(source_cluster, topic, tmp_path)
+        return
     if who == "driver":
         query = Killed(source_cluster, topic, tmp_path, "local[2,4]")
         kill_the_driver(query, random.Random(11))
@@ -122,6 +156,25 @@ def test_killed_at_any_moment(
             mine[0].kill()
         assert running.wait() == 0
         query.finish()
+
+
+def run_a_task_twice_at_once(source_cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
+    """By speculation: the slower run has written a part of its rows."""
+    with standalone(tmp_path, ("127.0.0.1", "127.0.0.2")) as master:
+        arguments = [source_cluster.bootstrap, topic, str(tmp_path), master]
+        done = subprocess.run(
+            [sys.executable, "-c", SPECULATIVE, *arguments],
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr[-4000:]
+    runs = sorted(one.name for one in tmp_path.glob("run-*"))
+    assert {"run-1-0", "run-1-1"} <= set(runs), runs
+    seen = read_all(source_cluster, topic, isolation="read_committed")
+    assert sorted(int(one.value or b"-1") for one in seen) == list(range(6000))
 
 
 def kill_the_driver(query: Killed, chance: random.Random) -> None:

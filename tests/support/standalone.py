@@ -53,7 +53,7 @@ def address_of(host: Host | None) -> str:
 
 
 def daemon(
-    folder: Path, name: str, *arguments: str, host: Host | None = None
+    folder: Path, name: str, *arguments: str, host: Host | None = None, address: str = ""
 ) -> subprocess.Popen[bytes]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.log").open("wb") as log:
@@ -67,14 +67,16 @@ def daemon(
                 **os.environ,
                 "SPARK_HOME": str(HOME),
                 "SPARK_DAEMON_MEMORY": "256m",
-                "SPARK_LOCAL_IP": address_of(host),
+                "SPARK_LOCAL_IP": address or address_of(host),
             },
         )
 
 
 @contextmanager
-def standalone(tmp_path: Path) -> Iterator[str]:
-    """Its address; the daemons are as $SPARK_CONF_DIR says."""
+def standalone(tmp_path: Path, hosts: Sequence[str] = ("127.0.0.1", "127.0.0.1")) -> Iterator[str]:
+    """Its address; the daemons are as $SPARK_CONF_DIR says. `hosts`: of the workers. Spark runs no
+    task a second time, by speculation, on the host on which it runs already.
+    """
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
     folder = tmp_path / "spark"
@@ -93,11 +95,12 @@ def standalone(tmp_path: Path) -> Iterator[str]:
     ]
     try:
         eventually(lambda: _listens(port))
-        for number in range(2):
-            place = ("--host", "127.0.0.1", "--work-dir", str(folder / f"work-{number}"))
+        for number, host in enumerate(hosts):
+            place = ("--host", host, "--work-dir", str(folder / f"work-{number}"))
             size = ("--cores", "2", "--memory", "1g")
             entry = f"{DEPLOY}.worker.Worker"
-            started.append(daemon(folder, f"worker-{number}", entry, *web, *place, *size, url))
+            words = (entry, *web, *place, *size, url)
+            started.append(daemon(folder, f"worker-{number}", *words, address=host))
         yield url
     finally:
         for process in reversed(started):

@@ -99,7 +99,13 @@ def fates() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
-            kinds = ("PartitionError", "LogFinding", "findings.LogFinding")
+            kinds = (
+                "PartitionError",
+                "LogFinding",
+                "findings.LogFinding",
+                "in_target",
+                "self._wrong",
+            )
             if not isinstance(node, ast.Call) or ast.unparse(node.func) not in kinds:
                 continue
             keywords = {one.arg: one.value for one in node.keywords}

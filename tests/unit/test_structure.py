@@ -114,6 +114,25 @@ def _parents(folders: Iterable[Path]) -> set[Path]:
     return {folder.parent for folder in folders}
 
 
+NOT_A_LANE_S = re.compile(
+    r"\btime\.(?:time|monotonic|perf_counter)(?:_ns)?\b|\bboot_clock\b|\bdatetime\b|from time "
+)
+
+
+def test_a_lane_goes_by_the_clock_that_it_is_given() -> None:
+    lane = tracked("src/twinlog/lane/*.py")
+    assert len(lane) > 20
+    assert NOT_A_LANE_S.search("now = time.monotonic()")
+    assert NOT_A_LANE_S.search("int(time.time() * 1000)")
+    found = {
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in lane
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if NOT_A_LANE_S.search(line)
+    }
+    assert found == set()
+
+
 MAX_METHODS, MAX_METHODS_OF_ONE_IDEA = 20, 40
 ONE_IDEA = {
     # one table: a method a row

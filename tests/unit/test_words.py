@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -59,6 +61,14 @@ def texts(tree: ast.Module) -> Iterator[str]:
                 yield text
 
 
+def remarks(source: str) -> Iterator[str]:
+    """Comments and docstrings, each on one line; without what stands in backticks."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        is_text = token.type == tokenize.STRING and '"""' in token.string[:4]
+        if is_text or token.type == tokenize.COMMENT:
+            yield re.sub(r"`[^`\n]*`|\s+(?:# )?", " ", token.string)
+
+
 def test_the_search_finds_what_it_is_for() -> None:
     assert found_in("the copy goes on where it stands")
     assert found_in("The partition stands still")
@@ -82,6 +92,19 @@ def test_messages_and_help_speak_the_field_s_words() -> None:
         for path in SOURCES
         for text in texts(ast.parse(path.read_text()))
         for one in found_in(re.sub(r"\s+", " ", text))
+    ]
+    assert found == []
+
+
+def test_comments_speak_the_field_s_words() -> None:
+    assert found_in(*remarks("x = 1  # made anew\n"))
+    assert found_in(*remarks('def f():\n    """It goes\n    on."""\n'))
+    assert not found_in(*remarks('"""`anew`: a name."""\n'))
+    found = [
+        f"{path.relative_to(ROOT)}: {one}"
+        for path in SOURCES
+        for text in remarks(path.read_text())
+        for one in found_in(text)
     ]
     assert found == []
 

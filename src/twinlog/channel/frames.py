@@ -2,7 +2,7 @@
 
     frame      length of the rest (4 bytes, big endian), kind (1 byte), payload
     HELLO      the lane's identity, and the proof that it has that lane's secret; the first frame of
-               a lane and of fixed length, so that nothing else is looked at before it is known
+               a lane and of fixed length, so that nothing else is checked before it is known
     MESSAGE    one message of the codec, either way
     PING       8 bytes from the lane: its own clock; the driver answers PONG with the same bytes
 
@@ -95,7 +95,7 @@ def _packed(identity: LaneIdentity) -> bytes:
 
 
 def read_hello(first: Frame) -> tuple[LaneIdentity, bytes]:
-    """Who a hello says that it is, and its proof, which is still to be looked at."""
+    """Who a hello says that it is, and its proof, which is still to be checked."""
     if len(first.payload) != _IDENTITY.size + PROOF_BYTES:
         raise CorruptData("a channel hello of a wrong length", code="CHANNEL_FRAME")
     lease, lane, attempt, pid = _IDENTITY.unpack_from(first.payload)

@@ -60,7 +60,7 @@ class LaneSecrets:
         identity, shown = read_hello(first)
         key = identity.lease, identity.lane
         with self._lock:
-            # a lane that nobody knows is looked at like any other: the time taken tells nothing
+            # a lane that nobody knows is checked like any other: the time taken tells nothing
             secret = self._secrets.get(key, self._nobodys)
             same = hmac.compare_digest(shown, hello_proof(secret, identity))
             if not same or key not in self._secrets:

@@ -44,7 +44,7 @@ class Stranger:
         self.frames.read_first(HELLO_BYTES - self.frames.reader.waiting_bytes)
 
     def shake_hands(self) -> int:
-        """Go on with the TLS handshake; returns the selector events to wait for."""
+        """Continue with the TLS handshake; returns the selector events to wait for."""
         sock = self.frames.socket
         if isinstance(sock, ssl.SSLSocket) and not self.handshaken:
             try:

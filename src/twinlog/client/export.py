@@ -1,5 +1,5 @@
-"""Records of one partition of one side, as they lie in its log: what is saved before a copy is made
-anew.
+"""Records of one partition of one side, as they lie in its log: what is saved before a
+copy is made again.
 
 It only reads, by Fetch requests that stand for themselves: no group, nothing committed, nothing
 that a running mirror would notice. Offsets are half open, [first, next), as in the messages that

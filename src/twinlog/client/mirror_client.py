@@ -17,7 +17,7 @@ from twinlog.client.chains import chain, fewest_hops
 from twinlog.client.config import read_config
 from twinlog.cluster.client import API_TIMEOUT_S, ClusterClient
 from twinlog.cluster.topics.internal_log import read_to_end
-from twinlog.errors import ClusterError, CorruptData, Fate
+from twinlog.errors import ClusterError, Fate
 from twinlog.mirror.map.translation import Translation
 from twinlog.mirror.names.naming import DefaultReplicationPolicy
 from twinlog.model import TopicPartition
@@ -31,7 +31,7 @@ DEFAULT_TIMEOUT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffset:
-    """Where a group goes on in one partition of this cluster."""
+    """Where a group resumes in one partition of this cluster."""
 
     offset: int
     upstream_offset: int
@@ -117,7 +117,7 @@ class MirrorClient:
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> GroupOffsets | dict[str, GroupOffsets]:
-        """Where a group of that cluster goes on here, by the newest checkpoints; {} without any.
+        """Where a group of that cluster continues here, by the newest checkpoints; {} without any.
 
         For a compiled pattern: each group whose whole name matches, in one read of the checkpoints.
         """
@@ -129,7 +129,7 @@ class MirrorClient:
     def exact_consumer_offsets(
         self, group: str, remote_alias: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> GroupOffsets:
-        """As `remote_consumer_offsets`, each placed anew by Twinlog's offset map.
+        """As `remote_consumer_offsets`, each placed again by Twinlog's offset map.
 
         It differs where MirrorMaker 2 wrote the checkpoint: that lies before the right record, by
         up to what the group was behind. Partitions that Twinlog did not copy are left out.
@@ -143,7 +143,7 @@ class MirrorClient:
     def to_downstream(
         self, remote_alias: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Translation]:
-        """Where to go on here, when on that cluster it would be at these offsets, old or new.
+        """Where to resume here, when on that cluster it would be at these offsets, old or new.
 
         `offsets` has partitions by their names there, the answer by their names here. Where
         `is_exact` is False, the offset was not copied yet, and the answer is the end of the copy;
@@ -164,7 +164,7 @@ class MirrorClient:
     def to_upstream(
         self, remote_alias: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Translation]:
-        """The way back: where to go on on that cluster, when here it would be at these offsets.
+        """The way back: where to resume on that cluster, when here it would be at these offsets.
 
         `offsets` has partitions of this cluster, the answer has them by their names there.
         """
@@ -196,11 +196,7 @@ class MirrorClient:
     ) -> dict[str, GroupOffsets]:
         topic = self._policy.checkpoints_topic(remote_alias)
         out: dict[str, GroupOffsets] = {}
-        for record in self._read(topic, timeout_s):
-            try:
-                checkpoint = Checkpoint.decode(record.key, record.value)
-            except CorruptData:
-                continue  # as Java: what is no checkpoint says nothing of any group
+        for checkpoint in Checkpoint.all_in(self._read(topic, timeout_s)):
             if groups.fullmatch(checkpoint.group):
                 out.setdefault(checkpoint.group, {})[checkpoint.topic_partition] = GroupOffset(
                     offset=checkpoint.downstream_offset,

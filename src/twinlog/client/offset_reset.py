@@ -6,8 +6,9 @@ so many records; with the semantics of Kafka's `kafka-consumer-groups.sh --reset
   by offset, that is not older; copies keep their timestamps, so a time means the same on both
   clusters.
 - A group with members is refused, and its members are named.
-- A group's offsets are set in one request, all or none: what may refuse single partitions is looked
-  at before, and where one is refused all the same, the others are set back.
+- A group's offsets are set in one request, all or none: what may refuse single partitions is
+  checked
+   before, and where one is refused all the same, the others are set back.
 
 Between the plan and its execution somebody thinks about it, for minutes perhaps. What may happen in
 between, and after:
@@ -16,7 +17,7 @@ between, and after:
 - the group moved: its offsets are read again, and it is refused;
 - retention moved the log's start, or the log lost its end: the offset is moved to it, else
   `auto.offset.reset` would say where the consumers go;
-- a topic was deleted or made anew: the group is refused;
+- a topic was deleted or created again: the group is refused;
 - this process dies, or an answer is lost: each group has all of its new offsets or none. The same
   command again sets the same, but for a shift, whose plan then begins at the new offsets: it shows
   where the group is now.
@@ -66,7 +67,7 @@ class GoalKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """The same, with its number: an offset, records to go on or (below 0) back, or milliseconds
+    """The same, with its number: an offset, records to move on or (below 0) back, or milliseconds
     since 1970; 0 for an end of the log.
     """
 
@@ -348,10 +349,10 @@ class OffsetReset:
                 code="GROUP_ACTIVE",
             )
         seen = self._client.metadata(sorted(plan.topic_ids)).topics
-        anew = [t for t, topic_id in plan.topic_ids.items() if seen[t].topic_id != topic_id]
-        if anew:
+        newer = [t for t, topic_id in plan.topic_ids.items() if seen[t].topic_id != topic_id]
+        if newer:
             raise FlowError(
-                f"{where} is left alone: {first_few(anew)} was deleted or re-created since it was "
+                f"{where} is left alone: {first_few(newer)} was deleted or re-created since it was "
                 "checked: run it again",
                 code="NO_OFFSETS",
             )

@@ -7,11 +7,11 @@ says that it is ours, before it is set. For each step:
 - the process dies behind the row, before the quota: a row of a quota that is not there. A broker
   that lags says the same of one that was set just now: so who finds it takes the quota away all
   the same, and clears the row;
-- behind the quota: the next leader of the flow finds the row and decides anew; without a mirror,
+- behind the quota: the next leader of the flow finds the row and decides again; without a mirror,
   `twinlog flow unthrottle` takes it away;
 - behind the removal, before the row is cleared: as behind the row;
 - an answer is lost: all steps may be done again;
-- the target is away: what this process has set, or read of, it takes away all the same (`let_go`),
+- the target is away: what this process has set, or read of, it removes all the same (`let_go`),
   and the row is cleared when the target is back;
 - the state topic is deleted: what this process knows of is still taken for its own;
 - a process that has lost the lead does it once more: the leader reads the row at its next look;
@@ -65,7 +65,7 @@ class ProducerHold:
         self._held = known
         self._is_over = False
         self._let_go: HeldProducers | None = None
-        """What was taken away, and may still stand in the state topic."""
+        """What was removed, and may still stand in the state topic."""
 
     @property
     def known(self) -> HeldProducers | None:
@@ -80,7 +80,7 @@ class ProducerHold:
         try:
             self._read_on()
         except BrokerRefused:
-            self._position = 0  # the topic lost its end, or was made anew
+            self._position = 0  # the topic lost its end, or was created again
             raise
         return self._held
 
@@ -108,7 +108,7 @@ class ProducerHold:
         self._is_over = True
 
     def let_go(self) -> Freed:
-        """Take away what is known to be ours, without the target: it may be what is away."""
+        """Remove what is known to be ours, without the target: it may be what is away."""
         known = self._held
         if known is None or known == self._let_go:
             return Freed.NOTHING
@@ -117,7 +117,7 @@ class ProducerHold:
         return found
 
     def free(self) -> Freed:
-        """Take away what is ours, and note it; nothing where `let_go` has done it."""
+        """Remove what is ours, and note it; nothing where `let_go` has done it."""
         found = self.let_go()
         held = self.look()
         if held is None:

@@ -2,10 +2,10 @@
 
 It is written before the wish to leave it out is, and looked for before it is written:
 
-- the command dies before it is written: nothing happened, and the partition still stands still;
-- behind it, or its answer is lost: the next run finds it by its upstream place, and goes on;
+- the command dies before it is written: nothing happened, and the partition is still stopped;
+- behind it, or its answer is lost: the next run finds it by its upstream place, and continues;
 - a request of a command that died arrives late, or two commands write at once: all write under the
-  flow's producer id, and whoever looked at the same log sends the same sequence. The broker
+  flow's producer id, and whoever checked the same log sends the same sequence. The broker
   appends the first and answers the second as a repeat, or refuses it. Then it is looked again: who
   does not find his record writes it under the next sequence. What the broker remembers is asked for
   before the log is read, so that no sequence is known whose record was not seen. Their timestamps

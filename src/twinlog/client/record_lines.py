@@ -16,7 +16,7 @@ NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 def record_line(
     partition: int, record: Record, *, is_log_append_time: bool, more: Mapping[str, Any] = NOTHING
 ) -> str:
-    """One line without its end; ASCII only, so that no terminal is told anything by it.
+    """One line without its end; ASCII only, so that no terminal obeys it.
 
     `more` are fields that not every writer knows.
     """

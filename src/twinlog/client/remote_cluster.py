@@ -52,6 +52,6 @@ def translate_offsets(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> GroupOffsets | dict[str, GroupOffsets]:
-    """Where a group goes on here, or, for a compiled pattern, each group that matches it."""
+    """Where a group resumes here, or, for a compiled pattern, each group that matches it."""
     with MirrorClient(config) as client:
         return client.remote_consumer_offsets(group, remote_alias, timeout_s=timeout_s)

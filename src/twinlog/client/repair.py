@@ -2,8 +2,9 @@
 
 First it is looked what lies there, then it is shown, and only that is accepted: a log that changed
 in between is refused. What is written is one row for each partition (`mirror.state.acceptance`);
-nothing in any log is changed. If this process dies before a row, that partition stands still as
-before; behind it, whoever leads the flow resumes it, and the next run finds nothing to repair.
+nothing in any log is changed. If this process dies before a row, that partition is
+stopped as before; behind it, whoever leads the flow resumes it, and the next run finds nothing to
+repair.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ INSTEAD: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairLine:
-    """One partition that stands still."""
+    """One partition that has stopped."""
 
     standing: Unusual
     source: TopicPartition
@@ -120,7 +121,7 @@ class TopicRepair:
         self._source = ClusterClient(source, api_timeout_s=GIVES_UP_S)
 
     def plan(self, topics: NamePattern | None) -> list[RepairLine]:
-        """A line for each partition that stands still for such a trouble, as the leader tells."""
+        """A line for each partition that has stopped for such a trouble, as the leader tells."""
         target = self._steering.target
         status = leader_status(target, self._steering.flow)
         if status is None or not status.is_of(int(time.time() * 1000)):

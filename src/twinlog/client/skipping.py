@@ -1,4 +1,4 @@
-"""Leaves one record out of a copy that stands still because of it: first looked at, then written.
+"""Leaves one record out of a copy that has stopped because of it: first checked, then written.
 
 Nothing is left out that does not hold its partition up now, as whoever runs the flow tells it, at
 exactly this offset: else the answer is what is true, and nothing is written. What happens if this

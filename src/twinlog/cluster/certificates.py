@@ -2,8 +2,8 @@
 
 Dates come from what is in use, also after a renewal, and no file is read here. Of our certificate
 the chain counts that is shown with it: whichever of it ends first ends the connection. Of a
-truststore the earliest is told, and the last as well: while issuers change over it holds an old and
-a new one.
+truststore the earliest is reported, and the last as well: while issuers change over it holds an old
+and a new one.
 """
 
 from __future__ import annotations

@@ -301,7 +301,7 @@ class ClusterClient:
     @contextmanager
     def keeping_leaders(self) -> Iterator[None]:
         """Questions to leaders begin with those that the question before has found. A broker that
-        does not lead any more refuses, and then they are asked for anew.
+        does not lead any more refuses, and then they are asked for again.
         """
         self.keep_leaders()
         try:

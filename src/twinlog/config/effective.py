@@ -1,7 +1,7 @@
 """A flow's values as they act, name by name, so that two readings can be compared.
 
 Reloading (`changes`) and the comparison with another process (`digest`) both stand on it, so what
-begins a flow anew is what two processes must agree on. A value that is only written otherwise
+begins a flow again is what two processes must agree on. A value that is only written otherwise
 (`010` for `10`, a blank behind a comma, the default spelled out) is the same value.
 """
 

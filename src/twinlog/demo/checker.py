@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from twinlog.demo.client import Message, confluent, log_reader, partition_counts
 from twinlog.demo.comparer import Comparer, LogSide, SeenRecord
+from twinlog.demo.worker import DemoWorker
 from twinlog.errors import ClusterError
 
 BATCH: Final = 500
@@ -32,7 +32,7 @@ class CheckState:
         return not self.differences
 
 
-class Checker:
+class Checker(DemoWorker):
     """Compares topics of one cluster with their copies in another."""
 
     def __init__(
@@ -42,31 +42,14 @@ class Checker:
         remote: Mapping[str, str],
         on_error: Callable[[BaseException], None],
     ) -> None:
+        super().__init__("demo-checker", on_error)
         self.comparer = Comparer()
         self._addresses = {LogSide.SOURCE: source, LogSide.TARGET: target}
         self._upstream = {name: topic for topic, name in remote.items()}
         self._topics = {LogSide.SOURCE: tuple(remote), LogSide.TARGET: tuple(remote.values())}
-        self._on_error = on_error
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="demo-checker", daemon=True)
         self.state = CheckState()
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the reading; the state stays."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            self._compare()
-        except BaseException as error:  # noqa: BLE001 (a thread's end: the demo's main thread raises it)
-            self._on_error(error)
-
-    def _compare(self) -> None:
+    def _work(self) -> None:
         readers: dict[LogSide, _Reader] = {}
         try:
             while not self._stop.is_set():

@@ -62,7 +62,7 @@ class Serve(Protocol):
     def __call__(
         self, file: Path, config: MirrorConfig, served: Callable[[str], None]
     ) -> AbstractContextManager[Callable[[list[FlowSnapshot]], None]]:
-        """`served` is told the address of the page; the function takes what the mirror reports."""
+        """`served` gets the address of the page; the function takes what the mirror reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from twinlog.demo.client import QUIET, confluent
 from twinlog.demo.orders import DemoRecord
+from twinlog.demo.worker import DemoWorker
 from twinlog.errors import ClusterError
 
 TICK_S: Final = 0.02
 FLUSH_S: Final = 10.0
 
 
-class Shop:
-    """A producer; what the broker has acknowledged is counted."""
+class Shop(DemoWorker):
+    """A producer; what the broker has acknowledged is counted, and all of it when it stops."""
 
     def __init__(
         self,
@@ -26,11 +26,9 @@ class Shop:
         records_per_s: float,
         on_error: Callable[[BaseException], None],
     ) -> None:
+        super().__init__("demo-shop", on_error)
         self._events = events
         self._records_per_s = records_per_s
-        self._on_error = on_error
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="demo-shop", daemon=True)
         self._refused: str | None = None
         self.delivered = 0
         self._producer: Any = confluent().Producer(
@@ -43,22 +41,7 @@ class Shop:
             }
         )
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Produce no more; returns when everything is acknowledged."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            self._produce()
-        except BaseException as error:  # noqa: BLE001 (a thread's end: the demo's main thread raises it)
-            self._on_error(error)
-
-    def _produce(self) -> None:
+    def _work(self) -> None:
         began, sent = time.monotonic(), 0
         while not self._stop.wait(TICK_S):
             due = int((time.monotonic() - began) * self._records_per_s) - sent

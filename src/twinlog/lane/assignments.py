@@ -12,8 +12,9 @@ answers mean.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.cold_starts import ColdStarts
@@ -29,12 +30,12 @@ from twinlog.lane.messages import (
     Throttle,
     Work,
 )
+from twinlog.lane.ports import LanePorts
 from twinlog.lane.reporting import Reporter, given_back, hand_over, handed_tail
-from twinlog.lane.sides.background import LaneJobs
-from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.pace import TopicBuckets
 from twinlog.lane.sides.source_side import SourceSide
 from twinlog.lane.sides.target_side import TargetSide
+from twinlog.lane.stay import Stay
 from twinlog.lane.watches.expiry_watch import ExpiryWatch
 from twinlog.lane.watches.foreign_records import ForeignRecordWatch
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S, NoLeaderWatch
@@ -44,44 +45,38 @@ from twinlog.mirror.copy.fan_out import Branch, Copy, FanOut, read_to
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.map.map_tail import MapTail, first_runs
 from twinlog.mirror.map.offset_map import Mark, Run
+from twinlog.mirror.skips import Skip
 from twinlog.mirror.start.fan_start import FanStart
 from twinlog.mirror.start_point import CopyRules, StartPoint
 from twinlog.model import TopicPartition
+
+Part = TypeVar("Part", bound=PartitionCopy)
 
 
 class Assignments:
     """All partitions that are in this lane."""
 
-    def __init__(
-        self,
-        work: Work,
-        source: ClusterSide,
-        target: ClusterSide,
-        background: LaneJobs,
-        send: Callable[[object], None],
-    ) -> None:
+    def __init__(self, work: Work, ports: LanePorts) -> None:
         self._work = work
-        self._source_cluster, self._target_cluster = source, target
-        self._send = send
-        self._gaps = GapWatch(side=source, background=background)
+        self._ports = ports
+        source, target, clock = ports.source, ports.target, ports.clock
+        self._gaps = GapWatch(ports=ports)
         self.source = SourceSide(
             side=source,
+            clock=clock,
             isolation=work.isolation,
             memory_bytes=work.memory_bytes,
             events=self,
-            pace=TopicBuckets(is_bound=work.has_budget),
-            on_jumps=self._gaps.note,
+            pace=TopicBuckets(clock, is_bound=work.has_budget),
             tuning=work.tuning,
         )
-        self._stalls = StallWatch(
-            source=self.source,
-            side=source,
-            background=background,
-            isolation=work.isolation,
+        self._stalls = StallWatch(ports=ports, source=self.source, isolation=work.isolation)
+        self.target = TargetSide(
+            side=target, clock=clock, events=self, request_bytes=work.tuning.request_bytes
         )
-        self.target = TargetSide(side=target, events=self, request_bytes=work.tuning.request_bytes)
         self.map = MapWriter(
             side=target,
+            clock=clock,
             topic=work.map_topic,
             topic_id=work.map_topic_id,
             partitions=work.map_partitions,
@@ -95,31 +90,21 @@ class Assignments:
             recompression=work.tuning.recompression,
             join_bytes=work.tuning.join_bytes,
         )
-        self._no_leader = NoLeaderWatch(source, target)
-        self._starter = ColdStarts(
-            work, self._rules, source, target, background, self._no_leader, self
-        )
-        self._expiry = ExpiryWatch(
-            side=target,
-            background=background,
-            expiry_ms=work.producer_expiry_ms,
-            events=self,
-        )
+        self._no_leader = NoLeaderWatch(ports)
+        self._starter = ColdStarts(work, self._rules, ports, self._no_leader, self)
+        self._expiry = ExpiryWatch(ports=ports, expiry_ms=work.producer_expiry_ms, events=self)
         self._others = ForeignRecordWatch(
-            source=source,
-            target=target,
-            background=background,
+            ports=ports,
             isolation=work.isolation,
             known_producers=frozenset(work.known_producers),
             events=self,
         )
-        self._copies: dict[TopicPartition, Copy] = {}
-        self._takes: dict[TopicPartition, TakePartition] = {}
-        """Every partition that is here, started or not."""
-        self._releasing: dict[TopicPartition, bool] = {}
+        self._stays: dict[TopicPartition, Stay] = {}
+        self._leaving: dict[TopicPartition, Stay] = {}
+        """Those of them that are released once they are at rest."""
         self._unsettled: set[TopicPartition] = set()
         """Partitions to which something happened that may end their stay."""
-        self.reporter = Reporter(self.source, self.target, target, self._gaps)
+        self.reporter = Reporter(self.source, self._gaps)
         source.on_leaders = self.source.on_new_leaders
         target.on_leaders = self.target.on_new_leaders
         target.on_connected = lambda _node: self.target.wake_all()
@@ -127,24 +112,31 @@ class Assignments:
     def expiry_changed(self, expiry_ms: int) -> None:
         self._rules = replace(self._rules, producer_expiry_ms=expiry_ms)
         self._starter.copy_rules = self._rules
-        for copy in self._copies.values():
+        for copy in self._copies():
             for part in copy.parts:
                 part.set_expiry(self._rules)
 
+    def _copies(self) -> Iterator[Copy]:
+        return (stay.copy for stay in self._stays.values() if stay.copy is not None)
+
+    def _copy(self, tp: TopicPartition) -> Copy | None:
+        stay = self._stays.get(tp)
+        return None if stay is None else stay.copy
+
     @property
     def is_empty(self) -> bool:
-        return not self._takes
+        return not self._stays
 
     @property
     def is_releasing(self) -> bool:
         """Some are about to leave: no time is to be lost."""
-        return bool(self._releasing)
+        return bool(self._leaving)
 
     def know(self, producers: frozenset[int]) -> None:
         """These are the ids of all flows of ours: what was a stranger's may be one of them."""
         self._starter.know(producers)
         self._others.known_producers = producers
-        for copy in self._copies.values():
+        for copy in self._copies():
             if copy.state is CopyState.TAKEN_OVER and isinstance(copy, PartitionCopy):
                 text = f"{copy.target}: another flow writes to this cluster; looking again"
                 error = PartitionError(text, code="TAKEN_OVER", fate=Fate.RETRIABLE)
@@ -153,54 +145,54 @@ class Assignments:
 
     def pump(self, *, hurry: bool) -> None:
         """Send everything that can go out now."""
-        now_ms = int(time.time() * 1000)
+        now_ms = self._ports.clock.wall_ms()
         self._starter.tend()
         self._tend_late()
         self.map.pump(now_ms)
         self.target.pump(now_ms)
         self.source.pump(hurry=hurry or self._starter.is_busy)
         if not self._work.is_ours_alone:
-            self._others.tend(c for c in self._copies.values() if isinstance(c, PartitionCopy))
+            self._others.tend(c for c in self._copies() if isinstance(c, PartitionCopy))
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
         """Drain these partitions; they are given back once they are at rest."""
         for tp in partitions:
-            self._begin_release(tp, done=False)
+            self._begin_release(tp, is_done=False)
 
     def release_all(self) -> None:
         """Drain everything."""
-        self.release(list(self._takes))
+        self.release(list(self._stays))
 
     def take(self, take: Take) -> None:
         """Start these partitions."""
         cold = []
         for partition in take.partitions:
-            self._takes[partition.source] = partition
-            self._starter.expect_late_requests(partition)
+            stay = self._stays[partition.source] = Stay(partition)
+            self._starter.expect_late_requests(stay.start)
             if partition.handed is None:
-                cold.append(partition)
+                cold.append(stay.start)
             else:
                 handed = partition.handed
                 tail = handed_tail(partition.map_key, partition, handed, self._work)
-                self._begin_copy(partition, handed.start, tail)
+                self._begin_copy(stay, handed.start, tail)
         if cold:
             self._starter.start(cold)
 
     def started(self, take: TakePartition, found: Found) -> None:
-        if self._takes.get(take.source) is not take:
+        stay = self._stays.get(take.source)
+        if stay is None or stay.take is not take:
             return  # released while we looked
         if isinstance(found, TwinlogError):
-            self._give_back(take.source, found, wait_ms=0)
+            self._give_back(stay, found, wait_ms=0)
             return
-        if self._starter.must_wait(take, found):
+        if self._starter.must_wait(stay.start, found):
             return
         if isinstance(found, FanStart):
-            self._begin_fan(take, found)
+            self._begin_fan(stay, found)
             return
         position = Run(found.ordinal, found.upstream, found.k + found.ordinal)
         runs = first_runs(take.runs, take.open_from, found.jumps, position)
         mark = found.mark(take.mark)
-        has_ended = found.taken_over and not self._starter.may_have_missed(take)
         tail = MapTail.beginning(
             key=take.map_key,
             topic=take.source.topic,
@@ -211,18 +203,32 @@ class Assignments:
             fingerprint=take.fingerprints.get(runs[-1].ordinal),
             # even when there is nothing to copy: the very first row, what the map had wrong, and
             # where a copy that was taken over has ended
-            dirty=not take.runs or bool(found.jumps) or (has_ended and mark != take.mark),
+            dirty=not take.runs or bool(found.jumps) or (found.taken_over and mark != take.mark),
         )
-        self._begin_copy(take, found, tail)
+        self._begin_copy(stay, found, tail)
 
-    def _begin_copy(self, take: TakePartition, start: StartPoint, tail: MapTail) -> None:
-        self.reporter.passed_over(take.source, [start])
-        copy = PartitionCopy(
+    def _begin_copy(self, stay: Stay, start: StartPoint, tail: MapTail) -> None:
+        take = stay.take
+        copy = self._part(PartitionCopy, stay, take.target, start, tail, self._rules, take.skips)
+        self._begin(stay, copy, [start])
+
+    def _part(
+        self,
+        kind: type[Part],
+        stay: Stay,
+        target: TopicPartition,
+        start: StartPoint,
+        tail: MapTail,
+        rules: CopyRules,
+        skips: Sequence[Skip] = (),
+    ) -> Part:
+        take = stay.take
+        return kind(
             source=take.source,
-            target=take.target,
+            target=target,
             source_topic_id=take.source_topic_id,
             target_topic_id=take.target_topic_id,
-            rules=self._rules,
+            rules=rules,
             start=start,
             tail=tail,
             end=take.end,
@@ -230,67 +236,50 @@ class Assignments:
             stamps_own_time=take.stamps_own_time,
             is_picky=take.is_picky or take.compresses,
             last_run=tail.runs[-1] if tail.runs else None,
-            now_ms=int(time.time() * 1000),
-            late_requests=self._starter.may_have_missed(take),
-            skips=take.skips,
+            now_ms=self._ports.clock.wall_ms(),
+            late_requests=stay.start.may_have_missed,
+            old_lane=stay.start.has_old_lane,
+            skips=skips,
         )
-        self._begin(copy)
 
-    def _begin_fan(self, take: TakePartition, found: FanStart) -> None:
+    def _begin_fan(self, stay: Stay, found: FanStart) -> None:
+        take = stay.take
         assert take.fan is not None  # noqa: S101 (what was found is what was asked for)
-        self.reporter.passed_over(take.source, found.points)
         rules = replace(
             self._rules, producer_id=take.fan.producer_id, is_ours_alone=False, join_bytes=0
         )
-        count, now_ms = len(take.fan.branches), int(time.time() * 1000)
+        count = len(take.fan.branches)
         branches = []
         for asked, start in zip(take.fan.branches, found.points, strict=True):
-            run = read_to(start.ordinal, start.upstream)
             tail = MapTail.beginning(
                 key=take.map_key._replace(branch=asked.target.partition, branches=count),
                 topic=take.source.topic,
                 term=take.term,
-                runs=[run],
+                runs=[read_to(start.ordinal, start.upstream)],
                 producer_id=take.fan.producer_id,
                 mark=Mark(start.ordinal, start.k + start.ordinal),
                 dirty=not asked.runs,
             )
-            branch = Branch(
-                source=take.source,
-                target=asked.target,
-                source_topic_id=take.source_topic_id,
-                target_topic_id=take.target_topic_id,
-                rules=rules,
-                start=start,
-                tail=tail,
-                end=take.end,
-                limit_bytes=take.limit_bytes,
-                stamps_own_time=take.stamps_own_time,
-                is_picky=take.is_picky or take.compresses,
-                last_run=run,
-                now_ms=now_ms,
-                late_requests=self._starter.may_have_missed(take),
-            )
-            branches.append(branch)
-        self._begin(
-            FanOut(
-                source=take.source,
-                source_topic_id=take.source_topic_id,
-                branches=branches,
-                isolation=self._rules.isolation,
-                end=take.end,
-                skips=take.skips,
-            )
+            branches.append(self._part(Branch, stay, asked.target, start, tail, rules))
+        copy = FanOut(
+            source=take.source,
+            source_topic_id=take.source_topic_id,
+            branches=branches,
+            isolation=self._rules.isolation,
+            end=take.end,
+            skips=take.skips,
         )
+        self._begin(stay, copy, found.points)
 
-    def _begin(self, copy: Copy) -> None:
-        self._copies[copy.source] = copy
+    def _begin(self, stay: Stay, copy: Copy, starts: Iterable[StartPoint]) -> None:
+        stay.copy = copy
+        stay.lost = tuple(sorted({start.lost for start in starts if start.lost is not None}))
         self._unsettled.add(copy.source)
         if not isinstance(copy, FanOut) or copy.begins():
             self.source.add(copy)
-        looked_at = self._starter.looked_at(copy.source)
+        searched_at = self._starter.searched_at(stay.start)
         for part in copy.parts:
-            self.target.add(part, looked_at)
+            self.target.add(part, searched_at)
             self.map.add(part)
 
     # -- one partition
@@ -301,10 +290,13 @@ class Assignments:
             self.target.wake(part)
         self._check_done(copy)
 
+    def jumped(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
+        self._gaps.note(tp, jumps)
+
     def durable(self, copy: PartitionCopy) -> None:
         self._unsettled.add(copy.source)
         self.target.wake(copy)
-        whole = self._copies.get(copy.source)
+        whole = self._copy(copy.source)
         if isinstance(whole, FanOut) and whole.begins():
             self.source.add(whole)
 
@@ -313,7 +305,7 @@ class Assignments:
         self.map.note(copy)
         if copy.company.unknown is not None:
             self._others.doubt(copy)
-        whole = self._copies.get(copy.source)
+        whole = self._copy(copy.source)
         if whole is not None:
             self._check_done(whole)
 
@@ -321,11 +313,11 @@ class Assignments:
         self.target.wake(copy)
 
     def _check_done(self, copy: Copy) -> None:
-        if copy.is_done and copy.trouble is None and copy.source not in self._releasing:
-            self._begin_release(copy.source, done=True)
+        if copy.is_done and copy.trouble is None and copy.source not in self._leaving:
+            self._begin_release(copy.source, is_done=True)
 
     def troubled(self, tp: TopicPartition, error: TwinlogError) -> None:
-        copy = self._copies.get(tp)
+        copy = self._copy(tp)
         if copy is None:
             return
         # what was read before the bad place is good: it is sent and answered first
@@ -337,7 +329,7 @@ class Assignments:
         """Partitions that have had no leader for too long stop, and drop what they hold."""
         if self._no_leader.is_quiet:
             return
-        for copy in list(self._copies.values()):
+        for copy in self._copies():
             error = self._no_leader.of_source(copy, after_s=NO_LEADER_AFTER_S)
             if error is not None and copy.source_trouble is None:
                 self.troubled(copy.source, error)
@@ -346,10 +338,11 @@ class Assignments:
                 part.trouble = part.trouble or error
 
     def _tend_late(self) -> None:
-        for tp in self._starter.late_requests_over(self._copies):
-            for part in self._copies[tp].parts:
-                part.late_requests_are_over()
-                self.target.wake(part)
+        for tp, is_over in self._starter.earlier_lanes_ended():
+            copy = self._copy(tp)
+            for part in () if copy is None else copy.parts:
+                part.earlier_lane_ended(is_over=is_over)
+            self._unsettled.add(tp)
 
     def map_failed(self, copy: PartitionCopy, error: PartitionError) -> None:
         self._unsettled.add(copy.source)
@@ -358,8 +351,8 @@ class Assignments:
     def settle(self) -> None:
         """Give back what stopped by itself, and release what is at rest."""
         for tp in list(self._unsettled):
-            copy = self._copies.get(tp)
-            if copy is None:
+            stay = self._stays.get(tp)
+            if stay is None or (copy := stay.copy) is None:
                 self._unsettled.discard(tp)
                 continue
             if _is_waiting(copy):
@@ -367,50 +360,50 @@ class Assignments:
             if copy.trouble is not None:  # also while it leaves: what it says must not be lost
                 late_ms = USER_TIMEOUT_MS + self._throttle().longest_ms
                 wait_ms = late_ms if copy.lost_answers else 0
-                self._give_back(tp, copy.trouble, wait_ms)
+                self._give_back(stay, copy.trouble, wait_ms)
             elif copy.source_trouble is not None and copy.is_drained:
-                self._give_back(tp, copy.source_trouble, wait_ms=0)
-            elif tp in self._releasing:
-                self._finish_release(tp, copy, done=self._releasing[tp])
+                self._give_back(stay, copy.source_trouble, wait_ms=0)
+            elif tp in self._leaving:
+                self._finish_release(stay)
             elif copy.end <= copy.acked_upstream:
                 self._check_done(copy)
             elif copy.source_trouble is None:
                 self._unsettled.discard(tp)
-        for tp in [tp for tp in self._releasing if tp not in self._copies]:
-            self._finish_release(tp, None, done=False)  # a look only reads: its result is dropped
+        for stay in [stay for stay in self._leaving.values() if stay.copy is None]:
+            self._finish_release(stay)  # a search only reads: its result is dropped
 
-    def _begin_release(self, tp: TopicPartition, *, done: bool) -> None:
-        if tp not in self._takes:
+    def _begin_release(self, tp: TopicPartition, *, is_done: bool) -> None:
+        stay = self._stays.get(tp)
+        if stay is None:
             return
-        self._releasing[tp] = done
+        self._leaving[tp], stay.is_done = stay, is_done
         self._unsettled.add(tp)
-        copy = self._copies.get(tp)
-        if copy is not None:
-            for part in copy.parts:
+        if stay.copy is not None:
+            for part in stay.copy.parts:
                 part.note_position()
-            copy.drain()
+            stay.copy.drain()
 
-    def _finish_release(self, tp: TopicPartition, copy: Copy | None, *, done: bool) -> None:
-        take = self._takes[tp]
+    def _finish_release(self, stay: Stay) -> None:
+        take, copy = stay.take, stay.copy
         unwritten = [] if copy is None else self._unwritten(copy, take)
         if unwritten:
             for part in unwritten:
                 self.map.note(part)
             return  # its mark is still to be written, or the first row, which fixes the start
-        if self._gaps.holds(tp):
+        if self._gaps.holds(take.source):
             return
         handed = None
         if isinstance(copy, PartitionCopy):
             handed = hand_over(copy)  # the branches of a fan are looked for again
         last = ReleasedPartition(
-            source=tp,
+            source=take.source,
             term=take.term,
             handed=handed,
-            done=done and copy is not None,
+            done=stay.is_done and copy is not None,
         )
-        self._report_now(tp)
-        self._remove(tp)
-        self._send(Released(partitions=(last,)))
+        self._report_now(stay)
+        self._remove(stay)
+        self._ports.send(Released(partitions=(last,)))
 
     def _unwritten(self, copy: Copy, take: TakePartition) -> list[PartitionCopy]:
         for part in copy.parts:
@@ -422,22 +415,22 @@ class Assignments:
             if part.owes_position or (part.tail.dirty and not (part.is_ours_alone and take.runs))
         ]
 
-    def _give_back(self, tp: TopicPartition, error: TwinlogError, wait_ms: int) -> None:
-        told = given_back(tp, error, self._copies.get(tp), wait_ms)
-        self._report_now(tp)
-        self._remove(tp)
-        self._send(told)
+    def _give_back(self, stay: Stay, error: TwinlogError, wait_ms: int) -> None:
+        troubled = given_back(stay.take.source, error, stay.copy, wait_ms)
+        if stay.copy is not None:
+            self._report_now(stay)
+        self._remove(stay)
+        self._ports.send(troubled)
 
-    def _remove(self, tp: TopicPartition) -> None:
-        self._takes.pop(tp, None)
-        self._starter.forget(tp)
-        self._releasing.pop(tp, None)
-        copy = self._copies.pop(tp, None)
-        if copy is not None:
-            self.reporter.close(copy)
+    def _remove(self, stay: Stay) -> None:
+        tp = stay.take.source
+        del self._stays[tp]
+        self._leaving.pop(tp, None)
+        self._starter.forget(stay.start)
+        if stay.copy is not None:
             self.source.remove(tp)
             self._gaps.forget(tp)
-            for part in copy.parts:
+            for part in stay.copy.parts:
                 self.target.remove(part)
                 self.map.forget(part)
 
@@ -445,7 +438,7 @@ class Assignments:
         """How far the source was read, and in a topic that others may write to the place where we
         are, for the next cold start.
         """
-        for copy in self._copies.values():
+        for copy in self._copies():
             for part in copy.parts:
                 has_ended = part.state is CopyState.TAKEN_OVER
                 if (part.state is not CopyState.COPYING and not has_ended) or part.trouble:
@@ -460,17 +453,17 @@ class Assignments:
     def report(self) -> None:
         """Tell the driver what changed, and look at every partition once more."""
         self._tend_leaders()
-        self._unsettled.update(self._copies)
+        self._unsettled.update(self._stays)
         self._stalls.tend()
         self._gaps.tend()
         self._expiry.tend()
-        self._report(self._copies.values())
+        self._report(self._stays.values())
 
-    def _report(self, copies: Iterable[Copy]) -> None:
-        self._send(
+    def _report(self, stays: Iterable[Stay]) -> None:
+        self._ports.send(
             Progress(
-                partitions=tuple(self.reporter.changed(copies, int(time.time() * 1000))),
-                degraded=self._source_cluster.problem or self._target_cluster.problem,
+                partitions=tuple(self.reporter.changed(stays, self._ports.clock.wall_ms())),
+                degraded=self._ports.source.problem or self._ports.target.problem,
                 throttle=self._throttle(),
                 cpu_ms=self.reporter.used_cpu_ms(int(time.process_time() * 1000)),
             )
@@ -478,13 +471,12 @@ class Assignments:
 
     def _throttle(self) -> Throttle:
         return Throttle(
-            source_ms=self._source_cluster.muted_ms(), target_ms=self._target_cluster.muted_ms()
+            source_ms=self._ports.source.muted_ms(), target_ms=self._ports.target.muted_ms()
         )
 
-    def _report_now(self, tp: TopicPartition) -> None:
-        copy = self._copies.get(tp)
-        if copy is not None:
-            self._report([copy])
+    def _report_now(self, stay: Stay) -> None:
+        if stay.copy is not None:
+            self._report([stay])
 
 
 def _is_waiting(copy: Copy) -> bool:

@@ -1,6 +1,6 @@
-"""Cold starts of a lane: many partitions looked at together, in the background.
+"""Cold starts of a lane: many partitions searched together, in the background.
 
-A partition that has no leader keeps none of the others waiting: it is looked at when it is led, or
+A partition that has no leader keeps none of the others waiting: it is searched when it is led, or
 given back. Those whose broker does not answer us have looks of their own, and so has each one whose
 end is searched behind much that others wrote.
 """
@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from enum import Enum, auto
@@ -19,10 +18,12 @@ from typing import Final
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.lane.events import Found, LaneEvents
+from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.messages import Fan, TakePartition, Work
-from twinlog.lane.sides.background import JobKind, LaneJobs
-from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.ports import LanePorts
+from twinlog.lane.sides.background import JobKind
 from twinlog.lane.sides.log_view import ClusterLogView
+from twinlog.lane.stay import ColdStart, StartPhase
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S, NoLeaderWatch
 from twinlog.mirror.start.cold_start import batched, starts_in_groups
 from twinlog.mirror.start.fan_start import FanStart, find_fan_start
@@ -49,7 +50,7 @@ TOGETHER_S: Final = 0.25
 
 
 class Sort(Enum):
-    """Looks that do not wait for one another."""
+    """Searches that do not wait for one another."""
 
     SOUND = auto()
     SLOW = auto()
@@ -58,10 +59,13 @@ class Sort(Enum):
     """One partition each: its end is searched (`LongSearch`)."""
 
 
+NEARLY_STARTED: Final = (StartPhase.WAITING, StartPhase.SEARCHED, StartPhase.DELAYED)
+
+
 class ColdStarts:
     """Finds start points without stopping the loop.
 
-    Partitions that wait are looked at together: one look asks for hundreds as for one. While
+    Partitions that wait are searched together: one search asks for hundreds as for one. While
     LOOKS_AT_ONCE are under way the others gather.
     """
 
@@ -69,33 +73,24 @@ class ColdStarts:
         self,
         work: Work,
         copy_rules: CopyRules,
-        source: ClusterSide,
-        target: ClusterSide,
-        background: LaneJobs,
+        ports: LanePorts,
         no_leader: NoLeaderWatch,
         events: LaneEvents,
     ) -> None:
         self._work = work
         self._log = FlowLog(log, work.flow)
         self.copy_rules = copy_rules
-        self._source = source
-        self._target = target
-        self._background = background
+        self._ports = ports
         self._events = events
-        self._looking: dict[TopicPartition, TakePartition] = {}
-        self._waiting: dict[TopicPartition, TakePartition] = {}
-        """Those of them that no look has begun for."""
+        self._no_leader = no_leader
+        self._in: dict[StartPhase, dict[TopicPartition, ColdStart]] = {
+            phase: {} for phase in StartPhase
+        }
+        """In the order in which they came."""
         self._looks = dict.fromkeys(Sort, 0)
         """Under way."""
-        self._long: set[TopicPartition] = set()
-        """Those whose search was found to be long."""
-        self._late_until: dict[TopicPartition, float] = {}
-        """Monotonic: until then requests of an earlier holder may arrive."""
-        self._looked_at: dict[TopicPartition, float] = {}
-        """Monotonic: when the last look began; what came since was perhaps not seen."""
-        self._delayed: dict[TopicPartition, tuple[float, TakePartition]] = {}
-        self._no_leader = no_leader
-        self._leaderless: dict[TopicPartition, tuple[float, TakePartition]] = {}
+        self._late_from = math.inf
+        """The earliest end of a wait for an earlier holder, of who has begun."""
         self._rules = StartRules(
             producer_id=work.producer_id,
             is_ours_alone=work.is_ours_alone,
@@ -110,142 +105,158 @@ class ColdStarts:
     @property
     def is_busy(self) -> bool:
         """Partitions are about to start: fetches should not wait long."""
-        return bool(self._looking)
+        return any(self._in[phase] for phase in NEARLY_STARTED)
 
-    def start(self, takes: Iterable[TakePartition]) -> None:
-        """Look at these partitions now."""
-        until = time.monotonic() + NO_LEADER_AFTER_S
-        for take in takes:
-            self._source.need_topics((take.source.topic,))
-            self._target.need_topics((take.target.topic,))
-            if self._no_leader.of_take(take) is not None:
-                self._looking.pop(take.source, None)
-                self._leaderless[take.source] = until, take
+    def start(self, starts: Iterable[ColdStart]) -> None:
+        """Search the start points of these partitions now."""
+        until = self._ports.clock.monotonic() + NO_LEADER_AFTER_S
+        for start in starts:
+            self._ports.source.need_topics((start.take.source.topic,))
+            self._ports.target.need_topics((start.take.target.topic,))
+            if self._no_leader.of_take(start.take) is not None:
+                start.until = until
+                self._enter(start, StartPhase.LEADERLESS)
             else:
-                self._looking[take.source] = self._waiting[take.source] = take
+                self._enter(start, StartPhase.WAITING)
         self._begin_looks()
 
-    def expect_late_requests(self, take: TakePartition) -> None:
+    def _enter(self, start: ColdStart, phase: StartPhase) -> None:
+        tp = start.take.source
+        self._in[start.phase].pop(tp, None)
+        start.phase = phase
+        self._in[phase][tp] = start
+        if phase is StartPhase.FOUND and start.late_until:
+            self._late_from = min(self._late_from, start.next_end)
+
+    def expect_late_requests(self, start: ColdStart) -> None:
         """Those of an earlier holder, for as long as the driver says; of none where nobody can have
         sent any, since no row of the map has fixed a start.
         """
+        take = start.take
         has_begun = bool(take.runs) or take.fan is not None or take.handed is not None
-        if take.unprotected_wait_ms and has_begun:
-            late_s = take.unprotected_wait_ms / 1000
-            self._late_until[take.source] = time.monotonic() + late_s
+        if take.late_requests_ms and has_begun:
+            now, late_s = self._ports.clock.monotonic(), take.late_requests_ms / 1000
+            start.late_until = now + late_s
+            start.lane_until = max(0.0, start.late_until - USER_TIMEOUT_MS / 1000)
+        if take.handed is not None:
+            self._enter(start, StartPhase.FOUND)
 
-    def may_have_missed(self, take: TakePartition) -> bool:
-        """Late requests may arrive after its look began, or after it was handed over."""
-        late_until = self._late_until.get(take.source, 0.0)
-        return late_until > self._looked_at.get(take.source, 0.0)
-
-    def late_requests_over(self, begun: Container[TopicPartition]) -> list[TopicPartition]:
-        """Those, among the partitions that have begun, for which the wait has just ended."""
-        now = time.monotonic()
-        over = [tp for tp, until in self._late_until.items() if until <= now and tp in begun]
-        for tp in over:
-            del self._late_until[tp]
-        return over
-
-    def looked_at(self, tp: TopicPartition) -> float:
-        """When the last look at the target's log began; of one that was handed over: now."""
-        return self._looked_at.get(tp, time.monotonic())
-
-    def must_wait(self, take: TakePartition, found: Start) -> bool:
-        """True when the start point may still move; the partition is then looked at again later.
-
-        A protected partition need not wait: a late request of a dead lane carries the sequences
-        that follow, and so either is the batch that we would write or is refused. But it may hold
-        other records than ours by now (the source was compacted), and then our own is answered as
-        its repeat: where an answer does not show that (LogAppendTime), all wait.
+    def earlier_lanes_ended(self) -> list[tuple[TopicPartition, bool]]:
+        """Partitions that have begun and whose earlier lane has just stopped, if it lives; True:
+        nor can its requests arrive any more.
         """
-        now_ms = int(time.time() * 1000)
-        points = found.points if isinstance(found, FanStart) else (found,)
-        is_kept = all(self.copy_rules.keeps(p, now_ms) for p in points)
-        if not self.may_have_missed(take) or (is_kept and take.stamps_own_time is False):
+        now = self._ports.clock.monotonic()
+        if now < self._late_from:
+            return []
+        late = [start for start in self._in[StartPhase.FOUND].values() if start.late_until]
+        ended = []
+        for start in late:
+            if start.next_end <= now:
+                is_over = start.late_until <= now
+                start.lane_until = 0.0
+                start.late_until = 0.0 if is_over else start.late_until
+                ended.append((start.take.source, is_over))
+        self._late_from = min((s.next_end for s in late if s.late_until), default=math.inf)
+        return ended
+
+    def searched_at(self, start: ColdStart) -> float:
+        """When the last search in the target's log began; of one that was handed over: now."""
+        searched_at = start.searched_at
+        return self._ports.clock.monotonic() if searched_at is None else searched_at
+
+    def must_wait(self, start: ColdStart, found: Start) -> bool:
+        """True when the start point may still move; the partition is then searched again later.
+
+        A partition need not wait: what it must not send by then it holds back (`PartitionCopy`),
+        and one that is at its end has nothing to send. But a late request may hold other records
+        than ours by now (the source was compacted), and then our own is answered as its repeat:
+        where an answer does not show that (LogAppendTime), all wait. So does what was taken over,
+        whose end is noted for good; and, unless the target knows us, what is shared, since a mark
+        is final only behind late requests, and a fan, whose map names single places only.
+        """
+        if not start.may_have_missed:
             return False
-        self._looking[take.source] = take
-        until = math.ceil(self._late_until[take.source] / TOGETHER_S) * TOGETHER_S
-        self._delayed[take.source] = until, take
+        points = found.points if isinstance(found, FanStart) else (found,)
+        begins = not any(point.taken_over for point in points)
+        if isinstance(found, FanStart) or not self._work.is_ours_alone:
+            now_ms = self._ports.clock.wall_ms()
+            begins &= all(self.copy_rules.keeps(point, now_ms) for point in points)
+        if begins and start.take.stamps_own_time is False:
+            return False
+        start.until = math.ceil(start.late_until / TOGETHER_S) * TOGETHER_S
+        self._enter(start, StartPhase.DELAYED)
         return True
 
-    def forget(self, tp: TopicPartition) -> None:
-        """It left the lane: what was still to be looked at is of no use to who takes it again."""
-        self._long.discard(tp)
-        self._late_until.pop(tp, None)
-        self._looked_at.pop(tp, None)
-        self._looking.pop(tp, None)
-        self._waiting.pop(tp, None)
-        self._delayed.pop(tp, None)
-        self._leaderless.pop(tp, None)
+    def forget(self, start: ColdStart) -> None:
+        """It left the lane: what was still to be searched is of no use to who takes it again."""
+        self._in[start.phase].pop(start.take.source, None)
+        start.phase = StartPhase.LEFT
 
     def tend(self) -> None:
         """Begin what has waited long enough; called on every turn."""
-        if self._leaderless:
+        if self._in[StartPhase.LEADERLESS]:
             self._tend_leaderless()
-        now = time.monotonic()
-        due = [take for until, take in self._delayed.values() if until <= now]
-        for take in due:
-            del self._delayed[take.source]
+        now = self._ports.clock.monotonic()
+        due = [start for start in self._in[StartPhase.DELAYED].values() if start.until <= now]
         if due:
             self.start(due)
-        elif self._waiting:
+        elif self._in[StartPhase.WAITING]:
             self._begin_looks()
 
     def _tend_leaderless(self) -> None:
-        now, waiting = time.monotonic(), self._leaderless
-        self._leaderless = {}
-        led: list[TakePartition] = []
-        for until, take in waiting.values():
-            error = self._no_leader.of_take(take)
+        now = self._ports.clock.monotonic()
+        led: list[ColdStart] = []
+        for start in list(self._in[StartPhase.LEADERLESS].values()):
+            error = self._no_leader.of_take(start.take)
             if error is None:
-                led.append(take)
-            elif until <= now:
-                self._events.started(take, error)
-            else:
-                self._leaderless[take.source] = until, take
+                led.append(start)
+            elif start.until <= now:
+                self._enter(start, StartPhase.FOUND)
+                self._events.started(start.take, error)
         if led:
             self.start(led)
 
     def _begin_looks(self) -> None:
-        sorts: dict[Sort, list[TakePartition]] = {sort: [] for sort in Sort}
-        for take in self._waiting.values():
-            sorts[self._sort(take)].append(take)
-        for sort, takes in sorts.items():
+        sorts: dict[Sort, list[ColdStart]] = {sort: [] for sort in Sort}
+        for start in self._in[StartPhase.WAITING].values():
+            sorts[self._sort(start)].append(start)
+        for sort, starts in sorts.items():
             free = LOOKS_AT_ONCE - self._looks[sort]
-            if not takes or not free:
+            if not starts or not free:
                 continue
             if sort is Sort.LONG:
-                looks: Iterable[Sequence[TakePartition]] = batched(takes[:free], 1)
+                looks: Iterable[Sequence[ColdStart]] = batched(starts[:free], 1)
             else:
-                count = max(1, min(free - 1, len(takes) // MANY))  # one is left for who comes next
-                looks = batched(takes, -(-len(takes) // count))
+                count = max(1, min(free - 1, len(starts) // MANY))  # one is left for who comes next
+                looks = batched(starts, -(-len(starts) // count))
             for some in looks:
                 self._begin_look(some, sort)
 
-    def _sort(self, take: TakePartition) -> Sort:
-        if take.source in self._long:
+    def _sort(self, start: ColdStart) -> Sort:
+        if start.is_long:
             return Sort.LONG
-        return Sort.SOUND if self._no_leader.is_sound(take) else Sort.SLOW
+        return Sort.SOUND if self._no_leader.is_sound(start.take) else Sort.SLOW
 
-    def _begin_look(self, takes: Sequence[TakePartition], sort: Sort) -> None:
+    def _begin_look(self, starts: Sequence[ColdStart], sort: Sort) -> None:
         self._looks[sort] += 1
-        left = {take.source: take for take in takes}
-        for tp in left:
-            del self._waiting[tp]
-            self._looked_at[tp] = time.monotonic()
+        takes = [start.take for start in starts]
+        left = {start.take.source: start for start in starts}
+        now = self._ports.clock.monotonic()
+        for start in starts:
+            start.searched_at = now
+            self._enter(start, StartPhase.SEARCHED)
 
-        def found(starts: Mapping[TopicPartition, Found]) -> None:
-            for tp, start in starts.items():
-                take = left.pop(tp)
-                if self._looking.get(tp) is not take:
+        def found(points: Mapping[TopicPartition, Found]) -> None:
+            for tp, point in points.items():
+                start = left.pop(tp)
+                if start.phase is StartPhase.LEFT:
                     continue
-                if isinstance(start, LongSearch):
-                    self._long.add(tp)
-                    self._waiting[tp] = take
+                if isinstance(point, LongSearch):
+                    start.is_long = True
+                    self._enter(start, StartPhase.WAITING)
                 else:
-                    del self._looking[tp]
-                    self._events.started(take, start)
+                    self._enter(start, StartPhase.FOUND)
+                    self._events.started(start.take, point)
 
         def ended(_: object = None) -> None:
             self._looks[sort] -= 1
@@ -258,9 +269,11 @@ class ColdStarts:
         most_reads = None if sort is Sort.LONG else FEW_READS
 
         def look() -> None:
-            self._find(takes, most_reads, lambda some: self._background.post(lambda: found(some)))
+            self._find(
+                takes, most_reads, lambda some: self._ports.background.post(lambda: found(some))
+            )
 
-        self._background.submit(JobKind.LOOK, look, ended, failed)
+        self._ports.background.submit(JobKind.LOOK, look, ended, failed)
 
     def _find(
         self,
@@ -268,14 +281,14 @@ class ColdStarts:
         most_reads: int | None,
         told: Callable[[Mapping[TopicPartition, Found]], None],
     ) -> None:
-        """All that is found is told as it is found."""
+        """All that is found is reported as it is found."""
         all_requests = {
             take.source: replace(self._request(take), most_reads=most_reads) for take in takes
         }
         requests = [all_requests[take.source] for take in takes if take.fan is None]
         with ExitStack() as stack:
-            here = stack.enter_context(self._source.borrowed())
-            there = stack.enter_context(self._target.borrowed())
+            here = stack.enter_context(self._ports.source.borrowed())
+            there = stack.enter_context(self._ports.target.borrowed())
             for client in (here, there):
                 stack.enter_context(client.keeping_leaders())
             source, target = ClusterLogView(here), ClusterLogView(there)

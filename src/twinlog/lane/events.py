@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from twinlog.errors import PartitionError, TwinlogError
@@ -23,6 +24,9 @@ class LaneEvents(Protocol):
 
     def arrived(self, copy: Copy) -> None:
         """More of its source was read, or how far it goes."""
+
+    def jumped(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
+        """An answer of its source continued behind these offsets: [first, next)."""
 
     def durable(self, copy: PartitionCopy) -> None:
         """A row of its map is on the target."""

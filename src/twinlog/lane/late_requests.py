@@ -11,7 +11,7 @@ steps.
    the kernel counts this, too), and for a socket whose process has died or was killed, since the
    timer belongs to the socket.
 2. *In the broker's kernel*, acknowledged and not yet read. A broker that runs reads it at once. One
-   that has muted us reads it when the mute ends. A frozen one reads it when it goes on, and no
+   that has muted us reads it when the mute ends. A frozen one reads it when it continues, and no
    timeout of ours ends that: where there are other brokers it has been fenced by then and refuses
    it; where it is the only one, the cold start's look waits for the same broker, and its first
    request goes alone.
@@ -31,10 +31,10 @@ is read at once, and waits in neither kernel. What remains:
   on the way. Either the connection breaks after USER_TIMEOUT_MS, which costs one cold start; or
   they arrive after the mute, so the driver adds the mute that the lane last reported to its wait.
 
-A partition where the target surely remembers us starts without waiting: there a late request
-carries sequences that are taken already, and is refused or is the same batch. That holds only as
-long as we are remembered. So until all late requests are over nothing is sent behind which we may
-be forgotten (`PartitionCopy.late_requests_are_over`).
+A start does not wait: a late request carries sequences that are taken already, and is refused or
+is the same batch. That holds only as long as the target remembers us. So until all late requests
+are over nothing is sent behind which we may be forgotten; and where we may be forgotten already,
+nothing before a lane that may live has stopped (`mirror/copy/earlier_lane.py`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from twinlog.channel.port import Channel
-from twinlog.clock import boot_clock
+from twinlog.clock import CLOCK, Clock
 from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.cluster.net.hot_connection import HotConnection
 from twinlog.errors import (
@@ -42,6 +42,7 @@ from twinlog.lane.messages import (
     Take,
     Work,
 )
+from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import LaneJobs
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.target_side import Sent
@@ -78,8 +79,9 @@ FREE_SHARE: Final = 4
 class LaneLoop:
     """All partitions of one lane."""
 
-    def __init__(self, channel: Channel, work: Work) -> None:
+    def __init__(self, channel: Channel, work: Work, clock: Clock = CLOCK) -> None:
         self._channel = channel
+        self._clock = clock
         self._work = work
         self._selector = selectors.DefaultSelector()
         self._background = LaneJobs()
@@ -90,18 +92,25 @@ class LaneLoop:
             background=self._background,
             selector=self._selector,
             pool=FramePool(work.memory_bytes // FREE_SHARE),
+            clock=clock,
         )
         self._target_cluster = ClusterSide(
             settings=work.target,
             background=self._background,
             selector=self._selector,
             pool=FramePool(0),
+            clock=clock,
             user_timeout_ms=USER_TIMEOUT_MS,
             before_sending=self._check_silence,
         )
-        self._assignments = Assignments(
-            work, self._source_cluster, self._target_cluster, self._background, self._send
+        ports = LanePorts(
+            clock=clock,
+            source=self._source_cluster,
+            target=self._target_cluster,
+            background=self._background,
+            send=self._send,
         )
+        self._assignments = Assignments(work, ports)
         self._hurry_until = 0.0
         self._is_ready = False
         self._is_stopping = False
@@ -125,7 +134,7 @@ class LaneLoop:
                         side, node = key.data
                         self._on_socket(side, node, mask)
                 self._pump()
-                now = time.monotonic()
+                now = self._clock.monotonic()
                 if now >= next_progress:
                     self._on_channel()  # also keeps the signs of life going
                     next_progress = now + PROGRESS_S
@@ -152,13 +161,13 @@ class LaneLoop:
 
     def _check_silence(self) -> None:
         # before every single send: a process may be frozen between any two lines, and by the time
-        # it goes on another lane has its partitions
-        silent = boot_clock() - self._channel.last_heard
+        # it continues another lane has its partitions
+        silent = self._clock.boot() - self._channel.last_heard
         if silent * 1000 > self._work.silence_ms:
             raise DriverSilent(f"nothing was heard from the driver for {silent:.1f} s")
 
     def _pump(self) -> None:
-        self._assignments.pump(hurry=time.monotonic() < self._hurry_until)
+        self._assignments.pump(hurry=self._clock.monotonic() < self._hurry_until)
         for side in (self._source_cluster, self._target_cluster):
             for node, error in side.take_broken():
                 self._on_broken(side, node, error)
@@ -193,7 +202,7 @@ class LaneLoop:
             match message:
                 case Take():
                     # more may come: a fetch that waits long at the broker would keep them waiting
-                    self._hurry_until = time.monotonic() + HURRY_S
+                    self._hurry_until = self._clock.monotonic() + HURRY_S
                     self._assignments.take(message)
                 case Pace():
                     self._assignments.source.pace.set_rates(message.bytes_per_second)
@@ -231,7 +240,7 @@ class LaneLoop:
             self._on_broken(side, node, error)
 
     def _on_target_readable(self, connection: HotConnection) -> None:
-        now_ms = int(time.time() * 1000)
+        now_ms = self._clock.wall_ms()
         answers = connection.receive()
         for at, (context, view) in enumerate(answers):
             try:
@@ -253,4 +262,4 @@ class LaneLoop:
             return
         sent = [context for context in unanswered if isinstance(context, Sent)]
         self._assignments.map.on_disconnected([one for one in unanswered if isinstance(one, Round)])
-        self._assignments.target.on_disconnected(node, sent, error, int(time.time() * 1000))
+        self._assignments.target.on_disconnected(node, sent, error, self._clock.wall_ms())

@@ -15,11 +15,10 @@ leader epoch every copy writes its newest rows once more, under the same keys.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import Final
 
-from twinlog.clock import GrowingPause
+from twinlog.clock import Clock, GrowingPause
 from twinlog.errors import CorruptData, Fate, PartitionError
 from twinlog.lane.events import LaneEvents
 from twinlog.lane.sides.cluster_side import ClusterSide
@@ -73,8 +72,7 @@ class _Home:
     failing_since: float | None = None
     problem: str = ""
 
-    def failed(self, problem: str) -> None:
-        now = time.monotonic()
+    def failed(self, problem: str, now: float) -> None:
         self.failing_since = self.failing_since or now
         self.problem = problem
         self.not_before = now + self.pause.next_s()
@@ -83,10 +81,9 @@ class _Home:
         self.failing_since, self.not_before = None, 0.0
         self.pause.reset()
 
-    @property
-    def is_stuck(self) -> bool:
+    def is_stuck(self, now: float) -> bool:
         since = self.failing_since
-        return since is not None and time.monotonic() - since > STUCK_AFTER_S
+        return since is not None and now - since > STUCK_AFTER_S
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,6 +91,7 @@ class MapWriter:
     """All map writing of a lane."""
 
     side: ClusterSide
+    clock: Clock
     topic: str
     topic_id: TopicId
     partitions: int
@@ -119,17 +117,18 @@ class MapWriter:
             home.copies.pop(copy, None)
             home.waiting.pop(copy, None)
             if not home.waiting:
-                home.failing_since = None  # nobody waits for it: the next one waits anew
+                home.failing_since = None  # nobody waits for it: the next wait begins at 0
 
     def pump(self, now_ms: int) -> None:
         """Start the rounds that can start now."""
+        now = self.clock.monotonic()
         for tp, home in self._homes.items():
             self._see_leader(tp, home)
             if not home.waiting or home.is_writing:
                 continue
-            if time.monotonic() >= home.not_before and self._pump_one(tp, home, now_ms):
+            if now >= home.not_before and self._pump_one(tp, home, now_ms):
                 continue
-            if home.is_stuck:
+            if home.is_stuck(now):
                 self._give_up(tp, home)
 
     def _see_leader(self, tp: TopicPartition, home: _Home) -> None:
@@ -145,16 +144,16 @@ class MapWriter:
     def _pump_one(self, tp: TopicPartition, home: _Home, now_ms: int) -> bool:
         """False when nothing could be sent for a reason that may last."""
         if self._is_another_topic():
-            home.failed("")
+            home.failed("", self.clock.monotonic())
             return False
         leader = self.side.leaders.get(tp)
         if leader is None:
             self.side.need_topics((self.topic,))
-            home.failed(NO_LEADER)
+            home.failed(NO_LEADER, self.clock.monotonic())
             return False
         connection = self.side.connection_to(leader.node)
         if connection is None:
-            home.failed("is led by a broker that cannot be reached")
+            home.failed("is led by a broker that cannot be reached", self.clock.monotonic())
             return False
         if not connection.may_send:
             return True
@@ -187,7 +186,7 @@ class MapWriter:
         return True
 
     def _is_another_topic(self) -> bool:
-        """The topic was deleted, and perhaps made anew: without the rows that lanes rely on."""
+        """The topic was deleted, and perhaps created again: without the rows that lanes rely on."""
         if self.topic in self.side.missing:
             return True
         now = self.side.topic_ids.get(self.topic, NO_TOPIC_ID)
@@ -228,7 +227,8 @@ class MapWriter:
             home.failed(
                 "has fewer in-sync replicas than min.insync.replicas"
                 if error in UNDER_MIN_ISR
-                else f"answered {lookup(error).name}"
+                else f"answered {lookup(error).name}",
+                self.clock.monotonic(),
             )
         else:
             self._refused(sent, error, message)

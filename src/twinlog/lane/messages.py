@@ -12,7 +12,7 @@ Which lane of which lease speaks is said by the channel's own first frame
      |  <- Renewed -----------------|   key files have changed: what new connections use
      |  <- KnownProducers ----------|   producer ids of other flows, when there are more
      |  <- Release -----------------|   drain these partitions
-     |  -- Released --------------->|   where each one ended: the next lane goes on with it
+     |  -- Released --------------->|   where each one ended: the next lane continues with it
      |  -- Troubled --------------->|   a partition stopped by itself: code, fate, where it was
      |  <- EndLane -----------------|   drain everything, send Released, end
 """
@@ -108,12 +108,12 @@ class TakePartition(Pairing):
     fan: Fan | None = None
     """It goes to several target partitions; what is said above of one is then left out."""
     compresses: bool = False
-    """The target compresses anew, and may refuse what is too large then."""
+    """The target recompresses, and may refuse what is too large then."""
     skips: tuple[Skip, ...] = ()
     """Upstream records that are left out since somebody wants it."""
     accepted: tuple[Accepted, ...] = ()
     """Records of somebody else in the target's log that stay there."""
-    unprotected_wait_ms: int = 0
+    late_requests_ms: int = 0
     """If the target does not surely remember our producer id, wait so long from now and look again:
     requests of a dead lane or connection may still arrive."""
 
@@ -140,7 +140,7 @@ class Fan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver:
-    """A partition at rest: everything sent was answered, and where it goes on."""
+    """A partition at rest: everything sent was answered, and where it resumes."""
 
     start: StartPoint
     chunk: int

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.messages import HandOver, PartitionProgress, TakePartition, Troubled, Work
-from twinlog.lane.sides.cluster_side import ClusterSide
-from twinlog.lane.sides.source_side import SourceSide, SourceState
-from twinlog.lane.sides.target_side import TargetSide
+from twinlog.lane.sides.source_side import SourceSide
+from twinlog.lane.sides.source_state import SourceState
+from twinlog.lane.stay import Stay
 from twinlog.lane.watches.offset_gaps import GapWatch
 from twinlog.mirror.copy.fan_out import Copy
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
@@ -23,31 +23,19 @@ from twinlog.model import TopicPartition
 class Reporter:
     """Progress of the partitions that changed since they were last reported."""
 
-    def __init__(
-        self,
-        source: SourceSide,
-        target: TargetSide,
-        target_cluster: ClusterSide,
-        gaps: GapWatch,
-    ) -> None:
+    def __init__(self, source: SourceSide, gaps: GapWatch) -> None:
         self._source = source
-        self._target = target
-        self._cluster = target_cluster
         self._gaps = gaps
-        self._last: dict[TopicPartition, PartitionProgress] = {}
         self._cpu_ms: int | None = None
-        self._lost: dict[TopicPartition, list[tuple[int, int]]] = {}
 
-    def passed_over(self, tp: TopicPartition, starts: Iterable[StartPoint]) -> None:
-        """The copy of a partition begins behind what the source has lost."""
-        if lost := {start.lost for start in starts if start.lost is not None}:
-            self._lost[tp] = sorted(lost)
-
-    def changed(self, copies: Iterable[Copy], now_ms: int) -> Iterator[PartitionProgress]:
-        for copy in copies:
-            progress = self._progress(copy, now_ms)
-            if self._last.get(copy.source) != progress:
-                self._last[copy.source] = progress
+    def changed(self, stays: Iterable[Stay], now_ms: int) -> Iterator[PartitionProgress]:
+        for stay in stays:
+            if stay.copy is None:
+                continue
+            progress = self._progress(stay.copy, stay.lost, now_ms)
+            stay.lost = ()
+            if stay.reported != progress:
+                stay.reported = progress
                 yield progress
 
     def used_cpu_ms(self, process_ms: int) -> int:
@@ -57,11 +45,9 @@ class Reporter:
         before, self._cpu_ms = self._cpu_ms, process_ms
         return 0 if before is None else process_ms - before
 
-    def close(self, copy: Copy) -> None:
-        """The partition leaves this lane."""
-        self._last.pop(copy.source, None)
-
-    def _progress(self, copy: Copy, now_ms: int) -> PartitionProgress:
+    def _progress(
+        self, copy: Copy, lost: tuple[tuple[int, int], ...], now_ms: int
+    ) -> PartitionProgress:
         state = self._source.partitions.get(copy.source)
         return PartitionProgress(
             source=copy.source,
@@ -83,7 +69,7 @@ class Reporter:
             age=copy.ages.take(),
             latency=copy.latencies.take(),
             gap=self._gaps.take(copy.source),
-            lost=tuple(self._lost.pop(copy.source, ())),
+            lost=lost,
             left_out=_taken(copy.intake.left_out),
         )
 
@@ -98,7 +84,7 @@ def given_back(
     tp: TopicPartition, error: TwinlogError, copy: Copy | None, wait_ms: int
 ) -> Troubled:
     """A partition that stopped by itself."""
-    # whichever trouble is told: that the source lost what was copied must not be forgotten
+    # whichever trouble is reported: that the source lost what was copied must not be forgotten
     both = (error, None if copy is None else copy.source_trouble)
     lost = [one.lost for one in both if isinstance(one, PartitionError) and one.lost]
     return Troubled(

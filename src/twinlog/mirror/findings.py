@@ -4,7 +4,7 @@ A lane, or whoever compares two logs, knows partitions and offsets. The driver k
 the commands of the message name, and whether the topic is an application's as well. So a
 `LogFinding` says what is wrong and where, and `worded` makes the message of it, by code, in this
 order: what was found; what each side has that the other lacks, as ranges; the command that saves
-what may be the only copy; and only then, if at all, what makes the copy anew. Deleting a remote
+what may be the only copy; and only then, if at all, what makes the copy again. Deleting a remote
 topic deletes all of its partitions, and whatever the source has lost since by retention: so it is
 never the first thing that is named.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from twinlog.errors import Fate, PartitionError
 from twinlog.mirror.map.offset_map import Run, run_at_upstream
@@ -103,7 +103,7 @@ class LogFinding:
         return _WORDS[self.code].format(
             what=f"{self.what}{held}",
             export={SOURCE: self._export(SOURCE, flow), TARGET: self._export(TARGET, flow)},
-            copy_anew=self._copy_anew(flow, is_shared=is_shared),
+            copy_again=self._copy_again(flow, is_shared=is_shared),
         )
 
     def error(self, fate: Fate = Fate.FATAL) -> PartitionError:
@@ -132,8 +132,8 @@ class LogFinding:
             f"--partition {tp.partition} {bounds}--output {side}-{tp}.jsonl"
         )
 
-    def _copy_anew(self, flow: str, *, is_shared: bool) -> str:
-        """How the copy is made anew: save, then delete."""
+    def _copy_again(self, flow: str, *, is_shared: bool) -> str:
+        """How the copy is made again: save, then delete."""
         if self.target is None:
             return ""
         topic, export = self.target.topic, self._export(TARGET, flow)
@@ -153,34 +153,34 @@ _WORDS: Final = {
     # records are missing on the target
     "GAP_WRITTEN": (
         "{what}; look at the target's brokers. What is missing may be restored by hand from the "
-        "source: {export[source]}. To copy all of it instead, {copy_anew}"
+        "source: {export[source]}. To copy all of it instead, {copy_again}"
     ),
     "TARGET_TRUNCATED": (
         "{what}; look at the target's brokers: a replica that is down may have the records. If "
-        "they are lost, {copy_anew}"
+        "they are lost, {copy_again}"
     ),
     "POSITION_REGRESSED": (
         "{what}; look at the target's brokers: another replica may have them, and once it leads "
-        "the copy resumes by itself. If they are lost, {copy_anew}"
+        "the copy resumes by itself. If they are lost, {copy_again}"
     ),
     # the target holds what is not ours
     "EXTRA_RECORDS": (
         "{what}; find the other producer and stop it. What it wrote is on the target only: "
-        "{copy_anew}"
+        "{copy_again}"
     ),
     "FOREIGN_DATA": (
-        "{what}; mirror under another name (replication.policy.separator), or {copy_anew}"
+        "{what}; mirror under another name (replication.policy.separator), or {copy_again}"
     ),
     "MM2_PLACE_UNKNOWN": (
         "{what}; find out who wrote to it. To copy it without what MirrorMaker 2 has copied, "
-        "{copy_anew}"
+        "{copy_again}"
     ),
-    "DIVERGED": "{what}; {copy_anew}",
+    "DIVERGED": "{what}; {copy_again}",
     # the source is another one, or lost records
-    "SOURCE_RECREATED": "{what}. To mirror it, {copy_anew}",
+    "SOURCE_RECREATED": "{what}. To mirror it, {copy_again}",
     "SOURCE_DIVERGED": (
         "{what}. Decide which side is right. The target has the only copy of what the source lost: "
-        "{copy_anew}"
+        "{copy_again}"
     ),
     "SOURCE_TRUNCATED": (
         "{what}, so neither side has them; to resume behind them set twinlog.source.loss=accept"
@@ -190,13 +190,18 @@ _WORDS: Final = {
         "OFFSET), and only then delete the records up to there, with twinlog.source.loss=accept"
     ),
     # the topic or the map is another one
-    "PARTITIONS_DIFFER": "{what}; give back the old number; or {copy_anew}",
-    "MAP_MISSING": "{what}, and {copy_anew}",
+    "PARTITIONS_DIFFER": "{what}; give back the old number; or {copy_again}",
+    "MAP_MISSING": "{what}, and {copy_again}",
     "TARGET_RECREATED": (
         "{what}. Save them ({export[target]}) and compare them with the source; then take them "
         "away with kafka-delete-records.sh: the copy starts over behind them"
     ),
 }
+
+
+def in_target(target: TopicPartition, what: str, *, code: str, **more: Any) -> PartitionError:
+    """Something about the target's log; `more`: other fields of the finding."""
+    return LogFinding(code=code, what=f"{target}: {what}", target=target, **more).error()
 
 
 def foreign_data(target: TopicPartition, holds: Span) -> LogFinding:

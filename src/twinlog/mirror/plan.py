@@ -48,7 +48,7 @@ class PartitionPlan(Pairing):
     is_picky: bool = False
     """The target topic may refuse single records for another reason than their size."""
     compresses: bool = False
-    """The target compresses anew what comes with another codec: it may find that too large."""
+    """The target recompresses what comes with another codec: it may find that too large."""
     targets: int = 0
     """Among how many target partitions its records go by key; 0: all go to `target`."""
     producer_id: int = -1

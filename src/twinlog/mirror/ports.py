@@ -48,7 +48,7 @@ class RawRecords:
 
 
 class LogView(Protocol):
-    """One cluster's logs, to be looked at."""
+    """One cluster's logs, to be read."""
 
     problems: dict[TopicPartition, TwinlogError]
 

@@ -20,7 +20,7 @@ class Skip:
     first: int
     next: int
     is_batch: bool = False
-    """It cannot be decoded: its bytes are not looked at."""
+    """It cannot be decoded: its bytes are not checked."""
 
     def __str__(self) -> str:
         if self.next == self.first + 1:
@@ -34,7 +34,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poison:
-    """Where a partition stands still because of one record, or of one batch."""
+    """Where a partition has stopped because of one record, or of one batch."""
 
     skip: Skip
     """What would be left out."""

@@ -1,4 +1,4 @@
-"""Where the copy of a partition goes on, and what a flow decides for all its partitions."""
+"""Where the copy of a partition resumes, and what a flow decides for all its partitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ between 23 and 24 hours old go one batch at a time after trouble.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartPoint:
-    """Where a partition goes on, found by looking (`position.py`) or handed over by the lane
+    """Where a partition resumes, found by looking (`position.py`) or handed over by the lane
     before.
     """
 
@@ -44,9 +44,9 @@ class StartPoint:
     has_company: bool = False
     """Another flow of ours writes to the target partition."""
     target_epoch: int = -1
-    """Leader epoch of the target partition that was looked at, -1 when unknown."""
+    """Leader epoch of the target partition that was checked, -1 when unknown."""
     compared: int = -1
-    """How many of the last records were found the same at the source; -1: none was looked at."""
+    """How many of the last records were found the same at the source; -1: none was checked."""
     jumps: tuple[Run, ...] = ()
     """Runs before `ordinal` that the map has wrong: others wrote between our records, or were
     first.
@@ -81,7 +81,11 @@ class CopyRules:
             return None
         return self.producer_expiry_ms - min(EXPIRY_MARGIN_MS, self.producer_expiry_ms // 4)
 
+    def known_behind(self, timestamp: int, now_ms: int) -> bool:
+        """The target keeps our producer id behind a record of this time."""
+        age = self.safe_age_ms
+        return age is not None and timestamp > now_ms - age
+
     def keeps(self, start: StartPoint, now_ms: int) -> bool:
         """The target surely remembers our producer id at this start point."""
-        age = self.safe_age_ms
-        return age is not None and start.is_protected and start.last_timestamp > now_ms - age
+        return start.is_protected and self.known_behind(start.last_timestamp, now_ms)

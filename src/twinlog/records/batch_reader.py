@@ -6,20 +6,20 @@ whatever order tasks run and however often one is repeated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-import pyarrow as pa
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.records.columns import UPSTREAM
+from twinlog.records.connections import connected
 from twinlog.records.filters import RowBounds, bounds_of
-from twinlog.records.gaps import OffsetRange
+from twinlog.records.gaps import OffsetRange, log_bounds
 from twinlog.records.options import ReadOptions
-from twinlog.records.planning import find_partitions, first_of_time, log_bounds, resolve
+from twinlog.records.planning import find_partitions, first_of_time, present, resolve
 from twinlog.records.ranges import split
-from twinlog.records.tasks import RangePartition, present, read_partition
+from twinlog.records.tasks import PlanningReader, RangePartition
 from twinlog.records.upstreams import UpstreamMaps
 
 
@@ -39,12 +39,11 @@ class PushFilters:
         return filters
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(PlanningReader, DataSourceReader):
     """Plans on the driver, reads in tasks."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
-        self._options = options
-        self._columns = tuple(columns)
+        super().__init__(options, columns)
         self._bounds = RowBounds()
 
     @property
@@ -58,7 +57,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges, each a task. Raises TwinlogError."""
-        with ClusterClient(self._options.cluster()) as client:
+        with connected(self._options.cluster()) as client:
             ranges = split(self._ranges(client), self._options.min_partitions)
             if UPSTREAM not in self._columns:
                 return [RangePartition(one, ()) for one in ranges]
@@ -81,6 +80,3 @@ class BatchReader(DataSourceReader):
         tps = [one.tp for one in found]
         times = first_of_time(client, tps, self._bounds.least_ms, isolation)
         return [self._bounds.within(one, times[one.tp]) for one in found]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_partition(self._options, self._columns, partition)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -186,9 +186,11 @@ class ColumnDecoder:
             case "value":
                 made = _bytes_array(parts, shapes.VALUE)
             case "topic":
-                made = pa.repeat(pa.scalar(self._tp.topic, pa.string()), self._rows)
+                topic = self._tp.topic.encode()
+                ends = array("i", range(0, len(topic) * self._rows + 1, len(topic)))
+                made = _of_buffers(pa.string(), self._rows, ends, topic * self._rows)
             case "partition":
-                made = pa.repeat(pa.scalar(self._tp.partition, pa.int32()), self._rows)
+                made = _numbers(array("i", [self._tp.partition]) * self._rows, pa.int32())
             case "offset":
                 made = _numbers(_cells(parts, shapes.OFFSET), pa.int64())
             case "timestamp":
@@ -206,16 +208,33 @@ class ColumnDecoder:
 def _bytes_array(parts: Sequence[_Part], column: int) -> pa.Array:
     rows = sum(part.end - part.first for part in parts)
     if rows < FEW_ROWS * len(parts):
-        found = [one for part in parts for one in _values(part, column)]
-        return pa.array(found, pa.binary())
+        return _of_values([one for part in parts for one in _values(part, column)])
     arrays = [_gathered(part, column) for part in parts]
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
 def _gathered(part: _Part, column: int) -> pa.Array:
     out, ends, present, nulls = CHOSEN.kernels.gather(part.table, column, part.first, part.end)
-    buffers = [pa.py_buffer(present) if nulls else None, pa.py_buffer(ends), pa.py_buffer(out)]
-    return pa.Array.from_buffers(pa.binary(), part.end - part.first, buffers, nulls)
+    return _of_buffers(pa.binary(), part.end - part.first, ends, out, present if nulls else None)
+
+
+def _of_values(values: Sequence[bytes | None]) -> pa.Array:
+    ends = array("i", accumulate((len(one) if one else 0 for one in values), initial=0))
+    present = None
+    if None in values:
+        present = bytearray(-(-len(values) // 8))
+        for row, one in enumerate(values):
+            if one is not None:
+                present[row >> 3] |= 1 << (row & 7)
+    return _of_buffers(pa.binary(), len(values), ends, b"".join(filter(None, values)), present)
+
+
+def _of_buffers(
+    kind: Any, rows: int, ends: Any, data: Any, present: bytearray | None = None
+) -> pa.Array:
+    """`pa.array` and `pa.scalar` would load pandas, which takes a new worker half a second."""
+    held = None if present is None else pa.py_buffer(present)
+    return pa.Array.from_buffers(kind, rows, [held, pa.py_buffer(ends), pa.py_buffer(data)])
 
 
 def _values(part: _Part, column: int) -> list[bytes | None]:

@@ -2,7 +2,7 @@
 
     RETENTION   [first, log start): deleted from the front: retention, or somebody deleted records
     TRUNCATED   [log end, end): the log ends before what was read or is to be read; its end was
-                lost by an unclean election, or the topic was made anew, or nobody ever wrote it
+                lost by an unclean election, or the topic was created again, or nobody ever wrote it
 
 What compaction and transactions leave out inside of a log is no loss, and is not reported.
 `failOnDataLoss=false` makes a warning of each, with the same words.
@@ -11,12 +11,18 @@ What compaction and transactions leave out inside of a log is no loss, and is no
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-from twinlog.errors import RecordsLost
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
+from twinlog.errors import RecordsLost, TwinlogError
 from twinlog.model import TopicPartition
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +44,29 @@ class OffsetRange:
     @property
     def size(self) -> int:
         return max(0, self.end - self.first)
+
+
+def log_bounds(
+    client: ClusterClient, tps: Iterable[TopicPartition]
+) -> dict[TopicPartition, LogBounds]:
+    """Log start and high watermark of each partition. Raises TwinlogError."""
+    wanted = list(tps)
+    if not wanted:
+        return {}
+    starts = all_answers(list_offsets(client, wanted, EARLIEST))
+    ends = all_answers(list_offsets(client, wanted, LATEST))
+    return {tp: LogBounds(start=starts[tp].offset, end=ends[tp].offset) for tp in wanted}
+
+
+def all_answers(answers: Mapping[TopicPartition, T | TwinlogError]) -> dict[TopicPartition, T]:
+    """Raises the first error, where there is one: a part of a read looks like all of it."""
+    out: dict[TopicPartition, T] = {}
+    for tp in sorted(answers):
+        answer = answers[tp]
+        if isinstance(answer, TwinlogError):
+            raise answer
+        out[tp] = answer
+    return out
 
 
 def find_loss(wanted: OffsetRange, bounds: LogBounds) -> RecordsLost | None:
@@ -66,7 +95,7 @@ def find_loss(wanted: OffsetRange, bounds: LogBounds) -> RecordsLost | None:
 
 
 def report(loss: RecordsLost | None, *, fails: bool) -> None:
-    """Raise it, or say it where the reader is to go on with what is left."""
+    """Raise it, or say it where the reader is to continue with what is left."""
     if loss is None:
         return
     if fails:

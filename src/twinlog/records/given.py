@@ -7,6 +7,7 @@ said, so that a job changes one word; what neither knows is an error that names 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -16,15 +17,19 @@ from twinlog.cluster.net.settings import (
     parse_bootstrap,
 )
 from twinlog.cluster.security.security_keys import load_security
+from twinlog.config.files.providers import provider_key, resolve_providers
 from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, CLIENT_KEYS, Role, is_connection_key
 from twinlog.config.values.nearest import suggestion
-from twinlog.config.values.origin import ClientProperties, Setting
+from twinlog.config.values.origin import ClientProperties, Setting, Settings
 from twinlog.records.bounds import wrong
 
 log = logging.getLogger(__name__)
 
 _PREFIX: Final = "kafka."
 _WHERE: Final = 'format("twinlog")'
+
+READER: Final = "twinlog-reader"
+"""The client id of reading, where none is given."""
 
 
 def named(
@@ -60,7 +65,7 @@ def client_of(
     for key in sorted(properties):
         if key in refused:
             raise wrong(_PREFIX + key, "it cannot be set", refused[key])
-        if key not in known and not is_connection_key(key):
+        if key not in known and not is_connection_key(key) and not provider_key(key):
             hint = suggestion(key, known)
             raise wrong(
                 _PREFIX + key,
@@ -76,10 +81,13 @@ def client_of(
 
 
 def settings_of(properties: ClientProperties, client_id: str) -> ClusterSettings:
-    """How to reach the brokers; reads the key files, so every process has what is in them now.
+    """How to reach the brokers; reads the key files, and looks up what config providers have, so
+    every process has what is there now, where it runs.
 
     Raises ConfigError.
     """
+    given = Settings({key: properties.origin(key) for key in properties})
+    properties = ClientProperties(resolve_providers(given, os.environ))
     bootstrap = parse_bootstrap(properties[BOOTSTRAP_SERVERS], _PREFIX + BOOTSTRAP_SERVERS)
     return ClusterSettings(
         alias=properties[BOOTSTRAP_SERVERS].split(",", maxsplit=1)[0].strip(),

@@ -8,8 +8,8 @@ Spark takes the rows of one attempt. While it reads,
 - the log is cut behind the position: TRUNCATED. One that was cut and has grown past the position
   again cannot be told from one that was not: the offsets of a range carry no leader epoch, as in
   Spark's own source;
-- nothing comes although the range goes on: an open transaction, or a new leader that does not know
-  yet how much was replicated. It is waited for, and then TIMED_OUT.
+- nothing comes although the range continues: an open transaction, or a new leader that does not
+  know yet how much was replicated. It is waited for, and then TIMED_OUT.
 """
 
 from __future__ import annotations
@@ -25,12 +25,22 @@ from twinlog.errors import BrokerRefused, ClusterError, CorruptData, Fate, Twinl
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.model import Isolation
 from twinlog.records.decoding import ColumnDecoder
-from twinlog.records.gaps import LogBounds, OffsetRange, find_loss, report, what_is_left
-from twinlog.records.planning import log_bounds
+from twinlog.records.gaps import (
+    LogBounds,
+    OffsetRange,
+    find_loss,
+    log_bounds,
+    report,
+    what_is_left,
+)
 from twinlog.wire.record_batch import read_headers, verify_crc
 
 FETCH_BYTES: Final = 8 << 20
 """In one answer: few requests for much data, and no more memory than a lane has."""
+FIRST_BYTES: Final = 64 << 10
+"""Of a range, and given to Spark at once: who asks for some rows (`limit`) waits for no more."""
+GROWTH: Final = 16
+"""From one answer to the next."""
 
 
 class RangeReader:
@@ -52,6 +62,7 @@ class RangeReader:
         self._isolation = isolation
         self._fails = fails_on_data_loss
         self._decoder = decoder
+        self._fetch_bytes = FIRST_BYTES
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """All rows of the range in order; raises TwinlogError."""
@@ -61,6 +72,9 @@ class RangeReader:
             answer = self._fetch()
             if answer is not None:
                 yield from self._decode(answer)
+                if self._fetch_bytes == FIRST_BYTES:
+                    yield from self._decoder.rest()
+                self._fetch_bytes = min(self._fetch_bytes * GROWTH, FETCH_BYTES)
             if self._position > before:
                 failures, deadline = 0, self._client.deadline()
                 continue
@@ -72,7 +86,7 @@ class RangeReader:
     def _fetch(self) -> FetchedRecords | None:
         """What is there at the position; None after a gap, or where it has to be asked again."""
         answer = fetch_records(
-            self._client, {self._tp: (self._position, FETCH_BYTES)}, isolation=self._isolation
+            self._client, {self._tp: (self._position, self._fetch_bytes)}, isolation=self._isolation
         )[self._tp]
         if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
             self._pass_gap(log_bounds(self._client, [self._tp])[self._tp])

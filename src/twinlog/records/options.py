@@ -24,7 +24,7 @@ from twinlog.records.bounds import (
     wrong,
 )
 from twinlog.records.flags import flag, wants_headers
-from twinlog.records.given import client_of, named, positive, settings_of
+from twinlog.records.given import READER, client_of, named, positive, settings_of
 
 _PREFIX: Final = "kafka."
 
@@ -88,11 +88,11 @@ class ReadOptions:
     commit_group: str
     fails_on_data_loss: bool
     upstreams: tuple[str, ...]
-    """Aliases of clusters whose copies are told by the column `_upstream`."""
+    """Aliases of clusters whose copies stand in the column `_upstream`."""
 
     def cluster(self) -> ClusterSettings:
         """How to reach the brokers. Raises ConfigError."""
-        return settings_of(self.properties, "twinlog-reader")
+        return settings_of(self.properties, READER)
 
     def names(self) -> NamePattern:
         """What `subscribePattern` matches: whole names, by Java's rules."""

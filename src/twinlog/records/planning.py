@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
+
+from pyspark.sql.types import StructType
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
@@ -19,13 +20,32 @@ from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.errors import ClusterError, TwinlogError
 from twinlog.model import Isolation, TopicPartition
 from twinlog.records.bounds import JSON_EARLIEST, JSON_LATEST, Bound, BoundKind, wrong
-from twinlog.records.gaps import LogBounds
+from twinlog.records.columns import UPSTREAM, check_columns
+from twinlog.records.gaps import (
+    LogBounds,
+    OffsetRange,
+    all_answers,
+    find_loss,
+    report,
+    what_is_left,
+)
 from twinlog.records.options import ReadOptions
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 Offsets = dict[TopicPartition, int]
+
+
+def columns_of(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
+    """Which columns are asked for. Raises ConfigError for others than ours."""
+    found = check_columns([(field.name, field.dataType.simpleString()) for field in schema])
+    if UPSTREAM in found and not options.upstreams:
+        raise wrong(
+            "upstream",
+            f"it is missing, and the schema has {UPSTREAM}",
+            "write the alias of the cluster that is copied, as upstream=A",
+        )
+    return found
 
 
 def find_partitions(client: ClusterClient, options: ReadOptions) -> list[TopicPartition]:
@@ -88,14 +108,13 @@ def latest(client: ClusterClient, tps: Iterable[TopicPartition], isolation: Isol
     return _listed(client, list(tps), LATEST, isolation)
 
 
-def log_bounds(
-    client: ClusterClient, tps: Iterable[TopicPartition]
-) -> dict[TopicPartition, LogBounds]:
-    """Log start and high watermark of each partition."""
-    wanted = list(tps)
-    starts = _listed(client, wanted, EARLIEST, Isolation.READ_UNCOMMITTED)
-    ends = _listed(client, wanted, LATEST, Isolation.READ_UNCOMMITTED)
-    return {tp: LogBounds(start=starts[tp], end=ends[tp]) for tp in wanted}
+def present(
+    wanted: Sequence[OffsetRange], bounds: dict[TopicPartition, LogBounds], *, fails: bool
+) -> list[OffsetRange]:
+    """What the logs have of these ranges; the rest is raised or said, by `failOnDataLoss`."""
+    for one in wanted:
+        report(find_loss(one, bounds[one.tp]), fails=fails)
+    return [what_is_left(one, bounds[one.tp]) for one in wanted]
 
 
 def first_of_time(
@@ -115,24 +134,13 @@ def _results(
 ) -> dict[TopicPartition, OffsetResult]:
     if not tps:
         return {}
-    return _good(list_offsets(client, tps, at, isolation=isolation))
+    return all_answers(list_offsets(client, tps, at, isolation=isolation))
 
 
 def _listed(
     client: ClusterClient, tps: list[TopicPartition], at: int, isolation: Isolation
 ) -> Offsets:
     return {tp: one.offset for tp, one in _results(client, tps, at, isolation).items()}
-
-
-def _good(answers: Mapping[TopicPartition, T | TwinlogError]) -> dict[TopicPartition, T]:
-    """All answers; the first error, where there is one: a part of a read looks like all of it."""
-    out: dict[TopicPartition, T] = {}
-    for tp in sorted(answers):
-        answer = answers[tp]
-        if isinstance(answer, TwinlogError):
-            raise answer
-        out[tp] = answer
-    return out
 
 
 def _check_complete(place: Bound, tps: Iterable[TopicPartition]) -> None:

@@ -58,7 +58,7 @@ class TwinlogSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from twinlog.records.batch_reader import BatchReader
         from twinlog.records.options import parse_options
-        from twinlog.records.tasks import columns_of
+        from twinlog.records.planning import columns_of
 
         options = parse_options(self.options, is_stream=False)
         say_slow_kernels()
@@ -66,8 +66,8 @@ class TwinlogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from twinlog.records.options import parse_options
+        from twinlog.records.planning import columns_of
         from twinlog.records.stream_reader import StreamReader
-        from twinlog.records.tasks import columns_of
 
         options = parse_options(self.options, is_stream=True)
         is_limited = options.max_offsets is not None or options.max_bytes is not None

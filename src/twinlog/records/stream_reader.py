@@ -21,10 +21,9 @@ is not there any more keeps its place in the checkpoint.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from twinlog.cluster.client import ClusterClient
@@ -35,9 +34,9 @@ from twinlog.errors import ClusterError, Fate, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.records.bounds import from_json, to_json
 from twinlog.records.columns import UPSTREAM
-from twinlog.records.gaps import OffsetRange, find_loss, report
+from twinlog.records.gaps import OffsetRange, find_loss, log_bounds, report
 from twinlog.records.options import ReadOptions
-from twinlog.records.planning import Offsets, find_partitions, latest, log_bounds, resolve
+from twinlog.records.planning import Offsets, find_partitions, latest, present, resolve
 from twinlog.records.ranges import limited, split
 from twinlog.records.spark_api import (
     ReadAllAvailable,
@@ -46,7 +45,7 @@ from twinlog.records.spark_api import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from twinlog.records.tasks import RangePartition, present, read_partition
+from twinlog.records.tasks import PlanningReader, RangePartition
 from twinlog.records.upstreams import UpstreamMaps
 from twinlog.wire.record_batch import read_headers
 
@@ -56,12 +55,11 @@ PROBE_BYTES: Final = 256 << 10
 """Read of each partition to learn how many bytes an offset has, for `maxBytesPerTrigger`."""
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans in a process of its own beside the driver, reads in tasks."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
-        self._options = options
-        self._columns = tuple(columns)
+        super().__init__(options, columns)
         self._client: ClusterClient | None = None
         self._upstreams: UpstreamMaps | None = None
         """With the offset maps as they were read for the last micro-batch."""
@@ -148,9 +146,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._upstreams = UpstreamMaps(self._connected(), self._options.upstreams)
         return list(map(RangePartition, ranges, self._upstreams.of(ranges)))
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_partition(self._options, self._columns, partition)
-
     def commit(self, end: dict[str, Any]) -> None:
         """All rows before these offsets are in the sink."""
         group = self._options.commit_group
@@ -170,13 +165,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client.close()
             self._client = self._upstreams = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        """For tasks, which connect by themselves."""
-        return {**self.__dict__, "_client": None, "_upstreams": None}
-
     def _connected(self) -> ClusterClient:
         if self._client is None:
             self._client = ClusterClient(self._options.cluster())
+            self._client.keep_leaders()
         return self._client
 
     def _ends(self, client: ClusterClient) -> Offsets:
@@ -187,7 +179,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Ends of partitions that end before what was read already.
 
         That is so for a while after `isolation` was changed to read_committed beside an open
-        transaction. Otherwise the log was cut, and goes on from its end.
+        transaction. Otherwise the log was cut, and continues from its end.
         """
         bounds = log_bounds(client, [one.tp for one in behind])
         out: Offsets = {}

@@ -1,26 +1,33 @@
 """What a Spark task is given, and how it reads; the same for batches and streams.
 
-Options travel as they were written. So each task reads the key files anew: one that was renewed is
+A reader that travels to executors becomes a `TaskReader`: what plans is not loaded there, where
+each new worker would wait for it.
+
+Options travel as they were written. So each task reads the key files again: one that was renewed is
 used by the next micro-batch, and the files must be on every executor, as for Spark's own source.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.types import StructType
 
-from twinlog.cluster.client import ClusterClient
+from twinlog.config.values.origin import ClientProperties
 from twinlog.mirror.map.origins import Origin, Origins
-from twinlog.model import TopicPartition
-from twinlog.records.bounds import wrong
-from twinlog.records.columns import UPSTREAM, check_columns
+from twinlog.model import Isolation, TopicPartition
+from twinlog.records.connections import connected
 from twinlog.records.decoding import ColumnDecoder
-from twinlog.records.gaps import LogBounds, OffsetRange, find_loss, report, what_is_left
+from twinlog.records.gaps import OffsetRange
+from twinlog.records.given import READER, settings_of
 from twinlog.records.log_reader import RangeReader
-from twinlog.records.options import ReadOptions
+
+if TYPE_CHECKING:
+    from twinlog.records.options import ReadOptions
 
 
 class RangePartition(InputPartition):
@@ -40,38 +47,47 @@ class RangePartition(InputPartition):
         return Origins(self.value[-1])
 
 
-def columns_of(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
-    """Which columns are asked for. Raises ConfigError for others than ours."""
-    found = check_columns([(field.name, field.dataType.simpleString()) for field in schema])
-    if UPSTREAM in found and not options.upstreams:
-        raise wrong(
-            "upstream",
-            f"it is missing, and the schema has {UPSTREAM}",
-            "write the alias of the cluster that is copied, as upstream=A",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskReader:
+    """The part of a reader that tasks need. Its repr hides secrets."""
+
+    properties: ClientProperties
+    columns: tuple[str, ...]
+    isolation: Isolation
+    fails_on_data_loss: bool
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        if not isinstance(partition, RangePartition):
+            return  # there is nothing to read, for which Spark makes one task
+        with connected(settings_of(self.properties, READER)) as client:
+            yield from RangeReader(
+                client,
+                partition.range,
+                ColumnDecoder(partition.range.tp, self.columns, origins=partition.origins),
+                isolation=self.isolation,
+                fails_on_data_loss=self.fails_on_data_loss,
+            ).read()
+
+
+class PlanningReader:
+    """What readers of batches and streams have in common: tasks get a `TaskReader` of them."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = tuple(columns)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._task_reader()().read(partition)
+
+    def __reduce__(self) -> tuple[partial[TaskReader], tuple[()]]:
+        return self._task_reader(), ()
+
+    def _task_reader(self) -> partial[TaskReader]:
+        return partial(
+            TaskReader,
+            properties=self._options.properties,
+            columns=self._columns,
+            isolation=self._options.isolation,
+            fails_on_data_loss=self._options.fails_on_data_loss,
         )
-    return found
-
-
-def read_partition(
-    options: ReadOptions, columns: Sequence[str], partition: InputPartition
-) -> Iterator[pa.RecordBatch]:
-    """The rows of one task."""
-    if not isinstance(partition, RangePartition):
-        return  # there is nothing to read, for which Spark makes one task
-    with ClusterClient(options.cluster()) as client:
-        yield from RangeReader(
-            client,
-            partition.range,
-            ColumnDecoder(partition.range.tp, columns, origins=partition.origins),
-            isolation=options.isolation,
-            fails_on_data_loss=options.fails_on_data_loss,
-        ).read()
-
-
-def present(
-    wanted: Sequence[OffsetRange], bounds: dict[TopicPartition, LogBounds], *, fails: bool
-) -> list[OffsetRange]:
-    """What the logs have of these ranges; the rest is raised or said, by `failOnDataLoss`."""
-    for one in wanted:
-        report(find_loss(one, bounds[one.tp]), fails=fails)
-    return [what_is_left(one, bounds[one.tp]) for one in wanted]

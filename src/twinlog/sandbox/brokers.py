@@ -105,7 +105,7 @@ class LocalCluster:
             self._temporary = True
         self.folder = self.folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
-        if (self.folder / STATE_FILE).exists():  # data of an earlier run: go on with it
+        if (self.folder / STATE_FILE).exists():  # data of an earlier run: continue with it
             earlier = self.attach(self.folder)
             self.cluster_id, self.ports = earlier.cluster_id, earlier.ports
         if self.security is not None:
@@ -159,7 +159,7 @@ class LocalCluster:
         mechanism: str | None = None,
         stores: Stores = "PEM",
     ) -> dict[str, str]:
-        """Everything a Java client of this cluster is told, also `bootstrap.servers`."""
+        """Everything a Java client of this cluster gets, also `bootstrap.servers`."""
         listener = listener or self.listeners.names[0]
         properties = {}
         if self.security is not None:

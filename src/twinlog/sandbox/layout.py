@@ -1,4 +1,4 @@
-"""What a broker of a local cluster is told: listeners, server.properties, log settings."""
+"""What a broker of a local cluster gets: listeners, server.properties, log settings."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def default_folder(environment: Mapping[str, str]) -> Path:
 
 
 def up(names: Sequence[str], brokers: int = 1, folder: Path | None = None) -> list[SandboxCluster]:
-    """Start the named clusters; one that runs is left alone, a dead one goes on with its data."""
+    """Start the named clusters; one that runs is left alone, a dead one continues with its data."""
     for name in names:
         if not _NAME.fullmatch(name):
             raise UsageError(

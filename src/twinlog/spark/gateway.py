@@ -3,7 +3,7 @@
 What `pyspark.java_gateway.launch_gateway` does, with three differences. Here Spark's launcher
 scripts and their second JVM are left out: the class that they end up with (`PythonGatewayServer`)
 is started with our own flags. For a cluster they are used, since they read its configuration
-(`spark-defaults.conf`, Hadoop's, Kubernetes'). PySpark is told port and secret in both cases.
+(`spark-defaults.conf`, Hadoop's, Kubernetes'). PySpark gets port and secret in both cases.
 
 The JVM gets a session of its own and ignores SIGTERM, SIGINT and SIGHUP: a Ctrl-C or a `kill` of
 the whole group must reach the lanes as an orderly stop through the driver, not as a JVM that is
@@ -214,5 +214,5 @@ def _pass_on(stream: IO[bytes]) -> None:
             if _NOISE not in line:
                 # lanes say what brokers say
                 text = line.decode(errors="backslashreplace").rstrip("\r\n")
-                with suppress(OSError):  # read on: a JVM whose output is full stands still
+                with suppress(OSError):  # read on: a JVM whose output is full has stopped
                     os.write(2, f"{shown_lines(text)}\n".encode())

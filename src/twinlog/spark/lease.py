@@ -96,7 +96,7 @@ class LeaseJob:
 
     def cancel(self) -> None:
         """End the job's tasks, or keep them from starting; harmless when it has ended. It is not
-        waited for: a JVM that stands still must not hold up the rest of this process.
+        waited for: a JVM that has stopped must not hold up the rest of this process.
         """
         if not self._cancelled:
             self._cancelled = True

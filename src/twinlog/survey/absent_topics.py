@@ -52,7 +52,7 @@ def nothing_matches(flow: FlowConfig, found: ClusterMetadata) -> str:
 
 
 def target_topic_missing(flow: FlowConfig, remote: str) -> PartitionError:
-    """Nobody made the topic, and we are told not to."""
+    """Nobody made the topic, and the configuration forbids us to."""
     return PartitionError(
         f"topic {remote} is not there on {flow.flow.target}, and "
         "topic.creation.enable=false: create it; its copy begins as soon as it is there",
@@ -65,7 +65,7 @@ def target_topic_missing(flow: FlowConfig, remote: str) -> PartitionError:
 def target_topic_too_small(
     flow: FlowConfig, remote: str, count: int, wanted: int
 ) -> PartitionError:
-    """The source has more partitions, and we are told not to add any."""
+    """The source has more partitions, and the configuration forbids us to add any."""
     return PartitionError(
         f"topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
         f"source {wanted}, and topic.creation.enable=false: add partitions; the others are copied",

@@ -198,7 +198,7 @@ def discover(
     """Read both clusters, and create or grow remote topics unless told only to look; `guard` says
     first which of them would come back, or be there twice.
 
-    Where the lanes enter the target as our user, topics that they could not go on with are
+    Where the lanes enter the target as our user, topics that they could not continue with are
     problems: without READ a copy can begin, and never be begun again.
     """
     all_topics = source.metadata(None)
@@ -232,11 +232,11 @@ def discover(
     for name, topic in topics.items():
         try:
             if refused is not None and name in missing:
-                raise refused  # the others go on
+                raise refused  # the others continue
             configs = source_configs.get(name, [])
             _ensure(flow, target, topic, there, remote[name], configs, out, create, guard)
         except TwinlogError as error:
-            # partitions that are there go on when others cannot be added
+            # partitions that are there continue when others cannot be added
             known = there.topics.get(remote[name])
             unusable = known is None or known.error or flow.same_partitions
             first = 0 if unusable or known is None else len(known.partitions)

@@ -8,13 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
+from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.net.metadata import TopicMetadata
-from twinlog.errors import TwinlogError
+from twinlog.errors import TwinlogError, Unsupported
 from twinlog.mirror.map.offset_map import PartitionMap, Term
 from twinlog.mirror.map.translation import (
     KnownMap,
     Translation,
     downstream_within,
+    others_behind,
     reach_of,
     upstream_within,
 )
@@ -28,7 +30,7 @@ from twinlog.survey.map_reader import MapReader
 
 
 class ExactMap:
-    """The offset map of one flow, read anew up to the moment of each question."""
+    """The offset map of one flow, read again up to the moment of each question."""
 
     def __init__(
         self, client: ClusterClient, policy: DefaultReplicationPolicy, source_alias: str
@@ -108,7 +110,9 @@ class ExactMap:
     def _known(
         self, tps: Sequence[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, PartitionMap, tuple[int, int]]]:
-        """Partitions that were copied, with their map and the bounds of their log."""
+        """Partitions that were copied, with their map and the bounds of their log; without what new
+        owners wrote behind the end of a copy in a topic that was ours alone.
+        """
         topics = self._client.metadata([self._topic, *sorted({tp.topic for tp in tps})]).topics
         reader = self._map(topics)
         if reader is None:
@@ -116,6 +120,7 @@ class ExactMap:
         starts = list_offsets(self._client, tps, EARLIEST)
         # before the map: `mirror.map.translation`, rule A
         ends = list_offsets(self._client, tps, LATEST)
+        writers = {} if self._is_shared else self._writers(tps)
         maps: dict[tuple[str, int], PartitionMap] = {}
         for key, known in reader.read().items():
             # one remote topic has one source topic; were it ever two, the newer one counts
@@ -129,4 +134,17 @@ class ExactMap:
             found = maps.get((topics[tp.topic].topic_id, tp.partition))
             if found is None or isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
                 continue
-            yield tp, found, (start.offset, end.offset)
+            others = others_behind(found, end.offset, writers.get(tp, {})) or 0
+            yield tp, found, (start.offset, max(start.offset, end.offset - others))
+
+    def _writers(self, tps: Sequence[TopicPartition]) -> dict[TopicPartition, dict[int, int]]:
+        """Last sequences by producer id, of partitions whose producers we may see."""
+        try:
+            found = describe_producers(self._client, tps)
+        except Unsupported:
+            return {}
+        return {
+            tp: {id_: state.last_sequence for id_, state in states.items()}
+            for tp, states in found.items()
+            if not isinstance(states, TwinlogError)
+        }

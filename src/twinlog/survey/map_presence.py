@@ -1,4 +1,4 @@
-"""A map that was there is not made anew in silence while the target holds what it describes."""
+"""A map that was there is not rebuilt in silence while the target holds what it describes."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class MapReader:
             return Maps(dict(self._maps), dict(self._unread), self.partitions)
 
     def _check_topic(self) -> None:
-        """Rows that were read do not say anything of a topic that was made anew."""
+        """Rows that were read do not say anything of a topic that was created again."""
         found = self._client.metadata([self.topic], timeout_s=LOOK_S).topics[self.topic]
         known = self.topic_id
         if found.error == UNKNOWN_TOPIC_OR_PARTITION and known != NO_TOPIC_ID:
@@ -148,7 +148,7 @@ class MapReader:
 
     def _has_lost_rows(self, ends: dict[int, OffsetResult]) -> bool:
         """A partition ends before what was read of it; or its new leader's log parts from the one
-        that was read before that, and other rows stand there now. Takes away from `ends` what
+        that was read before that, and other rows stand there now. Removes from `ends` what
         cannot be asked.
         """
         risen = {

@@ -1,4 +1,4 @@
-"""Reads what the state topic says anew, again and again: what people want of a flow, and which
+"""Reads what the state topic says, again and again: what people want of a flow, and which
 producers write copies.
 """
 
@@ -20,7 +20,7 @@ from twinlog.mirror.state.mapped import MappedCopies, is_mapped_row, mapped_copi
 
 READ_TIMEOUT_S: Final = 5.0
 READ_ANEW_EVERY: Final = 60
-"""Looks: a topic that was made anew may be as long as the old one was. It is a small one."""
+"""Looks: a topic that was created again may be as long as the old one was. It is a small one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +79,8 @@ class StateReader:
         try:
             self._read_on()
         except BrokerRefused as refusal:
-            # the topic lost its end, or was made anew: what it said before is wanted still, since
-            # nobody took it back
+            # the topic lost its end, or was created again: what it said before is wanted still,
+            # since nobody took it back
             self._position = 0
             if refusal.code != "OFFSET_OUT_OF_RANGE":
                 raise

@@ -3,7 +3,7 @@
 JSON without schemas and spaces, as Connect's JsonConverter writes it:
 
     key    ["MirrorSourceConnector",{"cluster":"A","partition":0,"topic":"orders"}]
-    value  {"offset":41}      the last record whose copy was acknowledged: it goes on at 42
+    value  {"offset":41}      the last record whose copy was acknowledged: it resumes at 42
 
 Connect looks positions up by the bytes of the key, so the order of the fields matters: it is the
 one in which a Java HashMap of these three names is walked. And it finds them only in the partition

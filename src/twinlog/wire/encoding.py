@@ -1,7 +1,7 @@
 """From records to the bytes of a record batch (magic 2), as a broker takes them from a producer.
 
 A record's key, value and headers go over as the bytes that they are; only its length and its two
-deltas are written anew (`kernels`).
+deltas are written again (`kernels`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ before, and packed together.
 
 Which batches are joined follows from where a Fetch answer began, so another lane may join the same
 records otherwise. That changes nothing: sequences are counted by record, and a broker refuses a
-batch that begins or ends elsewhere than the one it has, after which the target is looked at.
+batch that begins or ends elsewhere than the one it has, after which the target is checked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gives a batch another codec without looking at its records: only the payload is packed anew.
+"""Gives a batch another codec without looking at its records: only the payload is packed again.
 
 Records hold no trace of the codec, so header and records stay as they are. That is several times
 cheaper than decoding and encoding them.

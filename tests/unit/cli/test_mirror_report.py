@@ -82,10 +82,13 @@ def test_exit_code_of_flows_that_never_ran(
 
 def test_the_error_of_a_whole_flow_is_said_once_with_its_code() -> None:
     error = Unreachable("cluster B: no broker answers")
-    found = report(flow(state="FAILED", reason=str(error), code=error.code), errors=(error,))
+    whole = flow(state="FAILED", reason=str(error), code=error.code, error=error)
+    found = report(whole, errors=(error,))
     assert list(found.lines()) == []
     assert list(found.flow_failures()) == ["A->B: cluster B: no broker answers [UNREACHABLE]"]
-    assert found.flows[0]["failed"][0]["topic"] is None
+    assert found.flows[0]["failed"] == [
+        {"topic": None, "partition": None, "code": error.code, "message": error.message}
+    ]
 
 
 @pytest.mark.parametrize("state", ["DEGRADED", "FAILED"])
@@ -116,9 +119,10 @@ def test_quiet_report_has_only_flows_that_are_not_whole() -> None:
 
 
 def test_a_flow_that_another_process_led_to_the_end_names_its_state_once() -> None:
-    reason = "standing by: another process leads this flow (process 7 on east-1) [STANDBY]"
-    (line,) = report(flow(state="STANDBY", generation=-1, reason=reason), once=False).lines()
-    assert line == f"A->B: {reason}"
+    error = TwinlogError("standing by: process 7 on east-1 leads this flow", code="STANDBY")
+    led = flow(state="STANDBY", generation=-1, reason=str(error), error=error)
+    (line,) = report(led, once=False).lines()
+    assert line == f"A->B: {error}"
     (line,) = report(
         flow(state="PAUSED", generation=-1, reason="paused by ann"), once=False
     ).lines()

@@ -48,8 +48,8 @@ def test_each_generation_is_waited_for_anew(
     now = 100.0
     monkeypatch.setattr("twinlog.control.leading.claims.time.monotonic", lambda: now)
     with pytest.raises(SetupWaiting):
-        ours._check_meaning(history(3), anew=False)
+        ours._check_meaning(history(3), fresh_id=False)
     now += late_requests.wait_s()
-    ours._check_meaning(history(3), anew=False)
+    ours._check_meaning(history(3), fresh_id=False)
     with pytest.raises(SetupWaiting, match="did not end in order"):
-        ours._check_meaning(history(4), anew=False)
+        ours._check_meaning(history(4), fresh_id=False)

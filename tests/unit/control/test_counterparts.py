@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from twinlog.control.groups.checkpoint_rows import CopyIds
 from twinlog.control.groups.counterparts import Counterpart
 from twinlog.mirror.map.mm2_offsets import Pair
 from twinlog.mirror.map.offset_map import Run
@@ -19,6 +22,7 @@ BEFORE = (Pair(10, 50), Pair(60, 450))
 def place(*, log_start: int, before: tuple[Pair, ...] = ()) -> Counterpart:
     return Counterpart(
         target_topic_id=TopicId("a" * 32),
+        ids=CopyIds(TopicId("c" * 32), TopicId("a" * 32)),
         target=TopicPartition("A.orders", 0),
         log_start=log_start,
         log_end=510,
@@ -64,3 +68,16 @@ def test_the_way_back_skips_nothing_either(offset: int, there: int) -> None:
 def test_on_the_way_back_what_others_wrote_before_us_is_the_beginning_of_ours() -> None:
     found = upstream_within(KnownMap(runs=(ADOPTED_AT,)), Reach(110, 510), 50)
     assert found == Translation(offset=100, is_exact=True)
+
+
+@pytest.mark.parametrize(
+    ("offset", "copy_start", "is_progress"),
+    [(499, 0, False), (500, 0, False), (501, 0, True), (505, 505, False), (506, 505, True)],
+)
+def test_who_is_at_the_copy_s_first_record_or_below_it_need_not_have_read_any(
+    offset: int, copy_start: int, is_progress: bool
+) -> None:
+    """The sync sets groups there that are far behind on the other side: they must not follow."""
+    back = replace(place(log_start=0), is_way_back=True, copy_start=copy_start)
+    assert back.is_progress(offset) is is_progress
+    assert place(log_start=0).is_progress(offset)

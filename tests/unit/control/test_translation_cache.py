@@ -11,15 +11,18 @@ import pytest
 
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
 from twinlog.control.duties.rounds import PartitionView
+from twinlog.control.groups.checkpoint_rows import IDS, CheckpointRow, CopyIds, Newest
 from twinlog.control.groups.counterparts import Counterpart, TargetOffsets, Views
-from twinlog.control.groups.translation_cache import Newest, TranslationCache
+from twinlog.control.groups.translation_cache import TranslationCache
 from twinlog.errors import Unreachable
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.map.translation import KnownMap, Reach
 from twinlog.model import TopicId, TopicPartition
+from twinlog.wire.mm2_records import Checkpoint
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
+COPY, COPY_MADE_ANEW = TopicId("c" * 32), TopicId("d" * 32)
 
 
 def view_of(tp: TopicPartition) -> PartitionView:
@@ -42,7 +45,10 @@ class KnownPlaces:
         self.asked: list[set[TopicPartition]] = []
         self.failure: Exception | None = None
         self.topic_id = "a" * 32
+        self.copy_id = COPY
         self.is_way_back = False
+        self.copy_start = -1
+        self.reached = 100
         self.copied: dict[TopicPartition, PartitionView] = {tp: view_of(tp) for tp in tps}
 
     def views(self) -> Views:
@@ -60,19 +66,23 @@ class KnownPlaces:
             tp: Counterpart(
                 target=TopicPartition(f"A.{tp.topic}", tp.partition),
                 target_topic_id=TopicId(self.topic_id),
+                ids=CopyIds(TopicId(self.topic_id), self.copy_id),
                 log_start=0,
                 log_end=100,
                 known=known,
-                reach=Reach(upstream=100, downstream=100),
+                reach=Reach(upstream=self.reached, downstream=self.reached),
                 is_way_back=self.is_way_back,
+                copy_start=self.copy_start,
             )
             for tp in self.asked[-1] & self.tps
         }
 
 
-def translations(places: KnownPlaces, given: SyncedOffsets | None = None) -> TranslationCache:
+def translations(
+    places: KnownPlaces, given: SyncedOffsets | None = None, *, has_sync: bool = True
+) -> TranslationCache:
     synced = partial((given or SyncedOffsets()).gave, "source")
-    return TranslationCache(cast("TargetOffsets", places), synced)
+    return TranslationCache(cast("TargetOffsets", places), synced, has_sync=has_sync)
 
 
 def offsets(found: TranslationCache) -> dict[tuple[str, TopicPartition], int]:
@@ -100,6 +110,32 @@ def test_nothing_is_looked_for_while_nobody_commits() -> None:
     found.update({"a": {FIRST: Committed(offset=7), SECOND: Committed(offset=4)}})
     assert places.asked[1:] == [{FIRST}]
     assert offsets(found) == {("a", a): 7, ("a", b): 4}  # b is gone
+
+
+def test_only_where_groups_are_set_checkpoints_have_more_than_mirrormaker_s_bytes() -> None:
+    def headers(*, has_sync: bool, is_way_back: bool) -> list[str]:
+        places = KnownPlaces(FIRST)
+        places.is_way_back = is_way_back
+        found = translations(places, has_sync=has_sync)
+        found.update({"a": {FIRST: Committed(offset=3)}})
+        (row,) = found.due({})
+        return [name for name, _ in row.record(now_ms=0).headers]
+
+    assert headers(has_sync=False, is_way_back=False) == []
+    assert headers(has_sync=True, is_way_back=False) == [IDS]
+    # a sync that is turned on later would take what nobody has set for seen to
+    assert headers(has_sync=False, is_way_back=True) == [IDS]
+
+
+def test_a_sync_that_is_turned_on_later_announces_ids_and_nothing_is_written_twice() -> None:
+    places = KnownPlaces(FIRST)
+    with_ids, plain = (translations(places, has_sync=on) for on in (True, False))
+    for found in (with_ids, plain):
+        found.update({"a": {FIRST: Committed(offset=3)}})
+    (row,), (bare,) = with_ids.due({}), plain.due({})
+    assert not row.is_said(bare)
+    assert row.is_said(row)
+    assert list(plain.due({row.key: row})) == list(with_ids.due({bare.key: bare})) == []
 
 
 def test_what_has_no_place_yet_is_looked_for_in_every_round() -> None:
@@ -212,7 +248,7 @@ def test_without_checkpoints_the_first_round_sets_nothing_on_the_way_back() -> N
 def given(*offsets: int) -> SyncedOffsets:
     out = SyncedOffsets()
     for offset in offsets:
-        out.note("source", "a", FIRST, offset)
+        out.note("source", "a", FIRST, offset, COPY)
     return out
 
 
@@ -229,7 +265,7 @@ def test_what_the_other_flow_gave_is_no_progress_and_what_goes_beyond_it_is(
     found.update({"a": {FIRST: Committed(offset=5)}})
     assert [one.upstream_offset for one in found.to_set(before)["a"]] == [5]
     found.seen_to({})
-    synced.note("source", "a", FIRST, 8)
+    synced.note("source", "a", FIRST, 8, COPY)
     found.update({"a": {FIRST: Committed(offset=8)}})
     assert found.to_set(before) == {}, "the group here has moved on, and may be moved back by now"
 
@@ -244,8 +280,104 @@ def test_progress_before_the_first_round_is_known_where_this_process_has_set_the
 
 def test_sync_is_known_by_the_last_offsets_that_it_gave() -> None:
     synced = given(1, 2, 2, 3, 4, 5)
-    gave = {offset for offset in range(7) if synced.gave("source", "a", FIRST, offset)}
+    gave = {offset for offset in range(7) if synced.gave("source", "a", FIRST, offset, COPY)}
     assert gave == {2, 3, 4, 5}
-    assert synced.gave("source", "a", FIRST, 6) is False
-    assert synced.gave("source", "a", SECOND, 5) is None
-    assert synced.gave("target", "a", FIRST, 5) is None
+    assert synced.gave("source", "a", FIRST, 6, COPY) is False
+    assert synced.gave("source", "a", SECOND, 5, COPY) is None
+    assert synced.gave("target", "a", FIRST, 5, COPY) is None
+    assert synced.gave("source", "a", FIRST, 5, COPY_MADE_ANEW) is None
+    assert synced.gave("source", "a", FIRST, 5, None)
+
+
+def way_back(*, synced: SyncedOffsets | None = None) -> tuple[KnownPlaces, TranslationCache]:
+    places = KnownPlaces(FIRST)
+    places.is_way_back = True
+    return places, translations(places, synced)
+
+
+def at(found: TranslationCache, offset: int, before: Newest | None = None) -> list[int]:
+    """What is to be set where the group has committed this."""
+    found.update({"a": {FIRST: Committed(offset=offset)}})
+    wanted = found.to_set({} if before is None else before)
+    return [one.downstream_offset for one in wanted.get("a", ())]
+
+
+def newest(found: TranslationCache, written: Newest) -> Newest:
+    return {**written, **{row.key: row for row in found.due(written)}}
+
+
+def test_what_the_sync_gave_in_a_topic_that_was_made_anew_since_is_progress() -> None:
+    places, found = way_back(synced=given(3))
+    places.copy_id = COPY_MADE_ANEW
+    assert at(found, 3) == [3]
+
+
+def test_only_a_commit_that_was_seen_to_is_over_with_the_next_process() -> None:
+    _, found = way_back()
+    assert at(found, 5) == [5]
+    written = newest(found, {})
+    found.seen_to({"a": "it is active there"})
+    assert newest(found, written) == written
+    _, later = way_back()
+    assert at(later, 5, written) == [5], "a checkpoint was written, and nothing was set"
+    later.seen_to({})
+    written = newest(later, written)
+    assert [row.is_seen_to for row in written.values()] == [True]
+    assert list(later.due(written)) == []
+    places, last = way_back()
+    assert at(last, 5, written) == []
+    assert at(last, 6, written) == [6]
+    places.copy_id = COPY_MADE_ANEW
+    last.forget()
+    last.seen_to({})
+    assert at(last, 5, written) == [5], "the same offset in another topic"
+
+
+def test_checkpoints_of_earlier_releases_are_of_commits_that_were_seen_to() -> None:
+    _, found = way_back()
+    assert at(found, 5) == [5]
+    old = {row.key: row._replace(ids=None) for row in found.due({})}
+    _, later = way_back()
+    assert at(later, 5, old) == []
+    later.seen_to({})
+    assert list(later.due(old)) == [], "they are not all written again"
+
+
+def test_a_place_that_is_known_exactly_by_now_is_news() -> None:
+    places, found = way_back()
+    places.reached = 4
+    assert at(found, 5) == [4]
+    found.seen_to({})
+    assert at(found, 5) == []
+    places.reached = 100
+    assert at(found, 5) == [5]
+
+
+def test_who_need_not_have_read_anything_of_the_copy_moves_nobody() -> None:
+    places, found = way_back()
+    places.copy_start = 7
+    assert at(found, 7) == [0], "where there is no group, at the start of the log"
+    assert [row.checkpoint.downstream_offset for row in found.due({})] == [7]
+    assert at(found, 8) == [8]
+
+
+def test_checkpoint_is_written_again_for_a_topic_that_was_made_anew() -> None:
+    places, found = way_back()
+    at(found, 5)
+    written = newest(found, {})
+    places.copy_id = COPY_MADE_ANEW
+    found.forget()
+    at(found, 5)
+    assert [row.ids for row in found.due(written)] == [CopyIds(TopicId("a" * 32), COPY_MADE_ANEW)]
+
+
+def test_row_is_read_as_it_was_written() -> None:
+    checkpoint = Checkpoint(
+        group="a", topic_partition=FIRST, upstream_offset=5, downstream_offset=6, metadata="m"
+    )
+    for row in (
+        CheckpointRow(checkpoint, None),
+        CheckpointRow(checkpoint, CopyIds(TopicId("a" * 32), COPY)),
+        CheckpointRow(checkpoint, CopyIds(TopicId("a" * 32), COPY), is_seen_to=True),
+    ):
+        assert CheckpointRow.decode(row.record(1)) == row

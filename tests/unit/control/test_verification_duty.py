@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -280,3 +283,19 @@ def test_off_is_no_duty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     copy = Copy(monkeypatch, tmp_path, "off")
     assert "verify" not in {duty.name for duty in duties_of(copy.flow)}
     assert copy.found is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other kernels have no priority of a thread")
+def test_lanes_come_first_where_all_cores_are_busy(full: Copy) -> None:
+    duty, found = full.duty(), list[int]()
+
+    def work() -> None:
+        duty.round()
+        found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [max(before, verification.NICE)]
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -11,43 +10,30 @@ from typing import Any, Final, cast
 
 import pytest
 
+from tests.support.driver import HandClock
+from tests.support.lane_takes import HERE_ID, PRODUCER, THERE_ID, take
 from tests.support.memory_log import MemoryLog, MemoryView
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.lane import cold_starts
 from twinlog.lane.cold_starts import LOOKS_AT_ONCE, ColdStarts
 from twinlog.lane.events import Found
 from twinlog.lane.messages import TakePartition, Work
+from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
-from twinlog.mirror.map.offset_map import Mark, Run, Term
+from twinlog.lane.stay import ColdStart
+from twinlog.mirror.map.offset_map import Mark
 from twinlog.mirror.ports import RawRecords
 from twinlog.mirror.start.cold_start import AT_ONCE
 from twinlog.mirror.start_point import CopyRules, StartPoint
-from twinlog.model import Isolation, StartAt, TopicId, TopicPartition
+from twinlog.model import Isolation, TopicId, TopicPartition
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record
 
-PRODUCER, OTHER_FLOW = 9, 12
-HERE_ID, THERE_ID = TopicId("a" * 32), TopicId("b" * 32)
-NOW_MS: Final = int(time.time() * 1000)
+OTHER_FLOW: Final = 12
+NOW_MS: Final = HandClock().wall_ms()
 OLD_MS: Final = NOW_MS - 30 * 3_600_000
 """The target may have forgotten who wrote it."""
-
-
-@dataclass
-class Clock:
-    """Stands still until a test says how late it is."""
-
-    now: float = 1_000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def time(self) -> float:
-        return NOW_MS / 1000
-
-
-CLOCK: Final = Clock()
 
 
 @dataclass
@@ -134,35 +120,6 @@ class Leaders:
         return take.source not in self.slow
 
 
-def take(number: int, *, wait_ms: int = 0, mark: Mark | None = None) -> TakePartition:
-    return TakePartition(
-        source=TopicPartition("t", number),
-        target=TopicPartition("A.t", number),
-        source_topic_id=HERE_ID,
-        target_topic_id=THERE_ID,
-        term=Term(1, 1),
-        limit_bytes=1 << 20,
-        stamps_own_time=False,
-        is_picky=False,
-        start=StartAt(),
-        group_at=-1,
-        began_at=-1,
-        former=(),
-        is_another=False,
-        had_row=False,
-        end=2**63 - 1,
-        runs=(Run(0, 0, 0),),
-        runs_from=-1,
-        open_from=-1,
-        mark=mark,
-        fingerprints={},
-        our_producers=(PRODUCER,),
-        acked_ordinal=-1,
-        acked_epoch=-1,
-        unprotected_wait_ms=wait_ms,
-    )
-
-
 class Lane:
     """A starter over logs in memory."""
 
@@ -207,20 +164,35 @@ class Lane:
             is_ours_alone=not is_shared,
             producer_expiry_ms=86_400_000,
         )
-        self.clock = CLOCK
+        self.clock = HandClock()
+        ports = LanePorts(
+            clock=self.clock,
+            source=cast(Any, Side(self.here)),
+            target=cast(Any, Side(self.there)),
+            background=cast(Any, self.jobs),
+            send=lambda _message: None,
+        )
         self.found: dict[TopicPartition, Found] = {}
+        self.starts: dict[TopicPartition, ColdStart] = {}
         self.starter = ColdStarts(
             cast(Work, work),
             rules,
-            cast(Any, Side(self.here)),
-            cast(Any, Side(self.there)),
-            cast(Any, self.jobs),
+            ports,
             cast(Any, self.leaders),
             cast(Any, self),
         )
 
+    def begin(self, takes: Iterable[TakePartition]) -> None:
+        new = [ColdStart(one) for one in takes]
+        self.starts |= {start.take.source: start for start in new}
+        for start in new:
+            self.clock.now += 0.0001  # a Take of so many is read for some milliseconds
+            self.starter.expect_late_requests(start)
+        self.starter.start(new)
+
     def started(self, one: TakePartition, found: Found) -> None:
-        if isinstance(found, StartPoint) and self.starter.must_wait(one, found):
+        start = self.starts[one.source]
+        if isinstance(found, StartPoint) and self.starter.must_wait(start, found):
             return
         assert one.source not in self.found, "started twice"
         self.found[one.source] = found
@@ -233,16 +205,12 @@ class Lane:
 @pytest.fixture(autouse=True)
 def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cold_starts, "ClusterLogView", lambda client: client.view)
-    monkeypatch.setattr(cold_starts, "time", CLOCK)
 
 
 def test_what_waits_for_late_requests_is_looked_at_together() -> None:
     lane = Lane(200)
-    takes = [take(number, wait_ms=2_000) for number in range(200)]
-    for one in takes:
-        lane.clock.now += 0.0001  # a Take of so many is read for some milliseconds
-        lane.starter.expect_late_requests(one)
-    lane.starter.start(takes)
+    takes = [take(number, wait_ms=2_000, stamps=True) for number in range(200)]
+    lane.begin(takes)
     lane.jobs.run()
     assert not lane.found
     before = lane.questions
@@ -255,12 +223,51 @@ def test_what_waits_for_late_requests_is_looked_at_together() -> None:
     assert lane.questions - before <= 12 + 2 * tails
 
 
+def test_a_start_waits_for_late_requests_only_where_a_repeat_does_not_show() -> None:
+    lane = Lane(2)
+    lane.begin([take(0, wait_ms=2_000), take(1, wait_ms=2_000, stamps=True)])
+    lane.jobs.run()
+    assert [tp.partition for tp in lane.found] == [0]
+
+
+def test_an_end_that_others_took_over_is_found_behind_late_requests() -> None:
+    lane = Lane(1, is_shared=True)
+    (tp,) = lane.logs
+    theirs = [Record(offset=0, timestamp=NOW_MS, key=None, value=b"theirs")]
+    lane.logs[tp].append(bytes(encode_batch(theirs, codec=Codec.NONE)))
+    lane.begin([take(0, wait_ms=2_000, mark=Mark(1, 1))])
+    lane.jobs.run()
+    assert not lane.found
+    lane.clock.now += 3.0
+    lane.starter.tend()
+    lane.jobs.run()
+    (found,) = lane.found.values()
+    assert isinstance(found, StartPoint)
+    assert found.taken_over
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_is_shared_waits_for_late_requests_where_the_target_may_not_know_us(
+    is_known: bool,
+) -> None:
+    """A mark is final only behind them: else a later start reads all that others write."""
+    lane = Lane(1, lambda _: NOW_MS if is_known else OLD_MS, is_shared=True)
+    lane.begin([take(0, wait_ms=2_000, mark=Mark(1, 1))])
+    lane.jobs.run()
+    assert bool(lane.found) is is_known
+    lane.clock.now += 3.0
+    lane.starter.tend()
+    while lane.jobs.looks:
+        lane.jobs.run()
+    assert lane.found
+
+
 def test_what_comes_while_looks_are_under_way_gathers() -> None:
     lane = Lane(100)
     for number in range(50):
-        lane.starter.start([take(number)])
+        lane.begin([take(number)])
     assert len(lane.jobs.looks) == LOOKS_AT_ONCE
-    lane.starter.start(take(number) for number in range(50, 100))
+    lane.begin(take(number) for number in range(50, 100))
     lane.jobs.run()
     assert len(lane.jobs.looks) == LOOKS_AT_ONCE
     while lane.jobs.looks:
@@ -273,21 +280,21 @@ def test_those_whose_broker_does_not_answer_keep_nobody_waiting() -> None:
     lane = Lane(20)
     lane.leaders.slow = {TopicPartition("t", number) for number in range(0, 20, 2)}
     for number in range(0, 20, 2):
-        lane.starter.start([take(number)])
+        lane.begin([take(number)])
     stuck = len(lane.jobs.looks)
     assert stuck == LOOKS_AT_ONCE
-    lane.starter.start([take(1), take(3)])
+    lane.begin([take(1), take(3)])
     assert len(lane.jobs.looks) == stuck + 1
 
 
 def test_one_that_left_is_not_started_by_the_look_that_has_begun() -> None:
     lane = Lane(2)
-    lane.starter.start([take(0)])
-    lane.starter.forget(TopicPartition("t", 0))
+    lane.begin([take(0)])
+    lane.starter.forget(lane.starts[TopicPartition("t", 0)])
     lane.jobs.run()
     assert not lane.found
-    lane.starter.start([take(0)])
-    lane.starter.start([take(1)])
+    lane.begin([take(0)])
+    lane.begin([take(1)])
     while lane.jobs.looks:
         lane.jobs.run()
     assert len(lane.found) == 2
@@ -296,7 +303,7 @@ def test_one_that_left_is_not_started_by_the_look_that_has_begun() -> None:
 def test_who_was_written_last_starts_before_all_are_looked_at() -> None:
     busy = TopicPartition("t", 150)
     lane = Lane(200, lambda number: NOW_MS if number == busy.partition else OLD_MS)
-    lane.starter.start(take(number) for number in range(200))
+    lane.begin(take(number) for number in range(200))
     job, then, _ = lane.jobs.looks.pop()
     answer = job()
     first: list[TopicPartition] = []
@@ -312,7 +319,7 @@ def test_who_was_written_last_starts_before_all_are_looked_at() -> None:
 
 def test_what_a_look_could_not_finish_is_told_to_those_who_still_wait() -> None:
     lane = Lane(AT_ONCE + 8)
-    lane.starter.start(take(number) for number in range(AT_ONCE + 8))
+    lane.begin(take(number) for number in range(AT_ONCE + 8))
     job, _, failed = lane.jobs.looks.pop()
     job()
     lane.jobs.posted.pop(0)()
@@ -324,9 +331,9 @@ def test_what_a_look_could_not_finish_is_told_to_those_who_still_wait() -> None:
 
 def test_very_many_are_shared_by_looks_and_one_is_left_for_who_comes_next() -> None:
     lane = Lane(1000)
-    lane.starter.start(take(number) for number in range(999))
+    lane.begin(take(number) for number in range(999))
     assert len(lane.jobs.looks) == LOOKS_AT_ONCE - 1
-    lane.starter.start([take(999)])
+    lane.begin([take(999)])
     assert len(lane.jobs.looks) == LOOKS_AT_ONCE
     while lane.jobs.looks:
         lane.jobs.run()
@@ -353,13 +360,13 @@ def test_one_whose_end_is_searched_keeps_nobody_waiting() -> None:
     for number in range(searched):
         others_write(lane.logs[TopicPartition("A.t", number)], 50)
     idle = [take(number, mark=Mark(1, 1, is_final=True)) for number in range(searched, 200)]
-    lane.starter.start([*(take(number, mark=Mark(1, 1)) for number in range(searched)), *idle])
+    lane.begin([*(take(number, mark=Mark(1, 1)) for number in range(searched)), *idle])
     (_,) = lane.jobs.looks
     lane.jobs.run()
     assert {*lane.found} == {one.source for one in idle}
     lane.starter.tend()
     assert len(lane.jobs.looks) == LOOKS_AT_ONCE
-    lane.starter.start([take(200, mark=Mark(1, 1, is_final=True))])
+    lane.begin([take(200, mark=Mark(1, 1, is_final=True))])
     assert len(lane.jobs.looks) == LOOKS_AT_ONCE + 1
     while lane.jobs.looks:
         lane.jobs.run()
@@ -372,7 +379,7 @@ def test_one_whose_end_is_searched_keeps_nobody_waiting() -> None:
 def test_starts_in_shared_topics_are_read_together() -> None:
     lane = Lane(200, is_shared=True)
     before = lane.questions
-    lane.starter.start([take(number, mark=Mark(1, 1, is_final=True)) for number in range(200)])
+    lane.begin([take(number, mark=Mark(1, 1, is_final=True)) for number in range(200)])
     lane.jobs.run()
     assert len(lane.found) == 200
     assert lane.questions - before <= 12 + 2 * -(-200 // AT_ONCE)

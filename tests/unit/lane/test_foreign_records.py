@@ -22,9 +22,7 @@ from twinlog.wire.records import Record
 def a_watch(known: list[PartitionCopy]) -> ForeignRecordWatch:
     nobody = cast("Any", None)  # nothing is asked
     return ForeignRecordWatch(
-        source=nobody,
-        target=nobody,
-        background=nobody,
+        ports=nobody,
         isolation=Isolation.READ_UNCOMMITTED,
         known_producers=frozenset(),
         events=cast("Any", SimpleNamespace(known=known.append)),

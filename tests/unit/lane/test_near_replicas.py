@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.driver import HandClock
 from twinlog.lane.sides import near_replicas
 from twinlog.lane.sides.near_replicas import NearReplicas
 from twinlog.model import TopicPartition
@@ -11,40 +12,38 @@ LEADER, NEAR = 1, 2
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [1000.0]
-    monkeypatch.setattr("twinlog.lane.sides.near_replicas.time.monotonic", lambda: now[0])
-    return now
+def clock() -> HandClock:
+    return HandClock()
 
 
-def test_what_the_leader_named_is_read_for_a_while(clock: list[float]) -> None:
-    near = NearReplicas("rack-2")
+def test_what_the_leader_named_is_read_for_a_while(clock: HandClock) -> None:
+    near = NearReplicas("rack-2", clock)
     assert near.node_of(TP, LEADER) == LEADER
     assert near.prefer(TP, NEAR)
     assert near.node_of(TP, LEADER) == NEAR
     assert near.is_read(TP, NEAR)
     assert not near.is_read(TP, LEADER)
     assert not near.has_expired(TP)
-    clock[0] += near_replicas.PREFERRED_FOR_S + 1
+    clock.now += near_replicas.PREFERRED_FOR_S + 1
     assert near.has_expired(TP)
     near.forget(TP)
     assert near.node_of(TP, LEADER) == LEADER
 
 
-def test_one_that_failed_is_not_read_at_once_again(clock: list[float]) -> None:
-    near = NearReplicas("rack-2")
+def test_one_that_failed_is_not_read_at_once_again(clock: HandClock) -> None:
+    near = NearReplicas("rack-2", clock)
     near.prefer(TP, NEAR)
     near.avoid(TP)
     assert not near.prefer(TP, NEAR)
     assert near.node_of(TP, LEADER) == LEADER
-    clock[0] += near_replicas.AVOIDED_FOR_S + 1
+    clock.now += near_replicas.AVOIDED_FOR_S + 1
     assert near.prefer(TP, NEAR)
 
 
-def test_one_that_cannot_be_connected_to_is_noticed(clock: list[float]) -> None:
-    near = NearReplicas("rack-2")
+def test_one_that_cannot_be_connected_to_is_noticed(clock: HandClock) -> None:
+    near = NearReplicas("rack-2", clock)
     assert not near.cannot_be_reached(TP)
     near.prefer(TP, NEAR)
     assert not near.cannot_be_reached(TP)
-    clock[0] += near_replicas.CONNECTED_WITHIN_S + 1
+    clock.now += near_replicas.CONNECTED_WITHIN_S + 1
     assert near.cannot_be_reached(TP)

@@ -50,6 +50,26 @@ def test_data_frames_load_nothing_of_the_mirror() -> None:
     assert done.stdout == "[]\n"
 
 
+def test_tasks_load_nothing_of_planning() -> None:
+    """A worker that is new loads it, and every `limit` ends a worker."""
+    script = (
+        "import pickle, subprocess, sys\n"
+        "from twinlog.records.batch_reader import BatchReader\n"
+        "from twinlog.records.options import parse_options\n"
+        "given = {'kafka.bootstrap.servers': 'localhost:1', 'subscribe': 'orders'}\n"
+        "reader = pickle.dumps(BatchReader(parse_options(given, is_stream=False), ['value']))\n"
+        "task = 'import pickle, sys; pickle.loads(eval(sys.argv[1])); print(*sys.modules)'\n"
+        "print(subprocess.check_output([sys.executable, '-c', task, repr(reader)], text=True))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    found = done.stdout.split()
+    assert "twinlog.records.tasks" in found
+    apart = ("twinlog.cluster.groups", "twinlog.survey", "twinlog.records.options", "pandas")
+    assert [name for name in found if name.startswith(apart)] == []
+
+
 def test_who_asks_for_the_schema_waits_for_little() -> None:
     """Spark makes a process for it in every query."""
     script = (

@@ -180,6 +180,35 @@ def test_secrets_are_in_no_text_and_travel_to_tasks(tmp_path: Path) -> None:
         batch(missing).cluster()
 
 
+def test_secrets_are_looked_up_where_tasks_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "kafka.properties"
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    kind = "org.apache.kafka.common.config.provider"
+    options = batch(
+        {
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.config.providers": "env,file",
+            "kafka.config.providers.env.class": f"{kind}.EnvVarConfigProvider",
+            "kafka.config.providers.file.class": f"{kind}.FileConfigProvider",
+            "kafka.sasl.jaas.config": f'{login} username="${{env:KAFKA_USER}}" '
+            f'password="${{file:{file}:password}}";',
+        }
+    )
+    monkeypatch.setenv("KAFKA_USER", "me")
+    file.write_text("password = hunter2\n")
+    travels = pickle.dumps(options)
+    assert b"hunter2" not in travels
+    security = pickle.loads(travels).cluster().security  # noqa: S301 (our own)
+    assert (security.username, security.password) == ("me", "hunter2")
+    file.write_text("password = another\n")
+    renewed = options.cluster().security
+    assert renewed is not None
+    assert renewed.password == "another"
+
+
 def test_the_page_names_every_option() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "dataframes.md").read_text()
     assert [name for name in KNOWN if f"`{name}`" not in page] == []

@@ -41,7 +41,7 @@ DEFAULT_LISTEN: Final = "127.0.0.1:9405"
 """Next to 9404, where JMX exporters of a MirrorMaker 2 on the same machine usually are."""
 
 ENDED: Final = frozenset({PartitionState.DONE, PartitionState.TAKEN_OVER})
-"""Others go on where the copy ended: what a migration ends with."""
+"""Others continue where the copy ended: what a migration ends with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +268,7 @@ class MirrorReport:
         ]
         if never_began(flow):
             # the flow as a whole: no partition is to blame
-            message = flow.reason.removesuffix(f" [{flow.code}]")
+            message = flow.reason if flow.error is None else flow.error.without_flow().message
             failed.append({"topic": None, "partition": None, "code": flow.code, "message": message})
         return {
             "flow": flow.flow,
@@ -311,7 +311,7 @@ def never_began(flow: FlowSnapshot) -> bool:
 
 def _flow_line(flow: dict[str, Any], snapshot: FlowSnapshot) -> str:
     if snapshot.generation < 0:  # another process led it, or it was only being set up
-        if snapshot.reason.endswith(f"[{snapshot.state}]"):
+        if snapshot.error is not None and snapshot.error.code == snapshot.state:
             return f"{flow['flow']}: {snapshot.reason}"
         reason = f": {snapshot.reason}" if snapshot.reason else ""
         return f"{flow['flow']}: {snapshot.state}{reason}"

@@ -1,4 +1,4 @@
-"""`twinlog offsets`: where offsets lie on the other cluster; resets, and the map made anew."""
+"""`twinlog offsets`: where offsets lie on the other cluster; resets, and the map rebuilt."""
 
 from __future__ import annotations
 

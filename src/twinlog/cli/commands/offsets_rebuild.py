@@ -1,4 +1,4 @@
-"""`twinlog offsets rebuild`: makes the offset map anew that was deleted."""
+"""`twinlog offsets rebuild`: rebuilds the offset map that was deleted."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Option(click.Option):
 
     @property
     def flag(self) -> str:
-        """The name that people are told: `--log-format`."""
+        """The name that people see: `--log-format`."""
         return next((one for one in self.opts if one.startswith("--")), self.opts[0])
 
     def variable(self, context: click.Context) -> str | None:

@@ -106,7 +106,7 @@ def steer(  # noqa: PLR0913 (what the command was given)
 
 
 def let_go(file: Path, *, flows: Sequence[str], dry_run: bool, output: Format) -> int:
-    """Take away the quotas of producers that the flows left behind."""
+    """Remove the quotas of producers that the flows left behind."""
     from twinlog.cli.options.configuration import load_file
     from twinlog.client.producer_hold import Freed, ProducerHold
     from twinlog.cluster.client import ClusterClient

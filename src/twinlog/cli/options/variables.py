@@ -14,7 +14,7 @@ def misspelt_variables(
 ) -> Iterator[tuple[str, str]]:
     """Names that are near those of the command that runs, each with the one that it is near.
 
-    Others that begin as they do may be anybody's, and a value may be a secret: it is not looked at.
+    Others that begin as they do may be anybody's, and a value may be a secret: it is not checked.
     """
     prefix = f"{context.auto_envvar_prefix}_"
     ours = {str(one.variable(context)) for one in context.command.params if isinstance(one, Option)}

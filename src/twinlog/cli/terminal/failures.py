@@ -1,4 +1,4 @@
-"""Says once what stands still and why: a line per topic and code, and one when it is over.
+"""Says once what has stopped and why: a line per topic and code, and one when it is over.
 
 Many topics with one code share a line, whose first topic's message stands for all: 25 topics that
 are deleted at once are one event. Its end is said by what is there then: a topic that is mirrored
@@ -51,7 +51,7 @@ class Failing:
 
 
 def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[Failing]:
-    """What stands still for good, or for so long that somebody should know. What the flow itself
+    """What has stopped for good, or for so long that somebody should know. What the flow itself
     waits for is not of its partitions: its own lines say when it began, and when it was over.
     """
     for flow in flows:

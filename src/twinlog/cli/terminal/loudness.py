@@ -20,7 +20,7 @@ class Loudness(StrEnum):
 
 
 def loudness() -> Loudness:
-    """What the command that runs in this thread was told."""
+    """What was asked of the command that runs in this thread."""
     context = click.get_current_context(silent=True)
     return Loudness.NORMAL if context is None else _wanted(context)[0]
 

@@ -51,7 +51,7 @@ def watched(
     vital: Vital | None = None,
     current: CurrentConfig | None = None,
 ) -> Iterator[Watch]:
-    """Watch what is put into the functions that are given; `served` is told where HTTP is served,
+    """Watch what is put into the functions that are given; `served` hears where HTTP is served,
     `stop` is set when the mirror ends.
     `current`: the configuration, for REST; without it there are metrics and probes alone.
     """
@@ -93,7 +93,7 @@ def watched(
         try:
             yield Watch(update=update, turned=turned)
         except Exception:
-            # stderr is told by the command line; the file and the events must know as well
+            # stderr belongs to the command line; the file and the events must know as well
             log.info("mirror_fails", exc_info=True)
             raise
 

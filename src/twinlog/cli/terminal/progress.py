@@ -158,7 +158,7 @@ class BarProgress:
         self._live.stop()
 
     def update(self, flows: list[FlowSnapshot]) -> None:
-        """Draw anew."""
+        """Draw again."""
         now = self._clock()
         topics = self._rates.update(now, flows)
         self._events.update(flows)

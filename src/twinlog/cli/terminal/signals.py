@@ -5,7 +5,7 @@ Nothing in a handler takes a lock: it may interrupt the very code that holds it.
 own asks.
 
 Ending at once is always safe for the copy (the target itself holds all state), only less polite:
-whoever goes on waits until this process's last requests have surely died.
+whoever continues waits until this process's last requests have surely died.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ requests of one connection one after the other: so several connections are used.
 
 
 class Committed(NamedTuple):
-    """Where a group goes on in one partition."""
+    """Where a group resumes in one partition."""
 
     offset: int
     metadata: str = ""
@@ -68,7 +68,7 @@ def fetch_offsets(
 
     `settled`: a group that has offsets in an open transaction, or in one whose marker its
     coordinator has not read yet, is asked again, and is an error (UNSTABLE_OFFSET_COMMIT) where
-    that lasts (KIP-447). Without it those before that transaction are told.
+    that lasts (KIP-447). Without it those before that transaction are the answer.
     """
     return OffsetReader(coordinators, settled=settled).read(groups)
 
@@ -161,7 +161,7 @@ def commit_offsets(
     """Set offsets of groups without members, a partition each: None, or why it was refused.
 
     The coordinator itself refuses a group that has members (`is_refused_as_active`), so one that
-    becomes active after it was looked at is not rewound.
+    becomes active after it was checked is not rewound.
     """
 
     def ask(node: int, some: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:

@@ -60,7 +60,7 @@ class GroupSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedGroup:
-    """One generation of the group, as one member sees it; only the leader is told the members."""
+    """One generation of the group, as one member sees it; only the leader gets the members."""
 
     member_id: str
     generation: int
@@ -161,7 +161,7 @@ class GroupCalls:
         self.member_id = ""
 
     def forget_coordinator(self) -> None:
-        """Look it up anew before the next call."""
+        """Look it up again before the next call."""
         self._node = None
         self.close()
 

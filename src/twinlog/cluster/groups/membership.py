@@ -3,8 +3,8 @@
     JOINING --> LEADING | STANDBY --> ... --> LEFT
 
 One thread a membership. The leader hands its metadata (who it is) to the standbys as their
-assignment. It goes on leading through a rebalance, since the coordinator keeps the leader while it
-rejoins in time.
+assignment. It continues leading through a rebalance, since the coordinator keeps the leader while
+it rejoins in time.
 
 Two rules keep the overlap of two leaders short; they cannot exclude it (a process may be frozen
 between a look at `is_leading` and what it does then), so what leaders write is fenced by
@@ -13,9 +13,9 @@ generations, not by this.
 1. Leading ends by our own clock: a session timeout after the last call that the coordinator
 answered, counted
    from when that call was *sent*. Before that the coordinator cannot have given us up.
-2. A held-back JoinGroup counts as silence, so heartbeats go on beside it over a second connection.
-   Otherwise a rebalance that waits for a dead standby (up to its session timeout) would end our
-   leading.
+2. A held-back JoinGroup counts as silence, so heartbeats continue beside it over a second
+   connection. Otherwise a rebalance that waits for a dead standby (up to its session timeout) would
+   end our leading.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Membership:
         return self._metadata
 
     def announce(self, metadata: bytes) -> None:
-        """Tell something else of ourselves, by taking part anew within a heartbeat."""
+        """Tell something else of ourselves, by taking part again within a heartbeat."""
         self._metadata = metadata
 
     @property

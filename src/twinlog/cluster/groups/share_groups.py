@@ -9,7 +9,7 @@ not done with. So two things are known of where a group really is:
     start offset 4     done with: 4 5 6 . . 9 . .     end 12     lag 4
 
 - all below the start offset is done with; and everything, where nothing lags. This is where it may
-  go on elsewhere: nothing is skipped, and what of the last acknowledgements is not in the start
+  resume elsewhere: nothing is skipped, and what of the last acknowledgements is not in the start
   offset yet is delivered again;
 - it is no further than the end without what lags (8 here), if what is done with has no holes.
 """
@@ -63,7 +63,7 @@ _States: TypeAlias = Mapping[TopicPartition, _State]
 def fetch_start_offsets(
     coordinators: Coordinators, groups: Iterable[str]
 ) -> dict[str, GroupOffsets | TwinlogError]:
-    """Where each share group may go on without skipping a record, in whatever state it is.
+    """Where each share group may resume without skipping a record, in whatever state it is.
 
     None for a group that is missing or of another kind, and for partitions that it has done with
     nothing of. Partitions of topics that our user may not describe are left out by the broker,
@@ -118,7 +118,7 @@ def _fetch(
         if not isinstance(states, TwinlogError) and any(one.lag >= 0 for one in states.values())
     }
     tps = {tp for states in counted.values() for tp in states}
-    # in this order: a lag that is told later counts every record below these ends
+    # in this order: a lag that is answered later counts every record below these ends
     ends = list_offsets(coordinators.client, tps, LATEST) if tps else {}
     found |= _describe(coordinators, counted)
 

@@ -11,7 +11,7 @@ one before can come any more. Offsets that it committed are to be read settled (
 the group's coordinator learns of an end later than that of the transaction.
 
 Nothing here is repeated whose outcome is not known, but for what a broker knows again: a batch by
-its sequence. After any error the caller begins a new epoch and asks for the offsets anew.
+its sequence. After any error the caller begins a new epoch and asks for the offsets again.
 
 The versions of requests are those before KIP-890 part 2, which every broker from 0.11 to 4.x takes:
 partitions and groups are added to a transaction by requests of their own.

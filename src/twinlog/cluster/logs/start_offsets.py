@@ -1,4 +1,4 @@
-"""Where a reader that begins anew would begin, as ListOffsets says it.
+"""Where a reader that begins again would begin, as ListOffsets says it.
 
 The first record of a time is the first one, by offset, whose timestamp is not before it. Where
 timestamps are out of order, records before that place may be newer, and ones behind it older. A

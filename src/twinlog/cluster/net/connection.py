@@ -31,7 +31,7 @@ HANDSHAKE_FRAME_BYTES: Final = 1 << 20
 DIGEST_BYTES: Final = 16
 
 SILENT_S: Final = 2.0
-"""A broker answers ApiVersions from memory; one that does not is looked at more closely."""
+"""A broker answers ApiVersions from memory; one that does not is checked more closely."""
 
 
 class Connection:

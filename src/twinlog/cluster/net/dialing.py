@@ -39,7 +39,7 @@ def connect(
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         why = f"the name cannot be resolved: {framing.reason(error)}"
-        # a resolver that answers is told from one that is away
+        # a resolver that answers is no resolver that is away
         is_unknown = isinstance(error, socket.gaierror) and error.errno in NO_SUCH_NAME
         raise (Refused if is_unknown else Unreachable)(f"{where}: {why}", reason=why) from error
     reasons: list[str] = []

@@ -114,7 +114,9 @@ class ConnectionPool:
         raise self._all_failed(failures)
 
     def _open_any(self, host: str, port: int) -> Connection:
-        """What is no broker is told from one that is away, until a first broker has answered."""
+        """What is no broker is distinguished from one that is away, until a first broker has
+        answered.
+        """
         if self.brokers:
             return self._open(host, port)
 

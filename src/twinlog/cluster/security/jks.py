@@ -37,7 +37,7 @@ class BrokenStore(Exception):
 
 
 class WrongPassword(Exception):
-    """A password is missing or wrong; the text goes on after 'the password'."""
+    """A password is missing or wrong; the text continues after 'the password'."""
 
 
 class WrongKeyPassword(WrongPassword):

@@ -1,7 +1,7 @@
 """Proves who we are over an open connection: one message and one answer at a time.
 
 The caller has agreed on the mechanism (SaslHandshake) and wraps each message into
-SaslAuthenticate; here are the messages. The library's classes were looked at: its OAUTHBEARER
+SaslAuthenticate; here are the messages. The library's classes were checked: its OAUTHBEARER
 takes an empty answer after a refusal for success and drops the broker's reason, its SCRAM is
 described in `scram`; what is left, PLAIN, is one line.
 """

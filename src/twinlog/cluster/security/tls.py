@@ -4,7 +4,7 @@
                              ssl.endpoint.identification.algorithm is empty
     our certificate       <- ssl.keystore.*, where the broker asks for one (ssl.client.auth)
 
-Under TLS 1.3 our handshake is over before the broker has looked at our certificate: its refusal
+Under TLS 1.3 our handshake is over before the broker has checked our certificate: its refusal
 arrives with the first read after that, which is why `explain_tls_error` is public.
 """
 

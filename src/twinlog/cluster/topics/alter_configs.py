@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin import IncrementalAlterConfigsRequest
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.protocol import Message
-from twinlog.cluster.net.retry import is_retriable
-from twinlog.cluster.topics.configs import TOPIC
+from twinlog.cluster.topics.configs import TOPIC, of_each_topic
 from twinlog.errors import TwinlogError
-from twinlog.wire.error_codes import error_for
 
 SET: Final = 0
 DELETE: Final = 1
@@ -48,32 +46,11 @@ def alter_topic_configs(
 def _alter(
     client: ClusterClient, changes: Mapping[str, Sequence[ConfigChange]]
 ) -> dict[str, TwinlogError]:
-    done: dict[str, TwinlogError | None] = {}
+    def ask(pending: Sequence[str]) -> Any:
+        return client.attempt(None, _request({name: changes[name] for name in pending})).responses
 
-    def ask() -> None:
-        pending = {name: some for name, some in changes.items() if name not in done}
-        retriable: list[TwinlogError] = []
-        for result in client.attempt(None, _request(pending)).responses:
-            name = str(result.resource_name)
-            if not result.error_code:
-                done[name] = None
-                continue
-            error = error_for(
-                result.error_code,
-                cluster=client.alias,
-                doing=f"changing the configs of topic {name}",
-                acl=f"ALTER_CONFIGS on topic {name}",
-                detail=result.error_message,
-            )
-            if is_retriable(error) and error.code != "TOPIC_MISSING":
-                retriable.append(error)
-            else:
-                done[name] = error
-        for waiting in retriable:
-            raise waiting
-
-    client.retrying(ask)
-    return {name: error for name, error in done.items() if error is not None}
+    done = of_each_topic(client, changes, ask, doing="changing", right="ALTER_CONFIGS")
+    return {name: error for name, error in done.items() if isinstance(error, TwinlogError)}
 
 
 def _request(changes: Mapping[str, Sequence[ConfigChange]]) -> Message:

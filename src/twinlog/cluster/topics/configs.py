@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 from kafka.protocol.admin import DescribeConfigsRequest
 
@@ -41,34 +41,50 @@ def describe_topic_configs(
 def _describe_topics(
     client: ClusterClient, names: Sequence[str]
 ) -> dict[str, Configs | TwinlogError]:
-    done: dict[str, Configs | TwinlogError] = {}
+    def ask(pending: Sequence[str]) -> Any:
+        return client.attempt(None, _request(TOPIC, pending, None), minimum=WITH_SOURCE).results
 
-    def ask() -> None:
-        pending = [name for name in names if name not in done]
-        retriable: dict[str, TwinlogError] = {}
-        for result in client.attempt(
-            None, _request(TOPIC, pending, None), minimum=WITH_SOURCE
-        ).results:
+    found = of_each_topic(client, names, ask, doing="describing", right="DESCRIBE_CONFIGS")
+    return {
+        name: one if isinstance(one, TwinlogError) else _entries(one) for name, one in found.items()
+    }
+
+
+def of_each_topic(
+    client: ClusterClient,
+    names: Iterable[str],
+    ask: Callable[[Sequence[str]], Sequence[Message]],
+    *,
+    doing: str,
+    right: str,
+) -> dict[str, Message | TwinlogError]:
+    """What `ask` answers of the configs of each topic, or why not. Topics whose error may pass are
+    asked for again; one that is gone stays gone: callers listed it a moment ago.
+    """
+    done: dict[str, Message | TwinlogError] = {}
+
+    def try_once() -> None:
+        waiting: TwinlogError | None = None
+        for result in ask([name for name in names if name not in done]):
             name = str(result.resource_name)
             if not result.error_code:
-                done[name] = _entries(result)
+                done[name] = result
                 continue
             error = error_for(
                 result.error_code,
                 cluster=client.alias,
-                doing=f"describing the configs of topic {name}",
-                acl=f"DESCRIBE_CONFIGS on topic {name}",
+                doing=f"{doing} the configs of topic {name}",
+                acl=f"{right} on topic {name}",
                 detail=result.error_message,
             )
-            # a topic that is gone stays gone: callers listed it a moment ago
             if is_retriable(error) and error.code != "TOPIC_MISSING":
-                retriable[name] = error
+                waiting = waiting or error
             else:
                 done[name] = error
-        for waiting in retriable.values():
+        if waiting is not None:
             raise waiting
 
-    client.retrying(ask)
+    client.retrying(try_once)
     return done
 
 

@@ -51,7 +51,7 @@ def ensure_compacted_topic(
     """Create the topic where it is missing; its number of partitions, which may be another one.
 
     A topic that exists without `cleanup.policy=compact` is an error: the cluster would delete our
-    state. Where our user may not see that, `on_unseen` is told, or else it is raised.
+    state. Where our user may not see that, `on_unseen` hears it, or else it is raised.
     """
     # asked first: a user without the right to create may find it, and so may we while the
     # controller is away

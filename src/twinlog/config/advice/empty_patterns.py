@@ -83,7 +83,7 @@ def _has_choices(text: str) -> bool:
 
 
 def _unescaped(text: str) -> list[tuple[int, str]]:
-    """Characters that may be operators; those of classes are told as blanks."""
+    """Characters that may be operators; those of classes become blanks."""
     found: list[tuple[int, str]] = []
     at = classes = 0
     while at < len(text):

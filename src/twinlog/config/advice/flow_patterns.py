@@ -16,7 +16,7 @@ _OF_TOPICS = ("topics", "topics.exclude")
 
 
 def audit_patterns(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
-    """Patterns that mean something else than they seem to; a line for many flows is told once."""
+    """Patterns that mean something else than they seem to; a line for many flows is logged once."""
     seen: set[Setting] = set()
     for flow in flows:
         for name in _FILTERS:

@@ -203,7 +203,9 @@ class FlowConfig:
     keyed_partitions: bool
     """twinlog.target.partitions = keyed: records of such topics are placed by key."""
     accept_source_loss: bool
-    """twinlog.source.loss: go on behind records that the source deleted before they were copied."""
+    """twinlog.source.loss: continue behind records that the source deleted before they were
+    copied.
+    """
     rpo_seconds: int | None
     """twinlog.rpo.seconds; None where nobody said it."""
     rpo_enforced: bool

@@ -32,7 +32,7 @@ _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """What a lane is told about sizes; the defaults are what the copy was measured with."""
+    """What a lane gets to know of sizes; the defaults are what the copy was measured with."""
 
     fetch_bytes: int = 8 * MEBIBYTE
     """Of one Fetch answer."""

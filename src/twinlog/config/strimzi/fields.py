@@ -186,7 +186,7 @@ class SectionReader:
     def __init__(self) -> None:
         self.idle: list[tuple[Node, Field]] = []
         self.errors: list[ConfigError] = []
-        """Of unknown and refused fields; reading goes on without them."""
+        """Of unknown and refused fields; reading continues without them."""
         self.meant: set[str] = set()
         """Fields that unknown ones are taken for: that such a one is missing follows."""
 

@@ -52,7 +52,7 @@ class Secrets:
 
     @property
     def is_read(self) -> bool:
-        """Whether files of secrets are looked at."""
+        """Whether files of secrets are checked."""
         return self._folder not in (None, UNREAD)
 
     def text(self, secret: Named, key: Named) -> str:

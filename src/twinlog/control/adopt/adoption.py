@@ -1,10 +1,10 @@
-"""Taking the work of a MirrorMaker 2 over: where each partition goes on, in topics that it wrote.
+"""Taking the work of a MirrorMaker 2 over: where each partition resumes, in topics that it wrote.
 
 In order, and only while we lead the flow:
 
 1. no worker of its Connect group runs the connector, no transaction is open in a target topic, and
    for some seconds neither its positions nor its topics grow: else `MM2_RUNNING`;
-2. partitions that Twinlog has no position of, and those that MirrorMaker 2 went on with since;
+2. partitions that Twinlog has no position of, and those that MirrorMaker 2 continued with since;
 3. for each one the source record that the target's last record is (`mirror.start.alignment`), at or
    behind the position that MirrorMaker 2 noted;
 4. a row of the offset map: ordinal 0 is the next upstream record, and lies at the target's end;
@@ -70,7 +70,7 @@ Maps = Mapping[PartitionKey, PartitionMap]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """One partition of a MirrorMaker 2, and where it goes on."""
+    """One partition of a MirrorMaker 2, and where it resumes."""
 
     plan: PartitionPlan
     upstream: int
@@ -110,7 +110,7 @@ class Adoption:
 
     @property
     def begins_again(self) -> bool:
-        """Ordinals of some partitions are counted anew: under another producer id."""
+        """Ordinals of some partitions are counted again: under another producer id."""
         return any(one.is_again for one in self.partitions)
 
     def said(self) -> Iterator[str]:
@@ -201,7 +201,7 @@ class Adopter:
         ]
         refused: dict[TopicPartition, TwinlogError] = {}
         for plan in plans:
-            if plan.targets and self._is_anew(plan, maps) and plan.source in positions.noted:
+            if plan.targets and self._begins_again(plan, maps) and plan.source in positions.noted:
                 refused[plan.source] = self._by_key(plan, positions.noted[plan.source])
         if due:
             refused |= self._refuse_growing(due, maps, positions, ends)
@@ -259,14 +259,14 @@ class Adopter:
                 return False  # MirrorMaker 2 places nothing by key
             if end > start or plan.source not in positions.noted:
                 return end > 0  # what it held may be deleted, and was copied all the same
-            return self._is_anew(plan, maps)
+            return self._begins_again(plan, maps)
         ours_from = max(start, known.runs[0].downstream)
         begin = max(ours_from, end - TAIL_RECORDS)
         return begin < end and self._is_anothers(plan.target, begin, end, known.producers)
 
-    def _is_anew(self, plan: PartitionPlan, maps: Maps) -> bool:
+    def _begins_again(self, plan: PartitionPlan, maps: Maps) -> bool:
         """No partition of this name was ever ours. Else what is noted of it is from us, and says
-        nothing of a target topic that was made anew since.
+        nothing of a target topic that was created again since.
         """
         return not any(
             one.runs and (one.topic, key.partition) == plan.source for key, one in maps.items()

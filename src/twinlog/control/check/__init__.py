@@ -1,4 +1,5 @@
 """What would happen, and what stands in the way: reads only.
 
-`mirror_check` is `twinlog check`, `offline_status` what `status` shows without a running mirror.
+`mirror_check` is `twinlog check` on the clusters (what it says of keys is `config.advice`),
+`offline_status` what `status` shows without a running mirror.
 """

@@ -53,7 +53,7 @@ def check(
 ) -> CheckReport:
     """Look at everything; wrong security settings are raised as ConfigError.
 
-    `adopts` says where the MirrorMaker 2 of a flow is whose work would be taken over; `say` is told
+    `adopts` says where the MirrorMaker 2 of a flow is whose work would be taken over; `say` hears
     what is waited for.
     """
     neighbours = neighbours_of(config.flows)

@@ -63,12 +63,12 @@ class TopicReport:
     start: str = ""
     """Where its copy would begin."""
     begins: Mapping[int, int] = field(default_factory=dict)
-    """The same as upstream offsets, by partition; without those that go on where they stand."""
+    """The same as upstream offsets, by partition; without those that continue where they stand."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FlowReport:
-    """One flow; filled while it is looked at."""
+    """One flow; filled while it is checked."""
 
     flow: str
     topics: list[TopicReport] = field(default_factory=list)

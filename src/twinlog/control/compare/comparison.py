@@ -32,7 +32,7 @@ from twinlog.survey.discovery import mirrored_topics
 
 GIVES_UP_S: Final = 60.0
 MANY: Final = 1_000
-"""Topics of which a comparison takes so long that its steps are told."""
+"""Topics of which a comparison takes so long that its steps are shown."""
 
 
 def matching(topics: str | None, where: str) -> Callable[[str], bool]:
@@ -53,7 +53,7 @@ def compare_flows(
     with_left_alone: bool,
     say: Callable[[str], None],
 ) -> Iterator[FlowComparison]:
-    """Flow by flow; `matches`: topics of the source that are looked at. With `with_left_alone`
+    """Flow by flow; `matches`: topics of the source that are checked. With `with_left_alone`
     also what the flows do not copy is asked for. Raises TwinlogError where a cluster of a flow
     cannot be asked.
     """

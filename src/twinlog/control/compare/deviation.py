@@ -53,11 +53,11 @@ class Total:
 
 @dataclass(slots=True, kw_only=True)
 class FlowComparison:
-    """One flow; filled while it is looked at."""
+    """One flow; filled while it is checked."""
 
     flow: str
     compared: dict[Aspect, int] = field(default_factory=dict)
-    """How many things were looked at; an aspect that could not be is not in it."""
+    """How many things were checked; an aspect that could not be is not in it."""
     deviations: list[Deviation] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What could not be compared, and why."""

@@ -21,21 +21,21 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetResult, list_offsets
 from twinlog.cluster.logs.producers import ProducerState, describe_producers
 from twinlog.cluster.net.metadata import ClusterMetadata
-from twinlog.control.check.offline_status import fan_position
 from twinlog.control.cutover.scope import CutoverScope
+from twinlog.control.risk.positions import fan_position
 from twinlog.errors import TwinlogError, Unsupported
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
-from twinlog.mirror.map.runs import k_at
 from twinlog.mirror.map.translation import (
     KnownMap,
     Reach,
     Translation,
     downstream_within,
+    others_behind,
     reach_of,
     upstream_within,
 )
 from twinlog.mirror.state.intents import IntentKind
-from twinlog.model import NO_TOPIC_ID, SEQUENCE_MODULUS, TopicId, TopicPartition, sequence_of
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.survey.map_reader import Maps, read_maps
 
 UNKNOWN: Final = -1
@@ -299,11 +299,7 @@ def _foreign(
     """How many records below `end` lie behind our last one; None where that is forgotten."""
     if isinstance(writers, TwinlogError):
         return None
-    last = end - 1 - k_at(known.runs, end)  # the ordinal, if all of it is ours
-    ours = [one.last_sequence for id_, one in writers.items() if id_ in known.producers]
-    behind = [sequence_of(last - sequence) for sequence in ours]
-    # what was copied since the end was asked for has a sequence ahead of it
-    return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in behind), default=None)
+    return others_behind(known, end, {id_: one.last_sequence for id_, one in writers.items()})
 
 
 def _fanned(keys: list[PartitionKey], maps: Maps) -> int:

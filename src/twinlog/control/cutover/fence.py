@@ -105,7 +105,7 @@ class AclFence:
         return sorted(others.intersection(topics))
 
     def put_back(self, topics: Sequence[str]) -> None:
-        """As ours, without a look: a broker may still show what was just taken away."""
+        """As ours, without a look: a broker may still show what was just removed."""
         steering = self._scope.steering
         steering.write(steering.wanted(IntentKind.FENCE, topics))
         create_topic_acls(self._scope.source, [fence_acl(topic) for topic in topics])
@@ -122,7 +122,7 @@ class AclFence:
 
     def standing(self, intents: FlowIntents) -> list[str]:
         """Topics that our fence keeps producers from now: a wanted one may never have been put up,
-        or been taken away with Kafka's tool since.
+        or been removed with Kafka's tool since.
         """
         mine = wanted_fences(self._scope, intents)
         try:

@@ -20,7 +20,7 @@ STDERR: Final = 2
 
 
 def hook_environment(scope: CutoverScope, step: str) -> dict[str, str]:
-    """What a hook is told, beside the environment of this process."""
+    """What a hook gets, beside the environment of this process."""
     servers = {
         side: ",".join(f"{host}:{port}" for host, port in settings.bootstrap)
         for side, settings in (("SOURCE", scope.setup.source), ("TARGET", scope.setup.target))

@@ -145,7 +145,7 @@ def _runs(scope: CutoverScope, history: FlowHistory | None) -> FlowError:
 
 def _wait_until_still(scope: CutoverScope, copies: Sequence[Copy], say: Say, led_s: float) -> None:
     """Until nothing is appended for longer than a leader takes to let topics go, from the end of
-    one look to the beginning of another. A log that cannot be looked at is not still: whoever leads
+    one look to the beginning of another. A log that cannot be checked is not still: whoever leads
     it may have a request of ours before it.
     """
     topics = sorted({copy.target.topic for copy in copies})

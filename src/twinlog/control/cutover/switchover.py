@@ -11,11 +11,11 @@
 4. *Groups* are set forwards only (`groups`). Died behind it: they stand where a group sync would
    put them.
 5. *Promote*: the point of no return (`promotion`). Until then `abort` takes the fence away, and the
-   flow goes on as if nothing had been.
+   flow continues as if nothing had been.
 6. *Hook*: run again where the command is given again.
 
-A zombie (a run that was frozen, and goes on behind another one, or behind `abort`) can only do what
-the rows of the state topic still say: right before its promotion it looks whether its fence is
+A zombie (a run that was frozen, and continues behind another one, or behind `abort`) can only do
+what the rows of the state topic still say: right before its promotion it looks whether its fence is
 wanted still, and whether a log has grown since its proof.
 """
 
@@ -172,7 +172,7 @@ class Switchover:
 
     def run(self, plan: SwitchoverPlan) -> None:
         """All steps that are not done. Raises FlowError where one cannot be; what was done before
-        stays, and the same command goes on from there.
+        stays, and the same command continues from there.
         """
         began = time.monotonic()
         if plan.promoted:
@@ -352,7 +352,7 @@ class Switchover:
             self._until_enforced(topics)
 
     def _groups_again(self) -> None:
-        """A group that was away when groups were set may have gone on at the source since."""
+        """A group that was away when groups were set may have continued at the source since."""
         plans = self.groups.plan(copies(self.scope), settled=True)
         moved = [one.group for one in plans if one.to_set]
         refused = self.groups.set(plans)

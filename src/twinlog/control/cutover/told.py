@@ -64,7 +64,7 @@ class NewestStatus:
 
 
 def told(scope: CutoverScope) -> NewestStatus:
-    """Of whatever age; what cannot be read is told as well."""
+    """Of whatever age; what cannot be read is reported as well."""
     try:
         status = leader_status(scope.target, scope.name)
     except TwinlogError as error:

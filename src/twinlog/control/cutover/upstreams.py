@@ -44,8 +44,8 @@ class FlowUpstreams:
         """The source's names by remote topic, of all that are there; each has one remote topic.
 
         A topic may have had other names before (another policy, a rule that changed, a source topic
-        that was made anew), and those copies stay. What was begun counts, then what the flow calls
-        it now: a stale copy would take groups to where nothing is written any more.
+        that was created again), and those copies stay. What was begun counts, then what the flow
+        calls it now: a stale copy would take groups to where nothing is written any more.
         """
         policy, alias = policy_of(self.config), self.config.source_alias
         best: dict[str, tuple[bool, bool, str]] = {}

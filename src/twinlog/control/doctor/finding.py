@@ -1,4 +1,4 @@
-"""One reason why a flow is slow or stands still, and what to do about it."""
+"""One reason why a flow is slow or has stopped, and what to do about it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Likelihood(IntEnum):
     """How sure it is that it holds the flow back; the surest first."""
 
     CERTAIN = 1
-    """It is seen: what it is about stands still, or will lose records."""
+    """It is seen: what it is about has stopped, or will lose records."""
     LIKELY = 2
     """A number says so."""
     POSSIBLE = 3

@@ -30,7 +30,7 @@ CHECKS: Final[tuple[Callable[[Observation], Iterator[Finding]], ...]] = (
     pace.decoded,
     pace.far_away,
 )
-"""Of the same likelihood, the earlier is told first."""
+"""Of the same likelihood, the earlier is reported first."""
 
 
 def as_json(seen: Observation, found: list[Finding]) -> dict[str, Any]:

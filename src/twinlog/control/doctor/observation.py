@@ -56,7 +56,7 @@ class Observation:
 
     snapshot: FlowSnapshot
     file: str
-    """As the commands are told it."""
+    """As the commands get it."""
     source: ClusterView
     target: ClusterView
     pause: str = ""
@@ -100,7 +100,7 @@ class Observation:
     @cached_property
     def batches(self) -> tuple[int, int]:
         """Of partitions that are behind: what their lanes have read, and how many of those batches
-        were decoded or packed anew.
+        were decoded or packed again.
         """
         return sum(one.batches for one in self.behind), sum(one.recoded for one in self.behind)
 

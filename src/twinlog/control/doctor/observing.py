@@ -43,7 +43,7 @@ TOLD_FOR_MS: Final = 60_000
 MIN_ISR: Final = "min.insync.replicas"
 LIMIT_KEY: Final = "twinlog.max.bytes.per.second"
 BEHIND_AT_MOST: Final = 200
-"""Topics that are behind, whose configs are looked at."""
+"""Topics that are behind, whose configs are checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

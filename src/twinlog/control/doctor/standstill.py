@@ -118,7 +118,7 @@ def no_lanes(seen: Observation) -> Iterator[Finding]:
 
 
 def stopped_by_codes(seen: Observation) -> Iterator[Finding]:
-    """Partitions that stand still with a code, or are tried again and again; the most first."""
+    """Partitions that have stopped with a code, or are tried again and again; the most first."""
     parts = [one for one in seen.snapshot.partitions if one.code]
     groups = sorted(_by(parts, lambda one: one.code), key=lambda item: -len(item[1]))
     for code, some in groups:

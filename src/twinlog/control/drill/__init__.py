@@ -1,5 +1,5 @@
 """Drill: a switchover and a failover of a flow are rehearsed with topics, groups and clients of
-their own, on the real clusters, and everything is taken away again.
+their own, on the real clusters, and everything is removed again.
 
 Read in this order: `names` (what is a drill's), `drill_file` (the flow under names of its own),
 `clients` (who writes and reads), `rehearsal` (what is done), `verdict` (what was lost, doubled or

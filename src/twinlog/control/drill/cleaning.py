@@ -1,4 +1,4 @@
-"""Takes away what a drill left on both clusters: topics, groups, ACLs, rows of the state.
+"""Removes what a drill left on both clusters: topics, groups, ACLs, rows of the state.
 
 Only what has a drill's mark in its name; what others made has none. Each step may be done again.
 """

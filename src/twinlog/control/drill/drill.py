@@ -184,7 +184,7 @@ class Drill:
         )
 
     def run(self, plan: DrillPlan) -> DrillResult:
-        """All of it; what goes wrong is in the result. Whatever happens, it is taken away again."""
+        """All of it; what goes wrong is in the result. Whatever happens, it is removed again."""
         names = DrillNames.new()
         began = time.monotonic()
         result = DrillResult(plan=plan, mark=names.mark, began_ms=int(time.time() * 1000))

@@ -1,4 +1,4 @@
-"""Names of a drill: what begins with them is nobody else's, and is taken away.
+"""Names of a drill: what begins with them is nobody else's, and is removed.
 
 Topics end in `.internal`, so that mirrors with the usual `topics.exclude` leave them alone.
 """

@@ -84,7 +84,7 @@ def find_drift(
         if isinstance(theirs, TwinlogError):
             if isinstance(theirs, Unauthorized):
                 out.closed.append(remote)
-            continue  # else it is gone, and made anew with its source's configs
+            continue  # else it is gone, and created again with its source's configs
         wanted = wanted_configs(chosen, configs)
         entries = theirs
         found = differences(wanted, entries)

@@ -5,7 +5,7 @@ found before, and its successor knows what it wrote itself: nothing would put th
 while nothing moves. So right before it appends, a process asks its own clock whether it still
 leads; and what arrives all the same (the freeze fell between that and the request, or the request
 was late) shows in the offsets: the log is not where the successor left it. It then reads the
-topic anew, and writes what differs.
+topic again, and writes what differs.
 """
 
 from __future__ import annotations

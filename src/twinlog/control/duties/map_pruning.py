@@ -42,7 +42,7 @@ def map_pruning(flow: LedFlow) -> Duty:
 
 @dataclass(frozen=True, slots=True)
 class _Gone:
-    """A chunk that is to be taken away, and where its rows may lie."""
+    """A chunk that is to be removed, and where its rows may lie."""
 
     key: bytes
     homes: frozenset[int]

@@ -45,7 +45,7 @@ class _Written:
     """What was written of one partition."""
 
     reach: tuple[int, int] = (-1, -1)
-    """How far the copy was when it was last looked at."""
+    """How far the copy was when it was last checked."""
     point: SyncPoint | None = None
     at: float = -math.inf
     is_delayed: bool = False

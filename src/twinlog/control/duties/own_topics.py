@@ -5,8 +5,8 @@ Somebody may set `cleanup.policy=delete` on them while a mirror runs (a topic op
 every topic right does). Then rows vanish in silence after the retention time. A round puts the
 policy right where we may, and says so; else it says what to do. And it notes which copies have rows
 (`mirror.state.mapped`), and under which producer ids the flow has written: in a topic that several
-flows share, the others know ours by the state topic alone. Where that was made anew, or lost its
-rows, only the offset map knows them still, and what people want only whoever follows it. So the
+flows share, the others know ours by the state topic alone. Where that was created again, or lost
+its rows, only the offset map knows them still, and what people want only whoever follows it. So the
 leader writes that again, and its claim: without it nobody could see that a mirror runs.
 """
 

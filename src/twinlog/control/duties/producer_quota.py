@@ -1,9 +1,9 @@
 """Duty: holds the producers of the source back while the flow does not keep `twinlog.rpo.seconds`,
 where `twinlog.rpo.enforce` asks for it; lets them go when it does, and at every end of the flow.
 
-What a process that was killed left behind is taken away by the next leader, which finds the row
+What a process that was killed left behind is removed by the next leader, which finds the row
 (`client/producer_hold.py`), also where its configuration asks for no quota. One that loses the lead
-takes away what it has set: with the target away there is no next leader, and the source is not to
+removes what it has set: with the target away there is no next leader, and the source is not to
 wait for it.
 """
 

@@ -4,7 +4,7 @@ They get half of what the copy carries, so that it catches up about as fast as i
 less where the loss grows on. A quota helps only while records are copied: where nothing moves (the
 target is away, the flow is paused), producers are let go, for an outage of the copy is to be no
 outage of the source. Nor are they held back, or more than they are, while less and less waits: a
-copy that catches up needs nobody's help, as with the history of a topic that is copied anew.
+copy that catches up needs nobody's help, as with the history of a topic that is copied again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class HeldRate:
 def curable_loss_ms(parts: Iterable[PartitionSnapshot]) -> int:
     """The loss that slower producers would make less: of partitions that are copied and are behind.
 
-    One that stands still with a code or is paused, or waits for a transaction to end, would stay
+    One that has stopped with a code or is paused, or waits for a transaction to end, would stay
     behind however slow they are, and the producers of all others must not pay for it.
     """
     behind = (part for part in parts if part.lag > 0 and not part.code)

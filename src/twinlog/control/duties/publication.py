@@ -1,5 +1,5 @@
 """Duty: what the flow looks like here is written to the target every few seconds, so that `status`
-shows it from every host. Goes on while the flow is paused.
+shows it from every host. Continues while the flow is paused.
 """
 
 from __future__ import annotations

@@ -79,8 +79,8 @@ def confirmed(
     written, and behind whatever was read by name: ids never come back.
 
     A lane's position is one between two topic ids, but groups, checkpoints and MirrorMaker 2's own
-    positions go by name. Under the name there may be a topic made anew by now, whose first records
-    such a position would skip; no lane notices while it is paused.
+    positions go by name. Under the name there may be a topic created again by now, whose first
+    records such a position would skip; no lane notices while it is paused.
 
     One metadata request to each cluster, for these topics alone. Raises TwinlogError.
     """
@@ -182,7 +182,7 @@ class Duty(Protocol):
 
 @runtime_checkable
 class RunsWhileHeld(Protocol):
-    """A duty that is no work for the flow: what it does goes on while the flow is paused."""
+    """A duty that is no work for the flow: what it does continues while the flow is paused."""
 
     runs_while_held: bool
 
@@ -258,7 +258,7 @@ class Duties:
                     self._log.bug("%s: a bug at the end", duty.name)
 
     def run_once(self) -> None:
-        """One round of each duty that ends `--once`; what fails is said, the rest goes on."""
+        """One round of each duty that ends `--once`; what fails is said, the rest continues."""
         for duty in self._duties:
             if duty.ends_once and not self._stop.is_set() and not self._is_held:
                 self._round(duty, _Troubles(self._name, duty.name))
@@ -288,7 +288,7 @@ class Duties:
                 self._on_error(error)
                 troubles.failed(error)
             return False
-        except Exception as bug:  # noqa: BLE001 (the copy must go on, and the bug must be seen)
+        except Exception as bug:  # noqa: BLE001 (the copy must continue, and the bug must be seen)
             self._log.bug("%s: a bug in this round", duty.name)
             self._on_error(TwinlogError(f"{duty.name}: {bug!r}"))
             troubles.failed(None)

@@ -2,8 +2,8 @@
 
 A partition that was never copied starts where the group stands, so that a mirror takes over from
 MirrorMaker 1. From then on the group's offset is the next upstream offset that is not on the target
-yet: what lag monitors of the group show goes on meaning the same. Nothing here ever decides where a
-copy goes on that has begun: that is known from the target alone.
+yet: what lag monitors of the group show keeps its meaning. Nothing here ever decides where
+a copy resumes that has begun: that is known from the target alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ MS: Final = 1000.0
 class GroupCommits:
     """The duty: one round commits all offsets of the group, also those that did not move.
 
-    Brokers forget the offsets of a group without members after a while: so they are told again.
+    Brokers forget the offsets of a group without members after a while: so they are committed
+    again.
     """
 
     name = "offsets of the source's group"

@@ -7,17 +7,18 @@ supervisor two questions a round. So no lane waits for it, and none knows of it.
 
 The budget is CPU: that of this thread may be at most SHARE of what the driver and its lanes have
 used. A section that is begun is ended, and the next one waits until the budget has caught up; their
-size follows what the last one cost, so none takes long.
+size follows what the last one cost, so none takes long. Where all cores are busy, lanes and brokers
+come first: the thread has a lower priority.
 
 What brokers let us read belongs to the copy. Where a limit of the flow or a quota of either side
 holds the copy back, nothing is verified, nor for HELD_S after that was last seen: a quota counts
 what the flow's clients read together, so each section would take from what is copied.
 
 What differs is compared once more, with what people decided meanwhile and by a map that is read
-anew, before it is said: once, with COPY_DIFFERS. Nothing is repaired, and the copy runs on.
+again, before it is said: once, with COPY_DIFFERS. Nothing is repaired, and the copy runs on.
 
 It only reads. A process that dies in it, or has lost the lead without knowing it, has changed
-nothing; its successor begins anew.
+nothing; its successor begins again.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import PolicyKind, VerifyMode
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView
+from twinlog.control.watch.thread_priority import give_way
 from twinlog.control.watch.verified import CODE, Verified
 from twinlog.errors import PartitionError, TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
@@ -70,6 +72,7 @@ READ_BYTES: Final = 1 << 20
 HELD_S: Final = 60.0
 CLEANED_KNOWN_S: Final = 600.0
 GIVES_UP_S: Final = 30.0
+NICE: Final = 10
 SECTIONS_A_ROUND: Final = 50
 """A round is to end: the duty may be held or stopped."""
 
@@ -122,6 +125,7 @@ class Verification:
     def round(self) -> None:
         if time.monotonic() < self._refused_until:
             return
+        give_way(NICE)
         try:
             self._verify()
         except Unauthorized as error:
@@ -300,7 +304,7 @@ def _is_usable(view: PartitionView) -> bool:
 
 
 def _pair(view: PartitionView) -> tuple[TopicPartition, TopicId, TopicId]:
-    """Which two logs: a topic that was created anew is another."""
+    """Which two logs: a topic that was created again is another."""
     return view.source, view.source_topic_id, view.target_topic_id
 
 

@@ -1,7 +1,7 @@
 """Where the copy of each partition ended, exactly, long after new owners have written behind it.
 
 Three witnesses, the surest first. None is taken for more than it says: where they leave a choice,
-the end is not known, and the caller is told why.
+the end is not known, and the caller gets the reason.
 
 1. What B's leader remembers of our producer id: its last sequence is the last ordinal. Leaders
    forget it, by the time of our last *record*: old records may be forgotten at once.

@@ -178,7 +178,7 @@ class Failback:
             )
 
     def _looked_again(self, plan: FailbackPlan) -> list[Parting]:
-        """Now that the copy has ended: it may have gone on behind the plan, and where the logs
+        """Now that the copy has ended: it may have continued behind the plan, and where the logs
         part has moved with it.
         """
         found = self._reverse.settled([*partings(self._scope)])
@@ -231,7 +231,7 @@ class Failback:
         return files
 
     def _require_same(self, saved: SavedTail, files: Sequence[SavedFile], one: Parting) -> None:
-        """A may have lost its end since, and been written anew under offsets that were saved: what
+        """A may have lost its end since, and been written again under offsets that were saved: what
         is there now is in no file.
         """
         for file in files if one.problem is None else ():

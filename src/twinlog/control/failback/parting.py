@@ -185,7 +185,7 @@ def _came_from_target(scope: CutoverScope, topic: str) -> bool:
 
 def _came_by_ids(scope: CutoverScope, topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
     """The same where names do not tell: topics of A whose records were on B before, and by which
-    flow they came. What the flow back brought is told from A's own by its map (`reverse`).
+    flow they came. What the flow back brought is distinguished from A's own by its map (`reverse`).
     """
     way_back = f"{scope.config.flow.target}->{scope.config.flow.source}"
     home = scope.target.metadata([]).cluster_id or ""

@@ -10,10 +10,10 @@ there or neither is:
   finishes it where its end was decided, *before* it reads where it stopped;
 - a frozen run thaws: its epoch is fenced, nothing of it is taken any more, its offsets neither;
 - the remote topic is deleted, and somebody makes one of that name: its id is compared right before
-  each transaction, and nothing is appended to another topic than the one that was looked at;
+  each transaction, and nothing is appended to another topic than the one that was checked;
 - leaders, coordinators, log starts move, B is compacted, new owners write in between: the offset is
   in no record of the topic, so none of this changes it;
-- records are older than the brokers remember a producer id by: sequences begin anew with each
+- records are older than the brokers remember a producer id by: sequences begin again with each
   epoch, and the next one is not needed to know where we stopped.
 
 Brokers forget committed offsets of a group that nobody is in after a week
@@ -22,9 +22,9 @@ begun; where it stands and the offset does not, nobody knows what was appended (
 first offset is written by a transaction without records, before that row, for every partition: one
 whose tail is empty now may have one by the next run.
 
-Beside the offset stands which record was appended last. Who goes on finds that record in
+Beside the offset stands which record was appended last. Who continues finds that record in
 the files: else the folder is another one than before, or the source lost its end and was written
-anew under the same offsets (REPLAY_UNKNOWN).
+again under the same offsets (REPLAY_UNKNOWN).
 
 What a reader of uncommitted records sees of a run that died is, as of every such producer, also
 what was rolled back. Records that the source's applications rolled back are not replayed, nor those
@@ -75,7 +75,7 @@ class TailWork:
     """Where the tail begins on A."""
     files: tuple[SavedFile, ...]
     target_id: TopicId = NO_TOPIC_ID
-    """Of the remote topic that was looked at; the zero id: there was none, or brokers have none."""
+    """Of the remote topic that was checked; the zero id: there was none, or brokers have none."""
     skips: tuple[Skip, ...] = ()
     """What somebody wanted left out of the copy is left out here as well."""
 
@@ -164,7 +164,7 @@ class Replay:
             self._require_same(one)
 
     def _require_same(self, work: TailWork) -> None:
-        """Before each write, which goes by name: the topic there is the one that was looked at."""
+        """Before each write, which goes by name: the topic there is the one that was checked."""
         if not work.files:
             return
         name = work.target.topic
@@ -180,7 +180,7 @@ class Replay:
             )
 
     def _begun(self, work: Sequence[TailWork]) -> dict[TopicPartition, Committed]:
-        """Where each partition goes on; from then on a lost offset is found out."""
+        """Where each partition resumes; from then on a lost offset is found out."""
         at: dict[TopicPartition, Committed] = {}
         found = positions(self._scope)
         begun = {*self._scope.intents().topics(IntentKind.REPLAY)}

@@ -21,7 +21,7 @@ The rows are of term (-1, 0), before all generations; whoever leads the flow lat
 - Dies before or within the rows: the guard still refuses the flow (COPIED_BACK), since the topics
   are copies of A's by rows of B's state topic. Run again, the same keys get the same values.
 - Dies behind them, before those rows have ended (`mirror.state.copies`): the same.
-- A grew meanwhile: run again, the mark and the last run are written anew.
+- A grew meanwhile: run again, the mark and the last run are written again.
 - A frozen run thaws when the flow runs: its rows are below the first cut, and void from there on.
 - The flow was ever started: its own rows are newer; nothing is written, and what it has copied to A
   is no part of the tail (`Reverse.settled`).

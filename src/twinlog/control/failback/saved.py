@@ -159,7 +159,7 @@ class SavedTail:
         _sync(self._folder)
 
     def records(self, one: SavedFile) -> Iterator[Mapping[str, Any]]:
-        """The lines of a file, read anew."""
+        """The lines of a file, read again."""
         with (self._folder / one.name).open("rb") as lines:
             for line in lines:
                 yield json.loads(line)

@@ -185,7 +185,7 @@ class FlowSetup(FlowEnds):
             left = [] if self.adopts is None else self._discover(source, target).plans
             adoption = take_over.look(left)
             claim, clean = self.claims.claim(
-                target, ids, map_reader, seen=history, anew=adoption.begins_again
+                target, ids, map_reader, seen=history, fresh_id=adoption.begins_again
             )
             # whoever promotes it looks for claims behind its own row: one of us sees the other
             # and where lanes of the generation before us may still write, it waits for them
@@ -285,7 +285,7 @@ class FlowSetup(FlowEnds):
     def _discover(
         self, source: ClusterClient, target: ClusterClient, *, create: bool = True
     ) -> Discovery:
-        """Without `create`: only looked at, before nothing may be written, not even who copies."""
+        """Without `create`: only checked, before nothing may be written, not even who copies."""
         found = discover(
             replace(self.config, released=self.released),
             self.policy,

@@ -54,7 +54,7 @@ class Shown:
         self.former = [*run.partitions.values()]
 
     def last(self, run: FlowRun | None) -> FlowSnapshot | None:
-        """As it was shown last: with very many partitions it is not looked at for each who asks.
+        """As it was shown last: with very many partitions it is not checked for each who asks.
         None: that would be of another run, or its end is not in it.
         """
         seen, shown = self._last
@@ -115,6 +115,7 @@ class Shown:
                 flow=setup.name,
                 state=state,
                 reason="" if error is None else str(error.without_flow()),
+                error=error,
                 guarantee="",
                 generation=-1,
                 lanes=0,

@@ -183,6 +183,7 @@ def flow_snapshot(
         since_ms=since.flow.see(state, now_ms),
         partitions=parts,
         code="" if trouble is None else trouble.error.code,
+        error=None if trouble is None else trouble.error,
         errors=dict(flow.errors + earlier_errors),
         loss_records=loss.records,
         loss_ms=loss.ms,

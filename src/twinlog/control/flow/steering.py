@@ -1,7 +1,7 @@
 """Follows the state topic for a flow that runs, every second: what people want of it, and who else
 writes copies.
 
-What cannot be read changes nothing: what runs goes on, what is paused stays so, and after a while
+What cannot be read changes nothing: what runs continues, what is paused stays so, and after a while
 nothing new begins, for it may be wanted that it does not.
 """
 
@@ -73,7 +73,7 @@ class Steering:
 
     def _know(self, producers: frozenset[int]) -> None:
         """Another flow began to write to this cluster: in a topic that both share, its records are
-        no stranger's. Lanes hear of it, and what was taken for a stranger's is looked at again.
+        no stranger's. Lanes hear of it, and what was taken for a stranger's is checked again.
         """
         run, work = self.run, self.run.work
         if work.is_ours_alone or producers <= {*work.known_producers}:

@@ -114,7 +114,7 @@ class FlowTrouble:
         elif silence is not None:
             seen_at = self._seen_at
             self._degraded(silence, is_of_all=True)
-            self._seen_at = seen_at  # lanes need not come to reach anew what they have not missed
+            self._seen_at = seen_at  # lanes need not come to reach again what they have not missed
         elif self._seen_at == NEVER or any(
             lane.is_ready and lane.reached_at > self._seen_at for lane in known
         ):

@@ -1,6 +1,6 @@
 """What people want of flows becomes rows of their state: for the command line and REST alike.
 
-Every flow is looked at first, then all are written to: a flow that cannot be asked stops all. A
+Every flow is checked first, then all are written to: a flow that cannot be asked stops all. A
 process that dies between two flows has written the first; the same wish again writes the rest.
 """
 

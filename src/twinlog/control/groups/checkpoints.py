@@ -1,4 +1,4 @@
-"""Duty: where every group of the source goes on on the target, as checkpoints and, where that is
+"""Duty: where every group of the source resumes on the target, as checkpoints and, where that is
 asked for, as offsets of the groups themselves.
 
 A round reads the offsets of all groups in a request per broker, translates what changed, writes
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
@@ -19,6 +19,7 @@ from twinlog.cluster.groups.group_offsets import OffsetReader
 from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
 from twinlog.control.duties.led_log import LedLog
 from twinlog.control.duties.rounds import Duty, LedFlow
+from twinlog.control.groups.checkpoint_rows import CheckpointRow
 from twinlog.control.groups.counterparts import TargetOffsets
 from twinlog.control.groups.group_rights import readable, sees_groups, unseen_line
 from twinlog.control.groups.group_sync import GroupSyncer
@@ -26,18 +27,16 @@ from twinlog.control.groups.opposite_checkpoints import OppositeCheckpoints
 from twinlog.control.groups.share_sync import ShareGroups
 from twinlog.control.groups.translation_cache import TranslationCache, given_on_source
 from twinlog.control.groups.unplaced import reasons
-from twinlog.errors import CorruptData, TwinlogError, Unauthorized
-from twinlog.mirror.map.checkpoints import is_due
+from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.names.filters import policy_of
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.wire.mm2_records import Checkpoint
-from twinlog.wire.records import Record
 
 log = logging.getLogger(__name__)
 
 QUICK_S: Final = 0.25
-"""How often groups are looked at where checkpoints are due every second, or always."""
+"""How often groups are checked where checkpoints are due every second, or always."""
 WARM_UP_S: Final = 30.0
 """So long after the start a round comes every second: lanes only begin to say how far they are."""
 REPORT_S: Final = 5.0
@@ -74,16 +73,18 @@ class CheckpointDuty:
         self._opposite = OppositeCheckpoints(flow, self._source)
         given = given_on_source(flow)
         self._translations = TranslationCache(
-            offsets, lambda *at: self._opposite.gave(*at) or given(*at)
+            offsets,
+            lambda *at: self._opposite.gave(*at) or given(*at),
+            has_sync=self._config.sync_s is not None,
         )
-        self._syncer = GroupSyncer(flow, there)
+        self._syncer = GroupSyncer(flow, there, announce=self._announce)
         self._shares = ShareGroups(flow, self._groups_there, there, offsets)
         self._groups: tuple[str, ...] = ()
         self._unhandled: dict[str, str] = {}
         """Selected groups of other kinds, with the reason why they are left alone."""
-        self._written: dict[tuple[str, TopicPartition], Checkpoint] | None = None
+        self._written: dict[tuple[str, TopicPartition], CheckpointRow] | None = None
         """The newest in the topic; None: not read yet."""
-        self._before_us: dict[tuple[str, TopicPartition], Checkpoint] | None = None
+        self._before_us: dict[tuple[str, TopicPartition], CheckpointRow] | None = None
         """What the topic held when we first read it; None: it is not written, or may not be read.
         """
         self._took_s = self._asked_s = 0.0
@@ -173,6 +174,8 @@ class CheckpointDuty:
         self._translations.forget_topics(self._syncer.recreated)
         self._translations.seen_to(self._syncer.skipped)
         self._tell_skipped()
+        if self._translations.has_way_back and self._config.checkpoints_s is not None:
+            self._write()  # that it was seen to: who comes after us does not undo what others do
         self._shares.sync()
         self._tell_skipped()
 
@@ -193,7 +196,7 @@ class CheckpointDuty:
                 if self._before_us is None and found is not None:
                     self._before_us = dict(found)
                 self._written = found or {}
-            self._append(list(self._due(self._written)))
+            self._append(list(self._translations.due(self._written)))
         except Unauthorized as error:
             self._flow.tell_once(
                 f"{self._flow.name}: no checkpoints are written: {error}; or set "
@@ -204,39 +207,35 @@ class CheckpointDuty:
             self._written = None  # the topic may have been deleted, or the last write be lost
             raise
 
-    def _read(self) -> dict[tuple[str, TopicPartition], Checkpoint] | None:
-        out: dict[tuple[str, TopicPartition], Checkpoint] = {}
+    def _announce(self, given: Sequence[Checkpoint]) -> None:
+        """What groups are given is in the topic before they have it: who runs the flow in the other
+        direction tells it from their progress.
+        """
+        if self._written is None:
+            return
+        ids, written = self._translations.copy_ids(), self._written
+        rows = [CheckpointRow(one, ids[one.group, one.topic_partition]) for one in given]
         try:
-            for record in self._log.read():
-                try:
-                    one = Checkpoint.decode(record.key, record.value)
-                except CorruptData:
-                    continue  # as Java's readers do
-                out[one.group, one.topic_partition] = one
+            self._append([row for row in rows if not row.is_said(written.get(row.key))])
+        except Unauthorized:
+            self._written = None  # the next write says it
+
+    def _read(self) -> dict[tuple[str, TopicPartition], CheckpointRow] | None:
+        try:
+            return {row.key: row for row in CheckpointRow.all_in(self._log.read())}
         except Unauthorized as error:
             self._flow.tell_once(
                 f"{self._flow.name}: checkpoints of earlier runs are not known, so all are written "
                 f"again: {error}; or set emit.checkpoints.enabled=false"
             )
             return None
-        return out
 
-    def _due(
-        self, written: Mapping[tuple[str, TopicPartition], Checkpoint]
-    ) -> Iterator[Checkpoint]:
-        for one in self._translations:
-            now = one.checkpoint
-            if now is None:
-                continue
-            last = written.get((now.group, now.topic_partition))
-            if last is not now and is_due(last, now, is_exact=one.is_exact):
-                yield now
-
-    def _append(self, due: Sequence[Checkpoint]) -> None:
+    def _append(self, due: Sequence[CheckpointRow]) -> None:
         assert self._written is not None  # noqa: S101 (read just before)
         for at in range(0, len(due), RECORDS_PER_BATCH):
             some = due[at : at + RECORDS_PER_BATCH]
             now_ms = int(time.time() * 1000)
-            self._log.append([Record(0, now_ms, one.key(), one.value()) for one in some])
-            self._flow.groups.wrote(some, looked_ms=self._looked_ms)
-            self._written.update(((one.group, one.topic_partition), one) for one in some)
+            self._log.append([row.record(now_ms) for row in some])
+            checkpoints = [row.checkpoint for row in some]
+            self._flow.groups.wrote(checkpoints, looked_ms=self._looked_ms)
+            self._written.update((row.key, row) for row in some)

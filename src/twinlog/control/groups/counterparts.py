@@ -11,21 +11,24 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
+from twinlog.cluster.logs.producers import Producers, describe_producers
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.config.flow.schema import PolicyKind
 from twinlog.control.duties.rounds import LedFlow, PartitionView, confirmed
-from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.control.groups.checkpoint_rows import CopyIds
+from twinlog.errors import TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Run
 from twinlog.mirror.map.translation import (
     KnownMap,
     Reach,
     Translation,
     downstream_within,
+    others_behind,
     reach_of,
     upstream_within,
 )
@@ -46,12 +49,15 @@ class Counterpart:
 
     target: TopicPartition
     target_topic_id: TopicId
+    ids: CopyIds
     log_start: int
     log_end: int
     known: KnownMap
     reach: Reach
     is_way_back: bool
     """The source partition is the copy, and the target's the original."""
+    copy_start: int = 0
+    """On the way back: where the copy's log begins."""
 
     @property
     def runs(self) -> Sequence[Run]:
@@ -65,6 +71,17 @@ class Counterpart:
             return downstream_within(self.known, self.reach, log, offset)
         found = upstream_within(self.known, self.reach, offset)
         return Translation(offset=found.within(*log), is_exact=found.is_exact)
+
+    def is_progress(self, offset: int) -> bool:
+        """Whether who has this offset of the source has read, or passed, records up to it there.
+
+        Not so on the way back at the copy's first record, or below it: whatever its original has
+        before that one lies there too, and the sync sets groups there that are far from it.
+        """
+        if not self.is_way_back:
+            return True
+        first = self.runs[0].downstream if self.runs else 0
+        return offset > max(first, self.copy_start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +166,7 @@ class TargetOffsets:
             reach = self._reach(view, known, bounds[1])
             if reach is not None:
                 topic_id = view.target_topic_id
-                yield tp, _place(view.target, topic_id, bounds, known, reach, is_way_back=False)
+                yield tp, _place(view.target, topic_id, view.map_key, bounds, known, reach)
 
     def _reach(self, view: PartitionView, known: PartitionMap | None, end: int) -> Reach | None:
         """The furthest of what the lane reported, up to a second ago, and the target's log says.
@@ -177,7 +194,7 @@ class TargetOffsets:
             self._flow.tell_once(_hidden_map(self._flow, map_topic))
         if found is None or found.error:
             return  # no flow of ours brought them
-        copied_to = _Ends.of(self._source, tps)
+        copied_to, writers = _Ends.of(self._source, tps), _writers(self._source, tps)
         if self._way_back is None:
             self._way_back = MapReader(self._source, map_topic, len(found.partitions))
         try:
@@ -196,11 +213,12 @@ class TargetOffsets:
                 continue
             if maps.problem(original) is not None:
                 continue
-            known = maps.get(PartitionKey(first.topic_id, copy.topic_id, tp.partition))
-            reach = reach_of(known, end[1], is_shared=False)
+            key = PartitionKey(first.topic_id, copy.topic_id, tp.partition)
+            known = maps.get(key)
+            reach = _reach_back(known, end[1], writers.get(tp))
             if reach is not None:
-                topic_id = first.topic_id
-                yield tp, _place(original, topic_id, bounds, known, reach, is_way_back=True)
+                place = _place(original, first.topic_id, key, bounds, known, reach)
+                yield tp, replace(place, is_way_back=True, copy_start=end[0])
 
     def _originals(
         self,
@@ -241,21 +259,47 @@ def _hidden_map(flow: LedFlow, topic: str) -> str:
     )
 
 
+def _writers(
+    client: ClusterClient, tps: Sequence[TopicPartition]
+) -> Mapping[TopicPartition, Producers | TwinlogError]:
+    try:
+        return describe_producers(client, tps)
+    except Unsupported:
+        return {}
+
+
+def _reach_back(
+    known: PartitionMap | None, end: int, writers: Producers | TwinlogError | None
+) -> Reach | None:
+    """How far a copy is that another flow writes, which may have stopped while others write there
+    now: by what the brokers remember of our producers, else by the last mark, some seconds old.
+    """
+    if known is None or not known.runs:
+        return None
+    others: int | None = None
+    if isinstance(writers, Mapping):
+        last = {id_: one.last_sequence for id_, one in writers.items()}
+        others = others_behind(known, end, last)
+    if others is None:
+        return reach_of(known, end, is_shared=True)
+    return reach_of(known, end - others, is_shared=False)
+
+
 def _place(
     target: TopicPartition,
     target_topic_id: TopicId,
+    key: PartitionKey,
     bounds: tuple[int, int],
     known: PartitionMap | None,
     reach: Reach,
-    *,
-    is_way_back: bool,
 ) -> Counterpart:
     return Counterpart(
         target=target,
         target_topic_id=target_topic_id,
+        ids=CopyIds(key.source_topic_id, key.target_topic_id),
         log_start=bounds[0],
         log_end=bounds[1],
         known=KnownMap.of(known),
         reach=reach,
-        is_way_back=is_way_back,
+        is_way_back=False,
     )

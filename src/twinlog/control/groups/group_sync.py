@@ -56,9 +56,15 @@ class GroupSyncer:
     """The groups of one flow and of one kind on its target; for one thread."""
 
     def __init__(
-        self, flow: LedFlow, there: Coordinators, kind: GroupKind = CONSUMER_GROUPS
+        self,
+        flow: LedFlow,
+        there: Coordinators,
+        kind: GroupKind = CONSUMER_GROUPS,
+        announce: Callable[[Sequence[Checkpoint]], None] = lambda _: None,
     ) -> None:
+        """`announce` gets what will be set, before it is."""
         self._flow = flow
+        self._announce = announce
         self._there = there
         self._kind = kind
         self._read = kind.reader(there)
@@ -68,7 +74,7 @@ class GroupSyncer:
         self.skipped: dict[str, str] = {}
         """Groups left as they are, with the reason, after the last round."""
         self.recreated: frozenset[str] = frozenset()
-        """Topics that the last round found deleted or made anew: nothing was set in them."""
+        """Topics that the last round found deleted or created again: nothing was set in them."""
 
     def sync(self, wanted: Mapping[str, Sequence[Checkpoint]], ids: Mapping[str, TopicId]) -> None:
         """One round for these groups; `ids`: of the topics that their offsets are about."""
@@ -122,10 +128,12 @@ class GroupSyncer:
             for group, sync in within.items()
         }
         if any(wanted.values()):
+            self._announce([one for sync in within.values() for one in sync.to_set])
             self._flow.confirm()
+        cluster = self._flow.config.target_alias
         for group, offsets in wanted.items():
             for tp, one in offsets.items():
-                self._flow.synced.note(self._flow.config.target_alias, group, tp, one.offset)
+                self._flow.synced.note(cluster, group, tp, one.offset, ids[tp.topic])
         for group, answer in self._kind.commit(self._there, wanted).items():
             problems = [answer] if isinstance(answer, TwinlogError) else list(answer.values())
             problem = next((one for one in problems if one is not None), None)
@@ -140,7 +148,7 @@ class GroupSyncer:
         self, syncs: Mapping[str, GroupSync], ids: Mapping[str, TopicId]
     ) -> dict[str, GroupSync]:
         """Retention may have deleted records since a checkpoint was made, or somebody the topic:
-        Kafka drops the offsets of its groups, and none of ours is one in a topic made anew.
+        Kafka drops the offsets of its groups, and none of ours is one in a topic created again.
         """
         tps = {one.topic_partition for sync in syncs.values() for one in sync.to_set}
         starts = list_offsets(self._there.client, tps, EARLIEST) if tps else {}

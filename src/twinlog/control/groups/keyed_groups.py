@@ -2,7 +2,7 @@
 
 One source partition goes to all partitions of such a topic, and what others write lies in between.
 So no offset of the target corresponds to one of the source, and a group that goes over finds
-nothing to go on from. That must be seen before somebody relies on it.
+nothing to continue from. That must be seen before somebody relies on it.
 """
 
 from __future__ import annotations

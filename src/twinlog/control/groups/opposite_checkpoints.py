@@ -7,12 +7,12 @@ from __future__ import annotations
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import ends_of_logs, read_to_end
 from twinlog.control.duties.rounds import LedFlow
-from twinlog.errors import CorruptData, TwinlogError, Unauthorized
+from twinlog.control.groups.checkpoint_rows import CheckpointRow
+from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.names.filters import policy_of
-from twinlog.model import TopicPartition
+from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.rights import denied
-from twinlog.wire.mm2_records import Checkpoint
 
 
 class OppositeCheckpoints:
@@ -25,11 +25,11 @@ class OppositeCheckpoints:
         self._next = 0
         self._named = SyncedOffsets()
 
-    def gave(self, group: str, tp: TopicPartition, offset: int) -> bool:
+    def gave(self, group: str, tp: TopicPartition, offset: int, topic_id: TopicId | None) -> bool:
         """Whether one of the last checkpoints names the offset. They need not be all that there
         were: the topic is compacted.
         """
-        return bool(self._named.gave(self._source.alias, group, tp, offset))
+        return bool(self._named.gave(self._source.alias, group, tp, offset, topic_id))
 
     def read(self) -> None:
         """Note what was written since the last time. A topic that is missing, or hidden from our
@@ -39,8 +39,10 @@ class OppositeCheckpoints:
             (end,) = ends_of_logs(self._source, [self._tp]).values()
             if end < self._next:  # it was made again
                 self._next = 0
-            for record in read_to_end(self._source, self._tp.topic, 0, self._next, end=end):
-                self._note(record.key, record.value)
+            log = read_to_end(self._source, self._tp.topic, 0, self._next, end=end)
+            for one, ids, _ in CheckpointRow.all_in(log):
+                tp, topic_id = one.topic_partition, None if ids is None else ids.copy
+                self._named.note(self._source.alias, one.group, tp, one.downstream_offset, topic_id)
             self._next = end
         except Unauthorized:
             error = denied(self._source.alias, "READ", self._tp.topic)
@@ -52,10 +54,3 @@ class OppositeCheckpoints:
         except TwinlogError as error:
             if error.code != "TOPIC_MISSING":
                 raise
-
-    def _note(self, key: bytes | None, value: bytes | None) -> None:
-        try:
-            one = Checkpoint.decode(key, value)
-        except CorruptData:
-            return  # as Java's readers do
-        self._named.note(self._source.alias, one.group, one.topic_partition, one.downstream_offset)

@@ -5,18 +5,20 @@ On the way back (topics of the source that came from the target) a group's offse
 each commit, and never where the sync of the other flow gave them to the group. Else two flows in
 both directions would undo it when somebody moves a stopped group back on its own cluster: its copy
 over there is not moved back, and would count as progress. What was set by earlier processes the
-checkpoints tell, of either flow; without them the first round sets nothing there.
+checkpoints tell, of either flow (`checkpoint_rows`); without them the first round sets nothing
+there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
 from twinlog.control.duties.rounds import LedFlow
+from twinlog.control.groups.checkpoint_rows import CheckpointRow, CopyIds, Newest
 from twinlog.control.groups.counterparts import Counterpart, TargetOffsets
 from twinlog.mirror.map.checkpoints import Skipped
 from twinlog.mirror.map.offset_map import PartitionKey
@@ -37,16 +39,34 @@ class TranslatedCommit(NamedTuple):
     checkpoint: Checkpoint | None
     """None where it has no counterpart on the target."""
     is_exact: bool
+    ids: CopyIds | None = None
     is_way_back: bool = False
+    is_progress: bool = True
+    """False: the group may never have been where the checkpoint is (`Counterpart.is_progress`)."""
     target_topic_id: TopicId = NO_TOPIC_ID
-    """Of the topic that the checkpoint is about: a topic made anew has other offsets."""
+    """Of the topic that the checkpoint is about: a topic created again has other offsets."""
 
 
-Newest = Mapping[tuple[str, TopicPartition], Checkpoint]
-"""The newest checkpoint of each group and partition of the target."""
+class _SeenTo(NamedTuple):
+    """A commit for which the group on the target was seen to."""
 
-Given: TypeAlias = Callable[[str, TopicPartition, int], bool | None]
-"""Whether a group of the source has an offset there from a sync; None: no sync is known."""
+    offset: int
+    place: int | None
+    """None: wherever it is. Another one is news: it is known exactly by now."""
+    ids: CopyIds | None
+    """None: those that there were. Offsets come again in a re-created topic."""
+
+    def is_of(self, one: TranslatedCommit) -> bool:
+        if one.checkpoint is None or self.offset != one.committed.offset:
+            return False
+        place = one.checkpoint.downstream_offset
+        return self.place in (None, place) and self.ids in (None, one.ids)
+
+
+Given: TypeAlias = Callable[[str, TopicPartition, int, TopicId | None], bool | None]
+"""Whether a group of the source has an offset there from a sync, in the topic of that id; None: no
+sync is known.
+"""
 
 
 def given_on_source(flow: LedFlow) -> Given:
@@ -58,7 +78,7 @@ class _Group:
     read: GroupOffsets
     translated: dict[TopicPartition, TranslatedCommit]
     is_settled: bool = False
-    """Nothing is to be found anew as long as the group commits nothing."""
+    """Nothing is to be found again as long as the group commits nothing."""
 
     @property
     def unknown(self) -> list[TopicPartition]:
@@ -68,12 +88,13 @@ class _Group:
 class TranslationCache:
     """Of the groups of one flow; for one thread."""
 
-    def __init__(self, offsets: TargetOffsets, given: Given) -> None:
+    def __init__(self, offsets: TargetOffsets, given: Given, *, has_sync: bool = True) -> None:
         self._offsets = offsets
+        self._has_sync = has_sync
         self._given = given
         self._groups: dict[str, _Group] = {}
-        self._way_back_done: dict[Key, int] = {}
-        """Commits of topics that came from the target, for which groups there were seen to."""
+        self._seen_to: dict[Key, _SeenTo] = {}
+        """Of topics that came from the target."""
         self._copies: dict[TopicPartition, PartitionKey] = {}
         """Of the last round, those of which offsets are good."""
         self._has_begun = False
@@ -81,6 +102,29 @@ class TranslationCache:
     def __iter__(self) -> Iterator[TranslatedCommit]:
         for group in self._groups.values():
             yield from group.translated.values()
+
+    def due(self, written: Newest) -> Iterator[CheckpointRow]:
+        """What the topic of checkpoints does not say yet."""
+        for name, tp, one in self._all():
+            if one.checkpoint is None:
+                continue
+            last = written.get((name, one.checkpoint.topic_partition))
+            if last is not None and last.checkpoint is one.checkpoint and not one.is_way_back:
+                continue  # nearly always, and there may be very many
+            seen_to = self._seen_to.get(Key(name, tp)) if one.is_way_back else None
+            is_seen_to = seen_to is not None and seen_to.is_of(one)
+            ids = one.ids if self._has_sync or one.is_way_back else None
+            row = CheckpointRow(one.checkpoint, ids, is_seen_to)
+            if row.is_due(last, is_exact=one.is_exact):
+                yield row
+
+    def copy_ids(self) -> dict[tuple[str, TopicPartition], CopyIds | None]:
+        """Which two topics the checkpoints of groups and partitions of the target are about."""
+        return {
+            (name, one.checkpoint.topic_partition): one.ids
+            for name, _, one in self._all()
+            if one.checkpoint is not None
+        }
 
     @property
     def has_way_back(self) -> bool:
@@ -95,7 +139,7 @@ class TranslationCache:
         }
 
     def forget(self) -> None:
-        """Find every place anew: the target topic may have been deleted and copied again."""
+        """Find every place again: the target topic may have been deleted and copied again."""
         self._groups.clear()
 
     def forget_topics(self, topics: Collection[str]) -> None:
@@ -148,20 +192,26 @@ class TranslationCache:
         """
         if before is None and not self._has_begun:
             for name, tp, one in self._all():
-                if self._given(name, tp, one.committed.offset) is None:
-                    self._way_back_done[Key(name, tp)] = one.committed.offset
+                if self._was_given(name, tp, one) is None:
+                    self._seen_to[Key(name, tp)] = _SeenTo(one.committed.offset, None, one.ids)
         self._has_begun = True
         wanted: dict[str, list[Checkpoint]] = {}
         for name, tp, one in self._all():
             if one.checkpoint is not None and not self._is_done(name, tp, one, before):
-                wanted.setdefault(name, []).append(one.checkpoint)
+                # the log's start, where the group has nothing there; else it stays where it is
+                place = one.checkpoint.downstream_offset if one.is_progress else 0
+                asked = replace(one.checkpoint, downstream_offset=place)
+                wanted.setdefault(name, []).append(asked)
         return wanted
 
     def seen_to(self, skipped: Mapping[str, str]) -> None:
         """All that was `to_set` is set, but for groups that were left as they are, and why."""
         for name, tp, one in self._all():
-            if one.is_way_back and skipped.get(name) in (None, Skipped.AHEAD.value):
-                self._way_back_done[Key(name, tp)] = one.committed.offset
+            if one.checkpoint is None or not one.is_way_back:
+                continue
+            if skipped.get(name) in (None, Skipped.AHEAD.value):
+                place = one.checkpoint.downstream_offset
+                self._seen_to[Key(name, tp)] = _SeenTo(one.committed.offset, place, one.ids)
 
     def _all(self) -> Iterator[tuple[str, TopicPartition, TranslatedCommit]]:
         for name, group in self._groups.items():
@@ -173,11 +223,25 @@ class TranslationCache:
     ) -> bool:
         if not one.is_way_back or one.checkpoint is None:
             return False
-        if self._given(group, tp, one.committed.offset):
+        if self._was_given(group, tp, one):
             return True
-        last = (before or {}).get((group, one.checkpoint.topic_partition))
-        seen = -1 if last is None else last.upstream_offset
-        return self._way_back_done.get(Key(group, tp), seen) == one.committed.offset
+        seen_to = self._seen_to.get(Key(group, tp))
+        if seen_to is None and before is not None:
+            seen_to = _seen_to(before.get((group, one.checkpoint.topic_partition)))
+        return seen_to is not None and seen_to.is_of(one)
+
+    def _was_given(self, group: str, tp: TopicPartition, one: TranslatedCommit) -> bool | None:
+        copy = None if one.ids is None else one.ids.copy
+        return self._given(group, tp, one.committed.offset, copy)
+
+
+def _seen_to(row: CheckpointRow | None) -> _SeenTo | None:
+    """What the topic says; earlier releases wrote only of commits that they had seen to."""
+    if row is None or not (row.is_seen_to or row.ids is None):
+        return None
+    one = row.checkpoint
+    place = None if row.ids is None else one.downstream_offset
+    return _SeenTo(one.upstream_offset, place, row.ids)
 
 
 def _still_right(group: _Group | None, now: GroupOffsets) -> dict[TopicPartition, TranslatedCommit]:
@@ -207,6 +271,8 @@ def _translation(group: str, committed: Committed, there: Counterpart | None) ->
         committed=committed,
         checkpoint=checkpoint,
         is_exact=found.is_exact,
+        ids=there.ids,
         is_way_back=there.is_way_back,
+        is_progress=there.is_progress(committed.offset),
         target_topic_id=there.target_topic_id,
     )

@@ -1,4 +1,4 @@
-"""Which lane has which partition, and what it is told.
+"""Which lane has which partition, and what is sent to it.
 
 `partitions` is what the driver knows of each and when one that stopped is tried again, `takes` what
 a lane gets, `lanes` and leases who has it, `pacing` how much of a budget, `map_retry` when a map

@@ -10,7 +10,7 @@ from twinlog.lane.messages import Renewed, Work
 
 
 def credentials_of(work: Work) -> Renewed:
-    """As the key files were when they were last looked at; no file is read here."""
+    """As the key files were when they were last checked; no file is read here."""
     return Renewed(source=_now(work.source.security), target=_now(work.target.security))
 
 

@@ -55,7 +55,7 @@ class Lane:
     key: LaneKey
     peer: Peer
     work: Work
-    """What it was told at its start."""
+    """What it got at its start."""
     is_ready: bool = False
     degraded: Away | None = None
     """Why it does not reach a cluster; None: it does, or has not noticed."""
@@ -68,7 +68,7 @@ class Lane:
     partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
     releasing: set[TopicPartition] = field(default_factory=set)
     _told: Renewed | None = None
-    """None before it was told its work."""
+    """None before it got its work."""
 
     def begin(self) -> None:
         """Tell it its work, with what key files hold now."""
@@ -76,7 +76,7 @@ class Lane:
         self.peer.send(with_credentials(self.work, self._told))
 
     def renew(self) -> None:
-        """Tell it what new connections use, where that has changed since it was told."""
+        """Tell it what new connections use, where that has changed since it heard of it."""
         if self._told is not None and (now := credentials_of(self.work)) != self._told:
             self._told = now
             self.peer.send(now)
@@ -113,7 +113,7 @@ class Lease:
     size: int
     job: Job
     work: Work
-    """What its lanes were told at their start."""
+    """What its lanes got at their start."""
     state: LeaseState = LeaseState.WARMING
     clock: Clock = CLOCK
     started: float = field(init=False)

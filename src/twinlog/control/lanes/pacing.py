@@ -41,7 +41,7 @@ SETTLED_A_SECOND: Final = 0.3
 """Of the balance: reports are up to two seconds old, and a larger share would make it swing."""
 
 LEAST_SHARE: Final = 0.1
-"""Of the limit: even with debts a flow never stands still."""
+"""Of the limit: even with debts a flow never stops."""
 
 
 def shares(
@@ -80,7 +80,7 @@ class Pacer:
     _balance: float = 0.0
     """Bytes that may still be copied of the seconds before; negative is a debt."""
     _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """When a topic's bytes were last looked at, and how many they were."""
+    """When a topic's bytes were last checked, and how many they were."""
 
     def tend(self, lanes: Iterable[Lane], partitions: Iterable[Partition]) -> None:
         """Send every lane its share where a period has passed."""
@@ -110,7 +110,7 @@ class Pacer:
             lane.peer.send(Pace(bytes_per_second=mine))
 
     def soon(self) -> None:
-        """Partitions went to other lanes: share anew at the next turn."""
+        """Partitions went to other lanes: share again at the next turn."""
         self._next = 0.0
 
     def _demands(self, now: float, partitions: Iterable[Partition]) -> dict[str, float]:

@@ -64,7 +64,7 @@ class Placement(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a partition stands still, and since when: by the wall's clock for people (ms), and by one
+    """Why a partition has stopped, and since when: by the wall's clock for people (ms), and by one
     that only goes forward (s).
     """
 
@@ -105,7 +105,7 @@ class Partition:
     recovery: RecoveryPoint = field(default_factory=RecoveryPoint)
     keeping: RetentionOutlook = field(default_factory=RetentionOutlook)
     asked_end: int = -1
-    """How far the source can be read, as the driver was told last: its last stable offset under
+    """How far the source can be read, as the driver heard last: its last stable offset under
     read_committed.
     """
     at_end_ms: int = 0
@@ -128,7 +128,7 @@ class Partition:
     else writes: what the one found is no evidence until the next one has looked.
     """
     lost: tuple[int, int] | None = None
-    """Copied upstream offsets that the source was found to have lost. A start that is told of them
+    """Copied upstream offsets that the source was found to have lost. A start that knows of them
     begins only when it has found the last copied record there again, and so takes it back.
     """
     stands_at: tuple[int, int] | None = None
@@ -258,7 +258,7 @@ class Partition:
         return Poison(skip=skip, topic_id=str(self.plan.source_topic_id))
 
     def repair(self, intents: FlowIntents) -> None:
-        """What is left out of it, or accepted in it; where it stands still it is tried now."""
+        """What is left out of it, or accepted in it; where it has stopped it is tried now."""
         here, there = self.plan.source, self.plan.target
         skips = tuple(s for s in intents.skips if s.is_of(here, self.plan.source_topic_id))
         accepted = tuple(a for a in intents.accepted if a.is_of(there, self.plan.target_topic_id))
@@ -283,9 +283,17 @@ class Partition:
         return told if live.sees_end and self.is_fresh else max(told, seen)
 
     @property
+    def position(self) -> int:
+        """Everything below is on the target, as a lane said, or both logs before one began; -1: not
+        known.
+        """
+        told = self.recovery.upstream
+        return told if told >= 0 else self.keeping.rests_at
+
+    @property
     def is_behind(self) -> bool:
         """The source has more than what is on the target, as far as is known."""
-        return 0 <= self.recovery.upstream < self.recovery.end
+        return 0 <= self.position < self.recovery.end
 
     @property
     def is_fresh(self) -> bool:
@@ -316,7 +324,7 @@ class Partition:
         return code
 
     def _tell_lost(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
-        """A start that dies before its first record finds the same again: it is told once."""
+        """A start that dies before its first record finds the same again: it is reported once."""
         code = "SOURCE_TRUNCATED"
         for one in ranges:
             if one not in self._told_lost:

@@ -1,4 +1,4 @@
-"""What a lane is told of a partition that it is to start."""
+"""What a lane gets of a partition that it is to start."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def take_of(
         fan=fan,
         skips=tuple(one.skip for one in partition.skips),
         accepted=tuple(one.accepted for one in partition.accepted),
-        unprotected_wait_ms=int(partition.waits_s() * 1000),
+        late_requests_ms=int(partition.waits_s() * 1000),
     )
 
 
@@ -179,7 +179,7 @@ def _from_mark(known: PartitionMap) -> tuple[Run, ...]:
 
 
 def _began_at(plan: PartitionPlan, maps: Maps) -> int:
-    """`latest` is said once for a source topic: a target that is made anew loses nothing."""
+    """`latest` is said once for a source topic: a target that is created again loses nothing."""
     before = [
         known
         for key, known in maps.items()

@@ -103,8 +103,8 @@ def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> No
 
 
 def go_on_from(partitions: Partitions, former: Iterable[Partition], foreign_until: float) -> None:
-    """Partitions of the run before: counts go on, what is not wanted any more is RELEASED. Nothing
-    else of them holds in another generation: who led meanwhile copied on.
+    """Partitions of the run before: counts continue, what is not wanted any more is RELEASED.
+    Nothing else of them holds in another generation: who led meanwhile copied on.
     """
     for partition in former:
         known = partitions.get(partition.plan.source)

@@ -1,6 +1,6 @@
 """Which generation of a flow is ours: a claim in the state topic, and what must be true before.
 
-The first claim of a number in the log wins. So what was looked at to decide on it must not have
+The first claim of a number in the log wins. So what was checked to decide on it must not have
 changed in between: a claim that another process wrote since makes it look again.
 """
 
@@ -78,8 +78,8 @@ class FlowClaims:
     def note_lost_map(
         self, target: ClusterClient, generation: int, targets: Iterable[TopicId]
     ) -> None:
-        """Before the map topic is made anew: whoever starts a partition by it knows that rows of
-        these topics were lost. Written twice it says the same.
+        """Before the map topic is created again: whoever starts a partition by it knows that rows
+        of these topics were lost. Written twice it says the same.
         """
         _write(target, losing_map(self.name, generation, targets))
 
@@ -90,12 +90,13 @@ class FlowClaims:
         map_reader: MapReader,
         *,
         seen: FlowHistory | None,
-        anew: bool,
+        fresh_id: bool,
     ) -> tuple[Claim, bool]:
-        """(our generation, the one before it ended in order); `anew`: under a fresh producer id.
+        """(our generation, the one before it ended in order); `fresh_id`: under a fresh producer
+        id.
 
-        `seen`: the history before anything was looked at. What a generation claimed since has
-        copied was not looked at: so none may have been.
+        `seen`: the history before anything was checked. What a generation claimed since has
+        copied was not checked: so none may have been.
         """
         source_id, target_id = ids
         # the map before the claims: a generation that it names was claimed before
@@ -106,7 +107,7 @@ class FlowClaims:
             raise SetupWaiting("another process led this flow meanwhile", flow=self.name)
         if last is not None and last.source_cluster_id not in ("", source_id):
             raise cluster_changed(self.config, last.source_cluster_id, source_id)
-        self._check_meaning(history, anew=anew)
+        self._check_meaning(history, fresh_id=fresh_id)
         # the state topic may have lost its newest claims, or all: rows of the map name theirs
         if last is None:
             maps.require_all()  # they alone say which generations there were
@@ -123,7 +124,7 @@ class FlowClaims:
             generation=before + 1,
             claimant=self.claimant,
             producer_id=init_producer_id(target).producer_id
-            if last is None or anew or lost_claims
+            if last is None or fresh_id or lost_claims
             else last.producer_id,
             meaning=self._meaning(),
             host=socket.gethostname(),
@@ -141,11 +142,11 @@ class FlowClaims:
         is_clean = before < 0 if history is None else history.is_closed
         return claim, is_clean and not lost_claims
 
-    def _check_meaning(self, history: FlowHistory | None, *, anew: bool) -> None:
+    def _check_meaning(self, history: FlowHistory | None, *, fresh_id: bool) -> None:
         """A changed meaning waits until no lane of the old one can still send (H3, a4)."""
         if history is None or history.latest is None or history.is_closed:
             return
-        if history.latest.meaning == self._meaning() and not anew:
+        if history.latest.meaning == self._meaning() and not fresh_id:
             return
         if self._waits[0] != history.latest.generation:
             self._waits = history.latest.generation, time.monotonic() + late_requests.wait_s()

@@ -226,7 +226,7 @@ class LoopGuard:
     ) -> TwinlogError | None:
         """Why a remote topic gets no more partitions now: it was begun, and no lane has found that
         it holds the copy of this very source topic; or others write to it, too, whose keys would
-        go to other partitions; or it has changed hands since it was looked at.
+        go to other partitions; or it has changed hands since it was checked.
         """
         one = CopiedTopic(
             source=topic.name,
@@ -402,7 +402,7 @@ class LoopGuard:
             is_same = other.is_from(row.source_cluster_id, topic, row.source_topic_id)
             if is_same and where not in {"", row.topic}:
                 before = where
-        # begun under both names, by two leaders at once: the copy of this name goes on
+        # begun under both names, by two leaders at once: the copy of this name continues
         if before and (holds or not row.begun):
             return rename_changed(self.config, topic, before, row.topic)
         return rename_taken(self.config, topic, row.topic, holds) if holds else None

@@ -192,7 +192,7 @@ class _Engine:
             self._supervisor.fail(error)
 
     def _watch(self) -> None:
-        """Without its JVM no lease can begin, and a process that leads must not stand still."""
+        """Without its JVM no lease can begin, and a process that leads must not stop."""
         self._engine.gateway.process.wait()
         # who stops us may have signalled all of our processes: that end is in order
         if not self._is_stopping and not self._options.commands.stopping.is_set():

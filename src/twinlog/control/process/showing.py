@@ -1,4 +1,4 @@
-"""When flows are looked at, to be shown: once a second, and for a small part of the time."""
+"""When flows are checked, to be shown: once a second, and for a small part of the time."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Supervisor:
         on_turn: Callable[[], None] = lambda: None,
         clock: Clock = CLOCK,
     ) -> None:
-        """Once a second `on_snapshot` is called, or `on_turn` where they were not looked at.
+        """Once a second `on_snapshot` is called, or `on_turn` where they were not checked.
         `reloader`: None where the configuration is read once.
         """
         self.once = once
@@ -90,7 +90,7 @@ class Supervisor:
             self.call(flow.hurry)
 
     def ask(self, question: Callable[[], T]) -> T:
-        """Its answer from the supervisor's thread, where the flows may be looked at."""
+        """Its answer from the supervisor's thread, where the flows may be checked."""
         return self._calls.ask(question)
 
     @property

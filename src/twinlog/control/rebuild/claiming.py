@@ -51,7 +51,7 @@ class ClaimingSetup(FlowSetup):
                 self.claims.note_lost_map(target, history.latest.generation, held)
             map_reader = self.facts.own_map(self.clients)
             map_partitions = map_reader.partitions
-            claim, clean = self.claims.claim(target, ids, map_reader, seen=history, anew=False)
+            claim, clean = self.claims.claim(target, ids, map_reader, seen=history, fresh_id=False)
             return Claimed(
                 generation=claim.generation,
                 clean=clean,

@@ -160,7 +160,7 @@ def _batches(
             if skip is not None and skip.is_batch and header.base_offset < log.end:
                 position = skip.next
                 yield header._replace(last_offset_delta=skip.next - 1 - header.base_offset), None
-                break  # the end of what was rolled back may be in it: it is asked anew
+                break  # the end of what was rolled back may be in it: it is asked again
             verify_crc(answer.records, at, header)
             batch = answer.records[at : at + header.length]
             is_gone = rolled_back.skip(header, batch)
@@ -200,7 +200,7 @@ def _fetch(log: RebuildLog, position: int) -> FetchedRecords:
 
 
 def moved(tp: TopicPartition, what: str) -> PartitionError:
-    """A log did not stand still."""
+    """A log grew or was cut meanwhile."""
     return PartitionError(
         f"{tp}: {what}; nothing is written to the map: run the command again, with no mirror "
         "running",

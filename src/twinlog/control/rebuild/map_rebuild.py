@@ -1,20 +1,20 @@
-"""`twinlog offsets rebuild`: the offset map of a flow made anew, for what its remote topics hold.
+"""`twinlog offsets rebuild`: the offset map of a flow, rebuilt, for what its remote topics hold.
 
 Order, and why a death between two steps does no harm:
 
-1. Topics are looked at, nothing is created. A flow whose state topic does not know its producer
+1. Topics are checked, nothing is created. A flow whose state topic does not know its producer
    ids is refused: nothing else says whose the records are.
 2. We join the flow's group and claim a generation, as a mirror does; while one runs this ends with
    NOT_LEADER. Died here: the next claim is one higher. Where the generation before did not end in
-   order, we wait until nothing of its lanes can arrive any more. Before a deleted map topic is made
-   anew the state topic says whose rows were lost: a mirror then starts no partition of these topics
-   without a row, wherever we die.
+   order, we wait until nothing of its lanes can arrive any more. Before a deleted map topic is
+   created again the state topic says whose rows were lost: a mirror then starts no partition of
+   these topics without a row, wherever we die.
 3. Partition by partition: both logs are read; the target's end must be where it was when all is
    compared; its rows are written. A process that was frozen and writes them when another one leads
    writes rows of an older term: void where the other one wrote any. Where it did not, it copied
    nothing to this log either, so the rows are true.
 4. Rows leave a map to start by wherever their writer dies, and one that is not whole is known as
-   such (`mirror.map.rebuilt_rows`): the same command again begins the partition anew.
+   such (`mirror.map.rebuilt_rows`): the same command begins the partition again.
 5. The generation is closed, so that a mirror need not wait for lanes that never were.
 """
 

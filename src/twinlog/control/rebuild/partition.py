@@ -1,4 +1,4 @@
-"""Finds the map of one partition anew, by the contents of both logs; writes nothing.
+"""Finds the map of one partition again, by the contents of both logs; writes nothing.
 
 1. The target's batch headers: whose they are, and by their sequences K (`rebuild_logs.writers`).
 2. Where the copy may have begun: at the source's first record, wherever that lies on the target; or
@@ -46,7 +46,7 @@ class Rebuilt:
     runs: RunList
     producers: frozenset[int]
     next_upstream: int
-    """Where the copy goes on."""
+    """Where the copy resumes."""
     next_ordinal: int
     last_producer: int
     """Which wrote the last batch."""

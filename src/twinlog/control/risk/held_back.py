@@ -1,10 +1,10 @@
 """Transactions at the source that nobody ends hold a `read_committed` copy back for ever (KIP-664):
-who is held back by one for longer than the brokers allow is told of, with the producer.
+who is held back by one for longer than the brokers allow is reported, with the producer.
 
 A coordinator ends a transaction that is open for longer than its client's timeout, which is at most
 `transaction.max.timeout.ms` of the brokers. What is open for longer is either hanging, its
 coordinator knows nothing of it, or one of a cluster where transactions may last for very long:
-there it is told of after an hour.
+there it is reported after an hour.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from twinlog.quantities import duration, plural
 
 CODE: Final = "RETENTION_NEAR"
 NEAR: Final = 0.25
-"""Of a topic's retention: with less left, what comes no nearer to its end is told of."""
+"""Of a topic's retention: with less left, what comes no nearer to its end is reported."""
 
 NEAR_S: Final = 3600.0
 """The same where the log's start moves for its size."""

@@ -64,7 +64,7 @@ class FlowRun(RunState):
             once=once, clean=clean, pacer=pacer, clock=clock,
         )  # fmt: skip
         self.lost_topics_at: float | None = None
-        """When discovery last missed a topic: deleted, or hidden by a right that was taken away."""
+        """When discovery last missed a topic: deleted, or hidden by a right that was removed."""
         self.finished_at: float | None = None
         self._leases = RunLeases(
             self,

@@ -74,7 +74,7 @@ class LaneReports:
             partition.leave(Placement.RELEASED)
             return
         if has(trouble.code, Trait.LOG_FINDING) and run.clock.monotonic() < run.old_lanes_until:
-            # looked at while lanes of the process before us still write: no finding, and no alarm
+            # checked while lanes of the process before us still write: no finding, and no alarm
             self._tell(trouble, "; looking again")
             message = f"{trouble.source}: lanes of the process before us may still write to it"
             partition.troubled("OTHER_WRITER", message, retriable=True)

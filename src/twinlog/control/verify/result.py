@@ -162,7 +162,7 @@ class VerifiedGroup:
 
 @dataclass(slots=True, kw_only=True)
 class VerifiedFlow:
-    """One flow; filled while it is looked at."""
+    """One flow; filled while it is checked."""
 
     flow: str
     is_led: bool = False

@@ -162,7 +162,6 @@ class Tasks:
     def __init__(self) -> None:
         self.starter: Any = None
         self._jobs = 0
-        self._lock = threading.Lock()
         self._job = _Job(number=0, work=())
 
     def verify(

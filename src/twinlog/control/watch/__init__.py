@@ -1,5 +1,5 @@
-"""What people and machines see of running flows: snapshots, rates, metrics, HTTP, events.
+"""What people and machines see of running flows: snapshots, rates, metrics, events.
 
-`snapshot` has the values that all others show; `monitor` serves them; `series` fills and writes
-what `/metrics` has.
+`snapshot` has the values that all others show; `monitor` keeps the newest of all flows, for
+`control.web`; `series` fills what `/metrics` has, by the names and labels of `twinlog.metrics`.
 """

@@ -66,7 +66,7 @@ class EventLog(logging.Handler):
         self._path = status_folder() / f"{os.getpid()}{SUFFIX}"
         self._events: deque[Event] = deque(maxlen=KEPT)
         self._is_changed = False
-        # behind the numbers of the process before: a client that goes on asking misses nothing
+        # behind the numbers of the process before: a client that continues asking misses nothing
         self._number = int(time.time() * 1000)
 
     def since(self, number: int) -> list[NumberedEvent]:

@@ -1,11 +1,11 @@
 """Whether flows get anywhere: each moved, was at its end, or stood by, within the last minute.
 
-Progress, not state: a flow that says RUNNING and stands still is not ready, and one that is
+Progress, not state: a flow that says RUNNING and has stopped is not ready, and one that is
 DEGRADED and still copies is. A minute is for silence that nobody can explain: an end that is
 looked for, a lease that begins, a take-over. A flow that names a cluster which does not answer, or
 has failed, explains it, and has a few seconds.
 
-- It moved: a record more is on the target, or the copy's position at the source went on (aborted
+- It moved: a record more is on the target, or the copy's position at the source continued (aborted
   data and compacted gaps move it without a record). A position that went back and forth is no
   movement: only what is past the furthest place so far counts.
 - It stands by: another process leads it, and this one does all that it should. So it is with
@@ -116,7 +116,7 @@ def _moved(known: _Known, partition: PartitionSnapshot) -> bool:
     if furthest is None:
         if partition.upstream < 0:
             return False
-        # where it goes on is no movement yet
+        # where it resumes is no movement yet
         known.furthest[key] = _Furthest(partition.records, partition.upstream)
         return partition.records > 0
     moved = partition.records > furthest.records or partition.upstream > furthest.upstream

@@ -15,6 +15,7 @@ from twinlog.control.watch.groups_report import CheckpointTiming
 from twinlog.control.watch.spread import Quantiles
 from twinlog.control.watch.timing_window import TimingView
 from twinlog.control.watch.verified import Verified
+from twinlog.errors import TwinlogError
 from twinlog.mirror.skips import Poison
 from twinlog.quantities import duration
 
@@ -156,6 +157,8 @@ class FlowSnapshot:
     """Records per second by topic, over the last seconds; of others it is not known."""
     checkpoints: Callable[[], tuple[CheckpointTiming, ...]] = field(default=tuple, repr=False)
     """How long they take, asked only for `/metrics`: there may be very many."""
+    error: TwinlogError | None = field(default=None, repr=False)
+    """What `code` is of, in the process that has met it."""
     clusters: Callable[[], tuple[ClusterSettings, ...]] = field(default=tuple, repr=False)
     """How its clients enter both clusters; a question, so that no secret is in a value that is
     written.
@@ -194,8 +197,8 @@ class FlowSnapshot:
 
     def head_as_json(self) -> dict[str, Any]:
         """All but its partitions, which may be very many."""
-        value = asdict(replace(self, checkpoints=tuple, clusters=tuple, partitions=()))
-        del value["checkpoints"], value["clusters"], value["partitions"]
+        value = asdict(replace(self, error=None, checkpoints=tuple, clusters=tuple, partitions=()))
+        del value["error"], value["checkpoints"], value["clusters"], value["partitions"]
         return value
 
     def partitions_as_json(self) -> Iterator[dict[str, Any]]:

@@ -1,9 +1,9 @@
-"""How `twinlog status` finds a running mirror: one file per process, written anew every second;
+"""How `twinlog status` finds a running mirror: one file per process, written again every second;
 with very many partitions less often, since it may take but a small part of the time.
 
 It holds what is shown and nothing that is needed: a mirror that loses it writes it again, and one
 that is killed leaves a file whose process is gone, which readers ignore and remove. The folder is
-this user's alone or nothing is written and read there; what is in a file is looked at nevertheless,
+this user's alone or nothing is written and read there; what is in a file is checked nevertheless,
 since another release may have written it.
 """
 

@@ -29,7 +29,7 @@ from twinlog.control.web.api import answers
 from twinlog.control.web.api.endpoints import wished
 from twinlog.control.web.api.site import Site
 from twinlog.control.web.front import CLIENT
-from twinlog.control.web.problem import Conflict, NothingThere, status_of
+from twinlog.control.web.problem import RequestRefused, status_of
 from twinlog.errors import TwinlogError
 
 SOURCE: Final = "MirrorSourceConnector"
@@ -181,8 +181,9 @@ class _Connect:
     def _steered(self, request: Request) -> str:
         name, flow, kind = self._named(request)
         if kind != SOURCE:
-            raise Conflict(
-                f"{name}: a flow is paused as a whole; name {flow.flow}.{SOURCE} instead"
+            raise RequestRefused(
+                f"{name}: a flow is paused as a whole; name {flow.flow}.{SOURCE} instead",
+                code="CONNECTOR_OF_A_FLOW",
             )
         return str(flow.flow)
 
@@ -195,7 +196,7 @@ class _Connect:
                 return name, flow, kind
         if name in short and len(self._site.config.flows) == 1:
             return name, short[name], name
-        raise NothingThere(f"Connector {name[:200]} not found")
+        raise RequestRefused(f"Connector {name[:200]} not found", code="NOT_FOUND")
 
     def _connectors(self, request: Request) -> Iterator[tuple[FlowConfig, str, str]]:
         """Flow, kind and name of each."""

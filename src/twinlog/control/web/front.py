@@ -31,21 +31,7 @@ from twinlog.control.web.open_requests import ClosableConnection, OpenRequests
 from twinlog.control.web.page.assets import HEADERS as PAGE_HEADERS
 from twinlog.control.web.page.assets import ROOT as PAGE
 from twinlog.control.web.page.assets import asset
-from twinlog.control.web.problem import (
-    ForeignOrigin,
-    NotGuarded,
-    NothingThere,
-    NotOurName,
-    NotYourRole,
-    RequestRefused,
-    TooLarge,
-    WhoAreYou,
-    WrongMethod,
-    as_bytes,
-    internal,
-    problem,
-    status_of,
-)
+from twinlog.control.web.problem import RequestRefused, as_bytes, internal, problem, status_of
 from twinlog.control.web.tokens import Client, Tokens
 from twinlog.control.web.workers import RequestWorkers
 from twinlog.errors import TwinlogError
@@ -185,7 +171,9 @@ class Front:
         if not self._rest.monitoring_is_open:
             self._known(scope)
         if scope["method"] not in READS:
-            raise WrongMethod(f"{path} can only be read; ask with GET")
+            raise RequestRefused(
+                f"{path} can only be read; ask with GET", code="METHOD_NOT_ALLOWED"
+            )
         accept, encoding = _header(scope, b"accept"), _header(scope, b"accept-encoding")
         if path != "/metrics":
             answer = self._monitor.answer(path)
@@ -205,15 +193,18 @@ class Front:
         held: ConnectionSlot,
     ) -> None:
         if self._load_api is None:
-            raise NothingThere(f"nothing is at {path}; there are {', '.join(PATHS)}")
+            raise RequestRefused(
+                f"nothing is at {path}; there are {', '.join(PATHS)}", code="NOT_FOUND"
+            )
         if not self._is_guarded:
-            raise NotGuarded(
+            raise RequestRefused(
                 "REST is not served here: others reach this address, and nobody has to prove who "
-                "it is"
+                "it is",
+                code="REST_UNGUARDED",
             )
         client = self._known(scope)
         if scope["method"] not in READS and not client.may_operate:
-            raise NotYourRole(f"{client.name} may read, and not operate")
+            raise RequestRefused(f"{client.name} may read, and not operate", code="ROLE_TOO_SMALL")
         held.allow(LONG_S)
         api = await self._loaded(self._load_api)
         asked = scope
@@ -237,7 +228,7 @@ class Front:
         """Whether who asked would still come in; for answers without an end."""
         try:
             self._known(scope)
-        except WhoAreYou:
+        except RequestRefused:
             return False
         return True
 
@@ -248,13 +239,17 @@ class Front:
             kind, _, token = given.partition(" ")
             found = self._tokens.client(token.strip()) if kind.lower() == "bearer" else None
             if found is None:
-                raise WhoAreYou("the token is not one of twinlog.rest.tokens.file")
+                raise RequestRefused(
+                    "the token is not one of twinlog.rest.tokens.file", code="TOKEN_NEEDED"
+                )
             return found
         if self._rest.client_ca_file is not None:
             # the handshake has refused whoever has no certificate of it
             return Client(name="certificate", role=self._rest.client_role)
         if self._tokens is not None:
-            raise WhoAreYou("a token is needed: Authorization: Bearer TOKEN")
+            raise RequestRefused(
+                "a token is needed: Authorization: Bearer TOKEN", code="TOKEN_NEEDED"
+            )
         return Client(name="local", role=RestRole.OPERATE)
 
     def _split(self, scope: Scope) -> tuple[str, list[str]]:
@@ -271,9 +266,10 @@ class Front:
 
     def _check_host(self, hosts: list[str]) -> None:
         if not all(map(self._is_ours, hosts)):
-            raise NotOurName(
+            raise RequestRefused(
                 "it is served to this machine alone, as 127.0.0.1 or localhost; name an address "
-                "with --listen to serve others"
+                "with --listen to serve others",
+                code="FOREIGN_HOST",
             )
 
     def _is_ours(self, host: str) -> bool:
@@ -290,9 +286,13 @@ def _check_origin(scope: Scope) -> None:
     origin, host = _header(scope, b"origin"), _header(scope, b"host")
     site = _header(scope, b"sec-fetch-site")
     if origin and _host_of(origin) != host.lower():
-        raise ForeignOrigin(f"a page of {origin[:100]} asks, and only pages from here may")
+        raise RequestRefused(
+            f"a page of {origin[:100]} asks, and only pages from here may", code="FOREIGN_ORIGIN"
+        )
     if site in ("cross-site", "same-site"):
-        raise ForeignOrigin("a page of another site asks, and only pages from here may")
+        raise RequestRefused(
+            "a page of another site asks, and only pages from here may", code="FOREIGN_ORIGIN"
+        )
 
 
 def _host_of(origin: str) -> str:
@@ -319,7 +319,9 @@ async def _body(scope: Scope, receive: Receive) -> bytes | None:
         # answer
         body = body + part if size <= LONGEST_BODY else b""
         if size > READ_AT_MOST or (size > LONGEST_BODY and not message.get("more_body", False)):
-            raise TooLarge(f"the body has more than {LONGEST_BODY} bytes")
+            raise RequestRefused(
+                f"the body has more than {LONGEST_BODY} bytes", code="REQUEST_TOO_LARGE"
+            )
         if not message.get("more_body", False):
             return body
 

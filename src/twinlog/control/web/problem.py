@@ -21,69 +21,9 @@ from twinlog.errors import (
 
 
 class RequestRefused(TwinlogError):
-    """A request that is not answered as it stands."""
+    """A request that is not answered as it stands; its code (`codes.request_codes`) says why."""
 
     code = "REQUEST_INVALID"
-
-
-class NothingThere(RequestRefused):
-    """No such path, flow, connector or code."""
-
-    code = "NOT_FOUND"
-
-
-class WrongMethod(RequestRefused):
-    """The path is there, and takes another method."""
-
-    code = "METHOD_NOT_ALLOWED"
-
-
-class WhoAreYou(RequestRefused):
-    """A token is needed, or the one that came is none."""
-
-    code = "TOKEN_NEEDED"
-
-
-class NotYourRole(RequestRefused):
-    """The client is known, and may not do this."""
-
-    code = "ROLE_TOO_SMALL"
-
-
-class ForeignOrigin(RequestRefused):
-    """A page of another site asks."""
-
-    code = "FOREIGN_ORIGIN"
-
-
-class NotOurName(RequestRefused):
-    """The request names another host than the one that is served."""
-
-    code = "FOREIGN_HOST"
-
-
-class TooLarge(RequestRefused):
-    """The body is longer than any that means something."""
-
-    code = "REQUEST_TOO_LARGE"
-
-
-class NotGuarded(RequestRefused):
-    """REST is asked for at an address where nobody proves who it is."""
-
-    code = "REST_UNGUARDED"
-
-
-class Busy(RequestRefused):
-    """Others are being answered."""
-
-    code = "REST_BUSY"
-
-
-class Conflict(RequestRefused):
-    """What is asked for cannot be had alone."""
-
-    code = "CONNECTOR_OF_A_FLOW"
 
 
 _STATUS: Final[tuple[tuple[type[TwinlogError], int], ...]] = (

@@ -4,7 +4,7 @@
                              salt and token
 
 A token is 256 random bits, so one round of a hash is enough: there is no dictionary to try. The
-file is read again when it changes: a line that is taken away shuts its client out at the next
+file is read again when it changes: a line that is removed shuts its client out at the next
 request. A file that cannot be read, or is not as written here, lets nobody in.
 """
 

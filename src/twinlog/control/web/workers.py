@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from twinlog.control.web.problem import Busy
+from twinlog.control.web.problem import RequestRefused
 
 T = TypeVar("T")
 
@@ -28,11 +28,14 @@ class RequestWorkers:
         self._pending = 0
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What it returns or raises; raises Busy. Work whose client went away still takes its
+        """What it returns or raises; raises REST_BUSY. Work whose client went away still takes its
         place until it is done.
         """
         if self._pending >= self._at_most:
-            raise Busy("too many questions of this kind wait already; ask again in some seconds")
+            raise RequestRefused(
+                "too many questions of this kind wait already; ask again in some seconds",
+                code="REST_BUSY",
+            )
         self._pending += 1
         task = asyncio.ensure_future(self._run(work))
         task.add_done_callback(_heard)

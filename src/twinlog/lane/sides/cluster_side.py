@@ -2,19 +2,18 @@
 needed.
 
 Leaders and connections come from background jobs; the loop only asks what is there now. After a
-failure a broker is tried again with a growing pause, and metadata is read anew.
+failure a broker is tried again with a growing pause, and metadata is read again.
 """
 
 from __future__ import annotations
 
 import selectors
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from twinlog.clock import GrowingPause
+from twinlog.clock import Clock, GrowingPause
 from twinlog.cluster.client import CALL_PATIENCE, ClusterClient
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.frame_pool import FramePool
@@ -33,7 +32,7 @@ ANSWER_WITHIN_S: Final = 10.0
 """Beyond request.timeout.ms, within which a broker answers a Produce."""
 
 LOOK_EVERY_S: Final = 0.05
-"""How often connections are looked at for what time alone brings."""
+"""How often connections are checked for what time alone brings."""
 
 SUSPECT_AFTER_S: Final = 5.0
 """A broker that owes an answer for so long is looked up: one that the cluster has fenced meanwhile
@@ -62,9 +61,9 @@ class _Pause:
     pause: GrowingPause = field(default_factory=lambda: GrowingPause(first_s=0.05, most_s=30.0))
     until: float = 0.0
 
-    def grow(self, most_s: float | None = None) -> None:
+    def grow(self, now: float, most_s: float | None = None) -> None:
         longest = self.pause.next_s(most_s)
-        self.until = time.monotonic() + CHANCE.uniform(longest / 2, longest)
+        self.until = now + CHANCE.uniform(longest / 2, longest)
 
     def reset(self) -> None:
         self.pause.reset()
@@ -80,6 +79,7 @@ class ClusterSide:
     selector: selectors.BaseSelector
     pool: FramePool
     """Of all its hot connections."""
+    clock: Clock
     user_timeout_ms: int = 0
     """TCP_USER_TIMEOUT: the kernel gives up on unacknowledged data after this; 0 leaves its
     default.
@@ -170,18 +170,18 @@ class ClusterSide:
             self._tend_doubtful()
         if not self._wanted_topics or self._refreshing:
             return
-        waits = time.monotonic() < self._refresh_pause.until
+        waits = self.clock.monotonic() < self._refresh_pause.until
         topics = sorted(self._wanted_topics - self._asked_before if waits else self._wanted_topics)
         if not topics:
             return
         self._refreshing = True
-        self._asked_at = time.monotonic()
+        self._asked_at = self.clock.monotonic()
         self.background.submit(
             JobKind.METADATA, lambda: self._read_metadata(topics), self._learned, self._failed
         )
 
     def _tend_doubtful(self) -> None:
-        now = time.monotonic()
+        now = self.clock.monotonic()
         if now < self._next_doubt:
             return
         self._next_doubt = now + DOUBT_EVERY_S
@@ -206,7 +206,7 @@ class ClusterSide:
         self._told_topics |= set(topics)
         self._asked_before -= set(topics)
         leaderless: set[str] = set()
-        now = time.monotonic()
+        now = self.clock.monotonic()
         for topic in topics:
             found = metadata.topics.get(topic)  # type: ignore[attr-defined]
             self._wanted_topics.discard(topic)
@@ -217,7 +217,7 @@ class ClusterSide:
                 self.seen_at[topic] = self._asked_at
             if found is None or found.error:
                 leaderless.add(topic)
-                self._forget_leaderless(topic)  # what is wrong with it is told by a look
+                self._forget_leaderless(topic)  # what is wrong with it is found by a search
                 continue
             self.seen_at[topic] = self._asked_at
             self.topic_ids[topic] = found.topic_id
@@ -239,7 +239,7 @@ class ClusterSide:
         for tp in gone:
             self.forget_leader(tp)
         if leaderless or gone:
-            self._refresh_pause.grow(LEADERLESS_PAUSE_S)
+            self._refresh_pause.grow(now, LEADERLESS_PAUSE_S)
         else:
             self._refresh_pause.reset()
         self.on_leaders()
@@ -252,7 +252,7 @@ class ClusterSide:
         self._refreshing = False
         self._asked_before |= self._wanted_topics
         self.problem = away(error)
-        self._refresh_pause.grow()
+        self._refresh_pause.grow(self.clock.monotonic())
 
     # -- connections
 
@@ -268,7 +268,7 @@ class ClusterSide:
     def _connect(self, node: int) -> None:
         pause = self._node_pause.setdefault(node, _Pause())
         address = self._brokers.get(node)
-        if node in self._connecting or time.monotonic() < pause.until or address is None:
+        if node in self._connecting or self.clock.monotonic() < pause.until or address is None:
             return
         self._connecting.add(node)
         host, port = address
@@ -294,8 +294,9 @@ class ClusterSide:
 
         def failed(error: TwinlogError) -> None:
             self._connecting.discard(node)
-            pause.grow()
-            self.unreached.setdefault(node, time.monotonic())
+            now = self.clock.monotonic()
+            pause.grow(now)
+            self.unreached.setdefault(node, now)
             if not self.connections:  # else it is a matter of those that this broker leads
                 self.problem = away(error)
             self._look_for_leaders_of(node)
@@ -307,12 +308,12 @@ class ClusterSide:
         connection.throttled(ms)
         self._longest_mute_ms = max(self._longest_mute_ms, ms)
         if ms > 0:
-            self._muted.append(time.monotonic() + ms / 1000)
+            self._muted.append(self.clock.monotonic() + ms / 1000)
 
     def muted_ms(self) -> int:
         """For how long a broker reads nothing from us; a mute that is over since the last call
         counts in full."""
-        now = time.monotonic()
+        now = self.clock.monotonic()
         longest_ms, self._longest_mute_ms = self._longest_mute_ms, 0
         # a broker that mutes us for seconds says so once, with the answer before
         self._muted_until = max(
@@ -326,7 +327,7 @@ class ClusterSide:
         """How long until a muted connection may send again; 0: none is muted."""
         if not self._muted:
             return 0.0
-        now = time.monotonic()
+        now = self.clock.monotonic()
         self._muted = [until for until in self._muted if until > now]
         return min(self._muted, default=now) - now
 
@@ -335,7 +336,7 @@ class ClusterSide:
         session ends.
         """
         yield from list(self._broken.items())
-        now = time.monotonic()
+        now = self.clock.monotonic()
         if now < self._next_look:
             return
         self._next_look = now + LOOK_EVERY_S
@@ -374,7 +375,7 @@ class ClusterSide:
         if connection is None:
             return False
         since = connection.waiting_since
-        return since is None or time.monotonic() - since < SUSPECT_AFTER_S / 2
+        return since is None or self.clock.monotonic() - since < SUSPECT_AFTER_S / 2
 
     def drop(self, node: int) -> list[object]:
         """Close a broken connection; returns the contexts of its unanswered requests."""
@@ -385,7 +386,7 @@ class ClusterSide:
         self.selector.unregister(connection)
         unanswered = connection.unanswered()
         connection.close()
-        self._doubtful[node] = time.monotonic() + DOUBT_S
+        self._doubtful[node] = self.clock.monotonic() + DOUBT_S
         self._look_for_leaders_of(node)
         return unanswered
 

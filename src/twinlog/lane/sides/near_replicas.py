@@ -2,15 +2,15 @@
 (KIP-392, `client.rack`).
 
 A leader that has a replica in our rack answers with its id and without records. That replica is
-read for some minutes, then the leader is asked anew; and at once when the replica says anything
+read for some minutes, then the leader is asked again; and at once when the replica says anything
 that a follower may say only because it is one (behind, fenced, out of range) or does not answer.
 """
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
+from twinlog.clock import Clock
 from twinlog.model import TopicPartition
 
 PREFERRED_FOR_S: Final = 300.0
@@ -27,8 +27,9 @@ NO_REPLICA: Final = -1
 class NearReplicas:
     """The replicas that leaders have named; empty, and never asked, without a rack."""
 
-    def __init__(self, rack: str) -> None:
+    def __init__(self, rack: str, clock: Clock) -> None:
         self.rack = rack
+        self._clock = clock
         self._chosen: dict[TopicPartition, tuple[int, float]] = {}
         """Node, and since when."""
         self._avoided: dict[TopicPartition, float] = {}
@@ -40,7 +41,7 @@ class NearReplicas:
 
     def prefer(self, tp: TopicPartition, node: int) -> bool:
         """The leader named this replica; False: it is not to be read now."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if self._avoided.get(tp, 0.0) > now:
             return False
         self._avoided.pop(tp, None)
@@ -62,7 +63,7 @@ class NearReplicas:
 
     def _age_s(self, tp: TopicPartition) -> float:
         known = self._chosen.get(tp)
-        return 0.0 if known is None else time.monotonic() - known[1]
+        return 0.0 if known is None else self._clock.monotonic() - known[1]
 
     def forget(self, tp: TopicPartition) -> None:
         """Read from the leader again."""
@@ -71,4 +72,4 @@ class NearReplicas:
     def avoid(self, tp: TopicPartition) -> None:
         """Its replica failed: read from the leader for a while."""
         self._chosen.pop(tp, None)
-        self._avoided[tp] = time.monotonic() + AVOIDED_FOR_S
+        self._avoided[tp] = self._clock.monotonic() + AVOIDED_FOR_S

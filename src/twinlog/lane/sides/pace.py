@@ -6,9 +6,10 @@ the long run is exact and only single seconds are not.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Final
+
+from twinlog.clock import Clock
 
 BURST_S: Final = 0.25
 """A bucket holds so much time's worth at the most."""
@@ -19,11 +20,12 @@ LEAST_FETCH_BYTES: Final = 16 * 1024
 class TopicBuckets:
     """What each topic may still fetch; without a budget everything may be fetched."""
 
-    def __init__(self, *, is_bound: bool) -> None:
+    def __init__(self, clock: Clock, *, is_bound: bool) -> None:
+        self._clock = clock
         self._is_bound = is_bound
         self._rates: dict[str, float] = {}
         self._left: dict[str, float] = {}
-        self._filled_at = time.monotonic()
+        self._filled_at = self._clock.monotonic()
 
     @property
     def is_bound(self) -> bool:
@@ -37,7 +39,7 @@ class TopicBuckets:
 
     def fill(self) -> None:
         """Let the time since the last call count."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         passed, self._filled_at = now - self._filled_at, now
         for topic, rate in self._rates.items():
             left = self._left.get(topic, 0.0) + rate * passed

@@ -9,13 +9,13 @@ wait has ended.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from twinlog.clock import Clock
 from twinlog.cluster.net.hot_connection import HotConnection
 from twinlog.cluster.net.read_size import ReadSize
 from twinlog.config.flow.tuning import MOST_WAIT_MS, Tuning
@@ -25,6 +25,7 @@ from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.near_replicas import NO_REPLICA, NearReplicas
 from twinlog.lane.sides.pace import TopicBuckets
 from twinlog.lane.sides.source_broker import SourceBroker
+from twinlog.lane.sides.source_state import NO_NODE, SourceState, WaitsFor
 from twinlog.mirror.copy.fan_out import Copy
 from twinlog.mirror.copy.refusals import unreadable
 from twinlog.mirror.start.divergence import source_diverged
@@ -59,16 +60,6 @@ RESTLESS_S: Final = 5.0
 """A partition that lost its broker is likely to find another within this time."""
 
 
-@dataclass(slots=True)
-class SourceState:
-    """One partition's place at the source."""
-
-    copy: Copy
-    source_end: int = -1
-    log_start: int = -1
-    paused: bool = False
-
-
 class AskedPartition(NamedTuple):
     """A partition that a broker is asked for at a place before its end."""
 
@@ -86,58 +77,57 @@ class SourceSide:
     """All reading of a lane."""
 
     side: ClusterSide
+    clock: Clock
     isolation: Isolation
     memory_bytes: int
     events: LaneEvents
-    on_jumps: Callable[[TopicPartition, Sequence[tuple[int, int]]], None]
     pace: TopicBuckets
     tuning: Tuning
     partitions: dict[TopicPartition, SourceState] = field(default_factory=dict)
     _brokers: dict[int, SourceBroker] = field(default_factory=dict)
-    _homes: dict[TopicPartition, int] = field(default_factory=dict)
-    _homeless: set[TopicPartition] = field(default_factory=set)
+    _in: dict[WaitsFor, dict[TopicPartition, SourceState]] = field(
+        default_factory=lambda: {each: {} for each in WaitsFor}
+    )
+    """The same by what they wait for."""
     _restless_until: float = 0.0
-    _paused: set[TopicPartition] = field(default_factory=set)
-    """Left out of fetches until the target has taken what they hold."""
-    _held: set[TopicPartition] = field(default_factory=set)
-    """Left out until their topic's budget allows more."""
     _of_topic: Counter[str] = field(default_factory=Counter)
     """How many partitions of each topic are here."""
     _near: NearReplicas = field(init=False)
 
     def __post_init__(self) -> None:
-        self._near = NearReplicas(self.tuning.rack)
+        self._near = NearReplicas(self.tuning.rack, self.clock)
 
     def add(self, copy: Copy) -> None:
         if copy.source not in self.partitions:
             self._of_topic[copy.source.topic] += 1
-        self.partitions[copy.source] = SourceState(copy)
-        if copy.wants_fetch:
-            self._next_fetch(copy.source)
+        state = self.partitions[copy.source] = SourceState(copy)
+        if not copy.wants_fetch:
+            return
+        if self.pace.allows(copy.source.topic):
+            self._seek(state)
+        else:
+            self._enter(state, WaitsFor.BUDGET)
 
     def remove(self, tp: TopicPartition) -> None:
-        if self.partitions.pop(tp, None) is not None:
+        state = self.partitions.pop(tp, None)
+        if state is not None:
             self._of_topic[tp.topic] -= 1
-        self._unplace(tp)
+            self._enter(state, WaitsFor.NOTHING)
+            del self._in[WaitsFor.NOTHING][tp]
         self._near.forget(tp)
-        self._homeless.discard(tp)
-        self._paused.discard(tp)
-        self._held.discard(tp)
 
-    def _next_fetch(self, tp: TopicPartition) -> None:
-        if self.pace.allows(tp.topic):
-            self._seek_home(tp)
-        else:
-            self._held.add(tp)
+    def _enter(self, state: SourceState, waits_for: WaitsFor, node: int = NO_NODE) -> None:
+        tp = state.copy.source
+        if state.node != node and state.node in self._brokers:
+            self._brokers[state.node].session.forget(tp)
+        self._in[state.waits_for].pop(tp, None)
+        self._in[waits_for][tp] = state
+        state.waits_for, state.node = waits_for, node
 
-    def _seek_home(self, tp: TopicPartition) -> None:
-        self._homeless.add(tp)
-        self._restless_until = time.monotonic() + RESTLESS_S
-
-    def _unplace(self, tp: TopicPartition) -> None:
-        node = self._homes.pop(tp, None)
-        if node is not None and node in self._brokers:
-            self._brokers[node].session.forget(tp)
+    def _seek(self, state: SourceState) -> None:
+        """Find out who leads it, and ask there."""
+        self._enter(state, WaitsFor.BROKER)
+        self._restless_until = self.clock.monotonic() + RESTLESS_S
 
     # -- out
 
@@ -145,16 +135,18 @@ class SourceSide:
         """Send the fetches that can go out now; `hurry` keeps them short at the broker."""
         if self.pace.is_bound:
             self._resume_held()
-        self._place_homeless()
+        self._place()
         self._resume_paused()
         if all(broker.is_fetching or not len(broker.session) for broker in self._brokers.values()):
             return
         room = self.memory_bytes - sum(s.copy.queued_bytes for s in self.partitions.values())
         if room < MIN_ROOM_BYTES:
             return
-        hurry = hurry or (bool(self._homeless) and time.monotonic() < self._restless_until)
-        idle_ms = PACED_WAIT_MS if self._held else MOST_WAIT_MS
-        wait_ms = SHORT_WAIT_MS if hurry or self._paused else idle_ms
+        hurry = hurry or (
+            bool(self._in[WaitsFor.BROKER]) and self.clock.monotonic() < self._restless_until
+        )
+        idle_ms = PACED_WAIT_MS if self._in[WaitsFor.BUDGET] else MOST_WAIT_MS
+        wait_ms = SHORT_WAIT_MS if hurry or self._in[WaitsFor.TARGET] else idle_ms
         wait_ms = min(wait_ms, self.tuning.fetch_wait_ms)
         for node, broker in self._brokers.items():
             if broker.is_fetching or not len(broker.session):
@@ -171,13 +163,13 @@ class SourceSide:
             broker.is_fetching = True
             self.side.flush(node, connection)
 
-    def _place_homeless(self) -> None:
-        for tp in list(self._homeless):
+    def _place(self) -> None:
+        for tp, state in list(self._in[WaitsFor.BROKER].items()):
             leader = self.side.leaders.get(tp)
             if leader is None:
                 self.side.need_topics((tp.topic,))
                 continue
-            if self._is_recreated(tp):
+            if self._is_recreated(state):
                 continue
             node = self._near.node_of(tp, leader.node)
             connection = self.side.connection_to(node)
@@ -191,18 +183,17 @@ class SourceSide:
                 broker = self._brokers[node] = SourceBroker(
                     self._session(connection), ReadSize(most, most)
                 )
-            self._homeless.discard(tp)
-            self._homes[tp] = node
+            self._enter(state, WaitsFor.RECORDS, node)
             if broker.is_fetching:
                 broker.too_late.add(tp)
-            self._want(broker.session, tp)
+            self._want(broker.session, state)
 
-    def _is_recreated(self, tp: TopicPartition) -> bool:
-        expected = self.partitions[tp].copy.source_topic_id
+    def _is_recreated(self, state: SourceState) -> bool:
+        tp, expected = state.copy.source, state.copy.source_topic_id
         found = self.side.topic_ids.get(tp.topic, NO_TOPIC_ID)
         if NO_TOPIC_ID in (expected, found) or expected == found:
             return False
-        self._homeless.discard(tp)
+        self._enter(state, WaitsFor.NOTHING)
         self.events.troubled(
             tp,
             PartitionError(
@@ -230,8 +221,9 @@ class SourceSide:
             self._near.rack,
         )
 
-    def _want(self, session: FetchSession, tp: TopicPartition) -> None:
-        copy = self.partitions[tp].copy
+    def _want(self, session: FetchSession, state: SourceState) -> None:
+        copy = state.copy
+        tp = copy.source
         intake = copy.intake
         position = FetchPosition(
             intake.position,
@@ -244,21 +236,20 @@ class SourceSide:
             ),
         )
         session.want(tp, copy.source_topic_id, position)
-        if self.partitions[tp].source_end < 0:  # it may know already that we read from here
-            self.partitions[tp].source_end = session.end_told(tp)
+        if state.source_end < 0:  # it may know already that we read from here
+            state.source_end = session.end_told(tp)
 
     def _resume_held(self) -> None:
         self.pace.fill()
-        for tp in [tp for tp in self._held if self.pace.allows(tp.topic)]:
-            self._held.discard(tp)
-            self._homeless.add(tp)
+        for tp, state in list(self._in[WaitsFor.BUDGET].items()):
+            if self.pace.allows(tp.topic):
+                self._enter(state, WaitsFor.BROKER)
 
     def _resume_paused(self) -> None:
         limit = self._share() // 2
-        for tp in list(self._paused):
-            if self.partitions[tp].copy.queued_bytes <= limit:
-                self._paused.discard(tp)
-                self._seek_home(tp)
+        for state in list(self._in[WaitsFor.TARGET].values()):
+            if state.copy.queued_bytes <= limit:
+                self._seek(state)
 
     def _share(self) -> int:
         """Bytes that one partition may hold before it is left out: what two answers bring, or up to
@@ -277,7 +268,7 @@ class SourceSide:
         for broker, view in connection.receive():
             broker.is_fetching = False
             too_late, broker.too_late = broker.too_late, set()
-            broker.answered_at = time.monotonic()
+            broker.answered_at = self.clock.monotonic()
             answer = broker.session.parse(view)
             self.side.throttled(connection, answer.throttle_ms)
             broker.adapt(is_throttled=answer.throttle_ms > 0)
@@ -285,10 +276,10 @@ class SourceSide:
                 raise CorruptData(f"{connection.peer} answered a fetch with error {answer.error}")
             for fetched in answer.partitions:
                 state = self.partitions.get(fetched.tp)
-                if state is None or self._homes.get(fetched.tp) != node:
+                if state is None or state.node != node:
                     continue
                 if fetched.tp in too_late:
-                    self._note_ends(state, fetched)  # it is told once
+                    self._note_ends(state, fetched)  # the broker says it once
                 else:
                     self._on_partition(broker.session, state, fetched)
 
@@ -297,17 +288,16 @@ class SourceSide:
     ) -> None:
         tp = fetched.tp
         if fetched.error:
-            self._on_error(tp, fetched.error)
+            self._on_error(state, fetched.error)
             return
         if fetched.preferred_replica != NO_REPLICA and self._near.prefer(
             tp, fetched.preferred_replica
         ):
-            self._unplace(tp)
-            self._seek_home(tp)
+            self._seek(state)
             return
         if fetched.diverging is not None:
-            if self._near.is_read(tp, self._homes[tp]):
-                self.ask_anew(tp)  # it may only be behind: the leader knows
+            if self._near.is_read(tp, state.node):
+                self.ask_again(tp)  # it may only be behind: the leader knows
             else:
                 self.events.troubled(tp, self._diverged(state, fetched.diverging))
             return
@@ -316,18 +306,18 @@ class SourceSide:
             return
         copy = state.copy
         try:
-            copy.on_fetched(fetched.records, fetched.aborted, int(time.time() * 1000))
+            copy.on_fetched(fetched.records, fetched.aborted, self.clock.wall_ms())
         except TwinlogError as error:
             self.events.troubled(tp, unreadable(error, tp, copy.intake.position))
             return
         if copy.intake.jumps:
-            self.on_jumps(tp, copy.intake.jumps)
+            self.events.jumped(tp, copy.intake.jumps)
             copy.intake.jumps = []
         if self.pace.is_bound:
             # without the part of a batch at the end, which comes again: how much that is depends
             # on the topic's share, and would change it
             self.pace.take(tp.topic, _whole_bytes(fetched.records))
-        self._ask_for_more(session, tp, copy)
+        self._ask_for_more(session, state)
         self.events.arrived(copy)
 
     def _note_ends(self, state: SourceState, fetched: FetchedPartition) -> None:
@@ -340,31 +330,31 @@ class SourceSide:
             else fetched.high_watermark
         )
 
-    def _ask_for_more(self, session: FetchSession, tp: TopicPartition, copy: Copy) -> None:
+    def _ask_for_more(self, session: FetchSession, state: SourceState) -> None:
+        copy = state.copy
+        tp = copy.source
         if not copy.wants_fetch:
-            self._unplace(tp)
+            self._enter(state, WaitsFor.NOTHING)
         elif copy.queued_bytes > self._share():
-            self._unplace(tp)
-            self._paused.add(tp)
+            self._enter(state, WaitsFor.TARGET)
         elif not self.pace.allows(tp.topic):
-            self._unplace(tp)
-            self._held.add(tp)
+            self._enter(state, WaitsFor.BUDGET)
         elif self._near.has_expired(tp):
             self._near.forget(tp)
-            self._unplace(tp)
-            self._seek_home(tp)
+            self._seek(state)
         else:
-            self._want(session, tp)
+            self._want(session, state)
 
-    def _on_error(self, tp: TopicPartition, error: int) -> None:
-        is_near = tp in self._homes and self._near.is_read(tp, self._homes[tp])
-        self._unplace(tp)
+    def _on_error(self, state: SourceState, error: int) -> None:
+        tp = state.copy.source
+        is_near = self._near.is_read(tp, state.node)
+        self._enter(state, WaitsFor.NOTHING)
         if is_near and (error in STALE_LEADER or error == OFFSET_OUT_OF_RANGE):
             self._near.avoid(tp)  # it may only be behind: the leader knows
-            self._seek_home(tp)
+            self._seek(state)
         elif error in STALE_LEADER:
             self.side.forget_leader(tp)
-            self._seek_home(tp)
+            self._seek(state)
         elif error == OFFSET_OUT_OF_RANGE:
             self.events.troubled(
                 tp,
@@ -383,7 +373,7 @@ class SourceSide:
                 ),
             )
         elif error == CORRUPT_MESSAGE:
-            position = self.partitions[tp].copy.intake.position
+            position = state.copy.intake.position
             self.events.troubled(
                 tp,
                 CorruptData(
@@ -416,37 +406,37 @@ class SourceSide:
         broker = self._brokers.pop(node, None)
         if broker is None:
             return
-        for tp in [tp for tp, home in self._homes.items() if home == node]:
-            del self._homes[tp]
-            if self._near.is_read(tp, node):
-                self._near.avoid(tp)
-            self._seek_home(tp)
+        for tp, state in list(self._in[WaitsFor.RECORDS].items()):
+            if state.node == node:
+                if self._near.is_read(tp, node):
+                    self._near.avoid(tp)
+                self._seek(state)
 
     def on_new_leaders(self) -> None:
         """Metadata was read: partitions whose leader moved are asked for at the new one."""
-        for tp, node in list(self._homes.items()):
-            leader = self.side.leaders.get(tp)
+        for tp, state in list(self._in[WaitsFor.RECORDS].items()):
+            leader, node = self.side.leaders.get(tp), state.node
             if leader is not None and leader.node != node and not self._near.is_read(tp, node):
-                self._unplace(tp)
-                self._seek_home(tp)
+                self._seek(state)
 
     def sees_end(self, tp: TopicPartition) -> bool:
         """Whether its broker is asked and answers, so that the end it last told is that of now.
 
         A lane whose memory is full asks nobody.
         """
-        node = self._homes.get(tp)
-        connection = None if node is None else self.side.connections.get(node)
-        broker = None if node is None else self._brokers.get(node)
+        state = self.partitions.get(tp)
+        if state is None:
+            return False
+        connection, broker = self.side.connections.get(state.node), self._brokers.get(state.node)
         if connection is None or broker is None:
             return False
         since = connection.waiting_since if broker.is_fetching else broker.answered_at
-        return since is None or time.monotonic() - since < UNSEEN_AFTER_S
+        return since is None or self.clock.monotonic() - since < UNSEEN_AFTER_S
 
     def asked_in_vain(self) -> Iterator[AskedPartition]:
         """Partitions that are behind their end, while their broker answers."""
-        for tp, node in self._homes.items():
-            state, broker = self.partitions[tp], self._brokers.get(node)
+        for tp, state in self._in[WaitsFor.RECORDS].items():
+            node, broker = state.node, self._brokers.get(state.node)
             position = state.copy.intake.position
             is_behind = position < state.source_end and state.copy.wants_fetch
             if is_behind and broker is not None and self.sees_end(tp):
@@ -462,20 +452,16 @@ class SourceSide:
         state = self.partitions.get(tp)
         if state is not None and state.copy.intake.position == position and state.copy.end <= end:
             state.copy.end = position
-            self._unplace(tp)
+            self._enter(state, WaitsFor.NOTHING)
             self.events.arrived(state.copy)
 
-    def ask_anew(self, tp: TopicPartition) -> None:
+    def ask_again(self, tp: TopicPartition) -> None:
         """Ask as if for the first time, and the leader: what was asked before sees nothing."""
-        node = self._homes.get(tp)
-        if node is not None:
-            if self._near.is_read(tp, node):
+        state = self.partitions.get(tp)
+        if state is not None and state.waits_for is WaitsFor.RECORDS:
+            if self._near.is_read(tp, state.node):
                 self._near.avoid(tp)
-            self._unplace(tp)
-            self._seek_home(tp)
-
-    def states(self) -> Iterator[SourceState]:
-        return iter(self.partitions.values())
+            self._seek(state)
 
 
 def _whole_bytes(records: memoryview) -> int:

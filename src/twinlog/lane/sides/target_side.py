@@ -2,23 +2,23 @@
 target broker.
 
 A partition keeps its broker while anything is in flight: when its leader moves, the answer is an
-error, the partition drains and is started anew. So all its requests are on one connection, and the
+error, the partition drains and is started again. So all its requests are on one connection, and the
 broker takes them in order.
 
 A broker that takes no topic ids (Produce below version 13, Kafka before 4.1) appends to whatever
 topic has the name. There a first batch, after a moment or over a new connection, goes out only when
-metadata asked for since then says that the topic is still the one that was looked at. What slips
-through, since a topic was made anew within that moment, is seen in the answer (K sank): then the
-topics are looked at again, never called a gap.
+metadata asked for since then says that the topic is still the one that was checked. What slips
+through, since a topic was created again within that moment, is seen in the answer (K sank): then
+the topics are checked again, never called a gap.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from twinlog.clock import Clock
 from twinlog.cluster.net.hot_connection import HotConnection
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
 from twinlog.lane.events import LaneEvents
@@ -62,54 +62,59 @@ def produce_version(connection: HotConnection, ids: Mapping[str, TopicId]) -> in
     return VERSION_BY_ID if highest >= VERSION_BY_ID and has_ids else VERSION_BY_NAME
 
 
+@dataclass(slots=True)
+class TargetState:
+    """What is known of one copy at the target."""
+
+    searched_at: float
+    """Monotonic: when the search began that its start comes from."""
+    by_name: TopicByName | None = None
+    """Where the broker takes no topic ids."""
+    node: int | None = None
+    """Whom it is sent to, at least while anything is in flight."""
+
+
 @dataclass(slots=True, kw_only=True)
 class TargetSide:
     """All writing of record batches of a lane."""
 
     side: ClusterSide
+    clock: Clock
     events: LaneEvents
     request_bytes: int
     """A request is closed when it holds so much; one batch may be larger."""
-    copies: set[PartitionCopy] = field(default_factory=set)
+    copies: dict[PartitionCopy, TargetState] = field(default_factory=dict)
     """Several may write to one target partition."""
     in_flight_bytes: int = 0
     """Of record batches that are not answered."""
     _looked_for: dict[TopicPartition, int] = field(default_factory=dict)
     """Leader epochs for which a look was asked for; what it saw is at least of that epoch."""
-    _looked_at: dict[PartitionCopy, float] = field(default_factory=dict)
-    _by_name: dict[PartitionCopy, TopicByName] = field(default_factory=dict)
-    """Where the broker takes no topic ids."""
-    _homes: dict[PartitionCopy, int] = field(default_factory=dict)
     _ready: dict[int, dict[PartitionCopy, None]] = field(default_factory=dict)
     """By broker, in the order of their turns."""
 
-    def add(self, copy: PartitionCopy, looked_at: float) -> None:
-        """`looked_at`: monotonic, when the look began that its start comes from."""
-        self.copies.add(copy)
-        self._looked_at[copy] = looked_at
+    def add(self, copy: PartitionCopy, searched_at: float) -> None:
+        """`searched_at`: monotonic, when the search began that its start comes from."""
+        self.copies[copy] = TargetState(searched_at)
 
     def remove(self, copy: PartitionCopy) -> None:
-        self.copies.discard(copy)
-        self._looked_at.pop(copy, None)
-        self._by_name.pop(copy, None)
-        node = self._homes.pop(copy, None)
-        if node is not None:
-            self._ready.get(node, {}).pop(copy, None)
+        state = self.copies.pop(copy, None)
+        if state is not None and state.node is not None:
+            self._ready.get(state.node, {}).pop(copy, None)
 
     def wake(self, copy: PartitionCopy) -> None:
         """The partition may have something to send."""
-        if not copy.is_ready:
+        state = self.copies.get(copy)
+        if state is None or not copy.is_ready:
             return
-        node = self._homes.get(copy)
-        if node is None:
+        if state.node is None:
             leader = self.side.leaders.get(copy.target)
             if leader is None:
                 self.side.need_topics((copy.target.topic,))
                 return
-            node = self._homes[copy] = leader.node
+            state.node = leader.node
             copy.on_new_connection()
             self._note_leader(copy)
-        self._ready.setdefault(node, {})[copy] = None
+        self._ready.setdefault(state.node, {})[copy] = None
 
     def on_new_leaders(self) -> None:
         """Metadata was read: partitions that have nothing in flight follow their leader.
@@ -117,13 +122,15 @@ class TargetSide:
         One that never sent to its broker, or has all answers, hears of no error and no lost
         connection: without this it would wait for a dead broker until that comes back.
         """
-        for copy, node in list(self._homes.items()):
+        for copy, state in self.copies.items():
+            if state.node is None:
+                continue
             self._note_leader(copy)
             leader = self.side.leaders.get(copy.target)
-            if leader is None or leader.node == node or copy.in_flight:
+            if leader is None or leader.node == state.node or copy.in_flight:
                 continue
-            del self._homes[copy]
-            self._ready.get(node, {}).pop(copy, None)
+            self._ready.get(state.node, {}).pop(copy, None)
+            state.node = None
         self.wake_all()
 
     def _note_leader(self, copy: PartitionCopy) -> None:
@@ -173,7 +180,7 @@ class TargetSide:
             if not self._is_sure_of_topic(connection, copy, now_ms):
                 del ready[copy]  # metadata wakes it again, or it is in trouble
                 continue
-            if connection.opened_at > self._looked_at.get(copy, 0.0):
+            if connection.opened_at > self.copies[copy].searched_at:
                 copy.leader.may_have_restarted()
             batch = copy.next_batch(now_ms)
             if batch is None:
@@ -201,9 +208,9 @@ class TargetSide:
         data = {tp: batch.data for tp, (_, batch) in batches.items()}
         parts = produce_request(version, data, ids, self.side.settings.request_timeout_ms)
         connection.submit(PRODUCE, version, parts, Sent(version, batches))
-        now = time.monotonic()
+        now = self.clock.monotonic()
         for copy, _ in batches.values():
-            if by_name := self._by_name.get(copy):
+            if by_name := self.copies[copy].by_name:
                 by_name.on_sent(now)
 
     def _is_sure_of_topic(
@@ -212,8 +219,9 @@ class TargetSide:
         _, highest = connection.api_versions.get(PRODUCE, (0, 0))
         if highest >= VERSION_BY_ID or copy.target_topic_id == NO_TOPIC_ID:
             return True
-        now, topic = time.monotonic(), copy.target.topic
-        by_name = self._by_name.setdefault(copy, TopicByName())
+        now, topic = self.clock.monotonic(), copy.target.topic
+        state = self.copies[copy]
+        by_name = state.by_name = state.by_name or TopicByName()
         if by_name.is_fresh(now):
             return True
         asked_at = self.side.seen_at.get(topic, 0.0)
@@ -264,8 +272,9 @@ class TargetSide:
         return throttle_ms
 
     def _on_answer_by_name(self, copy: PartitionCopy) -> None:
-        if by_name := self._by_name.get(copy):
-            by_name.on_answered(time.monotonic(), is_ours=copy.trouble is None)
+        state = self.copies.get(copy)
+        if state is not None and (by_name := state.by_name):
+            by_name.on_answered(self.clock.monotonic(), is_ours=copy.trouble is None)
         if copy.trouble is None:
             return
         if copy.trouble.code in BROKEN_LOG and copy.target_topic_id != NO_TOPIC_ID:
@@ -285,11 +294,11 @@ class TargetSide:
         self._ready.pop(node, None)
         lost = [one for sent in unanswered for one in sent.batches.values()]
         self.in_flight_bytes -= sum(len(batch.data) for _, batch in lost)
-        for copy, home in list(self._homes.items()):
-            if home == node:
-                del self._homes[copy]
-                if by_name := self._by_name.get(copy):
-                    by_name.on_disconnected()
+        for state in self.copies.values():
+            if state.node == node:
+                state.node = None
+                if state.by_name:
+                    state.by_name.on_disconnected()
         for copy in dict.fromkeys(copy for copy, _ in lost):
             copy.on_disconnected(
                 PartitionError(

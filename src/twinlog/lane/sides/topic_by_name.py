@@ -4,8 +4,8 @@ Before Kafka 4.1 (KIP-516 for Produce) a broker appends to whatever has the name
 deleted and created again within tens of milliseconds, and a broker that never heard of a producer
 takes its first batch under any sequence. So a batch goes out only while something says that the
 topic is still the same: metadata, or an answer to an earlier batch. Both count from the moment at
-which they were asked for. When the answer was read proves nothing: the process may have stood
-still in between.
+which they were asked for. When the answer was read proves nothing: the process may
+have been frozen in between.
 """
 
 from __future__ import annotations

@@ -4,21 +4,20 @@
 forget earlier than the driver found when it claimed its generation; a partition would then count
 as protected whose producer id is gone. Brokers look for what to forget every ten minutes (by
 default), so a look a minute is early enough. Where our user may not read brokers' configs, what
-the driver said stays: it read them, or was told by the configuration.
+the driver said stays: it read them, or has it from the configuration.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.topics.producer_expiry import producer_expiry
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
 from twinlog.lane.events import LaneEvents
-from twinlog.lane.sides.background import JobKind, LaneJobs
-from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.ports import LanePorts
+from twinlog.lane.sides.background import JobKind
 
 log = logging.getLogger(__name__)
 
@@ -29,24 +28,26 @@ LOOK_S: Final = 60.0
 class ExpiryWatch:
     """Asks the target's brokers now and then, in the background."""
 
-    side: ClusterSide
-    background: LaneJobs
+    ports: LanePorts
     expiry_ms: int | None
     """None: partitions are unprotected for another reason, and nobody asks."""
     events: LaneEvents
-    _next: float = field(default_factory=lambda: time.monotonic() + LOOK_S)
+    _next: float = field(init=False)
     _is_looking: bool = False
+
+    def __post_init__(self) -> None:
+        self._next = self.ports.clock.monotonic() + LOOK_S
 
     def tend(self) -> None:
         """Begin a look when one is due; called about once a second."""
-        now = time.monotonic()
+        now = self.ports.clock.monotonic()
         if self.expiry_ms is None or self._is_looking or now < self._next:
             return
         self._next, self._is_looking = now + LOOK_S, True
-        self.background.submit(JobKind.WATCH, self._look, self._seen, self._failed)
+        self.ports.background.submit(JobKind.WATCH, self._look, self._seen, self._failed)
 
     def _look(self) -> int | None:
-        with self.side.borrowed() as client:
+        with self.ports.target.borrowed() as client:
             return producer_expiry(client)
 
     def _seen(self, found: int | None) -> None:

@@ -19,7 +19,6 @@ any amount. A stranger that writes now and then among them is found by one of th
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -28,8 +27,8 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import LATEST, list_offsets, log_ends
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.events import LaneEvents
-from twinlog.lane.sides.background import JobKind, LaneJobs
-from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.ports import LanePorts
+from twinlog.lane.sides.background import JobKind
 from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.findings import LogFinding, Span
@@ -82,9 +81,7 @@ class _Asked(NamedTuple):
 class ForeignRecordWatch:
     """Looks at the partitions of one lane, in the background."""
 
-    source: ClusterSide
-    target: ClusterSide
-    background: LaneJobs
+    ports: LanePorts
     isolation: Isolation
     known_producers: frozenset[int]
     """Of all flows of ours, this one among them."""
@@ -99,7 +96,7 @@ class ForeignRecordWatch:
 
     def tend(self, copies: Iterable[PartitionCopy]) -> None:
         """Begin a look when one is due; called on every turn."""
-        now = time.monotonic()
+        now = self.ports.clock.monotonic()
         if self._is_looking or (now < self._next and not self._doubting):
             return
         doubting, self._doubting = self._doubting, set()
@@ -150,7 +147,9 @@ class ForeignRecordWatch:
             log.debug("a look for other writers failed error=%s", error)
 
         by_target = {one.copy.target: one for one in asked}
-        self.background.submit(JobKind.WATCH, lambda: self._look(by_target, ended), seen, failed)
+        self.ports.background.submit(
+            JobKind.WATCH, lambda: self._look(by_target, ended), seen, failed
+        )
 
     def _learn(self, one: _Asked, found: Writers) -> None:
         copy = one.copy
@@ -179,11 +178,11 @@ class ForeignRecordWatch:
     ) -> tuple[dict[TopicPartition, Writers], set[TopicPartition]]:
         found: dict[TopicPartition, Writers] = {}
         if asked:
-            with self.target.borrowed() as client:
+            with self.ports.target.borrowed() as client:
                 found = self._writers(client, asked)
         if not ended:
             return found, set()
-        with self.source.borrowed() as client:
+        with self.ports.source.borrowed() as client:
             return found, self._new_at_source(client, ended)
 
     def _writers(

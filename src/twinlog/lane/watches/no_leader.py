@@ -1,6 +1,6 @@
 """Says which partitions have had no leader for too long: they stop alone, with a code.
 
-A partition that nobody leads is not an error that anybody is told: there is no broker to answer.
+A partition that nobody leads is not an error that anybody gets: there is no broker to answer.
 What was fetched for it would wait in memory for as long as that lasts, and the lane's memory is one
 for all. So its stay on the lane ends after NO_LEADER_AFTER_S, with what it held. Nothing is lost by
 that: what was not acknowledged is read again, and what was in flight is looked for by the cold
@@ -10,12 +10,11 @@ led.
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 from twinlog.errors import Fate, PartitionError
 from twinlog.lane.messages import TakePartition
-from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.ports import LanePorts
 from twinlog.mirror.copy.fan_out import Copy
 from twinlog.model import TopicPartition
 
@@ -26,8 +25,9 @@ NO_LEADER_AFTER_S: Final = 5.0
 class NoLeaderWatch:
     """Partitions of both clusters, as the lane's own metadata and connections show them."""
 
-    def __init__(self, source: ClusterSide, target: ClusterSide) -> None:
-        self._sides = ((source, "source"), (target, "target"))
+    def __init__(self, ports: LanePorts) -> None:
+        self._clock = ports.clock
+        self._sides = ((ports.source, "source"), (ports.target, "target"))
 
     @property
     def is_quiet(self) -> bool:
@@ -54,7 +54,7 @@ class NoLeaderWatch:
 
     def _of(self, which: int, tp: TopicPartition, after_s: float) -> PartitionError | None:
         side, name = self._sides[which]
-        before = time.monotonic() - after_s
+        before = self._clock.monotonic() - after_s
         since = side.leaderless.get(tp)
         if since is not None:
             return _no_leader(tp, name, "no broker leads it") if since <= before else None

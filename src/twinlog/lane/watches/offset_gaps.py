@@ -2,68 +2,84 @@
 
 A broker that finds no sound batch in a segment answers with the next segment: what lies between is
 lost at the source, and looks as if it had been compacted. Nothing can bring it back by waiting,
-so the copy goes on; but it is told, with the range. A topic that was compacted once and is not any
-more looks the same, and so do brokers of other makers that keep their own records in the log: one
-line in ten minutes for a partition, with the number of what else was missing.
+so the copy continues; but it is reported, with the range. A topic that was compacted once and is
+not any more looks the same, and so do brokers of other makers that keep their own records in the
+log: one line in ten minutes for a partition, with the number of what else was missing.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import Gap
-from twinlog.lane.sides.background import JobKind, LaneJobs
-from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.ports import LanePorts
+from twinlog.lane.sides.background import JobKind
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.model import TopicPartition
 
 log = logging.getLogger(__name__)
 
-TOLD_AGAIN_S: Final = 600.0
+REPORTED_AGAIN_S: Final = 600.0
 HELD_S: Final = 5.0
-"""A partition does not leave sooner, while it is not known whether there is something to tell."""
+"""A partition does not leave sooner, while it is not known whether there is something to report."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Jumped:
+    """What was jumped over in one partition; times are monotonic."""
+
+    seen: Gap | None = None
+    """It is not known yet whether compaction did it."""
+    since: float = 0.0
+    """When the first of it was seen."""
+    found: Gap | None = None
+    """Compaction did not: to be reported."""
+    not_before: float = 0.0
+    """What is seen is checked then."""
+
+    def is_due(self, now: float) -> bool:
+        return self.seen is not None and now >= self.not_before
 
 
 @dataclass(slots=True, kw_only=True)
 class GapWatch:
     """What was jumped over in the partitions of one lane."""
 
-    side: ClusterSide
-    background: LaneJobs
-    _seen: dict[TopicPartition, Gap] = field(default_factory=dict)
-    _found: dict[TopicPartition, Gap] = field(default_factory=dict)
-    _not_before: dict[TopicPartition, float] = field(default_factory=dict)
-    _since: dict[TopicPartition, float] = field(default_factory=dict)
+    ports: LanePorts
+    _jumped: dict[TopicPartition, _Jumped] = field(default_factory=dict)
     _is_looking: bool = False
 
     def note(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
-        """The answer of the source went on behind these offsets: [first, next)."""
+        """The answer of the source continued behind these offsets: [first, next)."""
+        jumped = self._jumped.setdefault(tp, _Jumped())
+        if jumped.seen is None:
+            jumped.since = self.ports.clock.monotonic()
         for first, following in jumps:
-            before = self._seen.get(tp, Gap(first=first, next=following, offsets=0))
-            self._seen[tp] = Gap(
+            before = jumped.seen or Gap(first=first, next=following, offsets=0)
+            jumped.seen = Gap(
                 first=before.first,
                 next=following,
                 offsets=before.offsets + following - first,
             )
-        self._since.setdefault(tp, time.monotonic())
         self.tend()
 
     def holds(self, tp: TopicPartition) -> bool:
         """It should stay for a moment: what was jumped over is being judged."""
-        return self._is_due(tp) and time.monotonic() < self._since[tp] + HELD_S
+        jumped, now = self._jumped.get(tp), self.ports.clock.monotonic()
+        return jumped is not None and jumped.is_due(now) and now < jumped.since + HELD_S
 
     def tend(self) -> None:
         """Ask what was compacted when something is to be told; to be called about once a second."""
-        due = {tp for tp in self._seen if self._is_due(tp)}
+        now = self.ports.clock.monotonic()
+        due = {tp for tp, jumped in self._jumped.items() if jumped.is_due(now)}
         if due and not self._is_looking:
             self._is_looking = True
             topics = {tp.topic for tp in due}
-            self.background.submit(
+            self.ports.background.submit(
                 JobKind.WATCH,
                 lambda: self._look(topics),
                 lambda compacted: self._on_known(due, compacted),
@@ -72,31 +88,33 @@ class GapWatch:
 
     def take(self, tp: TopicPartition) -> Gap | None:
         """What is to be told of this partition, once."""
-        return self._found.pop(tp, None)
+        jumped = self._jumped.get(tp)
+        if jumped is None:
+            return None
+        found, jumped.found = jumped.found, None
+        return found
 
     def forget(self, tp: TopicPartition) -> None:
         """It is not here any more."""
-        for each in (self._seen, self._found, self._not_before, self._since):
-            each.pop(tp, None)
-
-    def _is_due(self, tp: TopicPartition) -> bool:
-        return tp in self._seen and time.monotonic() >= self._not_before.get(tp, 0.0)
+        self._jumped.pop(tp, None)
 
     def _look(self, topics: set[str]) -> set[str]:
-        with self.side.borrowed() as client:
+        with self.ports.source.borrowed() as client:
             return may_lack_offsets(client, topics)
 
     def _on_known(self, due: set[TopicPartition], compacted: set[str]) -> None:
         self._is_looking = False
-        for tp in due:
-            gap = self._seen.pop(tp, None)
-            self._since.pop(tp, None)
-            if gap is not None and tp.topic not in compacted:
-                self._found[tp] = gap
-            self._not_before[tp] = time.monotonic() + TOLD_AGAIN_S
+        not_before = self.ports.clock.monotonic() + REPORTED_AGAIN_S
+        for tp in due & self._jumped.keys():
+            jumped = self._jumped[tp]
+            if tp.topic not in compacted:
+                jumped.found = jumped.seen or jumped.found
+            jumped.seen, jumped.not_before = None, not_before
 
     def _on_failed(self, error: TwinlogError) -> None:
         self._is_looking = False
-        for tp in self._seen:
-            self._not_before[tp] = time.monotonic() + 1
+        not_before = self.ports.clock.monotonic() + 1
+        for jumped in self._jumped.values():
+            if jumped.seen is not None:
+                jumped.not_before = not_before
         log.debug("it is not known which topics are compacted error=%s", error)

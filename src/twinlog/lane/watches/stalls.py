@@ -1,4 +1,4 @@
-"""Finds partitions of which the source answers nothing, forever, though its log goes on.
+"""Finds partitions of which the source answers nothing, forever, though its log continues.
 
 A batch whose length field is damaged on the broker's disk ends its segment for the broker: it
 believes that the batch is still being written, and answers every read there without an error and
@@ -10,19 +10,19 @@ An empty answer has harmless reasons, and none of them may look like this one:
   position. An open transaction holds the last stable offset back, so it is one of these;
 - markers and rolled back data are bytes in the answer, and the position moves over them;
 - a partition left out of the fetch (budget, memory, no leader) is not at home with any broker, and
-  a quota's answers are counted: both let the time begin anew;
+  a quota's answers are counted: both let the time begin again;
 - a fetch filled by its neighbours, or a session that lost it: the look asks for this partition
   alone, and a broker then sends at least one batch, whatever its size (KIP-74). The look waits for
   a quota by itself, and takes end and records from one answer;
 - a replica nearby that is damaged alone: the look asks the leader, and the partition is then read
   there;
 - the end of a compacted log: its last records may be gone (tombstones, markers), so that nothing
-  lies between position and end. It is told from damage by reading further on: where something does
-  lie behind, a sound log would have sent that from our position as well. Where nothing can be read
-  there either, a compacted log gets no code: nothing is known to be missing. A copy that is to end
-  there (`--once`) has ended only where an open transaction holds the end back and the log, read
-  without regard to it, goes on there: damage in that segment would have stopped such a read, too
-  (over that in an earlier one brokers jump: see `gaps`).
+  lies between position and end. It is distinguished from damage by reading further on: where
+  something does lie behind, a sound log would have sent that from our position as well. Where
+  nothing can be read there either, a compacted log gets no code: nothing is known to be missing. A
+  copy that is to end there (`--once`) has ended only where an open transaction holds the end back
+  and the log, read without regard to it, continues there: damage in that segment would have stopped
+  such a read, too (over that in an earlier one brokers jump: see `gaps`).
 
 A log that is not compacted has no gaps, so there one empty answer is proof. A topic whose
 configuration may not be read counts as compacted.
@@ -35,7 +35,6 @@ the brokers do not say that the topic has none.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -44,8 +43,8 @@ from typing import Final, NamedTuple
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.errors import PartitionError, TwinlogError
-from twinlog.lane.sides.background import JobKind, LaneJobs
-from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.ports import LanePorts
+from twinlog.lane.sides.background import JobKind
 from twinlog.lane.sides.source_side import AskedPartition, SourceSide
 from twinlog.lane.watches.compaction import may_be_tiered, may_lack_offsets
 from twinlog.mirror.findings import source_stalled, tier_stalled
@@ -55,7 +54,7 @@ from twinlog.wire.record_batch import read_headers
 log = logging.getLogger(__name__)
 
 STALLED_AFTER_S: float = 60.0
-"""Only then is it looked at: a slow broker or a new leader has long answered."""
+"""Only then is it checked: a slow broker or a new leader has long answered."""
 
 BOUNDED_AFTER_S: Final = 10.0
 """A copy that has an end is not kept waiting for longer by what may be a gap in front of it."""
@@ -72,7 +71,7 @@ class Stalled(NamedTuple):
     position: int
     end: int
     is_gap: bool
-    """Compaction left nothing up to the end, and the log goes on behind it; False: something must
+    """Compaction left nothing up to the end, and the log continues behind it; False: something must
     be there.
     """
     is_tiered: bool
@@ -87,16 +86,15 @@ Found = dict[TopicPartition, Stalled | None]
 class StallWatch:
     """Looks at the partitions of one lane that were asked for in vain for too long."""
 
+    ports: LanePorts
     source: SourceSide
-    side: ClusterSide
-    background: LaneJobs
     isolation: Isolation
     _since: dict[TopicPartition, tuple[AskedPartition, float]] = field(default_factory=dict)
     _is_looking: bool = False
 
     def tend(self) -> None:
         """Begin a look when one is due; to be called about once a second."""
-        now = time.monotonic()
+        now = self.ports.clock.monotonic()
         asked = {one.tp: one for one in self.source.asked_in_vain()}
         since = self._since
         self._since = {
@@ -110,7 +108,7 @@ class StallWatch:
         }
         if due and not self._is_looking:
             self._is_looking = True
-            self.background.submit(
+            self.ports.background.submit(
                 JobKind.WATCH, lambda: self._look(due), self._on_found, self._on_failed
             )
 
@@ -121,7 +119,7 @@ class StallWatch:
             if stalled is not None and stalled.is_gap:
                 self.source.end_at(tp, stalled.position, stalled.end)
             if stalled is None or stalled.is_gap:
-                self.source.ask_anew(tp)
+                self.source.ask_again(tp)
             elif self.source.position_of(tp) == stalled.position:
                 self.source.events.troubled(tp, self._error(tp, stalled))
 
@@ -131,7 +129,7 @@ class StallWatch:
         log.debug("a look at silent partitions failed error=%s", error)
 
     def _error(self, tp: TopicPartition, stalled: Stalled) -> PartitionError:
-        leader = self.side.leaders.get(tp)
+        leader = self.ports.source.leaders.get(tp)
         where = "its leader" if leader is None else f"its leader, node {leader.node}"
         found = f"{tp}: from upstream offset {stalled.position} the source answers nothing, though"
         what = f"{found} its log ends at {stalled.end}"
@@ -142,7 +140,7 @@ class StallWatch:
     # -- in the background -----------------------------------------------------------------------
 
     def _look(self, due: dict[TopicPartition, int]) -> Found:
-        with self.side.borrowed() as client:
+        with self.ports.source.borrowed() as client:
             found: Found = dict.fromkeys(due)
             silent = {
                 tp: self._end(answer)

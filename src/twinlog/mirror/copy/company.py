@@ -24,7 +24,7 @@ class Company:
     passed: int = 0
     """Target offset up to which it was looked who wrote."""
     reach: int = -1
-    """Target offset up to which others wrote behind our last record, when it was looked at."""
+    """Target offset up to which others wrote behind our last record, when it was checked."""
 
     def wrote(self, first: int, following: int, ordinal: int) -> None:
         """Somebody did, before the batch of this ordinal that was just acknowledged."""

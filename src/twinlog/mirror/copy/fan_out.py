@@ -11,7 +11,7 @@ other source partition uses: in each target partition the sequences of each id f
 What differs from the copy of a whole partition:
 
 - Nearly every record would begin a run of the map. Instead each batch announces one: its *last*
-  record. A log ends behind a whole batch, so the place to go on is known exactly all the same.
+  record. A log ends behind a whole batch, so the place to resume is known exactly all the same.
 - Others write between our batches: the other source partitions. K moves with every answer, so it
   cannot show that records of ours are missing. Instead none can be: while the target may not
   remember our producer id, one batch is in flight.
@@ -50,7 +50,7 @@ def is_record(run: Run) -> bool:
 
 
 def next_upstream(runs: Sequence[Run], ordinal: int) -> int | None:
-    """Where a branch goes on whose next record is of this ordinal; None: its map does not say."""
+    """Where a branch resumes whose next record is of this ordinal; None: its map does not say."""
     record_at = {run.ordinal: run.upstream for run in runs if is_record(run)}
     if ordinal in record_at:
         return record_at[ordinal]  # announced, and not written

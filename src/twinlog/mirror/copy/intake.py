@@ -5,12 +5,12 @@ which are skipped.
 | ------------------------------------------------------ | --------------------------------- |
 | v2, dense, CreateTime, fits the target                 | shallow: header rewritten in place |
 | several such of a few records, one behind the other    | joined, where that is asked for   |
-| such a one, where another codec is asked for           | its payload is packed anew        |
+| such a one, where another codec is asked for           | its payload is packed again       |
 | holes, LogAppendTime, too large, trimmed, sequence wrap | deep: taken apart, encoded again   |
 | message format 0 or 1                                  | deep, as format 2                 |
 | control batch, empty, aborted under read_committed     | skipped: a gap in the offset map  |
 | with a record that somebody wants left out (`skips`)   | deep, without that record         |
-| one that somebody wants left out as a whole            | skipped, its bytes not looked at  |
+| one that somebody wants left out as a whole            | skipped, its bytes not checked    |
 | CRC mismatch, nonsense                                 | CorruptData: nothing of it is sent |
 
 The CRC is checked before it is replaced: else a bit flipped at the source would be blessed on the
@@ -167,7 +167,7 @@ class Intake:
                     break
                 self._note_jump(header)
                 if self._skips and self._is_left_out(header, records[at : at + header.length]):
-                    # the end of what was rolled back may be in it: the next answer says it anew
+                    # the end of what was rolled back may be in it: the next answer says it again
                     good = self.ordinal, self.last_fetched_epoch, self._last_run
                     break
                 joined = self._joined(header, records, at, end, rolled_back)
@@ -209,7 +209,7 @@ class Intake:
         behind = at + header.length
         if records[behind : behind + 8] != header.next_offset.to_bytes(8, "big"):
             return None  # what comes next does not follow it, or nothing comes
-        # what is left out, or may have been rolled back, is looked at batch by batch
+        # what is left out, or may have been rolled back, is checked batch by batch
         is_alone = any(skip.next > header.base_offset for skip in self._skips)
         is_alone |= rolled_back is not None and not rolled_back.is_empty
         if is_alone or header.attributes & CODEC_MASK > max(Codec):

@@ -7,7 +7,7 @@ bytes. From some ten records a batch on, joining costs more than a batch does: s
 as they are.
 
 What is joined keeps its ordinals, so what was said about them in the offset map holds: runs begin
-in the middle of a batch, as they do in one that was encoded anew for its holes.
+in the middle of a batch, as they do in one that was encoded again for its holes.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ REFUSALS: Final = {
 RETRIABLE_ERRORS: Final = (
     frozenset(row.number for row in ERRORS.values() if row.retriable) | {BROKER_NOT_AVAILABLE}
 ) - REFUSALS.keys()
-"""Leaders, ISR, time-outs, storage, unknown topic or id: the partition is looked at again, then
-goes on or stops.
+"""Leaders, ISR, time-outs, storage, unknown topic or id: the partition is checked again, then
+continues or stops.
 """
 BROKEN_LOG: Final = frozenset({"GAP_WRITTEN", "EXTRA_RECORDS"})
 OF_A_BATCH: Final = frozenset({CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE})
@@ -110,7 +110,7 @@ def refusal(
 
 
 def unseen(target: TopicPartition) -> PartitionError:
-    """What stands on the target now is not known: it is looked at."""
+    """What stands on the target now is not known: it is checked."""
     text = f"{target}: old records come next, and late requests of a lost lane may bring more"
     return PartitionError(f"{text}; the log is read", code="HELD_BACK", fate=Fate.RETRIABLE)
 

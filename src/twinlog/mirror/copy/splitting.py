@@ -1,6 +1,6 @@
 """Batches that the target refuses as too large, though they are within `max.message.bytes`.
 
-A broker whose topic has a `compression.type` of its own compresses anew what comes with another
+A broker whose topic has a `compression.type` of its own recompresses what comes with another
 codec, and measures the batch once more behind that. How large it will be nobody knows before. So
 such a batch is cut into smaller ones and sent again, and what comes behind is cut before it is
 sent. Ordinals stay, and with them sequences and the offset map; only a record that is refused by

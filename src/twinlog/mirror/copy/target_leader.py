@@ -1,13 +1,13 @@
-"""Under which leader a target partition's log was last looked at, and whether it has another now.
+"""Under which leader a target partition's log was last checked, and whether it has another now.
 
 A new leader may lack the end of the log. One request in flight is not enough then: a leader that
-lost our producer id with it takes the next batch, behind a hole. So the log is looked at again, but
+lost our producer id with it takes the next batch, behind a hole. So the log is checked again, but
 not before there is something to send: a rolling restart of the target costs idle partitions
 nothing.
 
 A leader that crashed may have lost the end of its log too, and leads under the old epoch for a
 moment when it comes back: it serves before the controller knows of it. Only a connection that was
-open before the look surely ends at the process that was looked at.
+open before the look surely ends at the process that was checked.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class TargetLeader:
         self.epoch = epoch
         """The newest that is known; -1: none yet."""
         self.looked = epoch
-        """Under which the log was looked at, and so what was acknowledged: it is told to the driver
-        and to the next lane, who must not take a newer one for it.
+        """Under which the log was checked, and so what was acknowledged: it is reported to the
+        driver and to the next lane, who must not take a newer one for it.
         """
         self.is_new = False
         self._what = ""
@@ -48,7 +48,7 @@ class TargetLeader:
             self._what = "its leader may have restarted since its log was checked"
 
     def trouble(self, target: TopicPartition) -> PartitionError:
-        """Why the partition is to be looked at."""
+        """Why the partition is to be checked."""
         return PartitionError(
             f"{target}: {self._what}; looking what that one has",
             code="TARGET_LEADER_CHANGED",

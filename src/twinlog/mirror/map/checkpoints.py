@@ -5,7 +5,7 @@ Decisions only, as MirrorMaker 2 takes them, with our exact translation:
 - a checkpoint is written when it is the first of its group and partition, when the group went back
   on the source, or when its place on the target moved on;
 - and, beyond that, when the place is now known exactly and is another one (the target topic was
-  made anew, or MirrorMaker 2 wrote a place before it), or when only the source's side moved;
+  created again, or MirrorMaker 2 wrote a place before it), or when only the source's side moved;
 - never when the copy merely looks shorter than it did: a clamped place does not go back;
 - an offset of an idle group on the target is set where the group has none, or one before it: an
   idle group is never moved back. A group that is active there is left alone.

@@ -35,7 +35,7 @@ class _Full:
 
 
 class Handed(NamedTuple):
-    """What the next holder of the term goes on with."""
+    """What the next holder of the term continues with."""
 
     chunk: int
     runs: tuple[Run, ...]

@@ -3,7 +3,7 @@ tell.
 
 A sync is a pair (u, d): the record at u on the source lies at d on the target. Everything behind u
 that was copied has a copy behind d, also where a restart of MirrorMaker 2 copied some of it twice,
-for each start goes on at or before where the last one stopped, and so does the take-over.
+for each start continues at or before where the last one stopped, and so does the take-over.
 So from the newest pair at or below an offset follows a place that skips nothing: by MirrorMaker 2's
 own rule, d for u itself and d + 1 for what lies behind it.
 

@@ -34,8 +34,8 @@ E. Ordinals rise strictly within a partition once cut; upstream and downstream o
 F. A null value takes a chunk away whose runs are behind what both logs still hold (of a branch:
    behind its mark), and never the first chunk of all (`control.duties.map_pruning`).
 G. The first row of all fixes where the copy began: `twinlog.start` is never asked again for this
-   pair of logs, nor for this source log when its target is made anew. It is written at once, also
-   where there is nothing to copy, before any record and before the partition is given back in
+   pair of logs, nor for this source log when its target is created again. It is written at once,
+   also where there is nothing to copy, before any record and before the partition is given back in
    order. A lane that dies before it leaves nothing behind, and the next one asks again, once
    nothing of the dead one can arrive any more (`control/lanes/takes.py`).
 """
@@ -250,7 +250,7 @@ def row_key(key: bytes) -> tuple[PartitionKey, Term, int]:
 
 
 def tombstone_key(key: PartitionKey, term: Term, chunk: int) -> bytes:
-    """The key of a chunk that is to be taken away."""
+    """The key of a chunk that is to be removed."""
     return _key(key, term, chunk)
 
 

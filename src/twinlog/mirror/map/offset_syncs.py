@@ -54,7 +54,7 @@ def point_at(runs: Sequence[Run], upstream: int, downstream: int) -> SyncPoint |
 
 
 def is_still_there(runs: Sequence[Run], point: SyncPoint) -> bool:
-    """False where the copy began anew at or before the record, so that another has its place."""
+    """False where the copy began again at or before the record, so that another has its place."""
     run = run_at(runs, point.ordinal)
     return run is not None and _point(run, point.ordinal) == point
 

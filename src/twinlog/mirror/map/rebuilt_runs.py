@@ -85,7 +85,7 @@ class Followed:
 
     runs: RunList
     ends: tuple[int, ...]
-    """Upstream offsets at which the copy may go on; one: the place is found."""
+    """Upstream offsets at which the copy may resume; one: the place is found."""
     equal: int
     """Records that both logs still have; without one nothing is known."""
     differs: Pair | None

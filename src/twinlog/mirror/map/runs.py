@@ -46,7 +46,7 @@ class MapDigest(NamedTuple):
 
 
 def digest_of(runs: Iterable[Run]) -> MapDigest:
-    """Of the fewest runs that say the same: chunks repeat what goes on."""
+    """Of the fewest runs that say the same: chunks repeat what continues."""
     found, count = hashlib.sha256(), 0
     last: Run | None = None
     for run in runs:

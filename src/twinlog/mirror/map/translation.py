@@ -1,6 +1,6 @@
 """Exact translation of an offset from one side of a flow to the other, by the offset map.
 
-A committed offset says where to go on: at the first record at or after it. So its translation is
+A committed offset says where to resume: at the first record at or after it. So its translation is
 the place of that record on the other side:
 
     upstream   100 101 102  .  104 105  .   .  108        dots: markers, compacted, aborted
@@ -25,13 +25,14 @@ C. In a topic that is not ours alone foreign records lie between ours. The answe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from twinlog.mirror.map.mm2_offsets import Pair, downstream_before, upstream_before
 from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, Run, following, k_at, run_at
+from twinlog.model import SEQUENCE_MODULUS, sequence_of
 
 
 class Reach(NamedTuple):
@@ -71,7 +72,7 @@ class Translation(NamedTuple):
 
 
 def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translation:
-    """Where on the target to go on, when on the source it is at `upstream`."""
+    """Where on the target to resume, when on the source it is at `upstream`."""
     if upstream > reach.upstream:
         return Translation(offset=reach.downstream, is_exact=False)
     place = _place(runs, upstream, UPSTREAM, DOWNSTREAM)
@@ -112,7 +113,7 @@ def upstream_within(known: KnownMap, reach: Reach, downstream: int) -> Translati
 
 
 def upstream_of(runs: Sequence[Run], reach: Reach, downstream: int) -> Translation:
-    """Where on the source to go on, when on the target it is at `downstream`."""
+    """Where on the source to resume, when on the target it is at `downstream`."""
     if downstream >= reach.downstream:
         return Translation(offset=reach.upstream, is_exact=downstream == reach.downstream)
     place = _place(runs, downstream, DOWNSTREAM, UPSTREAM)
@@ -142,6 +143,18 @@ def reach_of(known: PartitionMap | None, target_end: int, *, is_shared: bool) ->
     # behind the last record, not at the next one: that one may only be announced yet
     last = run_at(known.runs, ordinal - 1) or first
     return Reach(last.upstream_of(ordinal - 1) + 1, downstream)
+
+
+def others_behind(known: PartitionMap, end: int, last_sequences: Mapping[int, int]) -> int | None:
+    """How many records of a log that ends at `end` lie behind our last one, in a topic that was
+    ours alone: sequences are ordinals, and the leader remembers the last one of each producer id.
+    None where it remembers none of ours.
+    """
+    last = end - 1 - k_at(known.runs, end)  # the ordinal, if all of it is ours
+    ours = [sequence for id_, sequence in last_sequences.items() if id_ in known.producers]
+    behind = [sequence_of(last - sequence) for sequence in ours]
+    # what was copied since the end was asked for has a sequence ahead of it
+    return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in behind), default=None)
 
 
 def _place(runs: Sequence[Run], at: int, here: int, there: int) -> int | None:

@@ -9,7 +9,7 @@ DENY WRITE for everybody is not copied: on a remote topic it would shut the copy
 switchover sets it on the source, where it must not follow the producers to the target.
 
 `twinlog.sync.topic.acls.prefixed` adds PREFIXED patterns, each under the name its topics get, and
-takes the literal `*` for what it means. `twinlog.sync.topic.acls.removal` takes away what the
+takes the literal `*` for what it means. `twinlog.sync.topic.acls.removal` removes what the
 source does not have (any more), as far as such a sync could have made it.
 """
 

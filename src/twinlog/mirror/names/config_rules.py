@@ -1,9 +1,9 @@
-"""Which configs of a remote topic a sync sets or takes away, by MirrorMaker 2's rules.
+"""Which configs of a remote topic a sync sets or removes, by MirrorMaker 2's rules.
 
 Of the source topic's configs those count that are not read-only, not sensitive, not from a
 broker's own file (STATIC_BROKER_CONFIG) nor set for a single broker (DYNAMIC_BROKER_CONFIG:
 MirrorMaker 2 copies those, and which one depends on who answers), and not excluded. One whose
-source is DEFAULT_CONFIG is taken away from the remote topic, unless `use.defaults.from=source`;
+source is DEFAULT_CONFIG is removed from the remote topic, unless `use.defaults.from=source`;
 every other one is set, also where its value comes from a dynamic setting of all of the source's
 brokers. What the target has of its own is only compared, so that nothing is sent that changes
 nothing.
@@ -87,7 +87,7 @@ def shortens_life(one: ConfigDiff) -> bool:
 
 
 def may_shorten_life(one: ConfigDiff) -> bool:
-    """The same where the answer must not be a guess: what holds after a value was taken away is up
+    """The same where the answer must not be a guess: what holds after a value was removed is up
     to the target's brokers, which may keep less than Kafka's default.
     """
     return shortens_life(one) or (one.new is None and one.name in LIFE)

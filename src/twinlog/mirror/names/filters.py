@@ -133,7 +133,7 @@ class ConfigPropertyFilter:
 
     A list that has the limits of timestamps under any name leaves them out under all: a remote
     topic with its source's limits refuses what became older than they allow while it waited to be
-    copied, and a copy that was behind once would stand still for ever.
+    copied, and a copy that was behind once would stop for ever.
     """
 
     exclude: NamePattern

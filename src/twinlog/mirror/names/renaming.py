@@ -3,7 +3,7 @@
 Judged over all selected topics of a source at every look, before anything is written. Topics that
 would share one name are refused together, also when one of them was copied before the other was
 made: which of the two is meant nobody can tell from here, and a topic that holds both cannot be
-taken apart. What was copied stays, and goes on from there once they have two names.
+taken apart. What was copied stays, and continues from there once they have two names.
 """
 
 from __future__ import annotations

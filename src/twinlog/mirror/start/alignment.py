@@ -5,7 +5,7 @@ records, and after a restart some of them twice. So the end of the target's log 
 source, backwards, record by record, as `tail_check` compares:
 
     source   38 39 40 41 42 43 44            noted: 40
-    target   .. 41 42 | 39 40 41 42 43       its last record is 43: the copy goes on at 44
+    target   .. 41 42 | 39 40 41 42 43       its last record is 43: the copy resumes at 44
 
 A place is taken when everything before it fits as well, up to the beginning of what is compared; or
 else up to a jump back that a restart explains (the record before it, 42, lies at or behind the one

@@ -112,12 +112,12 @@ def starts_in_groups(
             there_still.append(one)
     # only of these: a client waits seconds for a topic that it does not find
     moment = look_at_both(there_still, source, target, rules.producer_id)
-    anew = {
+    new = {
         one.source: one.start
         for one in there_still
         if one.asks_where and one.start.kind is not StartKind.EARLIEST
     }
-    begins = source.begins(anew, isolation=rules.isolation) if anew else {}
+    begins = source.begins(new, isolation=rules.isolation) if new else {}
     if out:
         yield out
     there_still.sort(key=lambda one: moment.last_written_ms(one.target), reverse=True)
@@ -129,7 +129,7 @@ def starts_in_groups(
                 check_former(one, moment.there, target)
                 producer = moment.producer_of(one.target, target)
                 search = StartSearch(
-                    with_begin(one, anew, begins, source),
+                    with_begin(one, new, begins, source),
                     answer_of(moment.here, one.source, source),
                     answer_of(moment.there, one.target, target),
                     producer,
@@ -281,12 +281,12 @@ def check_ids(
 
 def with_begin(
     one: StartRequest,
-    anew: Container[TopicPartition],
+    new: Container[TopicPartition],
     begins: Mapping[TopicPartition, int],
     view: LogView,
 ) -> StartRequest:
     """The request with the start that was found, where the partition has none yet."""
-    if one.source not in anew:
+    if one.source not in new:
         return one
     begin = answer_of(begins, one.source, view, "its leader does not say where to begin")
     return replace(one, begin=begin)

@@ -53,7 +53,7 @@ class Divergence(NamedTuple):
     upstream: int
     downstream: int
     was_rewritten: bool
-    """A newer leader epoch of the source begins there: its log was cut and written anew."""
+    """A newer leader epoch of the source begins there: its log was cut and written again."""
 
 
 def find_parting(logs: Logs) -> Divergence:
@@ -92,7 +92,7 @@ def not_disproved(lost: tuple[int, int], *, source: TopicPartition) -> Partition
 
     A later look may see less: what took their place was compacted or deleted. That the source's log
     was cut is history, which nothing takes back but the copied records themselves, found again at
-    the source. A new target topic begins anew; a new generation looks afresh.
+    the source. A new target topic begins again; a new generation looks afresh.
     """
     first, following = lost
     error = PartitionError(
@@ -113,7 +113,7 @@ def diverged(
     upstream: int,
     downstream: int,
 ) -> PartitionError:
-    """What to tell of it; `upstream` and `downstream` are where the copy would have gone on."""
+    """What to tell of it; `upstream` and `downstream` are where the copy would have continued."""
     held = f"target offsets [{parting.downstream}, {downstream})"
     copied = f"upstream records [{parting.upstream}, {upstream})"
     if parting.was_rewritten:

@@ -1,4 +1,4 @@
-"""Where the branches of a source partition go on: in topics that all source partitions write to.
+"""Where the branches of a source partition resume: in topics that all source partitions write to.
 
 The end of each branch is found as in any topic that others may write to (`our_end`). Three things
 differ from the start of a whole partition:
@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from twinlog.errors import CorruptData
 from twinlog.mirror.copy.fan_out import is_record, next_upstream
 from twinlog.mirror.copy.partitioner import partition_of
-from twinlog.mirror.findings import LogFinding
 from twinlog.mirror.map.offset_map import run_at
 from twinlog.mirror.ports import LogView, answer_of
 from twinlog.mirror.start.both_logs import NEIGHBOURHOOD
@@ -47,10 +46,10 @@ def find_fan_start(
     target: LogView,
     rules: StartRules,
 ) -> FanStart:
-    """Where each branch goes on; all are requests for one source partition.
+    """Where each branch resumes; all are requests for one source partition.
 
     Raises TwinlogError when one branch cannot
-    go on: the others then wait for it, for they are read together.
+    continue: the others then wait for it, for they are read together.
     """
     tp = requests[0].source
     requests = _beginning_together(requests)
@@ -60,12 +59,12 @@ def find_fan_start(
     moment = look_at_both(requests, source, target, rules.producer_id)
     check_former(requests[0], moment.there, target)
     is_new = all(one.asks_where for one in requests)
-    anew = {tp: requests[0].start} if is_new else {}
-    begins = source.begins(anew, isolation=rules.isolation) if anew else {}
+    new = {tp: requests[0].start} if is_new else {}
+    begins = source.begins(new, isolation=rules.isolation) if new else {}
     points = []
     for request in requests:
         producer = moment.producer_of(request.target, target)
-        one = with_begin(request, anew, begins, source)
+        one = with_begin(request, new, begins, source)
         look = BranchSearch(
             one,
             answer_of(moment.here, tp, source),
@@ -134,13 +133,8 @@ class BranchSearch(StartSearch):
             ]
             if len(equal) == 1:
                 return equal[0] + 1
-        raise LogFinding(
+        raise self._wrong(
+            f"which record of {self.request.source} our last one is, at offset {offset}, is not "
+            "known: the offset map does not say it, nor is there one record like it",
             code="DIVERGED",
-            what=(
-                f"{self.request.target}: which record of {self.request.source} our last one is, "
-                f"at offset {offset}, is not known: the offset map does not say it, nor is there "
-                "one record like it"
-            ),
-            target=self.request.target,
-            held=self._sides(),
-        ).error()
+        )

@@ -36,7 +36,7 @@ from typing import Final
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.copy.fan_out import is_record
-from twinlog.mirror.findings import LogFinding, Span
+from twinlog.mirror.findings import Span, in_target
 from twinlog.mirror.map.offset_map import Mark, Run, run_at
 from twinlog.mirror.ports import READ_BYTES, LogEnds, LogView, ProducerTail, answer_of
 from twinlog.mirror.start.request import StartRequest
@@ -96,14 +96,8 @@ def find_end(
         lost = f"{walk.mark.ordinal - expected} records that were acknowledged"
         raise truncated(request, lost, there)
     if expected < walk.ordinal:
-        raise LogFinding(
-            code="EXTRA_RECORDS",
-            what=(
-                f"{request.target}: the broker remembers our records up to ordinal {expected}, "
-                f"the log holds {walk.ordinal}"
-            ),
-            target=request.target,
-        ).error()
+        what = f"the broker remembers our records up to ordinal {expected}, the log holds"
+        raise in_target(request.target, f"{what} {walk.ordinal}", code="EXTRA_RECORDS")
     return walk.end(expected)
 
 
@@ -181,25 +175,12 @@ class _Walk:
         request, ordinal = self.request, self.ordinal
         ahead = sequences_ahead(header.base_sequence, sequence_of(ordinal))
         if ahead < 0:
-            raise LogFinding(
-                code="EXTRA_RECORDS",
-                what=(
-                    f"{request.target}: the batch at offset {header.base_offset} repeats records "
-                    "that are there before"
-                ),
-                target=request.target,
-                span=Span(header.base_offset, header.next_offset),
-            ).error()
+            what = f"the batch at offset {header.base_offset} repeats records that are there before"
+            span = Span(header.base_offset, header.next_offset)
+            raise in_target(request.target, what, code="EXTRA_RECORDS", span=span)
         if ahead and self.is_whole:
-            raise LogFinding(
-                code="GAP_WRITTEN",
-                what=(
-                    f"{request.target}: {ahead} records of ours are missing before offset "
-                    f"{header.base_offset}"
-                ),
-                source=request.source,
-                target=request.target,
-            ).error()
+            what = f"{ahead} records of ours are missing before offset {header.base_offset}"
+            raise in_target(request.target, what, code="GAP_WRITTEN", source=request.source)
         if not self.request.is_branch:  # whose map knows single records
             self._jumps += self._jump(ordinal + ahead, header)
         self.ordinal = ordinal + ahead + header.last_offset_delta + 1
@@ -267,15 +248,11 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool | None]) ->
     if walk.ordinal != mark.ordinal:
         return
     if walk.begin > mark.downstream and not mark.is_final and _may_be_further(request, mark):
-        raise LogFinding(
-            code="TARGET_TRUNCATED",
-            what=(
-                f"{request.target}: the target deleted what was written behind offset "
-                f"{mark.downstream}, and does not remember how much of it was ours; it holds "
-                f"[{there.log_start}, {there.log_end})"
-            ),
-            target=request.target,
-        ).error()
+        what = (
+            f"the target deleted what was written behind offset {mark.downstream}, and does not "
+            f"remember how much of it was ours; it holds [{there.log_start}, {there.log_end})"
+        )
+        raise in_target(request.target, what, code="TARGET_TRUNCATED")
     last = walk.last
     if last is None or mark.ordinal <= walk.first:
         return
@@ -309,14 +286,8 @@ def _may_be_further(request: StartRequest, mark: Mark) -> bool:
 
 def truncated(request: StartRequest, what: str, there: LogEnds) -> PartitionError:
     """The target lost the end of what we wrote: by its mark the copy had come further."""
-    return LogFinding(
-        code="TARGET_TRUNCATED",
-        what=(
-            f"{request.target}: {what} are gone from the target's log, which ends at "
-            f"{there.log_end}"
-        ),
-        target=request.target,
-    ).error()
+    gone = f"{what} are gone from the target's log, which ends at {there.log_end}"
+    return in_target(request.target, gone, code="TARGET_TRUNCATED")
 
 
 def record_before(

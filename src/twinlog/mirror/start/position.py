@@ -1,4 +1,4 @@
-"""Where one partition goes on: a look at both logs that trusts nothing that it can check.
+"""Where one partition resumes: a look at both logs that trusts nothing that it can check.
 
 In order, after the topics are known to be the ones the map speaks of (`cold_start`):
 
@@ -48,7 +48,14 @@ from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start.tail_check import Equal, TargetTail, same_record
 from twinlog.mirror.start.tail_place import TailCheck
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import Isolation, StartAt, StartKind, sequence_of, sequences_ahead
+from twinlog.model import (
+    Isolation,
+    StartAt,
+    StartKind,
+    TopicPartition,
+    sequence_of,
+    sequences_ahead,
+)
 from twinlog.wire.records import Record
 
 
@@ -72,7 +79,7 @@ class StartSearch:
         self.producer = producer
         self.may_ask = may_ask
         self.rules = rules
-        self.logs = BothLogs(request, here, there, source, target)
+        self.logs = BothLogs(request, here, there, source, target, rules.isolation)
         self.lost: tuple[int, int] | None = None
         """What the source deleted before it was copied, where the copy resumes behind it."""
 
@@ -106,15 +113,11 @@ class StartSearch:
             self.logs = self._logs_to(self.there)
         ordinal = end - k
         if ordinal < 0 or run_at(runs, ordinal) is None:
-            raise findings.LogFinding(
+            raise self._wrong(
+                f"the target's log ends at {end}, before the first record of this copy "
+                f"({runs[0].downstream}): the target lost its log",
                 code="TARGET_TRUNCATED",
-                what=(
-                    f"{self.request.target}: the target's log ends at {end}, before the first "
-                    f"record of this copy ({runs[0].downstream}): the target lost its log"
-                ),
-                target=self.request.target,
-                held=self._sides(),
-            ).error()
+            )
         self._check_regress(ordinal)
         self._check_producer(ordinal, k)
         tail = self.logs.target_tail()
@@ -163,7 +166,8 @@ class StartSearch:
         return walk(self.logs.read_target, first, end, k=stretch.k, producers=producers)
 
     def _logs_to(self, there: LogEnds) -> BothLogs:
-        return BothLogs(self.request, self.here, there, self.logs.source, self.logs.target)
+        logs = self.logs
+        return BothLogs(self.request, self.here, there, logs.source, logs.target, logs.isolation)
 
     def _first(self) -> StartPoint:
         check_is_new(self.logs, is_alone=self._is_alone, is_listed=self.producer is not None)
@@ -171,7 +175,10 @@ class StartSearch:
         begin = begin_of(request, self.here.log_end)
         is_group = request.group_at >= 0 > max(request.siblings_at, request.began_at)
         if is_group and begin < upstream:
-            self.lost = begin, upstream  # the group would have passed over it, too: that is told
+            self.lost = (
+                begin,
+                upstream,
+            )  # the group would have passed over it, too: that is reported
         upstream = max(upstream, begin)
         ordinal = 0
         if self.producer is not None:
@@ -189,25 +196,23 @@ class StartSearch:
             lost=self.lost,
         )
 
-    def _sides(self) -> findings.Sides:
-        one = self.request
-        return findings.sides(self.here, self.there, one.runs)
+    def _wrong(
+        self, what: str, *, code: str, source: TopicPartition | None = None
+    ) -> PartitionError:
+        """Something about the target's log; `source`: where records that are missing lie."""
+        held = findings.sides(self.here, self.there, self.request.runs)
+        return findings.in_target(self.request.target, what, code=code, source=source, held=held)
 
     def _check_regress(self, ordinal: int) -> None:
         acked, epoch = self.request.acked_ordinal, self.request.acked_epoch
         if ordinal < acked and epoch == self.there.leader_epoch:
-            raise findings.LogFinding(
+            gone = upstream_range(self.request.runs, ordinal, acked - ordinal)
+            raise self._wrong(
+                f"{acked - ordinal} records that were acknowledged are gone from the end of the "
+                "target's log though its leader did not change: upstream records "
+                f"{gone} of {self.request.source}",
                 code="POSITION_REGRESSED",
-                what=(
-                    f"{self.request.target}: {acked - ordinal} records that were acknowledged are "
-                    "gone from the end of the target's log though its leader did not change: "
-                    f"upstream records "
-                    f"{upstream_range(self.request.runs, ordinal, acked - ordinal)} of "
-                    f"{self.request.source}"
-                ),
-                target=self.request.target,
-                held=self._sides(),
-            ).error()
+            )
 
     def _check_producer(self, ordinal: int, k: int) -> None:
         if self.producer is None or ordinal == 0:
@@ -225,15 +230,11 @@ class StartSearch:
             if off := sequences_ahead(last.base_sequence, should):
                 raise self._k_broken(ordinal, k, off, "the last batch")
         elif last.producer_id not in self.rules.known_producers:
-            raise findings.LogFinding(
+            raise self._wrong(
+                f"the batch at offset {last.base_offset} was not written by this flow: somebody "
+                "else produces to the target topic",
                 code="EXTRA_RECORDS",
-                what=(
-                    f"{self.request.target}: the batch at offset {last.base_offset} was not "
-                    "written by this flow: somebody else produces to the target topic"
-                ),
-                target=self.request.target,
-                held=self._sides(),
-            ).error()
+            )
 
     def _k_broken(self, ordinal: int, k: int, off: int, witness: str) -> PartitionError:
         at = find_break(
@@ -254,23 +255,11 @@ class StartSearch:
                     "are not on "
                     "the target"
                 )
-            return findings.LogFinding(
-                code="GAP_WRITTEN",
-                what=(f"{self.request.target}: {off} records are missing {where} ({said})"),
-                source=self.request.source,
-                target=self.request.target,
-                held=self._sides(),
-            ).error()
+            what = f"{off} records are missing {where} ({said})"
+            return self._wrong(what, code="GAP_WRITTEN", source=self.request.source)
         where = f"below offset {end}" if at is None else f"from offset {at.offset} on"
-        return findings.LogFinding(
-            code="EXTRA_RECORDS",
-            what=(
-                f"{self.request.target}: {-off} records {where} were not written by this flow, or "
-                f"twice ({said})"
-            ),
-            target=self.request.target,
-            held=self._sides(),
-        ).error()
+        what = f"{-off} records {where} were not written by this flow, or twice ({said})"
+        return self._wrong(what, code="EXTRA_RECORDS")
 
     # -- a topic that others may write to
 
@@ -383,16 +372,12 @@ class StartSearch:
             return self._last_elsewhere(ours, upstream, there)
         if same_record(here[0], there[0], compare_timestamp=there[1]):
             return Equal(ours.ordinal - 1, upstream, here[1])
-        raise findings.LogFinding(
+        raise self._wrong(
+            f"the record at offset {offset}, our last one, is not upstream record {upstream} of "
+            f"{self.request.source}, as the offset map says: the source's log was rewritten, or "
+            "the target's",
             code="DIVERGED",
-            what=(
-                f"{self.request.target}: the record at offset {offset}, our last one, is not "
-                f"upstream record {upstream} of {self.request.source}, as the offset map says: the "
-                "source's log was rewritten, or the target's"
-            ),
-            target=self.request.target,
-            held=self._sides(),
-        ).error()
+        )
 
     def _last_elsewhere(
         self, ours: OurEnd, upstream: int, there: tuple[Record, bool]
@@ -403,7 +388,7 @@ class StartSearch:
         record, has_own_time = there
         found = {
             at: epoch
-            for at, (known, epoch) in self.logs.around(upstream).items()
+            for at, (known, epoch) in self.logs.around(upstream).records.items()
             if at > upstream and has_own_time and same_record(known, record, compare_timestamp=True)
         }
         if len(found) != 1:
@@ -455,7 +440,7 @@ class StartSearch:
 
 
 def _learnt(runs: tuple[Run, ...], found: ForeignWalk, upstream: int) -> tuple[Run, ...]:
-    """What the map has to learn of an acceptance; the copy goes on at this upstream offset."""
+    """What the map has to learn of an acceptance; the copy resumes at this upstream offset."""
     jumps = []
     for ordinal, downstream in found.jumps:
         run = run_at(runs, ordinal)

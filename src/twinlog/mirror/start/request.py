@@ -1,4 +1,4 @@
-"""What is known of a partition before its logs are looked at."""
+"""What is known of a partition before its logs are checked."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class StartRequest(Pairing):
     """Fetches behind the mark of a shared topic, where others wait for the same look; None: as many
     as it takes."""
     accept_source_loss: bool = False
-    """Go on behind records that the source deleted before they were copied."""
+    """Continue behind records that the source deleted before they were copied."""
 
     @property
     def asks_where(self) -> bool:

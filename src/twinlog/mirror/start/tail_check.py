@@ -3,7 +3,7 @@ are.
 
 It is what makes a start safe when everything else may be wrong: a map that lost its newest row, a
 source that was truncated and refilled, records that somebody else wrote. Compared are key, value,
-headers and timestamp; bytes are not, since a target may compress anew, stamp its own time or have
+headers and timestamp; bytes are not, since a target may compress again, stamp its own time or have
 been cleaned.
 """
 
@@ -181,12 +181,12 @@ def same_record(source: Record, target: Record, *, compare_timestamp: bool) -> b
 def _same_headers(source: Headers, target: Headers) -> bool:
     if source == target:
         return True
-    # a broker that compresses anew decodes header keys: what is not UTF-8 is U+FFFD after that
+    # a broker that recompresses decodes header keys: what is not UTF-8 is U+FFFD after that
     return len(source) == len(target) and comparable_headers(source) == comparable_headers(target)
 
 
 def comparable_headers(headers: Headers) -> Headers:
-    """Headers as they are when a broker or a Java client has written them anew."""
+    """Headers as they are when a broker or a Java client has written them again."""
     return tuple((_as_brokers_decode(key), value) for key, value in headers)
 
 

@@ -4,9 +4,9 @@ the things that people want (`intents`), of one log, and never taken back.
     key    ["flow", FLOW, "intent", "accept", TOPIC, TOPIC_ID, PARTITION, FIRST]
     value  {"v": 1, "ranges": [first, next, ...], "k": ..., "digest": ..., "who": ..., ...}
 
-Topic and id are those of the target: a topic that is made anew has other records. To write a row
-twice is to write it once. Who accepts more of the same log from the same record on replaces it. A
-release that does not know such rows begins nothing new (`STATE_CORRUPT`).
+Topic and id are those of the target: a topic that is created again has other records. To write a
+row twice is to write it once. Who accepts more of the same log from the same record on replaces it.
+A release that does not know such rows begins nothing new (`STATE_CORRUPT`).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ finds it there before its first record:
   start of the flow writes the same one, and a reader has held back what was to come anyway;
 - a zombie writes it: it says the same, for the flow and its clusters are the same;
 - rows of a flow and topic have one key: compaction keeps the newest;
-- the topic is deleted and made anew by somebody else: its id is another one, the row is void.
+- the topic is deleted and created again by somebody else: its id is another one, the row is void.
 
 `lineage` are the clusters through which the records had come before they were at the source. The
 flow finds it in its source's own rows, so that a ring closes for nobody: who would bring records

@@ -12,10 +12,10 @@ A look is one row for each few hundred topics, under keys of its own:
   nothing, and the next process writes its own. No lane has begun then;
 - two write at once, or a frozen one writes late: the first whole look in the log counts. Keys are
   never written twice, so the log cleaner takes nothing away and changes no order;
-- a topic is deleted and made anew: another id, so it is new. Without topic ids its name is what
+- a topic is deleted and created again: another id, so it is new. Without topic ids its name is what
   is known;
 - the state topic is lost: the next look is the first. What has a row in the offset map begins
-  nowhere anew.
+  nowhere again.
 """
 
 from __future__ import annotations

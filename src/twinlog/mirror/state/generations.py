@@ -133,8 +133,8 @@ def producers_of_others(
 
 def having_written(flow: str, producer_id: int) -> tuple[bytes, bytes]:
     """The record that says: the flow has written under this id, by its offset map. The claim that
-    gave it is gone: the state topic lost it, or was made anew. What is true stays true, so it may
-    be written twice, late, and by a zombie.
+    gave it is gone: the state topic lost it, or was created again. What is true stays true, so it
+    may be written twice, late, and by a zombie.
     """
     key = ["flow", flow, _WROTE, producer_id]
     return encode_row(key, {"producer_id": producer_id})

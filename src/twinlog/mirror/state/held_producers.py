@@ -1,5 +1,5 @@
 """That a flow holds the producers of its source back, as a row of the state topic says it: whoever
-leads next, or a command, takes away what a process that was killed left behind.
+leads next, or a command, removes what a process that was killed left behind.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def flow_intents(
     """From (key, value) in log order. Raises CorruptData for a newest row that cannot be read.
 
     `known`: what was wanted before, and is wanted still where no row takes it back: the topic may
-    have been made anew.
+    have been created again.
     """
     known = known or FlowIntents()
     newest: dict[bytes, bytes] = {}

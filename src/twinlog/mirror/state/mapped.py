@@ -1,16 +1,16 @@
 """Which copies have rows in the offset map: records of the state topic.
 
-A partition without a row begins anew. That must not happen to one whose rows were lost (their topic
-was not compacted for a while, lost its end, was deleted): all would be copied a second time. So the
-flow notes which partitions of a copy have rows, once it has seen them. A copy is a pair of topic
-ids: a topic that is made anew on either side is another one.
+A partition without a row begins again. That must not happen to one whose rows were lost (their
+topic was not compacted for a while, lost its end, was deleted): all would be copied a second time.
+So the flow notes which partitions of a copy have rows, once it has seen them. A copy is a pair of
+topic ids: a topic that is created again on either side is another one.
 
 - Dies before the record: the next round writes it. Dies behind it, or its answer is lost: it is
   written once more, and says the same.
 - A zombie writes an older record: it says fewer partitions, never more than there were. So all
   records count together, as long as compaction leaves them.
-- The state topic loses the record, or is made anew: less is known, as before it was written. The
-  flow that runs writes it again.
+- The state topic loses the record, or is created again: less is known, as before it was written.
+  The flow that runs writes it again.
 
 A record counts the partitions that have rows from the first one on, and lists the others: one that
 waits for its leader takes no others along. `map-lost` says the same of all partitions of a topic,
@@ -64,7 +64,7 @@ def noting_rows(flow: str, copy: Copy, partitions: Collection[int]) -> tuple[byt
 
 
 def losing_map(flow: str, generation: int, targets: Iterable[TopicId]) -> tuple[bytes, bytes]:
-    """The record that says: this generation found the offset map topic deleted, and makes it anew.
+    """The record that says: this generation found the offset map topic deleted, and makes it again.
     It had rows of these target topics.
     """
     return encode_row(["flow", flow, _LOST, generation], {"targets": sorted(targets)})

@@ -3,7 +3,7 @@
 Key, value and headers are the record's own, as far as they can be read; of a batch that cannot be
 decoded the value is its bytes. Behind its own headers stand these, as text:
 
-    twinlog.topic       on the source        twinlog.code     why the partition stood still
+    twinlog.topic       on the source        twinlog.code     why the partition had stopped
     twinlog.topic.id    of that topic        twinlog.reason   what somebody gave as --reason
     twinlog.partition                        twinlog.who      who wanted it left out
     twinlog.offset      of the record        twinlog.at       when, ISO 8601

@@ -4,8 +4,8 @@
     key    ["flow", FLOW, "intent", "skip", TOPIC, TOPIC_ID, PARTITION, FIRST]
     value  {"v": 1, "next": ..., "is_batch": ..., "code": ..., "who": ..., "at_ms": ..., ...}
 
-The key is the place, by the id of the topic: of a topic that is made anew nothing is left out. To
-write a row twice is to write it once, and two people who want the same record left out want the
+The key is the place, by the id of the topic: of a topic that is created again nothing is left out.
+To write a row twice is to write it once, and two people who want the same record left out want the
 same. The row stays for as long as there is a state topic: whoever reads the source again from
 before it (a new leader, a new remote topic, a rebuild of the map) leaves out the same.
 
@@ -37,7 +37,7 @@ class WantedSkip:
     partition: int
     skip: Skip
     code: str
-    """Why the partition stood still there."""
+    """Why the partition had stopped there."""
     who: str
     at_ms: int
     reason: str = ""

@@ -96,7 +96,7 @@ class Compared:
     days: dict[int, Day] = field(default_factory=dict)
     """By the timestamps of the records, as `tally.day_of` numbers days."""
     _is_open: bool = False
-    """The last difference goes on: nothing equal came since."""
+    """The last difference continues: nothing equal came since."""
 
     @property
     def is_identical(self) -> bool:
@@ -136,7 +136,7 @@ class Compared:
         records: int,
         why: str = "",
     ) -> None:
-        """Records of these ranges; goes on with the last difference where it is of one kind."""
+        """Records of these ranges; continues with the last difference where it is of one kind."""
         found = Difference(kind=kind, source=source, target=target, records=records, why=why)
         last = self.differences[-1] if self.differences else None
         joined = None if last is None or not self._is_open else _joined(last, found)

@@ -1,4 +1,4 @@
-"""Where two logs go on alike behind a difference, and what lies before that.
+"""Where two logs continue alike behind a difference, and what lies before that.
 
     source   5 6 7 8 9 ..            target   5 5 6 7 8 9 ..
                ^ 6 is not 5                     ^ one is extra, and from here on all lies one later
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 ALIKE: Final = 8
 WINDOWS: Final = (64, 512, 4096)
-"""Records of each side that are looked at: more only where fewer do not do."""
+"""Records of each side that are checked: more only where fewer do not do."""
 END: Final = object()
 
 
@@ -32,7 +32,7 @@ class Seen(NamedTuple):
 def meeting(
     source: Sequence[Seen], target: Sequence[Seen], *, is_whole: bool, may_lack: bool
 ) -> tuple[int, int] | None:
-    """The indexes at which both go on alike; None: not in these.
+    """The indexes at which both continue alike; None: not in these.
 
     `is_whole`: nothing follows them. `may_lack`: either side may lack single records.
     """
@@ -73,7 +73,7 @@ def _nearest(ours: Sequence[object], theirs: Sequence[object]) -> tuple[int, int
 
 
 class Parted(NamedTuple):
-    """What lies before the place at which both go on alike."""
+    """What lies before the place at which both continue alike."""
 
     same: list[tuple[Seen, Seen]]
     """At their place all the same."""

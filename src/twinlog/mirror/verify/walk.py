@@ -2,7 +2,7 @@
 
 Nearly every batch of the target is the source's but for its header: base offset, leader epoch,
 producer fields, checksum. Such a pair is compared as bytes, from the header's timestamps on, and
-nothing is unpacked. Where batches do not line up (joined, holes, packed anew, size limits,
+nothing is unpacked. Where batches do not line up (joined, holes, packed again, size limits,
 LogAppendTime) records are decoded and compared, as rows of tables as long as they are equal, else
 as a consumer sees them. Both walks meet again at the next two batches that begin together.
 
@@ -10,8 +10,8 @@ Batches of the same records in another codec are decompressed and compared as by
 of a deep walk, which reads each record of them, and adds it to the digest of its day.
 
 The offset map pairs the records. Where it does not say what is there, both logs are read on until
-they go on alike (`realignment`); from there records are compared at their distance to the map, and
-are `SHIFTED`, until the map is right again.
+they continue alike (`realignment`); from there records are compared at their distance to the map,
+and are `SHIFTED`, until the map is right again.
 
 What one side lacks is a difference, unless there is a reason: it is compacted, its log begins
 later, a person skipped or accepted it, others write to the topic too.
@@ -67,7 +67,7 @@ class LogWalk:
         compared: Compared,
         on_step: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`on_step` is told the target offset that was reached."""
+        """`on_step` gets the target offset that was reached."""
         self._pairs = pairs
         self._source, self._target = source, target
         self._rules = rules
@@ -357,7 +357,7 @@ class LogWalk:
         return ours, theirs
 
     def _as_far_as_both(self, here: Sequence[Seen], there: Sequence[Seen]) -> tuple[int, int]:
-        """Nothing is alike in all that was looked at: as far as both sides reach."""
+        """Nothing is alike in all that was checked: as far as both sides reach."""
         last = min((some[-1].at for some in (here, there) if some), default=0)
         until = sum(one.at <= last for one in here), sum(one.at <= last for one in there)
         return until if any(until) else (len(here), len(there))

@@ -12,11 +12,11 @@ wrote them and in whichever batches.
 - The run before died: our first batch is refused or answered as one that is there. What was
   written is read, and counts as ours.
 - Two runs write at once: one of them is refused at each sequence, reads what the other wrote, and
-  goes on behind it.
+  continues behind it.
 - The broker has closed the transaction (time is up, a newer run): the epoch is refused.
 
-A broker answers a repeated range of sequences as if it had appended it, whatever is in it. It is
-told by the append time of the answer, which a new batch of a CreateTime topic does not have. Where
+A broker answers a repeated range of sequences as if it had appended it, whatever is in it. It shows
+in the append time of the answer, which a new batch of a CreateTime topic does not have. Where
 topics have LogAppendTime every answer has one, so everything is read once.
 
 What is found of rows that this run never has (`PARTITION_SHARED`) is of another task, or of a run
@@ -77,7 +77,7 @@ class _Log:
     """Rows of this run, written or not."""
     next_sequence: int = 0
     position: int = -1
-    """Where reading goes on; negative: nothing was read yet."""
+    """Where reading resumes; negative: nothing was read yet."""
     has_own_times: bool = True
     there: Counter[bytes] = field(default_factory=Counter)
     """Rows in the log that another run wrote, and that this one has not come to."""

@@ -8,8 +8,8 @@ from typing import Final
 import pyarrow as pa
 from pyspark import TaskContext
 
-from twinlog.cluster.client import ClusterClient
 from twinlog.errors import EnvironmentMissing
+from twinlog.records.connections import connected
 from twinlog.records.write.appending import Appender
 from twinlog.records.write.options import WriteOptions
 from twinlog.records.write.rows import Placer
@@ -34,7 +34,7 @@ def write_rows(
             f"Spark does not tell its tasks which query they are of ({QUERY_ID}): "
             "Spark 4.1 to 4.3 do"
         )
-    with ClusterClient(options.cluster()) as client:
+    with connected(options.cluster()) as client:
         joined = transactions(client, options, query, begun.identity)
         placer = Placer(client, options.topic, begun.now_ms, turn)
         appender = Appender(client, joined, options.codec, options.max_bytes)

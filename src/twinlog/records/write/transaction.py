@@ -44,6 +44,7 @@ from twinlog.cluster.groups.transactions import NOBODY, Described, ProducerFence
 from twinlog.cluster.logs.producers import ProducerIdentity, describe_producers
 from twinlog.errors import ClusterError, Fate, TwinlogError
 from twinlog.model import TopicPartition
+from twinlog.records.connections import connected
 from twinlog.records.write.appending import shared
 from twinlog.records.write.options import WriteOptions
 from twinlog.records.write.rows import partitions_of
@@ -110,7 +111,7 @@ def transactions(
 
 def begin(options: WriteOptions) -> Begun:
     """Shut out what ran before. Raises TwinlogError."""
-    with ClusterClient(options.cluster()) as client:
+    with connected(options.cluster()) as client:
         if options.topic:
             partitions_of(client, options.topic)  # before anything runs
         opened = transactions(client, options)
@@ -123,7 +124,7 @@ def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -
     if not messages:
         return  # Spark had no task at all
     first, rows = messages[0], _rows(messages)
-    with ClusterClient(options.cluster()) as client:
+    with connected(options.cluster()) as client:
         opened = transactions(client, options, first.query, first.identity)
         found = _mark(client, opened.group)
         if _is_repeated(found, batch, sum(rows.values()), options):
@@ -147,7 +148,7 @@ def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -
 def abort(options: WriteOptions, messages: Sequence[TaskWritten | None]) -> None:
     """Readers need not wait for the time-out; a newer run is left alone where we know our epoch."""
     known = next((one for one in messages if one is not None), None)
-    with ClusterClient(options.cluster()) as client:
+    with connected(options.cluster()) as client:
         opened = transactions(client, options, identity=known.identity if known else NOBODY)
         if known is not None:
             try:

@@ -28,7 +28,7 @@ HEADERS: Final = 7
 END: Final = 8
 COLUMNS: Final = 9
 
-ScanState = array  # of 64 bits: what a scan begins with, and where the next one goes on
+ScanState = array  # of 64 bits: what a scan begins with, and where the next one resumes
 POSITION: Final = 0
 LEFT: Final = 1
 LAST_DELTA: Final = 2
@@ -39,7 +39,7 @@ HAS_TIME: Final = 6
 TIME: Final = 7
 
 JoinState = array
-"""Of 64 bits: what joining is told (to `IS_CHECKED`), then what it answers."""
+"""Of 64 bits: what joining gets (to `IS_CHECKED`), then what it answers."""
 AT: Final = 0
 NEXT_OFFSET: Final = 1
 END_OFFSET: Final = 2

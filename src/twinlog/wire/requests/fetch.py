@@ -129,7 +129,7 @@ class FetchSession:
         """The end that the broker told last, while it knows that we want the partition; else -1.
 
         It tells an end when it changes. Who wants a partition again before a request has said that
-        it was left out is told nothing until then.
+        it was left out hears nothing until then.
         """
         if tp not in self._known or tp not in self._ends:
             return -1

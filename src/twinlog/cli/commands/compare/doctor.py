@@ -1,4 +1,4 @@
-"""`twinlog doctor FILE`: why a flow is slow or stands still, and what to do."""
+"""`twinlog doctor FILE`: why a flow is slow or has stopped, and what to do."""
 
 from __future__ import annotations
 

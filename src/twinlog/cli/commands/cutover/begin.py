@@ -83,7 +83,7 @@ def run_options(command: Any) -> Any:
 
 
 def require_an_answer(*, yes: bool, dry_run: bool) -> None:
-    """Before anything is looked at: nobody could confirm it."""
+    """Before anything is checked: nobody could confirm it."""
     if not (yes or dry_run or sys.stdin.isatty()):
         raise UsageError("give --yes, or --dry-run to see what would be done")
 

@@ -30,8 +30,8 @@ ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def interrupting() -> Iterator[None]:
-    """SIGTERM and a terminal that is closed end it as Ctrl-C does: all is taken away first.
-    Where nohup has it ignore the latter, it goes on.
+    """SIGTERM and a terminal that is closed end it as Ctrl-C does: all is removed first.
+    Where nohup has it ignore the latter, it continues.
     """
     ends = [one for one in ENDS if signal.getsignal(one) is not signal.SIG_IGN]
     before = {one: signal.signal(one, signal.default_int_handler) for one in ends}

@@ -1,4 +1,4 @@
-"""`twinlog topic skip`: leave out the one record that a partition stands still for."""
+"""`twinlog topic skip`: leave out the one record that a partition has stopped for."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class PartitionRates:
         first = samples[0]  # there is always one
         if now <= first.at:
             return Rate()
-        # a flow that lost its lead begins to count anew
+        # a flow that lost its lead begins to count again
         seconds = now - first.at
         return Rate(
             max(0, part.records - first.records) / seconds,
@@ -104,7 +104,7 @@ class PartitionRates:
 class FlowTotals:
     """What each flow has copied, added up from its partitions: a number that never falls.
 
-    The sum of what partitions say now would fall when one of them leaves, or begins to count anew
+    The sum of what partitions say now would fall when one of them leaves, or begins to count again
     because its flow lost the lead, and Prometheus takes a counter that falls for one that began
     at 0: everything that the others ever copied would be counted once more.
     """
@@ -127,7 +127,7 @@ class FlowTotals:
             for key, now in here.items():
                 before = self._seen.get(key, Count())
                 if now.records < before.records or now.bytes < before.bytes:
-                    before = Count()  # it began anew
+                    before = Count()  # it began again
                 records += now.records - before.records
                 size += now.bytes - before.bytes
             totals[flow.flow] = Count(records, size)

@@ -355,7 +355,7 @@ class DiffQuery(Value):
 
 
 class Doctor(Value):
-    """Why a flow is slow or stands still, as `twinlog doctor --format json` has it."""
+    """Why a flow is slow or has stopped, as `twinlog doctor --format json` has it."""
 
     flow: str
     state: str

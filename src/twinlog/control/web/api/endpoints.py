@@ -25,7 +25,7 @@ from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.flow.wishes import Ask, wish
 from twinlog.control.web.api import answers, shown
 from twinlog.control.web.api.site import Site
-from twinlog.control.web.problem import NothingThere
+from twinlog.control.web.problem import RequestRefused
 from twinlog.control.web.tokens import Client
 from twinlog.errors import UsageError
 from twinlog.model import TopicPartition
@@ -58,6 +58,8 @@ class Endpoint:
     run: Callable[[CheckedRequest], Awaitable[BaseModel]]
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
+    is_kept: bool = False
+    """Many clients ask for it all the time."""
 
 
 async def _flows(asked: CheckedRequest) -> answers.Flows:
@@ -90,7 +92,9 @@ async def _logs(asked: CheckedRequest) -> answers.PartitionLogs:
     wanted = TopicPartition(query.topic, query.partition)
     part = next((one for one in parts.partitions if (one.topic, one.partition) == wanted), None)
     if part is None:
-        raise NothingThere(f"{asked.flow} has no partition {query.topic[:200]}-{query.partition}")
+        raise RequestRefused(
+            f"{asked.flow} has no partition {query.topic[:200]}-{query.partition}", code="NOT_FOUND"
+        )
     there = TopicPartition(part.target_topic, part.partition)
     source, target = await asked.site.questions.run(lambda: both_logs(config, wanted, there))
     return answers.PartitionLogs(
@@ -110,7 +114,9 @@ async def _groups(asked: CheckedRequest) -> answers.Groups:
     names = [asked.query.group] if asked.query.group else []
     (found,) = await asked.site.questions.run(lambda: list(ready_groups(config, names)))
     if names and not found.groups:
-        raise NothingThere(f"{asked.flow} has no group {names[0][:200]} on its source")
+        raise RequestRefused(
+            f"{asked.flow} has no group {names[0][:200]} on its source", code="NOT_FOUND"
+        )
     return answers.Groups(
         flow=found.flow,
         groups=[one.as_json() for one in found.groups],
@@ -177,7 +183,7 @@ async def _codes(_: CheckedRequest) -> answers.Codes:
 async def _code(asked: CheckedRequest) -> answers.Code:
     name = asked.path["code"]
     if name not in CONDITIONS:
-        raise NothingThere(f"no code {name[:200]}")
+        raise RequestRefused(f"no code {name[:200]}", code="NOT_FOUND")
     return shown.code(name)
 
 
@@ -269,17 +275,34 @@ def _get(
     answer: type[BaseModel],
     run: Callable[[CheckedRequest], Awaitable[BaseModel]],
     query: type[BaseModel] | None = None,
+    *,
+    is_kept: bool = False,
 ) -> Endpoint:
-    return Endpoint(method="GET", path=path, summary=summary, answer=answer, run=run, query=query)
+    return Endpoint(
+        method="GET",
+        path=path,
+        summary=summary,
+        answer=answer,
+        run=run,
+        query=query,
+        is_kept=is_kept,
+    )
 
 
 ENDPOINTS: Final = (
-    _get("/api/v1/flows", "All flows of the file, by whoever leads them.", answers.Flows, _flows),
+    _get(
+        "/api/v1/flows",
+        "All flows of the file, by whoever leads them.",
+        answers.Flows,
+        _flows,
+        is_kept=True,
+    ),
     _get(
         _FLOW,
         "One flow: state, loss, latency, retention, and what people want of it.",
         answers.Flow,
         _flow,
+        is_kept=True,
     ),
     _get(
         f"{_FLOW}/partitions",

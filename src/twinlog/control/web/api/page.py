@@ -2,7 +2,7 @@
 
     python -m twinlog.control.web.api.page docs/rest.md
 
-writes it into the page anew; what people wrote around it stays.
+writes it into the page again; what people wrote around it stays.
 """
 
 from __future__ import annotations

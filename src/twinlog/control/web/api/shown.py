@@ -307,7 +307,7 @@ def _state(state: FlowState | PartitionState, meaning: str) -> answers.State:
 
 
 def clusters(config: MirrorConfig) -> answers.Clusters:
-    """Where they are and what they are for; how they are entered is told nobody."""
+    """Where they are and what they are for; how they are entered is shown to nobody."""
     names = [one.flow for one in config.every_flow]
     return answers.Clusters(
         clusters=[

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from twinlog.codes import FlowState
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.offline_status import offline_status
 from twinlog.control.watch.events import EventLog
@@ -19,9 +18,8 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.web.api import answers, shown
 from twinlog.control.web.api.leaders import LeaderReport, Leaders
 from twinlog.control.web.current_config import CurrentConfig
-from twinlog.control.web.problem import NothingThere
+from twinlog.control.web.problem import RequestRefused
 from twinlog.control.web.workers import RequestWorkers
-from twinlog.errors import ClusterError
 
 ASKED_AGAIN_S: Final = 5.0
 """How old the partitions of a flow of another process may be."""
@@ -36,7 +34,7 @@ class Parts:
 
     partitions: tuple[PartitionSnapshot, ...]
     at: float
-    """When they were looked at, by the monotonic clock."""
+    """When they were checked, by the monotonic clock."""
     is_here: bool
 
 
@@ -69,13 +67,21 @@ class Site:
     def config(self) -> MirrorConfig:
         return self._current.config
 
+    @property
+    def basis(self) -> tuple[object, ...]:
+        """What flows are shown by: an equal one means that nothing has changed."""
+        reading = self._monitor.reading
+        return reading, self.config, self.leaders.version
+
     def flow_config(self, name: str) -> FlowConfig:
-        """Raises NothingThere."""
+        """Raises NOT_FOUND."""
         for one in self.config.every_flow:
             if str(one.flow) == name:
                 return one
         known = ", ".join(str(one.flow) for one in self.config.every_flow)
-        raise NothingThere(f"no flow {name[:200]} in {self.config.file}; there are {known}")
+        raise RequestRefused(
+            f"no flow {name[:200]} in {self.config.file}; there are {known}", code="NOT_FOUND"
+        )
 
     def alone(self, name: str) -> MirrorConfig:
         """The configuration of this flow and no other."""
@@ -115,8 +121,8 @@ class Site:
             return known
         at = time.monotonic()
         (found,) = await self.questions.run(lambda: offline_status(config))
-        if found.state is FlowState.UNKNOWN and found.code and not found.where:
-            raise ClusterError(found.reason.removesuffix(f" [{found.code}]"), code=found.code)
+        if found.error is not None:
+            raise found.error
         parts = Parts(partitions=found.partitions, at=at, is_here=False)
         self._asked[name] = parts
         return parts

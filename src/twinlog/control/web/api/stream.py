@@ -5,7 +5,7 @@
 
 A client that comes again with `Last-Event-ID` gets the events since, as far as they are kept. One
 look a second is made for all streams together. A reader that takes nothing is closed, and so is one
-whose token was taken away.
+whose token was removed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from starlette.types import Send
 from twinlog.control.web.api import shown
 from twinlog.control.web.api.site import Site
 from twinlog.control.web.front import HELD, IS_KNOWN, ConnectionSlot
-from twinlog.control.web.problem import Busy
+from twinlog.control.web.problem import RequestRefused
 
 AT_MOST: Final = 32
 LOOK_S: Final = 1.0
@@ -44,9 +44,11 @@ class Streams:
         self._lock = asyncio.Lock()
 
     async def run(self, request: Request, send: Send) -> None:
-        """Until the client or this process ends; raises Busy."""
+        """Until the client or this process ends; raises REST_BUSY."""
         if self._open >= AT_MOST:
-            raise Busy(f"{AT_MOST} streams are open, and more are not served")
+            raise RequestRefused(
+                f"{AT_MOST} streams are open, and more are not served", code="REST_BUSY"
+            )
         held: ConnectionSlot = request.scope[HELD]
         held.release()
         self._open += 1

@@ -1,0 +1,34 @@
+"""A thread of the demo: what goes wrong in it ends the whole."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class DemoWorker:
+    """Runs `_work` until it is stopped; its error goes to `on_error`, from its thread."""
+
+    def __init__(self, name: str, on_error: Callable[[BaseException], None]) -> None:
+        self._on_error = on_error
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when its work has ended."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001 (a thread's end: the demo's main thread raises it)
+            self._on_error(error)
+
+    def _work(self) -> None:
+        """Until `_stop` is set."""
+        raise NotImplementedError

@@ -1,0 +1,161 @@
+"""The flow back moves a group at home only for what it has read on the other cluster, and for all
+of it: two processes, a flow each, which know of one another by what lies on the clusters.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import Outgoing, eventually, produce
+from tests.support.groups import Pair, commit, committed, goes_on
+from tests.support.mirror import Mirror
+from tests.support.rounds import Rounds
+from tests.support.topics import create_topic, delete_records, delete_topic, end_offsets
+from twinlog.client import MirrorClient, TopicPartition, Translation
+from twinlog.control.groups import checkpoints
+from twinlog.control.groups.checkpoints import CheckpointDuty
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.broker]
+
+
+class Ways(Pair):
+    """With a file for each of the two flows."""
+
+    def __init__(self, folder: Path, a: LocalCluster, b: LocalCluster) -> None:
+        super().__init__(folder, a, b)
+        self.flow_back = f"{self.alias_b}->{self.alias_a}"
+        self.there = self._without(self.flow_back, folder / "there.properties")
+        self.back = self._without(f"{self.alias_a}->{self.alias_b}", folder / "back.properties")
+        self.fill(0)
+
+    def _without(self, flow: str, file: Path) -> Path:
+        text = self.config.read_text()
+        file.write_text(text.replace(f"{flow}.enabled = true", f"{flow}.enabled = false"))
+        return file
+
+    def fill(self, first: int) -> None:
+        create_topic(self.a, self.topic)
+        produce(self.a, self.topic, values(first, 10))
+
+    def copy(self) -> None:
+        with Mirror(self.there, lanes=1, once=True) as mirror:
+            mirror.wait()
+
+
+def values(first: int, count: int) -> list[Outgoing]:
+    return [Outgoing(value=b"%d" % n) for n in range(first, first + count)]
+
+
+def set_to(file: Path, key: str, value: str) -> None:
+    """Change a line of the file."""
+    lines = [line for line in file.read_text().splitlines() if not line.startswith(f"{key} =")]
+    file.write_text("\n".join([*lines, f"{key} = {value}\n"]))
+
+
+@pytest.fixture
+def pair(source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path) -> Ways:
+    return Ways(tmp_path, source_cluster, target_cluster)
+
+
+@pytest.mark.witness("a sync that is turned on later brings home what was read before")
+def test_sync_that_is_turned_on_later_brings_groups_home(pair: Ways) -> None:
+    """Checkpoints of the commits are there, of a time in which nothing was set."""
+    pair.copy()
+    commit(pair.a, pair.group, pair.topic, 2)
+    commit(pair.b, pair.group, pair.remote, 8)
+    set_to(pair.back, "sync.group.offsets.enabled", "false")
+    with Mirror(pair.back, lanes=1, once=True) as mirror:
+        mirror.wait()
+    assert committed(pair.a, pair.group, pair.topic) == 2
+    set_to(pair.back, "sync.group.offsets.enabled", "true")
+    with Mirror(pair.back, lanes=1, once=True) as mirror:
+        mirror.wait()
+    assert committed(pair.a, pair.group, pair.topic) == 8
+    commit(pair.a, pair.group, pair.topic, 3)  # somebody wants to read again
+    with Mirror(pair.back, lanes=1, once=True) as mirror:
+        mirror.wait()
+    assert committed(pair.a, pair.group, pair.topic) == 3
+
+
+@pytest.mark.witness("a group is not brought home past what only its home still has")
+def test_group_at_the_start_of_the_copy_skips_nothing_at_home(
+    pair: Ways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention of B is shorter, so the sync set the group to B's first record. It has read none of
+    what A still has before that.
+    """
+    pair.copy()
+    delete_records(pair.b, pair.remote, before=6)
+    commit(pair.a, pair.group, pair.topic, 2)
+    set_to(pair.there, "emit.checkpoints.enabled", "false")
+    pair.copy()
+    assert committed(pair.b, pair.group, pair.remote) == 6
+    rounds = Rounds(monkeypatch, CheckpointDuty, "_sync", lambda duty: duty._flow.name)
+    with Mirror(pair.back, lanes=1) as mirror:
+        rounds.pass_by(pair.flow_back)
+        assert committed(pair.a, pair.group, pair.topic) == 2
+        commit(pair.b, pair.group, pair.remote, 8)
+        eventually(lambda: committed(pair.a, pair.group, pair.topic) == 8)
+        mirror.stop()
+
+
+@pytest.mark.witness("a group is not brought home past a tail that never arrived")
+def test_group_that_reads_what_new_owners_write_comes_home_before_the_tail(pair: Ways) -> None:
+    """The copy ended, others write behind it, and A has records that never arrived."""
+    pair.copy()
+    produce(pair.b, pair.remote, values(100, 5))
+    produce(pair.a, pair.topic, values(10, 3))
+    commit(pair.a, pair.group, pair.topic, 2)
+    commit(pair.b, pair.group, pair.remote, 15)
+    here, there = TopicPartition(pair.topic, 0), TopicPartition(pair.remote, 0)
+    with MirrorClient(
+        {"bootstrap.servers": pair.b.bootstrap}
+    ) as client:  # who asks is told so, too
+        found = client.to_upstream(pair.alias_a, {there: 15})
+        assert found == {here: Translation(offset=10, is_exact=False)}
+    with Mirror(pair.back, lanes=1, once=True) as mirror:
+        mirror.wait()
+    assert committed(pair.a, pair.group, pair.topic) == 10
+    assert goes_on(pair.a, pair.group, pair.topic) == [b"10", b"11", b"12"]
+
+
+@pytest.mark.witness("progress in a re-created topic is no gift of the sync in the former")
+def test_progress_in_topics_made_anew_comes_home_at_an_offset_that_was_given_before(
+    pair: Ways,
+) -> None:
+    commit(pair.a, pair.group, pair.topic, 7)
+    pair.copy()
+    assert committed(pair.b, pair.group, pair.remote) == 7
+    delete_topic(pair.a, pair.topic)
+    delete_topic(pair.b, pair.remote)
+    pair.fill(10)
+    pair.copy()
+    assert end_offsets(pair.b, pair.remote)[0] == 10
+    assert committed(pair.b, pair.group, pair.remote) == -1, "Kafka drops offsets of such topics"
+    commit(pair.b, pair.group, pair.remote, 7)
+    with Mirror(pair.back, lanes=1, once=True) as mirror:
+        mirror.wait()
+    assert committed(pair.a, pair.group, pair.topic) == 7
+
+
+def test_group_moved_back_stays_there_however_seldom_checkpoints_are_written(
+    pair: Ways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "WARM_UP_S", 0.0)  # in which they are written each second
+    set_to(pair.there, "emit.checkpoints.interval.seconds", "3600")
+    rounds = Rounds(monkeypatch, CheckpointDuty, "_sync", lambda duty: duty._flow.name)
+    with Mirror(pair.there, lanes=1) as mirror:
+        there = f"{pair.alias_a}->{pair.alias_b}"
+        rounds.pass_by(there)
+        commit(pair.a, pair.group, pair.topic, 7)
+        eventually(lambda: committed(pair.b, pair.group, pair.remote) == 7)
+        commit(pair.a, pair.group, pair.topic, 2)
+        rounds.pass_by(there)
+        with Mirror(pair.back, lanes=1) as returning:
+            rounds.pass_by(pair.flow_back)
+            assert committed(pair.a, pair.group, pair.topic) == 2
+            returning.stop()
+        mirror.stop()

@@ -1,0 +1,169 @@
+"""A lane's partitions without a cluster: its clock is moved by hand, and its jobs wait."""
+
+from __future__ import annotations
+
+import selectors
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from tests.support.driver import HandClock, work_of
+from tests.support.lane_takes import take
+from twinlog.cluster.net.frame_pool import FramePool
+from twinlog.errors import Unreachable
+from twinlog.lane.assignments import Assignments
+from twinlog.lane.messages import (
+    HandOver,
+    Released,
+    ReleasedPartition,
+    Take,
+    TakePartition,
+    Troubled,
+)
+from twinlog.lane.ports import LanePorts
+from twinlog.lane.sides.background import JobKind
+from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S
+from twinlog.mirror.map.offset_map import Run
+from twinlog.mirror.start_point import StartPoint
+from twinlog.model import TopicPartition
+
+HERE, THERE = TopicPartition("t", 0), TopicPartition("A.t", 0)
+
+
+@dataclass
+class Jobs:
+    """They wait until a test says how one ends."""
+
+    waiting: list[tuple[JobKind, Any]] = field(default_factory=list)
+
+    def submit(self, kind: JobKind, job: Any, then: Any, otherwise: Any) -> None:
+        self.waiting.append((kind, otherwise))
+
+    def fail(self, kind: JobKind, error: Exception) -> None:
+        ended = [one for one in self.waiting if one[0] is kind]
+        self.waiting = [one for one in self.waiting if one[0] is not kind]
+        for _, otherwise in ended:
+            otherwise(error)
+
+
+class Lane:
+    """What stands behind a lane's ports is here; what it says is kept."""
+
+    def __init__(self) -> None:
+        self.clock, self.jobs, self.said = HandClock(), Jobs(), list[object]()
+        self._selector = selectors.DefaultSelector()
+        work = work_of()
+        self.source, self.target = (
+            ClusterSide(
+                settings=settings,
+                background=cast("Any", self.jobs),
+                selector=self._selector,
+                pool=FramePool(0),
+                clock=self.clock,
+            )
+            for settings in (work.source, work.target)
+        )
+        ports = LanePorts(
+            clock=self.clock,
+            source=self.source,
+            target=self.target,
+            background=cast("Any", self.jobs),
+            send=self.said.append,
+        )
+        self.assignments = Assignments(work, ports)
+
+    def take(self, one: TakePartition) -> None:
+        self.assignments.take(Take(partitions=(one,)))
+
+    def after(self, seconds: float) -> list[object]:
+        """What it says at its turn then, without its progress."""
+        self.clock.now += seconds
+        self.said.clear()
+        self.assignments.pump(hurry=False)
+        self.assignments.settle()
+        return [one for one in self.said if isinstance(one, (Released, Troubled))]
+
+    def close(self) -> None:
+        self._selector.close()
+
+
+@pytest.fixture
+def lane() -> Iterator[Lane]:
+    made = Lane()
+    yield made
+    made.close()
+
+
+def handed(*, wait_ms: int) -> TakePartition:
+    """From the lane before, at rest behind its first record."""
+    start = StartPoint(
+        ordinal=1, upstream=1, k=0, last_fetched_epoch=0, is_protected=False, last_timestamp=-1
+    )
+    over = HandOver(start=start, chunk=0, runs=(Run(0, 0, 0),), durable_ordinal=0)
+    return take(0, wait_ms=wait_ms, handed=over)
+
+
+def only(said: list[object]) -> ReleasedPartition:
+    (released,) = said
+    assert isinstance(released, Released)
+    (one,) = released.partitions
+    return one
+
+
+def test_who_has_no_leader_is_given_back_when_its_time_is_over(lane: Lane) -> None:
+    lane.target.leaderless[THERE] = lane.clock.now
+    lane.take(take(0))
+    assert lane.after(NO_LEADER_AFTER_S - 0.1) == []
+    (troubled,) = lane.after(0.2)
+    assert isinstance(troubled, Troubled)
+    assert (troubled.source, troubled.code) == (HERE, "NO_LEADER")
+    assert lane.assignments.is_empty
+
+
+def test_who_is_led_again_is_searched(lane: Lane) -> None:
+    lane.target.leaderless[THERE] = lane.clock.now
+    lane.take(take(0))
+    assert lane.after(1.0) == []
+    assert JobKind.LOOK not in {kind for kind, _ in lane.jobs.waiting}
+    lane.target.leaderless.clear()
+    assert lane.after(1.0) == []
+    assert JobKind.LOOK in {kind for kind, _ in lane.jobs.waiting}
+    lane.jobs.fail(JobKind.LOOK, Unreachable("no broker answers"))
+    (troubled,) = [one for one in lane.said if isinstance(one, Troubled)]
+    assert troubled.code == "UNREACHABLE"
+    assert lane.assignments.is_empty
+
+
+@pytest.mark.parametrize(("after_s", "holds_back"), [(1.9, True), (2.1, False)])
+def test_what_would_make_the_target_forget_us_waits_for_late_requests(
+    lane: Lane, after_s: float, *, holds_back: bool
+) -> None:
+    lane.take(handed(wait_ms=2_000))
+    assert lane.after(after_s) == []
+    (copy,) = lane.assignments._copies()
+    earlier = cast("Any", copy)._earlier
+    assert earlier.forbids(is_old=True)
+    assert earlier.may_be_checked is not holds_back
+    lane.assignments.release([HERE])
+    assert only(lane.after(0.0)).handed is None, "its log was not checked since"
+    assert lane.assignments.is_empty
+
+
+def test_who_is_released_while_it_is_searched_leaves_at_once(lane: Lane) -> None:
+    lane.take(take(0))
+    lane.assignments.release([HERE])
+    assert only(lane.after(0.0)).handed is None
+    lane.jobs.fail(JobKind.LOOK, Unreachable("no broker answers"))
+    assert [one for one in lane.said if isinstance(one, Troubled)] == []
+
+
+def test_what_is_taken_again_begins_without_a_trace_of_its_last_stay(lane: Lane) -> None:
+    lane.take(handed(wait_ms=2_000))
+    lane.assignments.release([HERE])
+    only(lane.after(0.0))
+    lane.take(handed(wait_ms=0))
+    lane.assignments.release([HERE])
+    assert only(lane.after(0.0)).handed is not None
