@@ -292,9 +292,7 @@ class Transactions:
                         return {self._group: self._groups.error(number, doing, self._group, "READ")}
             return {self._group: True}
 
-        found = or_raise(
-            self._groups.ask([self._group], ask, doing="committing offsets of")[self._group]
-        )
+        or_raise(self._groups.ask([self._group], ask, doing="committing offsets of")[self._group])
 
     def end(self, *, committed: bool) -> None:
         """Commit it or roll it back, asked once: after a retriable error it may have ended so."""

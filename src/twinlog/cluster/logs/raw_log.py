@@ -98,6 +98,18 @@ def fetch_records(
     return ask_leaders(client, wanted, ask, doing="reading", timeout_s=timeout_s)
 
 
+def fetch_partition(
+    client: ClusterClient,
+    tp: TopicPartition,
+    offset: int,
+    most_bytes: int,
+    *,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> FetchedRecords:
+    """What the log of one partition has at that offset now; raises what its leader refused."""
+    return or_raise(fetch_records(client, {tp: (offset, most_bytes)}, isolation=isolation)[tp])
+
+
 Answers = dict[TopicPartition, FetchedRecords | TwinlogError]
 
 

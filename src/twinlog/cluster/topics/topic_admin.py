@@ -16,7 +16,7 @@ from twinlog.cluster.client import MISSING_GRACE_S, ClusterClient
 from twinlog.cluster.logs.offsets import LATEST, list_offsets
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.net.protocol import Message
-from twinlog.errors import ClusterError, TwinlogError
+from twinlog.errors import ClusterError, or_raise
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.error_codes import (
     INVALID_REPLICATION_FACTOR,
@@ -165,8 +165,7 @@ def wait_for_topic(
     new = [one.partition for one in topic.partitions if one.partition >= first]
     tps = [TopicPartition(name, number) for number in new]
     for answer in list_offsets(client, tps, LATEST, timeout_s=deadline.left_s).values():
-        if isinstance(answer, TwinlogError):
-            raise answer
+        or_raise(answer)
     return topic
 
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
-from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
-from twinlog.errors import TwinlogError, or_raise
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_partition
+from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.verify.difference import GapCause
 from twinlog.mirror.verify.side import Piece
@@ -91,8 +91,9 @@ class VerifiedLog:
         self.before_fetch()
 
         def ask() -> FetchedRecords:
-            wanted = {self.tp: (position, self.read_bytes)}
-            answer = or_raise(fetch_records(self.client, wanted, isolation=self.isolation)[self.tp])
+            answer = fetch_partition(
+                self.client, self.tp, position, self.read_bytes, isolation=self.isolation
+            )
             self._require_whole(answer, position)
             return answer
 
