@@ -141,7 +141,6 @@ def wait_for_topic(
     *,
     partitions: int = 1,
     first: int = 0,
-    timeout_s: float | None = None,
 ) -> TopicMetadata:
     """The topic's metadata, once it has that many partitions and the leaders of those from `first`
     on answer: the others may have lost theirs long ago.
@@ -160,7 +159,7 @@ def wait_for_topic(
             )
         return topic
 
-    deadline = client.deadline(timeout_s)
+    deadline = client.deadline()
     topic = client.retrying(attempt, timeout_s=deadline.left_s)
     new = [one.partition for one in topic.partitions if one.partition >= first]
     tps = [TopicPartition(name, number) for number in new]

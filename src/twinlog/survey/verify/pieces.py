@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -32,8 +32,6 @@ class VerifiedLog:
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     read_bytes: int = READ_BYTES
     """Most bytes of one fetch."""
-    before_fetch: Callable[[], None] = lambda: None
-    """May wait, or raise to end the reading."""
     bytes: int = 0
     """Of the batches that were read."""
     _asked_end: int = field(init=False)
@@ -88,7 +86,6 @@ class VerifiedLog:
 
     def _fetch(self, position: int) -> FetchedRecords | None:
         """What is there; None where it was deleted a moment ago."""
-        self.before_fetch()
 
         def ask() -> FetchedRecords:
             answer = fetch_partition(
