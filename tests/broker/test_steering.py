@@ -14,6 +14,7 @@ import yaml
 
 from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.mirror import Mirror
+from tests.support.mirror_process import Driver
 from tests.support.settings import settings_for
 from tests.support.topics import (
     alter_topic_configs,
@@ -137,6 +138,26 @@ def test_paused_flow_copies_nothing_and_resumes_at_the_next_record(
     assert flow.numbers(flow.orders) == list(range(150))
 
 
+@pytest.mark.alone  # it measures
+def test_who_leads_in_another_process_follows_within_two_seconds(flow: Flow) -> None:
+    """From the command's first byte on. Each comes right behind the leader's last look, which is
+    when it waits longest for the next one.
+    """
+    flow.put(flow.orders, 0, 100)
+    took_s = []
+    with Driver(flow.file) as leader:
+        leader.until(FlowState.RUNNING)
+        for verb, state in [("pause", FlowState.PAUSED), ("resume", FlowState.RUNNING)] * 5:
+            began = time.monotonic()
+            assert flow.do("flow", verb) == 0
+            leader.until(state)
+            if state is FlowState.PAUSED:  # and no lane is left that could fetch
+                eventually(lambda: not leader.state.lanes)
+            took_s.append(time.monotonic() - began)
+    print("followed within", *(f"{one:.2f}" for one in took_s), "s")  # noqa: T201 (it measures)
+    assert max(took_s) < 2
+
+
 def test_what_would_be_lost_grows_while_a_flow_is_paused(
     flow: Flow, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -187,6 +208,36 @@ def test_what_retention_takes_before_it_is_copied_is_told_in_time(
         assert near.needs_ms in (0, -1), "nothing is copied"
         assert flow.do("topic", "resume", "--topics", flow.orders) == 0
         eventually(lambda: state(mirror).state is FlowState.RUNNING)
+        mirror.stop()
+
+
+def test_a_mirror_that_starts_over_a_pause_tells_what_retention_takes(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No lane of it has begun the partition: the offset map and both logs say where it rests."""
+    for name in ("source_watch.BEHIND_FOR_S", "source_watch.BEHIND_EVERY_S", "resting.FIRST_S"):
+        monkeypatch.setattr(f"twinlog.control.risk.{name}", 1)
+    hour_ms = 3_600_000
+    alter_topic_configs(flow.source, flow.orders, {"retention.ms": str(hour_ms)})
+    old_ms = int(time.time() * 1000) - hour_ms * 9 // 10
+    flow.put(flow.audit, 0, 5)
+    flow.put(flow.orders, 0, 5)
+    with Mirror(flow.file) as mirror:
+        eventually(lambda: (flow.copied(flow.orders), flow.copied(flow.audit)) == (5, 5))
+        mirror.stop()
+    assert flow.do("flow", "pause") == 0
+    produce(flow.source, flow.orders, [Outgoing(value=b"old", timestamp=old_ms)])
+    flow.put(flow.orders, 6, 10)
+    with Mirror(flow.file) as mirror:
+        mirror.eventually(lambda parts: of(flow.orders, parts).is_near_deletion)
+        assert "RETENTION_NEAR" in state(mirror).reason
+        near = of(flow.orders, [*state(mirror).partitions])
+        assert 0 < near.left_ms <= hour_ms // 10
+        assert of(flow.audit, [*state(mirror).partitions]).left_ms == -1, "nothing waits there"
+        assert flow.copied(flow.orders) == 5
+        assert flow.do("flow", "resume") == 0
+        eventually(lambda: state(mirror).state is FlowState.RUNNING)
+        eventually(lambda: flow.copied(flow.orders) == 16)
         mirror.stop()
 
 

@@ -150,6 +150,45 @@ def test_late_request_of_old_records_behind_a_start_where_we_were_known(
     rig.offsets_are_exact()
 
 
+@pytest.mark.witness("H2: a fresh record waits for no late request of old ones", case="ours")
+@pytest.mark.parametrize("first", ["ours", "late"])
+def test_fresh_record_of_a_partition_where_we_are_forgotten_waits_for_no_late_request(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """The late one begins with the same record: the target takes one of both. An old record is
+    held back.
+    """
+    monkeypatch.setattr("twinlog.lane.late_requests.SILENCE_MS", SILENCE_MS)
+    monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", 600_000)
+    rounds = lane_rounds(monkeypatch)
+    rig.create()
+    rig.put(range(10), age_ms=OLD)
+    with rig.mirror(
+        prelude="import twinlog.lane.cold_starts as c\nc.USER_TIMEOUT_MS = 600_000\n"
+    ) as mirror:
+        rig.copied(10)
+        rig.forgotten()
+        kill(mirror.leases.pids())
+        mirror.eventually(lambda parts: parts[0].state != "AT_END")
+        mirror.eventually(lambda parts: parts[0].state == "AT_END")
+        late = raw.Writer(rig.target_client, rig.there, rig.claim().producer_id)
+        if first == "late":
+            late.send([rig.record(10)], 10).expect_ok()
+        rig.put([10])
+        rig.copied(11)
+        assert late.send([rig.record(10)], 10).expect_ok() == 10, "known as a repeat"
+        rig.put([11])
+        rig.copied(12)
+        rig.put([12], age_ms=OLD)
+        mirror.eventually(lambda parts: parts[0].state == "STARTING")
+        rounds.pass_by(REPORT)
+        (part,) = mirror.eventually(lambda parts: parts[0].lag == 1)
+        assert part.code == ""
+        mirror.stop()
+    assert rig.numbers() == list(range(12))
+    rig.offsets_are_exact()
+
+
 def test_leases_change_while_the_target_forgets_us_again_and_again(rig: Rig) -> None:
     rig.create()
     with rig.mirror(lease_s=1.0) as mirror:

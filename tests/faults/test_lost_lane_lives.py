@@ -37,9 +37,9 @@ v.ClusterLogView.ends = ask
 """Once, between the Take with its map and the question for the target's end."""
 
 
-def one(rig: Rig, number: int) -> None:
+def one(rig: Rig, number: int, *, commit: bool = True) -> None:
     """A transaction of one record: a marker behind each."""
-    produce_transaction(rig.source, rig.topic, [rig.outgoing(number)], commit=True)
+    produce_transaction(rig.source, rig.topic, [rig.outgoing(number)], commit=commit)
 
 
 @pytest.mark.witness(
@@ -50,10 +50,28 @@ def test_what_it_wrote_behind_the_map_of_the_next_is_not_copied_again(
     rig: Rig, tmp_path: Path, prefixed: bool
 ) -> None:
     rig.prefixed = prefixed
-    flag = tmp_path / "wait"
     create_topic(rig.source, rig.topic, 2)  # else the flow has one lane
     for number in range(5):
         one(rig, number)
+    writes_behind_the_map_of_the_next(rig, tmp_path)
+
+
+def test_what_it_wrote_behind_a_rolled_back_record_is_not_copied_again(
+    rig: Rig, tmp_path: Path
+) -> None:
+    """Which the map of the next takes for the last record, and which is no neighbour of it."""
+    create_topic(rig.source, rig.topic, 2)
+    for number in range(5):
+        one(rig, number)
+        one(rig, 100 + number, commit=False)
+    writes_behind_the_map_of_the_next(rig, tmp_path, rolled_back=105)
+
+
+def writes_behind_the_map_of_the_next(
+    rig: Rig, tmp_path: Path, rolled_back: int | None = None
+) -> None:
+    """Five records are on the source; the sixth is copied by a lane that is thought dead."""
+    flag = tmp_path / "wait"
     mirror = rig.mirror(lanes=2)
     port = Cuttable(mirror, WAITS_BEFORE_IT_LOOKS.format(topic=rig.remote, flag=str(flag)))
     with mirror:
@@ -65,6 +83,8 @@ def test_what_it_wrote_behind_the_map_of_the_next_is_not_copied_again(
         port.cut(lost.lease, lost.lane)
         waits = flag.with_name(flag.name + ".seen")
         eventually(waits.exists, what="the other lane's look")
+        if rolled_back is not None:
+            one(rig, rolled_back, commit=False)
         one(rig, 5)  # its place, behind a marker, is in no row of the map that the other has
         with Stopwatch() as since:
             rig.copied(6)

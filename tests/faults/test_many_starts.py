@@ -1,6 +1,6 @@
-"""After a lane was killed, partitions that must wait for its late requests are looked at together,
-however many they are: brokers may be far away. One whose end is searched behind much that others
-wrote holds up none of them.
+"""After a lane was killed, or a whole mirror, idle partitions are at their end at once, however
+many they are, and those that must wait for late requests are looked at together: brokers may be far
+away. One whose end is searched behind much that others wrote holds up none of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -75,18 +75,16 @@ def looked_at(file: Path) -> int:
     ("partitions", "trip_s"),
     [(40, 0.05), pytest.param(1_000, 0.1, marks=pytest.mark.long)],
 )
-def test_idle_partitions_of_a_killed_lane_are_looked_at_together(
+def test_partitions_that_wait_for_a_killed_lane_are_looked_at_together(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, trip_s: float
 ) -> None:
+    """Where the target stamps records with its own time, all wait."""
     if partitions < 1_000:  # 3 s, instead of 20, until what the lane sent has surely arrived
         monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", -7_000)
+    stamps = {"message.timestamp.type": "LogAppendTime"}
     create_topic(rig.source, rig.topic, partitions=partitions)
-    old_ms = int(time.time() * 1000) - OLD
-    produce(
-        rig.source,
-        rig.topic,
-        [Outgoing(value=b"%d" % n, timestamp=old_ms, partition=n) for n in range(partitions)],
-    )
+    create_topic(rig.target, rig.remote, partitions=partitions, configs=stamps)
+    one_each(rig, partitions)
     written = tmp_path / "looks"
     prelude = FAR_AND_COUNTED.format(trip_s=trip_s, path=str(written))
     with rig.mirror(prelude=prelude) as mirror:
@@ -104,6 +102,62 @@ def test_idle_partitions_of_a_killed_lane_are_looked_at_together(
     looks = looks_of(written.read_text()[before:])
     assert len(looks) <= 6, looks
     assert all(requests <= 20 + 2 * (count // 32 + 1) for count, requests in looks), looks
+
+
+def one_each(rig: Rig, partitions: int) -> None:
+    """An old record in each partition of the source topic."""
+    old_ms = int(time.time() * 1000) - OLD
+    old = [Outgoing(value=b"%d" % n, timestamp=old_ms, partition=n) for n in range(partitions)]
+    produce(rig.source, rig.topic, old)
+
+
+@pytest.mark.witness("an idle partition does not wait for late requests of a killed lane")
+def test_idle_partitions_of_a_killed_lane_are_at_their_end_before_its_requests_are_over(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", 600_000)
+    create_topic(rig.source, rig.topic, partitions=10)
+    one_each(rig, 10)
+    with rig.mirror() as mirror:
+        mirror.eventually(lambda parts: are_copied(parts, 10))
+        kill(mirror.leases.pids())
+        mirror.eventually(lambda parts: not are_copied(parts, 10))
+        mirror.eventually(lambda parts: are_copied(parts, 10))
+        mirror.stop()
+
+
+@pytest.mark.alone
+def test_thousand_idle_partitions_of_a_killed_mirror_are_copied_again(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process and its lanes, with 100 ms a round trip, also for the next driver. For 10 of the
+    30 s it counts as alive.
+    """
+    partitions = 1_000
+    create_topic(rig.source, rig.topic, partitions=partitions)
+    one_each(rig, partitions)
+    with Driver(rig.config(), lanes=1) as driver:
+        eventually(lambda: arrived(rig) == partitions, 120, what="the copy")
+        lanes, began = driver.state.lanes, time.monotonic()
+        driver.kill()
+        kill(lanes)
+    near = ClusterClient._asking
+
+    def asking(client: ClusterClient, *at: Any) -> Any:
+        time.sleep(0.1)  # the round trip
+        return near(client, *at)
+
+    monkeypatch.setattr(ClusterClient, "_asking", asking)
+    prelude = FAR_AND_COUNTED.format(trip_s=0.1, path=str(tmp_path / "looks"))
+    with rig.mirror(prelude=prelude) as mirror:
+        mirror.eventually(lambda parts: are_copied(parts, partitions), 120)
+        took_s = time.monotonic() - began
+        produce(rig.source, rig.topic, [Outgoing(b"k", b"fresh", partition=n) for n in range(10)])
+        eventually(lambda: arrived(rig) == partitions + 10, what="fresh records of idle partitions")
+        fresh_s = time.monotonic() - began
+        mirror.stop()
+    assert took_s <= 30, took_s
+    assert fresh_s <= 30, fresh_s
 
 
 @pytest.mark.alone

@@ -27,15 +27,15 @@ class Query(NamedTuple):
         return expression
 
 
-def board() -> Any:
+def board(file: Path = BOARD) -> Any:
     """The file."""
-    return json.loads(BOARD.read_text())
+    return json.loads(file.read_text())
 
 
-def queries() -> list[Query]:
+def queries(file: Path = BOARD) -> list[Query]:
     """Every expression of every panel."""
     return [
         Query(panel["title"], target["expr"])
-        for panel in board()["panels"]
+        for panel in board(file)["panels"]
         for target in panel.get("targets", ())
     ]

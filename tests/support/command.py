@@ -20,15 +20,24 @@ ENTRY = [str(Path(sys.executable).with_name("twinlog"))]
 
 
 class Command:
-    """One run of `twinlog` with these arguments; its output goes to files."""
+    """One run of `twinlog` with these arguments; its output goes to files.
 
-    def __init__(self, folder: Path, *arguments: str, host: Host | None = None) -> None:
+    `program` is that of another environment.
+    """
+
+    def __init__(
+        self, folder: Path, *arguments: str, host: Host | None = None, program: Path | None = None
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.out = folder / "stdout"
         self.err = folder / "stderr"
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
-                [*(host.enter if host else ()), *ENTRY, *arguments],
+                [
+                    *(host.enter if host else ()),
+                    *([str(program)] if program else ENTRY),
+                    *arguments,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

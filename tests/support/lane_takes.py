@@ -16,7 +16,12 @@ THERE_ID: Final = TopicId("b" * 32)
 
 
 def take(
-    number: int, *, wait_ms: int = 0, mark: Mark | None = None, handed: HandOver | None = None
+    number: int,
+    *,
+    wait_ms: int = 0,
+    mark: Mark | None = None,
+    handed: HandOver | None = None,
+    stamps: bool = False,
 ) -> TakePartition:
     """Partition `number` of a topic that was copied before; `handed`: by the lane before."""
     return TakePartition(
@@ -26,7 +31,7 @@ def take(
         target_topic_id=THERE_ID,
         term=Term(1, 1),
         limit_bytes=1 << 20,
-        stamps_own_time=False,
+        stamps_own_time=stamps,
         is_picky=False,
         start=StartAt(),
         group_at=-1,
@@ -43,6 +48,6 @@ def take(
         our_producers=(PRODUCER,),
         acked_ordinal=-1,
         acked_epoch=-1,
-        unprotected_wait_ms=wait_ms,
+        late_requests_ms=wait_ms,
         handed=handed,
     )

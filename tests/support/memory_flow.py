@@ -155,10 +155,6 @@ class MemoryFlow(MemorySource):
             self._take_over(*self._handed)
             return True
         found = self._look(self.known())
-        if isinstance(found, StartPoint) and self._must_wait(found):
-            self.now_ms = max(self.now_ms, self._wait_until_ms)
-            self._drop_late()
-            found = self._look(self.known())
         if isinstance(found, TwinlogError):
             self._trouble(found)
             return True
@@ -187,10 +183,6 @@ class MemoryFlow(MemorySource):
         there = MemoryView({THERE: self.target}, TARGET_ID)
         (found,) = find_starts([request], here, there, rules).values()
         return found
-
-    def _must_wait(self, found: StartPoint) -> bool:
-        """`ColdStarts.must_wait`, and `Take.unprotected_wait_ms`."""
-        return self.now_ms < self._wait_until_ms and not self.rules.keeps(found, self.now_ms)
 
     @property
     def rules(self) -> CopyRules:
@@ -510,7 +502,7 @@ class MemoryFlow(MemorySource):
         self.now_ms += long_ms
         self._drop_late()
         if lane is not None and self.now_ms >= self._wait_until_ms:
-            lane.copy.late_requests_are_over()
+            lane.copy.earlier_lane_ended(is_over=True)
         return True
 
     def _drop_late(self) -> None:

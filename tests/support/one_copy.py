@@ -49,6 +49,7 @@ def a_copy(
     stamps: bool | None = False,
     end: int = FOREVER,
     late: bool = False,
+    old_lane: bool = False,
 ) -> PartitionCopy:
     run = Run(ordinal, upstream, K + ordinal)
     tail = MapTail(
@@ -86,6 +87,7 @@ def a_copy(
         now_ms=NOW,
         stamps_own_time=stamps,
         late_requests=late,
+        old_lane=old_lane,
     )
 
 

@@ -69,7 +69,12 @@ class Prometheus:
     """Scrapes one address every second, with the alert rules loaded, and listens on loopback."""
 
     def __init__(
-        self, folder: Path, scraped: Address, *, labels: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        scraped: Address,
+        *,
+        labels: Mapping[str, str] | None = None,
+        rules: Path = RULES,
     ) -> None:
         self._folder = folder
         self._program = promtool().with_name("prometheus")
@@ -77,7 +82,7 @@ class Prometheus:
             pytest.skip(f"{self._program} is not there, though promtool is")
         self._config = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-            "rule_files": [str(RULES)],
+            "rule_files": [str(rules)],
             "scrape_configs": [
                 {
                     "job_name": "twinlog",

@@ -21,7 +21,7 @@ from twinlog.cluster.groups.share_groups import fetch_start_offsets
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.errors import CorruptData, FlowError, TwinlogError, Unreachable, Unsupported
+from twinlog.errors import FlowError, TwinlogError, Unreachable, Unsupported
 from twinlog.mirror.map.translation import Translation
 from twinlog.mirror.names.filters import is_remote_topic_of, policy_of
 from twinlog.mirror.names.renaming import plain_upstream
@@ -181,11 +181,7 @@ class FlowTranslation:
     def _by_checkpoints(self, group: str) -> dict[TopicPartition, int]:
         topic = self._policy.checkpoints_topic(self._config.source_alias)
         found: dict[TopicPartition, int] = {}
-        for record in read_to_end(self._target, topic, 0):
-            try:
-                one = Checkpoint.decode(record.key, record.value)
-            except CorruptData:
-                continue  # as Java's readers do
+        for one in Checkpoint.all_in(read_to_end(self._target, topic, 0)):
             if one.group == group:
                 found[one.topic_partition] = one.upstream_offset
         names = self._at_source({tp.topic for tp in found})

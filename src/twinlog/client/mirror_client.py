@@ -17,7 +17,7 @@ from twinlog.client.chains import chain, fewest_hops
 from twinlog.client.config import read_config
 from twinlog.cluster.client import API_TIMEOUT_S, ClusterClient
 from twinlog.cluster.topics.internal_log import read_to_end
-from twinlog.errors import ClusterError, CorruptData, Fate
+from twinlog.errors import ClusterError, Fate
 from twinlog.mirror.map.translation import Translation
 from twinlog.mirror.names.naming import DefaultReplicationPolicy
 from twinlog.model import TopicPartition
@@ -196,11 +196,7 @@ class MirrorClient:
     ) -> dict[str, GroupOffsets]:
         topic = self._policy.checkpoints_topic(remote_alias)
         out: dict[str, GroupOffsets] = {}
-        for record in self._read(topic, timeout_s):
-            try:
-                checkpoint = Checkpoint.decode(record.key, record.value)
-            except CorruptData:
-                continue  # as Java: what is no checkpoint says nothing of any group
+        for checkpoint in Checkpoint.all_in(self._read(topic, timeout_s)):
             if groups.fullmatch(checkpoint.group):
                 out.setdefault(checkpoint.group, {})[checkpoint.topic_partition] = GroupOffset(
                     offset=checkpoint.downstream_offset,

@@ -193,7 +193,6 @@ class Assignments:
         position = Run(found.ordinal, found.upstream, found.k + found.ordinal)
         runs = first_runs(take.runs, take.open_from, found.jumps, position)
         mark = found.mark(take.mark)
-        has_ended = found.taken_over and not stay.start.may_have_missed
         tail = MapTail.beginning(
             key=take.map_key,
             topic=take.source.topic,
@@ -204,7 +203,7 @@ class Assignments:
             fingerprint=take.fingerprints.get(runs[-1].ordinal),
             # even when there is nothing to copy: the very first row, what the map had wrong, and
             # where a copy that was taken over has ended
-            dirty=not take.runs or bool(found.jumps) or (has_ended and mark != take.mark),
+            dirty=not take.runs or bool(found.jumps) or (found.taken_over and mark != take.mark),
         )
         self._begin_copy(stay, found, tail)
 
@@ -239,6 +238,7 @@ class Assignments:
             last_run=tail.runs[-1] if tail.runs else None,
             now_ms=self._ports.clock.wall_ms(),
             late_requests=stay.start.may_have_missed,
+            old_lane=stay.start.has_old_lane,
             skips=skips,
         )
 
@@ -338,11 +338,11 @@ class Assignments:
                 part.trouble = part.trouble or error
 
     def _tend_late(self) -> None:
-        for tp in self._starter.late_requests_over():
+        for tp, is_over in self._starter.earlier_lanes_ended():
             copy = self._copy(tp)
             for part in () if copy is None else copy.parts:
-                part.late_requests_are_over()
-                self.target.wake(part)
+                part.earlier_lane_ended(is_over=is_over)
+            self._unsettled.add(tp)
 
     def map_failed(self, copy: PartitionCopy, error: PartitionError) -> None:
         self._unsettled.add(copy.source)

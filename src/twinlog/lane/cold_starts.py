@@ -18,6 +18,7 @@ from typing import Final
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.lane.events import Found, LaneEvents
+from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.messages import Fan, TakePartition, Work
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
@@ -89,7 +90,7 @@ class ColdStarts:
         self._looks = dict.fromkeys(Sort, 0)
         """Under way."""
         self._late_from = math.inf
-        """The earliest `late_until` of who has begun: before it nobody's wait ends."""
+        """The earliest end of a wait for an earlier holder, of who has begun."""
         self._rules = StartRules(
             producer_id=work.producer_id,
             is_ours_alone=work.is_ours_alone,
@@ -125,7 +126,7 @@ class ColdStarts:
         start.phase = phase
         self._in[phase][tp] = start
         if phase is StartPhase.FOUND and start.late_until:
-            self._late_from = min(self._late_from, start.late_until)
+            self._late_from = min(self._late_from, start.next_end)
 
     def expect_late_requests(self, start: ColdStart) -> None:
         """Those of an earlier holder, for as long as the driver says; of none where nobody can have
@@ -133,22 +134,30 @@ class ColdStarts:
         """
         take = start.take
         has_begun = bool(take.runs) or take.fan is not None or take.handed is not None
-        if take.unprotected_wait_ms and has_begun:
-            start.late_until = self._ports.clock.monotonic() + take.unprotected_wait_ms / 1000
+        if take.late_requests_ms and has_begun:
+            now, late_s = self._ports.clock.monotonic(), take.late_requests_ms / 1000
+            start.late_until = now + late_s
+            start.lane_until = max(0.0, start.late_until - USER_TIMEOUT_MS / 1000)
         if take.handed is not None:
             self._enter(start, StartPhase.FOUND)
 
-    def late_requests_over(self) -> list[TopicPartition]:
-        """Partitions that have begun and for which the wait has just ended."""
+    def earlier_lanes_ended(self) -> list[tuple[TopicPartition, bool]]:
+        """Partitions that have begun and whose earlier lane has just stopped, if it lives; True:
+        nor can its requests arrive any more.
+        """
         now = self._ports.clock.monotonic()
         if now < self._late_from:
             return []
         late = [start for start in self._in[StartPhase.FOUND].values() if start.late_until]
-        over = [start for start in late if start.late_until <= now]
-        for start in over:
-            start.late_until = 0.0
-        self._late_from = min((s.late_until for s in late if s.late_until), default=math.inf)
-        return [start.take.source for start in over]
+        ended = []
+        for start in late:
+            if start.next_end <= now:
+                is_over = start.late_until <= now
+                start.lane_until = 0.0
+                start.late_until = 0.0 if is_over else start.late_until
+                ended.append((start.take.source, is_over))
+        self._late_from = min((s.next_end for s in late if s.late_until), default=math.inf)
+        return ended
 
     def searched_at(self, start: ColdStart) -> float:
         """When the last search in the target's log began; of one that was handed over: now."""
@@ -158,15 +167,21 @@ class ColdStarts:
     def must_wait(self, start: ColdStart, found: Start) -> bool:
         """True when the start point may still move; the partition is then searched again later.
 
-        A protected partition need not wait: a late request of a dead lane carries the sequences
-        that follow, and so either is the batch that we would write or is refused. But it may hold
-        other records than ours by now (the source was compacted), and then our own is answered as
-        its repeat: where an answer does not show that (LogAppendTime), all wait.
+        A partition need not wait: what it must not send by then it holds back (`PartitionCopy`),
+        and one that is at its end has nothing to send. But a late request may hold other records
+        than ours by now (the source was compacted), and then our own is answered as its repeat:
+        where an answer does not show that (LogAppendTime), all wait. So does what was taken over,
+        whose end is noted for good; and, unless the target knows us, what is shared, since a mark
+        is final only behind late requests, and a fan, whose map names single places only.
         """
-        now_ms = self._ports.clock.wall_ms()
+        if not start.may_have_missed:
+            return False
         points = found.points if isinstance(found, FanStart) else (found,)
-        is_kept = all(self.copy_rules.keeps(p, now_ms) for p in points)
-        if not start.may_have_missed or (is_kept and start.take.stamps_own_time is False):
+        begins = not any(point.taken_over for point in points)
+        if isinstance(found, FanStart) or not self._work.is_ours_alone:
+            now_ms = self._ports.clock.wall_ms()
+            begins &= all(self.copy_rules.keeps(point, now_ms) for point in points)
+        if begins and start.take.stamps_own_time is False:
             return False
         start.until = math.ceil(start.late_until / TOGETHER_S) * TOGETHER_S
         self._enter(start, StartPhase.DELAYED)

@@ -31,10 +31,10 @@ is read at once, and waits in neither kernel. What remains:
   on the way. Either the connection breaks after USER_TIMEOUT_MS, which costs one cold start; or
   they arrive after the mute, so the driver adds the mute that the lane last reported to its wait.
 
-A partition where the target surely remembers us starts without waiting: there a late request
-carries sequences that are taken already, and is refused or is the same batch. That holds only as
-long as we are remembered. So until all late requests are over nothing is sent behind which we may
-be forgotten (`PartitionCopy.late_requests_are_over`).
+A start does not wait: a late request carries sequences that are taken already, and is refused or
+is the same batch. That holds only as long as the target remembers us. So until all late requests
+are over nothing is sent behind which we may be forgotten; and where we may be forgotten already,
+nothing before a lane that may live has stopped (`mirror/copy/earlier_lane.py`).
 """
 
 from __future__ import annotations

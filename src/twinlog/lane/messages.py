@@ -113,7 +113,7 @@ class TakePartition(Pairing):
     """Upstream records that are left out since somebody wants it."""
     accepted: tuple[Accepted, ...] = ()
     """Records of somebody else in the target's log that stay there."""
-    unprotected_wait_ms: int = 0
+    late_requests_ms: int = 0
     """If the target does not surely remember our producer id, wait so long from now and look again:
     requests of a dead lane or connection may still arrive."""
 

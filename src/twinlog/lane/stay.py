@@ -39,6 +39,8 @@ class ColdStart:
     """When a phase ends that time ends."""
     late_until: float = 0.0
     """Until then requests of an earlier holder may arrive."""
+    lane_until: float = 0.0
+    """Until then its lane may send, if it lives."""
     searched_at: float | None = None
     """When the last search began; what came since was perhaps not seen."""
     is_long: bool = False
@@ -48,6 +50,16 @@ class ColdStart:
     def may_have_missed(self) -> bool:
         """Late requests may arrive after its search began, or after it was handed over."""
         return self.late_until > (self.searched_at or 0.0)
+
+    @property
+    def has_old_lane(self) -> bool:
+        """An earlier lane may have sent something after its search began, if that lane lives."""
+        return self.lane_until > (self.searched_at or 0.0)
+
+    @property
+    def next_end(self) -> float:
+        """When the first of the two waits ends that still last."""
+        return self.lane_until or self.late_until
 
 
 @dataclass(slots=True)

@@ -81,7 +81,11 @@ class CopyRules:
             return None
         return self.producer_expiry_ms - min(EXPIRY_MARGIN_MS, self.producer_expiry_ms // 4)
 
+    def known_behind(self, timestamp: int, now_ms: int) -> bool:
+        """The target keeps our producer id behind a record of this time."""
+        age = self.safe_age_ms
+        return age is not None and timestamp > now_ms - age
+
     def keeps(self, start: StartPoint, now_ms: int) -> bool:
         """The target surely remembers our producer id at this start point."""
-        age = self.safe_age_ms
-        return age is not None and start.is_protected and start.last_timestamp > now_ms - age
+        return start.is_protected and self.known_behind(start.last_timestamp, now_ms)

@@ -16,11 +16,14 @@ ever written. One that is read is CorruptData, which readers skip.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from twinlog.errors import CorruptData
 from twinlog.model import TopicPartition
+from twinlog.wire.record import Record
 
 __all__ = ["Checkpoint", "Heartbeat", "OffsetSync"]
 
@@ -96,6 +99,13 @@ class Checkpoint:
             downstream_offset=downstream_offset,
             metadata=of_value.string(),
         )
+
+    @classmethod
+    def all_in(cls, records: Iterable[Record]) -> Iterator[Checkpoint]:
+        """Those of a log that can be read; as Java's readers, ours pass over the others."""
+        for record in records:
+            with suppress(CorruptData):
+                yield cls.decode(record.key, record.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

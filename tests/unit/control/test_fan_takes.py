@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from tests.support.folded_rows import fold
-from twinlog.control.check.offline_status import fan_position
 from twinlog.control.duties.own_topics import whole
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.lanes.takes import partitioned_as_before, take_of
+from twinlog.control.risk.positions import fan_position
 from twinlog.mirror.copy.fan_out import read_to
 from twinlog.mirror.map.offset_map import (
     ChunkRow,

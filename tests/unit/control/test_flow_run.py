@@ -161,9 +161,9 @@ def test_lane_whose_connection_ends_gives_its_partitions_to_the_other(
     takes = {one.source: one for take in second.all_told(Take) for one in take.partitions}
     for tp in lost:
         assert takes[tp].handed is None, "nobody knows where it stopped"
-        assert takes[tp].unprotected_wait_ms == pytest.approx(LATE_S * 1000, abs=100)
+        assert takes[tp].late_requests_ms == pytest.approx(LATE_S * 1000, abs=100)
     for tp in set(takes) - set(lost):
-        assert takes[tp].unprotected_wait_ms == 0
+        assert takes[tp].late_requests_ms == 0
 
 
 def test_silent_lane_is_given_up_when_it_has_stopped_by_itself(
@@ -177,7 +177,7 @@ def test_silent_lane_is_given_up_when_it_has_stopped_by_itself(
     assert first.is_closed()
     assert set(second.taken) == {here(n) for n in range(4)}
     takes = {one.source: one for take in second.all_told(Take) for one in take.partitions}
-    waits = {takes[tp].unprotected_wait_ms for tp in first.taken}
+    waits = {takes[tp].late_requests_ms for tp in first.taken}
     assert waits == {(LATE_S - SILENCE_S - 1) * 1000}, "since it was heard"
 
 
@@ -450,7 +450,7 @@ def test_late_requests_of_a_topic_that_was_hidden_for_a_moment_are_waited_for(
         if one.source == here(3)
     ]
     assert len(takes) == 2
-    assert takes[-1].unprotected_wait_ms > 9_000
+    assert takes[-1].late_requests_ms > 9_000
 
 
 @pytest.mark.parametrize("is_shared", [False, True])

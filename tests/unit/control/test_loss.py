@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -16,12 +16,14 @@ from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.lanes.pacing import Pacer
 from twinlog.control.risk.held_back import OpenOnes
 from twinlog.control.risk.limits import RiskLimits
+from twinlog.control.risk.resting import Rest, RestingWatch
 from twinlog.control.risk.source_watch import SHARE_OF_TIME, Offsets, SourceWatch
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import Away, Throttle
+from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.intents import Intent, IntentKind, flow_intents
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.open_transactions import OpenTransaction
@@ -49,6 +51,9 @@ class Source:
     takes_s: float = 0.0
     open_ones_are: OpenOnes | None = None
     made_anew: set[str] = field(default_factory=set)
+    rests: dict[TopicPartition, Rest] = field(default_factory=dict)
+    """Where those stand that no lane has begun."""
+    rests_asked: list[TopicPartition] = field(default_factory=list)
 
     def ids(self, topics: Iterable[str]) -> Mapping[str, TopicId]:
         ids = {topic: plan_of(0, topic).source_topic_id for topic in topics}
@@ -70,6 +75,10 @@ class Source:
     def retentions(self, topics: Iterable[str]) -> Mapping[str, int]:
         return {topic: self.kept_ms for topic in topics if self.kept_ms is not None}
 
+    def find_rests(self, plans: Sequence[PartitionPlan]) -> Mapping[TopicPartition, Rest]:
+        self.rests_asked += [plan.source for plan in plans]
+        return {tp: rest for tp, rest in self.rests.items() if tp in self.rests_asked}
+
     def open_ones(self, partitions: Iterable[TopicPartition]) -> OpenOnes:
         assert set(partitions) == {FIRST}
         assert self.open_ones_are is not None
@@ -79,7 +88,9 @@ class Source:
 class Flow:
     """A run with two partitions, and what it looks like."""
 
-    def __init__(self, rpo_seconds: int | None = RPO_S, second: str = "orders") -> None:
+    def __init__(
+        self, rpo_seconds: int | None = RPO_S, second: str = "orders", *, begun: bool = True
+    ) -> None:
         self.driver = Driver([plan_of(0), plan_of(1, second)], lanes=2)
         self.source = Source(self.driver, {FIRST: 100, SECOND: 100})
         self.watch = SourceWatch(
@@ -87,13 +98,15 @@ class Flow:
             source=self.source,
             log=FlowLog(logging.getLogger("test"), "A->B"),
         )
+        self.resting = RestingWatch(run=self.driver.run, find=self.source.find_rests)
         self._rpo_seconds = rpo_seconds
         self.at_ms = self.driver.clock.wall_ms()
         """Of the last record that was copied."""
         self._since = FlowSince()
-        self.driver.run.tick()
-        self.lanes = self.driver.lanes_of(1)
-        self.copied(100)
+        if begun:
+            self.driver.run.tick()
+            self.lanes = self.driver.lanes_of(1)
+            self.copied(100)
 
     def copied(self, upto: int, *, end: int = 100) -> None:
         for lane in self.lanes:
@@ -103,6 +116,7 @@ class Flow:
     def pass_time(self, seconds: int) -> FlowSnapshot:
         for _ in range(seconds):
             self.driver.pass_time(1)
+            self.resting.tend(at_once)
             self.watch.tend(at_once)
         return self.look()
 
@@ -470,6 +484,30 @@ def test_a_partition_that_is_retried_in_vain_keeps_its_outlook() -> None:
         stopped(flow)
     found = flow.pass_time(60)
     assert all(part.left_ms > 0 for part in found.partitions)
+
+
+@pytest.mark.parametrize("why", ["paused", "stopped"])
+def test_a_partition_that_no_lane_of_this_run_has_begun_has_its_outlook(why: str) -> None:
+    """The mirror started while it was so; two hours of four are left, and then one."""
+    flow = Flow(rpo_seconds=None, begun=False)
+    flow.source.kept_ms = KEPT_MS
+    flow.source.at = {FIRST: 10_000, SECOND: 10_000}
+    written_ms = flow.driver.clock.wall_ms() - 2 * HOUR_S * 1000
+    flow.source.rests = {FIRST: Rest(100, written_ms), SECOND: Rest(10_000, 0)}
+    if why == "paused":
+        flow.driver.run.follow(PAUSED)
+    else:
+        flow.driver.run.tick()
+        for lane in flow.driver.lanes_of(1):
+            for tp in filter(lane.holds, (FIRST, SECOND)):
+                lane.troubled(tp, "TARGET_CHANGED")
+    first, second = flow.pass_time(60).partitions
+    assert 0 < first.left_ms <= 2 * HOUR_S * 1000
+    assert second.left_ms == -1, "it is at the end"
+    assert (first.loss_records, second.loss_records) == (-1, -1), "nobody has looked"
+    found = flow.pass_time(HOUR_S + 60)
+    assert found.partitions[0].is_near_deletion
+    assert sorted(flow.source.rests_asked) == [FIRST, SECOND], "each once"
 
 
 def test_a_copy_that_stands_is_told_of_when_a_quarter_of_the_retention_is_left() -> None:

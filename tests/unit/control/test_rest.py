@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -26,7 +28,8 @@ from twinlog.control.check import offline_status
 from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.control.web.api import answers, leaders, shown, stream
+from twinlog.control.web import server
+from twinlog.control.web.api import answers, kept, leaders, shown, stream
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.state.published import Proof
 
@@ -360,6 +363,42 @@ def test_a_hundred_clients_that_come_at_once_are_all_answered(rest: Rest) -> Non
     with ThreadPoolExecutor(100) as clients:
         asked = list(clients.map(lambda _: rest.ask("/api/v1/flows").status, range(200)))
     assert asked == [200] * 200
+
+
+def test_many_clients_are_answered_from_one_encoding_until_something_changes(
+    rest: Rest, monitor: Monitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eventually(lambda: "was not asked" in rest.get(A_B)["problem"], what="its target is away")
+    monkeypatch.setattr(kept, "KEPT_S", 60.0)
+    shows, shown_flows = shown.flow, []
+
+    def counted(config: Any, *said: Any) -> answers.Flow:
+        shown_flows.append(str(config.flow))
+        return shows(config, *said)
+
+    monkeypatch.setattr(shown, "flow", counted)
+    monitor.update(flows_now(lag=8))
+    for _ in range(20):
+        assert rest.get(A_B)["lag"] == 108
+        assert [one["lag"] for one in rest.get("/api/v1/flows")["flows"]] == [108, None]
+    assert sorted(shown_flows) == ["A->B", "A->B", "C->B"]
+    monitor.update(flows_now(lag=9))
+    assert rest.get(A_B)["lag"] == 109
+    assert rest.ask(f"{A_B}?lag=1").status == 400, "what is kept answers no other question"
+    assert rest.ask(A_B, "HEAD").body == b""
+    assert rest.ask(A_B, "POST").status == 405
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other kernels have no priority of a thread")
+def test_lanes_come_before_those_who_ask(rest: Rest) -> None:
+    (thread,) = (one for one in threading.enumerate() if one.name == "twinlog-web")
+    assert thread.native_id is not None
+    eventually(lambda: os.getpriority(os.PRIO_PROCESS, thread.native_id or 0) >= server.NICE)
+    assert rest.ask("/healthz").status == 200
+
+
+def test_ages_grow_though_nothing_changes(rest: Rest) -> None:
+    eventually(lambda: rest.get(A_B)["ageMs"] > 2000)
 
 
 def test_a_reload_is_seen(rest: Rest, tmp_path: Path) -> None:

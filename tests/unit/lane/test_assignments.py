@@ -144,7 +144,9 @@ def test_what_would_make_the_target_forget_us_waits_for_late_requests(
     lane.take(handed(wait_ms=2_000))
     assert lane.after(after_s) == []
     (copy,) = lane.assignments._copies()
-    assert cast("Any", copy)._holds_back is holds_back
+    earlier = cast("Any", copy)._earlier
+    assert earlier.forbids(is_old=True)
+    assert earlier.may_be_checked is not holds_back
     lane.assignments.release([HERE])
     assert only(lane.after(0.0)).handed is None, "its log was not checked since"
     assert lane.assignments.is_empty

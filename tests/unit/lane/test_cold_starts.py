@@ -209,7 +209,7 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_waits_for_late_requests_is_looked_at_together() -> None:
     lane = Lane(200)
-    takes = [take(number, wait_ms=2_000) for number in range(200)]
+    takes = [take(number, wait_ms=2_000, stamps=True) for number in range(200)]
     lane.begin(takes)
     lane.jobs.run()
     assert not lane.found
@@ -221,6 +221,45 @@ def test_what_waits_for_late_requests_is_looked_at_together() -> None:
     assert len(lane.found) == 200
     tails = -(-200 // AT_ONCE)
     assert lane.questions - before <= 12 + 2 * tails
+
+
+def test_a_start_waits_for_late_requests_only_where_a_repeat_does_not_show() -> None:
+    lane = Lane(2)
+    lane.begin([take(0, wait_ms=2_000), take(1, wait_ms=2_000, stamps=True)])
+    lane.jobs.run()
+    assert [tp.partition for tp in lane.found] == [0]
+
+
+def test_an_end_that_others_took_over_is_found_behind_late_requests() -> None:
+    lane = Lane(1, is_shared=True)
+    (tp,) = lane.logs
+    theirs = [Record(offset=0, timestamp=NOW_MS, key=None, value=b"theirs")]
+    lane.logs[tp].append(bytes(encode_batch(theirs, codec=Codec.NONE)))
+    lane.begin([take(0, wait_ms=2_000, mark=Mark(1, 1))])
+    lane.jobs.run()
+    assert not lane.found
+    lane.clock.now += 3.0
+    lane.starter.tend()
+    lane.jobs.run()
+    (found,) = lane.found.values()
+    assert isinstance(found, StartPoint)
+    assert found.taken_over
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_is_shared_waits_for_late_requests_where_the_target_may_not_know_us(
+    is_known: bool,
+) -> None:
+    """A mark is final only behind them: else a later start reads all that others write."""
+    lane = Lane(1, lambda _: NOW_MS if is_known else OLD_MS, is_shared=True)
+    lane.begin([take(0, wait_ms=2_000, mark=Mark(1, 1))])
+    lane.jobs.run()
+    assert bool(lane.found) is is_known
+    lane.clock.now += 3.0
+    lane.starter.tend()
+    while lane.jobs.looks:
+        lane.jobs.run()
+    assert lane.found
 
 
 def test_what_comes_while_looks_are_under_way_gathers() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from twinlog.errors import CorruptData
@@ -19,6 +21,12 @@ NOW = 1_800_000_000_000
 DAY = 86_400_000
 SOURCE = TopicPartition("orders", 4)
 K = 70
+RULES = CopyRules(
+    producer_id=9,
+    isolation=Isolation.READ_COMMITTED,
+    is_ours_alone=False,
+    producer_expiry_ms=DAY,
+)
 
 
 def a_record(offset: int) -> Record:
@@ -42,12 +50,7 @@ def a_fan(
             target=TopicPartition("orders", number),
             source_topic_id=NO_TOPIC_ID,
             target_topic_id=NO_TOPIC_ID,
-            rules=CopyRules(
-                producer_id=9,
-                isolation=Isolation.READ_COMMITTED,
-                is_ours_alone=False,
-                producer_expiry_ms=DAY,
-            ),
+            rules=RULES,
             start=StartPoint(
                 ordinal=0,
                 upstream=upstream,
@@ -154,7 +157,7 @@ def test_others_between_our_records_move_k_and_stop_nothing() -> None:
 def test_one_batch_is_on_its_way_unless_the_target_surely_remembers_us(listed: bool) -> None:
     fan = a_fan(listed=listed)
     branch = fan.parts[0]
-    branch._safe_age_ms = DAY if listed else None
+    branch.set_expiry(replace(RULES, producer_expiry_ms=DAY if listed else None))
     fetch(fan, a_batch(0, 30))
     written(fan)
     sent(branch)

@@ -322,14 +322,73 @@ def test_batch_behind_which_we_may_be_forgotten_waits_for_late_requests() -> Non
     answer(copy, K)
     assert sent(copy) == [], "none of those behind it goes before it"
     assert trouble(copy) == ("", None)
-    copy.late_requests_are_over()
+    copy.earlier_lane_ended(is_over=True)
     assert sent(copy) == [], "a late one may lie where it belongs"
     assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)
 
 
-def test_old_batch_is_not_sent_behind_fresh_ones_that_are_not_answered() -> None:
+def test_fresh_batch_waits_for_no_late_request_though_the_target_has_forgotten_us() -> None:
+    """A late one begins with the same records: whichever comes second is refused."""
+    copy = a_copy(late=True, listed=False, last_timestamp=NOW - 2 * DAY)
+    copy.on_fetched(fetched(batch(0, 1)), (), NOW)
+    assert [one.ordinal for one in sent(copy)] == [0]
+
+
+def test_fresh_batch_waits_for_a_lane_that_may_live_where_the_target_has_forgotten_us() -> None:
+    """It may send our batch, and behind it an old one by which the target forgets us again."""
+    copy = a_copy(late=True, old_lane=True, listed=False, last_timestamp=NOW - 2 * DAY)
+    copy.on_fetched(fetched(batch(0, 1)), (), NOW)
+    assert sent(copy) == []
+    assert trouble(copy) == ("", None)
+    copy.earlier_lane_ended(is_over=False)
+    assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)
+
+
+def test_look_at_a_lane_that_may_live_is_no_look_at_what_it_sent_later() -> None:
+    copy = a_copy(late=True, old_lane=True, listed=False, last_timestamp=NOW - 2 * DAY)
+    copy.earlier_lane_ended(is_over=False)
+    copy.earlier_lane_ended(is_over=True)
+    copy.on_fetched(fetched(batch(0, 1)), (), NOW)
+    assert sent(copy) == []
+    assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)
+
+
+def test_old_batch_waits_for_late_requests_also_of_a_lane_that_has_stopped() -> None:
+    copy = a_copy(late=True, old_lane=True)
+    copy.on_fetched(fetched(batch(0, 1, timestamp=NOW - DAY)), (), NOW)
+    assert sent(copy) == []
+    copy.earlier_lane_ended(is_over=False)
+    assert trouble(copy) == ("", None)
+    copy.earlier_lane_ended(is_over=True)
+    assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)
+
+
+def test_what_is_held_back_takes_no_memory_and_moves_nothing() -> None:
+    copy = a_copy(late=True, listed=False, last_timestamp=NOW - 2 * DAY)
+    copy.on_fetched(fetched(batch(0, 1), batch(1, 1, timestamp=NOW - DAY), batch(2, 1)), (), NOW)
+    assert [one.ordinal for one in sent(copy)] == [0]
+    assert sent(copy) == []
+    assert not copy.wants_fetch
+    copy.on_fetched(fetched(batch(3, 1), marker(4, epoch=3)), (), NOW)  # was on its way
+    answer(copy, K)
+    assert (copy.state, copy.acked_upstream, copy.queued_bytes) == (CopyState.STARTING, 1, 0)
+    copy.earlier_lane_ended(is_over=True)
+    assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)
+
+
+def test_what_is_held_back_can_be_released() -> None:
+    copy = a_copy(late=True)
+    copy.on_fetched(fetched(batch(0, 1, timestamp=NOW - DAY)), (), NOW)
+    assert sent(copy) == []
+    copy.drain()
+    copy.earlier_lane_ended(is_over=True)
+    assert (copy.state, copy.is_drained, trouble(copy)) == (CopyState.DRAINING, True, ("", None))
+
+
+@pytest.mark.parametrize("last", [NOW, NOW - 3 * DAY])
+def test_old_batch_is_not_sent_behind_fresh_ones_that_are_not_answered(last: int) -> None:
     """Both may come late, and make the target forget us before the next lane's fresh one."""
-    copy, later = a_copy(), NOW + TROUBLE_MS + 1
+    copy, later = a_copy(last_timestamp=last), NOW + TROUBLE_MS + 1
     old = batch(2, 1, timestamp=NOW - 2 * DAY)
     copy.on_fetched(fetched(batch(0, 1), batch(1, 1), old, batch(3, 1)), (), NOW)
     assert [one.ordinal for one in sent(copy, later)] == [0]
@@ -349,7 +408,7 @@ def test_log_is_looked_at_before_the_first_old_batch_however_late_that_comes() -
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)
     sent(copy)
     answer(copy, K)
-    copy.late_requests_are_over()
+    copy.earlier_lane_ended(is_over=True)
     copy.on_fetched(fetched(batch(1, 1), batch(2, 1, timestamp=NOW - DAY)), (), NOW)
     assert [one.ordinal for one in sent(copy)] == [1]
     assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)

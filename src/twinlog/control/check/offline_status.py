@@ -34,12 +34,11 @@ from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.lanes.wanted import kept
 from twinlog.control.risk.loss import loss_of
+from twinlog.control.risk.positions import position, position_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.verified import Verified
 from twinlog.errors import CorruptData, TwinlogError
-from twinlog.mirror.copy.fan_out import next_upstream
-from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, run_at
-from twinlog.mirror.map.runs import k_at
+from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC, offset_map_topic
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import FlowHistory, winning_claims
@@ -279,11 +278,7 @@ class _OfflineFlow:
             return _part(plan.source, plan.target.topic, PartitionState.FAILED, error=here)
         if isinstance(there, TwinlogError):
             return _part(plan.source, plan.target.topic, PartitionState.FAILED, error=there)
-        key = plan.map_key
-        if plan.targets:
-            copied = fan_position(key, plan.targets, maps)
-        else:
-            copied = position(maps.get(key), there.end_offset, is_shared=self.setup.is_identity)
+        copied = position_of(plan, maps, there.end_offset, is_shared=self.setup.is_identity)
         if copied is None:
             start = ends.first[plan.source]
             return self._never_copied(plan.source, plan.target.topic, start, here)
@@ -354,39 +349,6 @@ def _overlaid(seen: FlowSnapshot, told: PublishedStatus) -> FlowSnapshot:
         as_of_ms=told.at_ms,
         partitions=tuple(parts),
     )
-
-
-def position(
-    known: PartitionMap | None, target_end: int, *, is_shared: bool
-) -> tuple[int, int] | None:
-    """(records copied, next upstream offset); None for a partition that was never copied."""
-    if known is None or not known.runs:
-        return None
-    first = known.runs[0]
-    if not is_shared:
-        ordinal = target_end - k_at(known.runs, target_end)
-    elif known.mark is not None:
-        ordinal = known.mark.ordinal
-    else:
-        ordinal = known.runs[-1].ordinal
-    run = run_at(known.runs, ordinal)
-    return (ordinal, (run or first).upstream_of(ordinal))
-
-
-def fan_position(
-    key: PartitionKey, targets: int, maps: Mapping[PartitionKey, PartitionMap]
-) -> tuple[int, int] | None:
-    """The same of a partition whose records go to several by key, as of its branches' marks."""
-    records, upstreams = 0, []
-    for number in range(targets):
-        known = maps.get(key._replace(branch=number, branches=targets))
-        if known is None or not known.runs:
-            return None
-        ordinal = known.runs[0].ordinal if known.mark is None else known.mark.ordinal
-        upstream = next_upstream(known.runs, ordinal)
-        records += ordinal
-        upstreams.append(known.runs[0].upstream if upstream is None else upstream)
-    return records, min(upstreams)
 
 
 def _part(  # noqa: PLR0913 (what is known of it)

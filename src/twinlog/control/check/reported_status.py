@@ -20,9 +20,12 @@ from twinlog.mirror.state.intents import FlowIntents, flow_intents
 from twinlog.mirror.state.published import PublishedStatus, published_status
 from twinlog.model import TopicPartition
 from twinlog.survey.rights import may
+from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 
 WRITTEN_WITHIN_MS: Final = 600_000
 """Rows of the status topic: far longer than one is of now, whatever the hosts' clocks say."""
+
+_NOT_SEEN: Final = (UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED)
 
 Rows = Sequence[tuple[bytes | None, bytes | None]]
 
@@ -41,8 +44,10 @@ def reports_of(
 ) -> dict[str, Reported]:
     """Of flows into one cluster, by name; raises TwinlogError where it cannot be asked."""
     with ClusterClient(target, api_timeout_s=give_up_s) as client:
-        there = client.metadata(None)
-        state = state_rows(client) if STATE_TOPIC in there.topics else []
+        # by name: every page that is open asks again and again, also of clusters with many topics
+        there = client.metadata([STATE_TOPIC, STATUS_TOPIC])
+        is_seen = there.topics[STATE_TOPIC].error not in _NOT_SEEN
+        state = state_rows(client) if is_seen else []
         status = status_rows(client, there, now_ms)
     claims = winning_claims(state)
     return {

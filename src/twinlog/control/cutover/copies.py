@@ -21,8 +21,8 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetResult, list_offsets
 from twinlog.cluster.logs.producers import ProducerState, describe_producers
 from twinlog.cluster.net.metadata import ClusterMetadata
-from twinlog.control.check.offline_status import fan_position
 from twinlog.control.cutover.scope import CutoverScope
+from twinlog.control.risk.positions import fan_position
 from twinlog.errors import TwinlogError, Unsupported
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.map.translation import (

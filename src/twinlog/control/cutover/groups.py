@@ -26,7 +26,7 @@ from twinlog.cluster.groups.group_offsets import (
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.control.cutover.copies import Copy, has_records
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.errors import CorruptData, TwinlogError
+from twinlog.errors import TwinlogError
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.quantities import plural
 from twinlog.wire.mm2_records import Checkpoint
@@ -232,11 +232,7 @@ class CutoverGroups:
         if found is None or found.error:
             return out
         upstreams = scope.upstreams()
-        for record in read_to_end(scope.target, topic, 0):
-            try:
-                one = Checkpoint.decode(record.key, record.value)
-            except CorruptData:
-                continue  # as Java's readers do
+        for one in Checkpoint.all_in(read_to_end(scope.target, topic, 0)):
             tp = one.topic_partition
             topic_id = NO_TOPIC_ID if tp.topic not in there else there[tp.topic].topic_id
             upstream = upstreams.name(tp.topic, topic_id)

@@ -24,9 +24,6 @@ nothing; its successor begins again.
 from __future__ import annotations
 
 import logging
-import os
-import sys
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +36,7 @@ from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import PolicyKind, VerifyMode
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView
+from twinlog.control.watch.thread_priority import give_way
 from twinlog.control.watch.verified import CODE, Verified
 from twinlog.errors import PartitionError, Unauthorized
 from twinlog.flow_log import FlowLog
@@ -127,7 +125,7 @@ class Verification:
     def round(self) -> None:
         if time.monotonic() < self._refused_until:
             return
-        _give_way()
+        give_way(NICE)
         try:
             self._verify()
         except Unauthorized as error:
@@ -292,16 +290,6 @@ class Verification:
         self._of_process.discard(self)
         self._source.close()
         self._target.close()
-
-
-def _give_way() -> None:
-    """Only this thread: Linux alone has a priority for each, see sched(7). The main thread keeps
-    its own, which all threads and processes that it starts would inherit.
-    """
-    if sys.platform == "linux" and threading.current_thread() is not threading.main_thread():
-        thread = threading.get_native_id()
-        wanted = max(NICE, os.getpriority(os.PRIO_PROCESS, thread))
-        os.setpriority(os.PRIO_PROCESS, thread, wanted)
 
 
 def _is_usable(view: PartitionView) -> bool:

@@ -13,6 +13,7 @@ from twinlog.control.lanes.views import view_of
 from twinlog.control.risk.background import InBackground
 from twinlog.control.risk.limits import NO_LIMITS, RiskLimits
 from twinlog.control.risk.pulse import Pulse
+from twinlog.control.risk.resting import RestingWatch
 from twinlog.control.risk.source_watch import SourceWatch
 from twinlog.control.running.flow_run import FlowRun
 
@@ -39,6 +40,8 @@ class Generation:
     topics: TopicRefresh
     source_watch: SourceWatch | None
     """None with `--once`."""
+    resting: RestingWatch | None
+    """None with `--once`."""
     pulse: Pulse | None
     """None with `--once`."""
 
@@ -47,6 +50,8 @@ class Generation:
         self.steering.tend(background)
         if self.pulse is not None:
             self.pulse.tend(background)
+        if self.resting is not None:
+            self.resting.tend(background)
         if self.source_watch is not None:
             self.source_watch.tend(background)
             self.topics.tend(background)

@@ -28,6 +28,7 @@ from twinlog.control.flow.trouble import FlowTrouble
 from twinlog.control.lanes.pacing import pacer_of
 from twinlog.control.leading.lead import APART_S, SetupWaiting, StandingBy
 from twinlog.control.risk.pulse import Pulse
+from twinlog.control.risk.resting import RestingWatch, RestQuestions
 from twinlog.control.risk.source_watch import SourceWatch
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -195,6 +196,12 @@ class ManagedFlow:
         )
         questions = setup.questions
         watch = SourceWatch(run=run, source=questions, log=self.log)
+        rests = RestQuestions(
+            read_map=prepared.read_map,
+            target=setup.target,
+            source=questions,
+            is_shared=setup.is_identity,
+        )
         pulse = Pulse(run=run, ask=questions.pulse)
         return Generation(
             prepared=prepared,
@@ -204,6 +211,7 @@ class ManagedFlow:
             steering=steering,
             topics=TopicRefresh(run=run, prepared=prepared, log=self.log),
             source_watch=None if process.once else watch,
+            resting=None if process.once else RestingWatch(run=run, find=rests.find),
             pulse=None if process.once else pulse,
         )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from twinlog.control.duties.rounds import NotNow
 from twinlog.control.flow.flow_setup import PreparedFlow
 from twinlog.control.lanes.partitions import RETRY_FAILED_S
 from twinlog.control.lanes.views import handed
@@ -77,7 +78,11 @@ class TopicRefresh:
         self._is_looking, self._has_failed = False, True
         pause_s = min(self.prepared.setup.refresh_s, AFTER_FAILURE_S)
         self._next = self.run.clock.monotonic() + pause_s
-        if not self.run.is_stopping:
+        if self.run.is_stopping:
+            return
+        if isinstance(error, NotNow):
+            self.log.info("topics were not looked for: %s; trying again", error)
+        else:
             self.log.warning("topics could not be read: %s; trying again", error)
 
     def _due_after(self, *, may_come: bool) -> None:

@@ -9,9 +9,11 @@ and the records are MirrorMaker 2's byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
+from twinlog.errors import CorruptData
 from twinlog.mirror.map.checkpoints import is_due
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.mm2_records import Checkpoint
@@ -54,6 +56,13 @@ class CheckpointRow(NamedTuple):
             CopyIds(original, copy) if len(ids) == 2 * ID_BYTES else None,
             SEEN_TO in headers,
         )
+
+    @classmethod
+    def all_in(cls, records: Iterable[Record]) -> Iterator[CheckpointRow]:
+        """Those of a log that can be read; as Java's readers, ours pass over the others."""
+        for record in records:
+            with suppress(CorruptData):
+                yield cls.decode(record)
 
     def record(self, now_ms: int) -> Record:
         headers: list[tuple[str, bytes | None]] = []

@@ -27,7 +27,7 @@ from twinlog.control.groups.opposite_checkpoints import OppositeCheckpoints
 from twinlog.control.groups.share_sync import ShareGroups
 from twinlog.control.groups.translation_cache import TranslationCache, given_on_source
 from twinlog.control.groups.unplaced import reasons
-from twinlog.errors import CorruptData, TwinlogError, Unauthorized
+from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.names.filters import policy_of
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
@@ -221,21 +221,14 @@ class CheckpointDuty:
             self._written = None  # the next write says it
 
     def _read(self) -> dict[tuple[str, TopicPartition], CheckpointRow] | None:
-        out: dict[tuple[str, TopicPartition], CheckpointRow] = {}
         try:
-            for record in self._log.read():
-                try:
-                    row = CheckpointRow.decode(record)
-                except CorruptData:
-                    continue  # as Java's readers do
-                out[row.key] = row
+            return {row.key: row for row in CheckpointRow.all_in(self._log.read())}
         except Unauthorized as error:
             self._flow.log_once(
                 f"{self._flow.name}: checkpoints of earlier runs are not known, so all are written "
                 f"again: {error}; or set emit.checkpoints.enabled=false"
             )
             return None
-        return out
 
     def _append(self, due: Sequence[CheckpointRow]) -> None:
         assert self._written is not None  # noqa: S101 (read just before)

@@ -8,12 +8,11 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import ends_of_logs, read_to_end
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.groups.checkpoint_rows import CheckpointRow
-from twinlog.errors import CorruptData, TwinlogError, Unauthorized
+from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.names.filters import policy_of
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.rights import denied
-from twinlog.wire.record import Record
 
 
 class OppositeCheckpoints:
@@ -40,8 +39,10 @@ class OppositeCheckpoints:
             (end,) = ends_of_logs(self._source, [self._tp]).values()
             if end < self._next:  # it was made again
                 self._next = 0
-            for record in read_to_end(self._source, self._tp.topic, 0, self._next, end=end):
-                self._note(record)
+            log = read_to_end(self._source, self._tp.topic, 0, self._next, end=end)
+            for one, ids, _ in CheckpointRow.all_in(log):
+                tp, topic_id = one.topic_partition, None if ids is None else ids.copy
+                self._named.note(self._source.alias, one.group, tp, one.downstream_offset, topic_id)
             self._next = end
         except Unauthorized:
             error = denied(self._source.alias, "READ", self._tp.topic)
@@ -53,11 +54,3 @@ class OppositeCheckpoints:
         except TwinlogError as error:
             if error.code != "TOPIC_MISSING":
                 raise
-
-    def _note(self, record: Record) -> None:
-        try:
-            one, ids, _ = CheckpointRow.decode(record)
-        except CorruptData:
-            return  # as Java's readers do
-        tp, topic_id = one.topic_partition, None if ids is None else ids.copy
-        self._named.note(self._source.alias, one.group, tp, one.downstream_offset, topic_id)

@@ -283,9 +283,17 @@ class Partition:
         return told if live.sees_end and self.is_fresh else max(told, seen)
 
     @property
+    def position(self) -> int:
+        """Everything below is on the target, as a lane said, or both logs before one began; -1: not
+        known.
+        """
+        told = self.recovery.upstream
+        return told if told >= 0 else self.keeping.rests_at
+
+    @property
     def is_behind(self) -> bool:
         """The source has more than what is on the target, as far as is known."""
-        return 0 <= self.recovery.upstream < self.recovery.end
+        return 0 <= self.position < self.recovery.end
 
     @property
     def is_fresh(self) -> bool:

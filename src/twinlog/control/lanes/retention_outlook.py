@@ -32,9 +32,13 @@ class SourceBounds:
 class RetentionOutlook:
     """Of one partition that is behind, from what was seen within the last ten minutes."""
 
-    __slots__ = ("_copied_ms", "_seen")
+    __slots__ = ("_copied_ms", "_seen", "rests_at")
 
     def __init__(self) -> None:
+        self.rests_at = -1
+        """The next upstream offset, as both logs had it before a lane of this run began; -1: not
+        known, or never asked.
+        """
         self._copied_ms = 0
         self._seen: deque[SourceBounds] = deque()
 
@@ -45,8 +49,13 @@ class RetentionOutlook:
             self._seen.popleft()
 
     def copied(self, timestamp: int) -> None:
-        """Of the last copied record, in milliseconds; 0: not known to this lane."""
+        """Of the last copied record or the next one, in milliseconds; 0: not known to this lane."""
         self._copied_ms = timestamp or self._copied_ms
+
+    def rests(self, upstream: int, timestamp: int) -> None:
+        """No lane has it, and these come next: the offset, and when it was written."""
+        self.rests_at = upstream
+        self.copied(timestamp)
 
     def forget(self) -> None:
         """It is not behind any more."""

@@ -89,7 +89,7 @@ def take_of(
         fan=fan,
         skips=tuple(one.skip for one in partition.skips),
         accepted=tuple(one.accepted for one in partition.accepted),
-        unprotected_wait_ms=int(partition.waits_s() * 1000),
+        late_requests_ms=int(partition.waits_s() * 1000),
     )
 
 

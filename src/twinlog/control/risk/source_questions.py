@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
@@ -11,15 +11,18 @@ from typing import Final
 
 from twinlog.cluster.client import REFUSED_FOR_S, ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.producer_expiry import longest_transaction
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.risk.held_back import OpenOnes
-from twinlog.errors import Disconnected, Unauthorized, Unreachable
+from twinlog.control.risk.resting import Rest
+from twinlog.errors import Disconnected, TwinlogError, Unauthorized, Unreachable
 from twinlog.model import Isolation, TopicId, TopicPartition
 from twinlog.survey.open_transactions import open_transactions
 from twinlog.survey.source_ends import known_ends, known_offsets
 from twinlog.survey.source_retention import retentions
+from twinlog.wire.record_batch import read_headers
 
 WITHIN_S: Final = 5.0
 PULSE_WITHIN_S: Final = 4.0
@@ -126,6 +129,15 @@ class SourceQuestions:
         with self._line.asking() as client:
             return known_offsets(client, partitions, EARLIEST)
 
+    def next_batches(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Rest]:
+        """What their logs have from these offsets on."""
+        with self._line.asking() as client:
+            starts = known_offsets(client, offsets, EARLIEST)
+            froms = {tp: max(at, starts[tp]) for tp, at in offsets.items() if tp in starts}
+            wanted = {tp: (at, 1) for tp, at in froms.items()}
+            answers = fetch_records(client, wanted, timeout_s=WITHIN_S)
+        return {tp: Rest(at, _written_ms(answers[tp], at)) for tp, at in froms.items()}
+
     def retentions(self, topics: Iterable[str]) -> dict[str, int]:
         """retention.ms of the topics that have one."""
         with self._line.asking() as client:
@@ -145,3 +157,12 @@ class SourceQuestions:
         """Close the connections; whoever asks now does it, behind the answer. Returns at once."""
         self._line.close()
         self._pulse.close()
+
+
+def _written_ms(answer: FetchedRecords | TwinlogError, offset: int) -> int:
+    """When the newest record of the batch there was written; 0: not known."""
+    if isinstance(answer, TwinlogError):
+        return 0
+    headers = (header for header, _ in read_headers(answer.records))
+    there = next((one for one in headers if one.last_offset >= offset), None)
+    return 0 if there is None else max(0, there.max_timestamp)

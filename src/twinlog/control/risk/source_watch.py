@@ -95,7 +95,7 @@ class SourceWatch:
         if self._is_asking or now < self._next_ask or self.run.is_stopping:
             return
         every = self.run.partitions.items()
-        followed = {tp: one for tp, one in every if _is_followed(one)}
+        followed = {tp: one for tp, one in every if is_followed(one)}
         wanted = {tp: one.recovery.upstream for tp, one in followed.items()}
         ids = {tp: one.plan.source_topic_id for tp, one in followed.items()}
         behind = self._behind(now)
@@ -144,7 +144,7 @@ class SourceWatch:
         self._next_starts = now + BEHIND_EVERY_S
         behind = []
         for tp, one in self.run.partitions.items():
-            if not _is_followed(one) or not one.is_behind:
+            if not is_followed(one) or not one.is_behind:
                 one.keeping.forget()
             elif self.run.clock.boot() - (one.recovery.at or 0.0) > BEHIND_FOR_S:
                 behind.append(tp)
@@ -178,8 +178,8 @@ class SourceWatch:
                 one.asked_end = end
         for tp, start in answers.starts.items():
             one = self.run.partitions.get(tp)
-            if one is not None and one.recovery.upstream >= 0:
-                upstream, end = one.recovery.upstream, one.recovery.end
+            if one is not None and one.position >= 0:
+                upstream, end = one.position, one.recovery.end
                 one.keeping.see(SourceBounds(at=asked_at, start=start, end=end, upstream=upstream))
         if answers.retentions is not None:
             self.retentions = answers.retentions
@@ -205,5 +205,6 @@ class SourceWatch:
         self._near = set(near)
 
 
-def _is_followed(partition: Partition) -> bool:
+def is_followed(partition: Partition) -> bool:
+    """The source is asked about it."""
     return partition.is_wanted and partition.placement is not Placement.DONE

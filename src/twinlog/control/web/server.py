@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from twinlog.channel.reachable import is_loopback
 from twinlog.config.rest import OPEN, RestConfig
 from twinlog.control.watch.monitor import Monitor
+from twinlog.control.watch.thread_priority import give_way
 from twinlog.control.web.address import Address, CannotListen
 from twinlog.control.web.front import Front, LoadApi
 from twinlog.control.web.open_requests import OpenRequests
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 BACKLOG: Final = 128
 """With few, a crowd that connects at once keeps others waiting."""
 LONGEST_HEADER: Final = 16_384
+NICE: Final = 5
+"""Lanes come first where all cores are busy, and a probe still gets a quarter of their share."""
 ENDS_WITHIN_S: Final = 1
 """How long answers on their way may take at the end."""
 
@@ -86,6 +89,7 @@ class WebServer:
         self._socket.close()
 
     def _run(self) -> None:
+        give_way(NICE)
         import uvicorn
 
         from twinlog.control.web.connection import CountedConnection, Handshake

@@ -25,12 +25,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy import refusals
 from twinlog.mirror.copy.company import Company
+from twinlog.mirror.copy.earlier_lane import EarlierLane
+from twinlog.mirror.copy.in_flight import InFlight, drop
 from twinlog.mirror.copy.intake import Aborted, Intake, OutBatch
 from twinlog.mirror.copy.joining import join_small
 from twinlog.mirror.copy.refusals import rank, refusal
@@ -87,6 +90,7 @@ class PartitionCopy:
         now_ms: int,
         stamps_own_time: bool | None = False,
         late_requests: bool = False,
+        old_lane: bool = False,
         skips: Sequence[Skip] = (),
     ) -> None:
         self.source = source
@@ -128,16 +132,15 @@ class PartitionCopy:
         self.company = Company(is_ours=start.has_company)
         self.lost_answers = False
         """Requests of this lane may still be on their way."""
-        self.late_requests = self._holds_back = late_requests
+        self.late_requests = late_requests
         """Those of an earlier holder may have arrived since this copy looked."""
+        self._earlier = EarlierLane(late_requests=late_requests, may_live=old_lane)
         self._rules = rules
-        self._safe_age_ms = rules.safe_age_ms
         self._is_picky = is_picky
         self._k = start.k
         self._stamps_own_time = stamps_own_time
         self._is_listed = start.is_protected
-        self._is_proven = False
-        self._answered_ms = 0
+        self._is_proven, self._answered_ms = False, 0
         self._noted: Run | None = None
         self.leader = TargetLeader(start.target_epoch)
         self._trouble_until_ms = now_ms + TROUBLE_MS
@@ -147,17 +150,23 @@ class PartitionCopy:
             tail.runs[0].ordinal if tail.durable_ordinal < 0 and tail.runs else -1
         )
         self._queue: deque[OutBatch] = deque()
-        self._in_flight: deque[OutBatch] = deque()
+        self._in_flight = InFlight()
         self._splitter = Splitter(rules.producer_id)
-        self._oldest_sent = self._newest_sent = 0
-        """Timestamps of what was sent since nothing was in flight."""
 
     # -- in
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
         """Queue what a Fetch answer brought; returns the bytes now held for it."""
         before = self.queued_bytes
-        for batch in self._fit(self.intake.take(records, aborted, self.end)):
+        batches = self.intake.take(records, aborted, self.end)
+        if self.intake.join_bytes and len(batches) > 1:
+            batches = join_small(
+                batches,
+                target_bytes=self.intake.join_bytes,
+                limit_bytes=self.intake.limit_bytes,
+                producer_id=self._rules.producer_id,
+            )
+        for batch in batches:
             self.queue(batch, now_ms)
         self.has_read()
         return self.queued_bytes - before
@@ -182,28 +191,17 @@ class PartitionCopy:
     def has_read(self) -> None:
         """A Fetch answer was taken in."""
         if self.state is not CopyState.COPYING:
-            return  # what waited was dropped: the next lane reads it again, from `acked_upstream`
-        if self._queue and self.tail.durable_ordinal < self._first_row_ordinal:
+            # whoever resumes reads it again, from `acked_upstream`
+            self.queued_bytes -= drop(self._queue)
+        elif self._queue and self.tail.durable_ordinal < self._first_row_ordinal:
             self.tail.dirty = True
-        if not self._queue and not self._in_flight:
-            # nothing but markers and aborted data: the position moves without a record
-            self._all_read_is_acked()
+        self._acknowledge_what_was_read()
 
-    def _all_read_is_acked(self) -> None:
-        if self.intake.position >= self.acked_upstream:
+    def _acknowledge_what_was_read(self) -> None:
+        """Markers and aborted data behind the last record move the position alone."""
+        if self.is_idle and self.intake.position >= self.acked_upstream:
             self.acked_upstream = self.intake.position
             self.acked_epoch = self.intake.last_fetched_epoch
-
-    def _fit(self, batches: list[OutBatch]) -> list[OutBatch]:
-        # where single records may be refused, the others of a larger batch would go with them
-        if not self._rules.join_bytes or self._is_picky or len(batches) < 2:
-            return batches
-        return join_small(
-            batches,
-            target_bytes=self._rules.join_bytes,
-            limit_bytes=self.intake.limit_bytes,
-            producer_id=self._rules.producer_id,
-        )
 
     @property
     def is_ours_alone(self) -> bool:
@@ -266,29 +264,34 @@ class PartitionCopy:
             return None
         if self.tail.durable_ordinal < self._needed(batch) or self.company.unknown is not None:
             return None
-        if self.late_requests and not self.is_protected(batch.oldest_timestamp, now_ms):
-            if not self._holds_back:
-                self._trouble(refusals.unseen(self.target), now_ms)
+        if self.late_requests and self._is_held_back(batch.oldest_timestamp, now_ms):
             return None
         self._doubt(now_ms)
         if len(self._in_flight) >= self._window(batch, now_ms):
             return None
         self._queue.popleft()
         batch.sent += 1
-        stamp = batch.max_timestamp
-        if not self._in_flight:
-            self._oldest_sent = self._newest_sent = stamp
-        elif stamp < self._oldest_sent:
-            self._oldest_sent = stamp
-        elif stamp > self._newest_sent:
-            self._newest_sent = stamp
-        self._in_flight.append(batch)
+        self._in_flight.sent(batch)
         return batch
 
-    def late_requests_are_over(self) -> None:
-        """Until now nothing was sent behind which the target may forget us: it would take a late
-        request as a new one. Before the first such batch the log is checked again."""
-        self._holds_back = False
+    def _is_held_back(self, oldest: int, now_ms: int) -> bool:
+        """Until another look: then what was read is read again, and takes no memory until then."""
+        is_old = not self._rules.known_behind(oldest, now_ms)
+        if self.is_protected(oldest, now_ms) or not self._earlier.forbids(is_old=is_old):
+            return False
+        self.queued_bytes -= drop(self._queue)
+        self.state = CopyState.STARTING
+        self._look_when_due()
+        return True
+
+    def earlier_lane_ended(self, *, is_over: bool) -> None:
+        """Its lane sends nothing more, if it lives; `is_over`: nor can its requests arrive."""
+        self._earlier.ended(is_over=is_over)
+        self._look_when_due()
+
+    def _look_when_due(self) -> None:
+        if self.state is CopyState.STARTING and self._earlier.may_be_checked:
+            self.trouble = self.trouble or refusals.unseen(self.target)
 
     def on_new_connection(self) -> None:
         """Nothing was in flight: the next request goes alone, as after every connect."""
@@ -301,9 +304,8 @@ class PartitionCopy:
         return bool(self._queue) and not rests and self.state is CopyState.COPYING
 
     def _doubt(self, now_ms: int) -> None:
-        """A target that may forget us has perhaps done so since the last answer: it would take the
-        batch behind one that it refuses. So the next one goes alone.
-        """
+        """A target that may have forgotten us since the last answer takes the batch behind one that
+        it refuses. So the next one goes alone."""
         is_quiet = not self._in_flight and abs(now_ms - self._answered_ms) > QUIET_MS
         if is_quiet and not self.is_protected(self.last_timestamp, now_ms):
             self._is_proven = False
@@ -313,24 +315,21 @@ class PartitionCopy:
             return 1
         oldest = newest = batch.max_timestamp
         if self._in_flight:
-            oldest, newest = min(oldest, self._oldest_sent), max(newest, self._newest_sent)
+            oldest = min(oldest, self._in_flight.oldest)
+            newest = max(newest, self._in_flight.newest)
         if self.is_protected(oldest, now_ms):
             return PIPELINE
         # a batch that is refused must have none behind it, nor one that must be seen to have come;
         # and where K moves it does not show that one is missing
         may_be_refused = self._is_picky or newest > now_ms + FUTURE_MS or not self.is_ours_alone
-        may_be_refused |= bool(self._in_flight) and self.is_protected(self._newest_sent, now_ms)
+        if self._in_flight:
+            may_be_refused |= self._rules.known_behind(self._in_flight.newest, now_ms)
         return 1 if may_be_refused or now_ms < self._trouble_until_ms else PIPELINE
 
     def is_protected(self, next_timestamp: int, now_ms: int) -> bool:
-        """Compare-and-append holds: the broker has our producer state and keeps it after this
-        batch.
-        """
-        age = self._safe_age_ms
-        if age is None or not self._is_listed:
-            return False
-        oldest = now_ms - age
-        return self.last_timestamp > oldest and next_timestamp > oldest
+        """Compare-and-append holds: the broker has our producer state and keeps it behind these."""
+        oldest = min(self.last_timestamp, next_timestamp)
+        return self._is_listed and self._rules.known_behind(oldest, now_ms)
 
     # -- answers
 
@@ -359,16 +358,13 @@ class PartitionCopy:
             return
         distance = base_offset - (self._k + batch.ordinal)
         # first of all: what an earlier lane wrote may lie anywhere, and be other records than ours
-        if self._is_repeat(log_append_time_ms, batch, now_ms):
+        is_repeat = self._is_repeat(log_append_time_ms, batch, now_ms)
+        if is_repeat or (self._splitter.refused and not distance):
             self._trouble(refusals.other_writer(self.target, batch), now_ms)
-            return
-        if distance:
+        elif distance:
             self._off_by(batch, distance, now_ms)
-            return
-        if self._splitter.refused:
-            self._trouble(refusals.other_writer(self.target, batch), now_ms)
-            return
-        self._clean(batch, base_offset, now_ms)
+        else:
+            self._clean(batch, base_offset, now_ms)
 
     def _send_again(self, now_ms: int) -> None:
         """What was refused is cut smaller, once all is answered, and goes before what waits."""
@@ -400,8 +396,7 @@ class PartitionCopy:
         self.latencies.add(now_ms, batch.max_timestamp)
         self._is_proven = self._is_listed = True
         self._answered_ms = now_ms
-        if self.state is CopyState.COPYING and not self._in_flight and not self._queue:
-            self._all_read_is_acked()
+        self._acknowledge_what_was_read()
 
     def _is_repeat(self, log_append_time_ms: int, batch: OutBatch, now_ms: int) -> bool:
         """The target had a batch of these sequences already, and this lane did not send it.
@@ -457,28 +452,23 @@ class PartitionCopy:
 
     def set_expiry(self, rules: CopyRules) -> None:
         """The target forgets producer ids earlier or later than was known."""
-        self._safe_age_ms = rules.safe_age_ms
+        self._rules = replace(self._rules, producer_expiry_ms=rules.producer_expiry_ms)
 
     def on_disconnected(self, error: PartitionError, now_ms: int) -> None:
         """The connection broke: the outcome of everything in flight is unknown."""
-        for batch in self._in_flight:
-            self.queued_bytes -= len(batch.data)
-            self.lost_answers = True
-        self._in_flight.clear()
+        self.lost_answers |= bool(self._in_flight)
+        self.queued_bytes -= drop(self._in_flight)
         self._trouble(error, now_ms)
 
     def drain(self) -> None:
         """Send nothing more; the partition is released when `is_drained`."""
-        if self.state is CopyState.COPYING:  # what was taken over stays so on the next lane
+        if self.state is not CopyState.TAKEN_OVER:  # that it stays on the next lane
             self.state = CopyState.DRAINING
-        for batch in self._queue:
-            self.queued_bytes -= len(batch.data)
-        self._queue.clear()
+        self.queued_bytes -= drop(self._queue)
 
     def note_position(self) -> None:
-        """Announce how far the source was read behind our last record. Nothing that lies there is
-        copied (markers, what was rolled back), so what the source deletes of it is no loss.
-        """
+        """Announce how far the source was read behind our last record: what it deletes of markers
+        and of what was rolled back is no loss."""
         run = Run(self.acked_ordinal, self.acked_upstream, self._k + self.acked_ordinal)
         if self.is_idle and self.tail.runs and not run.continues(self.tail.runs[-1]):
             self.tail.announce(run, None)

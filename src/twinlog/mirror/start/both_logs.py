@@ -5,7 +5,7 @@ them now.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.map.offset_map import Run, run_at
@@ -13,6 +13,7 @@ from twinlog.mirror.ports import LogEnds, LogView, answer_of
 from twinlog.mirror.skips import skipped
 from twinlog.mirror.start.divergence import Known
 from twinlog.mirror.start.newest_first import newest_first
+from twinlog.mirror.start.pending_records import rolled_back
 from twinlog.mirror.start.request import StartRequest
 from twinlog.mirror.start.tail_check import (
     TAIL_RECORDS,
@@ -23,7 +24,7 @@ from twinlog.mirror.start.tail_check import (
     source_records,
     upstream_offsets,
 )
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.record_batch import read_headers
 from twinlog.wire.records import Record
 
@@ -48,6 +49,13 @@ def tail_source(runs: Sequence[Run], there: LogEnds) -> int | None:
     return first.upstream_of(max(first.ordinal, ordinal))
 
 
+class Near(NamedTuple):
+    """What is copied of what the source has near by: nothing is left out from `low` on."""
+
+    records: dict[int, Known]
+    low: int
+
+
 class BothLogs:
     """The source partition and its copy."""
 
@@ -58,12 +66,14 @@ class BothLogs:
         there: LogEnds,
         source: LogView,
         target: LogView,
+        isolation: Isolation,
     ) -> None:
         self.request = request
         self.here = here
         self.there = there
         self.source = source
         self.target = target
+        self.isolation = isolation
 
     def read_source(self, offset: int) -> memoryview:
         """Whole batches from an offset on."""
@@ -135,7 +145,7 @@ class BothLogs:
 
     def source_before(self, offset: int) -> Known | None:
         """The newest record before an offset that the source still has."""
-        before = self._before(offset)
+        before, *_ = self._before(offset)
         return before[max(before)] if before else None
 
     def sources(self, tail: TargetTail, runs: Sequence[Run], k: int) -> dict[int, Known]:
@@ -150,11 +160,15 @@ class BothLogs:
             out |= self._decoded(raw, upto=wanted[-1])[0]
         return out
 
-    def around(self, offset: int) -> dict[int, Known]:
-        """What the source has near by, on both sides, with nothing left out in between."""
-        return self._before(offset) | self.source_records(offset, offset + NEIGHBOURHOOD)
+    def around(self, offset: int) -> Near:
+        """On both sides of an offset."""
+        found, low, answers = self._before(offset)
+        found |= self.source_records(offset, offset + NEIGHBOURHOOD, answers)
+        committed = self.isolation is Isolation.READ_COMMITTED
+        gone = rolled_back(answers) if committed else ()
+        return Near({at: one for at, one in found.items() if at not in gone}, low)
 
-    def _before(self, offset: int) -> dict[int, Known]:
+    def _before(self, offset: int) -> tuple[dict[int, Known], int, list[memoryview]]:
         low = max(self.here.log_start, offset - NEIGHBOURHOOD)
         wanted = range(low, min(offset, self.here.high_watermark))
         answers, whole_from = newest_first(self.read_source, wanted, max_reads=MAX_SEARCH_READS)
@@ -162,7 +176,7 @@ class BothLogs:
         for raw in answers:
             found |= self._decoded(raw, upto=offset)[0]
         near = {at: record for at, record in found.items() if whole_from <= at < offset}
-        return self._without_skipped(near)
+        return self._without_skipped(near), whole_from if wanted else offset, answers
 
     def _decoded(self, raw: memoryview, *, upto: int | None = None) -> tuple[dict[int, Known], int]:
         return source_records(raw, upto=upto, skips=self.request.skips)
@@ -172,14 +186,21 @@ class BothLogs:
         skips = self.request.skips
         return {at: one for at, one in found.items() if skipped(skips, at) is None}
 
-    def source_records(self, low: int, high: int) -> dict[int, Known]:
-        """What the source has between two offsets, as far as the bounds of a look go."""
+    def source_records(
+        self, low: int, high: int, read: list[memoryview] | None = None
+    ) -> dict[int, Known]:
+        """What the source has between two offsets, as far as the bounds of a look go; the answers
+        are appended to `read`.
+        """
         out: dict[int, Known] = {}
         offset = max(low, self.here.log_start)
         for _ in range(MAX_SEARCH_READS):
             if offset >= min(high, self.here.high_watermark):
                 break
-            part, after = self._decoded(self.read_source(offset))
+            raw = self.read_source(offset)
+            if read is not None:
+                read.append(raw)
+            part, after = self._decoded(raw)
             if after <= offset:
                 break
             out |= {at: record for at, record in part.items() if at >= low}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from twinlog.mirror.map.offset_map import Run, run_at
-from twinlog.mirror.start.tail_check import TargetTail
+from twinlog.mirror.start.tail_check import TargetTail, same_record
 from twinlog.wire.records import Record
 
 
@@ -59,8 +59,39 @@ def found_by_content(
     """Runs of the target's last records, the last of which is upstream record `place`."""
     found = [record for record in tail.records if record.offset >= tail.whole_from]
     upstream = [offset for offset in sorted(source) if offset <= place][-len(found) :]
+    return runs_of([*zip(found[-len(upstream) :], upstream, strict=True)], k)
+
+
+def found_in_order(
+    records: Sequence[Record],
+    source: Mapping[int, tuple[Record, int]],
+    after: int,
+    *,
+    compare_timestamp: bool,
+) -> list[tuple[Record, int]] | None:
+    """The target's last records with their upstream offsets, of which the one before them has
+    `after`; None: they do not follow from there.
+
+    A lane copies each record in its order. So each that the source has behind `after` is one of
+    these, up to the last; those that the source has no more are passed over. Nothing is left out.
+    """
+    pairs: list[tuple[Record, int]] = []
+    left = iter(records)
+    for offset in sorted(at for at in source if at > after):
+        known = source[offset][0]
+        same = (r for r in left if same_record(known, r, compare_timestamp=compare_timestamp))
+        if (record := next(same, None)) is None:
+            return None
+        pairs.append((record, offset))
+        if record is records[-1]:
+            return pairs
+    return None
+
+
+def runs_of(pairs: Sequence[tuple[Record, int]], k: int) -> tuple[Run, ...]:
+    """Runs of target records and their upstream offsets."""
     runs: list[Run] = []
-    for record, offset in zip(found[-len(upstream) :], upstream, strict=True):
+    for record, offset in pairs:
         run = Run(record.offset - k, offset, record.offset)
         if not runs or not run.continues(runs[-1]):
             runs.append(run)

@@ -129,7 +129,7 @@ def _written_by_name(logs: BothLogs) -> PartitionError:
     holds = findings.Span(logs.there.log_start, logs.there.log_end)
     said = "whether the source still has them is not known"
     records = logs.target_tail().records
-    for at, (record, _) in logs.around(logs.here.high_watermark).items():
+    for at, (record, _) in logs.around(logs.here.high_watermark).records.items():
         if records and same_record(record, records[-1], compare_timestamp=False):
             said = f"the last of them is upstream record {at}, which the source still has"
     what = (

@@ -1,8 +1,8 @@
-"""Whether a source log holds records behind a position: markers and rolled back data are none."""
+"""What of a source log is a record to a reader: markers and rolled back data are none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from twinlog.mirror.skips import Skip, skipped
@@ -64,3 +64,26 @@ def _decides(
         open_producers.add(header.producer_id)
         return False
     return True
+
+
+def rolled_back(answers: Iterable[memoryview]) -> set[int]:
+    """Offsets in fetched bytes whose transactions were aborted, as markers that were fetched with
+    them say; answers may overlap, and come in any order.
+    """
+    found = {
+        header.base_offset: (header, raw[at : at + header.length])
+        for raw in answers
+        for header, at in read_headers(raw)
+        if header.magic >= 2 and header.is_transactional
+    }
+    out: set[int] = set()
+    is_open: dict[int, list[range]] = {}
+    for _, (header, batch) in sorted(found.items()):
+        if not header.is_control:
+            span = range(header.base_offset, header.next_offset)
+            is_open.setdefault(header.producer_id, []).append(span)
+        elif header.count:
+            spans = is_open.pop(header.producer_id, [])
+            if control_type(batch) == "abort":
+                out.update(*spans)
+    return out

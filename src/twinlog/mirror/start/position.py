@@ -79,7 +79,7 @@ class StartSearch:
         self.producer = producer
         self.may_ask = may_ask
         self.rules = rules
-        self.logs = BothLogs(request, here, there, source, target)
+        self.logs = BothLogs(request, here, there, source, target, rules.isolation)
         self.lost: tuple[int, int] | None = None
         """What the source deleted before it was copied, where the copy resumes behind it."""
 
@@ -166,7 +166,8 @@ class StartSearch:
         return walk(self.logs.read_target, first, end, k=stretch.k, producers=producers)
 
     def _logs_to(self, there: LogEnds) -> BothLogs:
-        return BothLogs(self.request, self.here, there, self.logs.source, self.logs.target)
+        logs = self.logs
+        return BothLogs(self.request, self.here, there, logs.source, logs.target, logs.isolation)
 
     def _first(self) -> StartPoint:
         check_is_new(self.logs, is_alone=self._is_alone, is_listed=self.producer is not None)
@@ -387,7 +388,7 @@ class StartSearch:
         record, has_own_time = there
         found = {
             at: epoch
-            for at, (known, epoch) in self.logs.around(upstream).items()
+            for at, (known, epoch) in self.logs.around(upstream).records.items()
             if at > upstream and has_own_time and same_record(known, record, compare_timestamp=True)
         }
         if len(found) != 1:

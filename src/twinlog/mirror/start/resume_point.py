@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from twinlog.mirror.map.offset_map import Run
-from twinlog.mirror.start.both_logs import BothLogs
+from twinlog.mirror.map.offset_map import Run, run_at
+from twinlog.mirror.start.both_logs import BothLogs, Near
 from twinlog.mirror.start.corrections import (
     ResumePoint,
     continued,
     found_by_content,
+    found_in_order,
     next_upstream,
+    runs_of,
     without_newest,
 )
 from twinlog.mirror.start.divergence import Known, Logs, diverged, find_parting, not_disproved
@@ -120,10 +122,11 @@ class TailCheck:
             return accepted
         if self._ordinal <= first:
             return accepted  # nothing is ours yet: what lies there another mirror wrote
-        around = self._logs.around(accepted.upstream)
+        near = self._logs.around(accepted.upstream)
+        around = near.records
         place = search(self._tail, around)
         if place is None:
-            return accepted
+            return self._in_order(near) or accepted
         corrected = found_by_content(self._tail, around, place, self._k)
         if any(run.ordinal < first for run in corrected):
             return accepted
@@ -136,15 +139,41 @@ class TailCheck:
         logs, last = self._logs, self._tail.records[-1]
         if last.offset != self._k + self._ordinal - 1:
             return None  # cleaned: how far the last one that is left lies before the end is unknown
-        around = logs.around(upstream)
+        near = logs.around(upstream)
+        around = near.records
         place = search(self._tail, around)
         if place is not None:
             corrected = found_by_content(self._tail, around, place, self._k)
             return ResumePoint(place + 1, around[place][1], corrected, len(self._tail.records))
+        if (found := self._in_order(near)) is not None:
+            return found
         own_time = not self._tail.is_log_append_time
         if any(same_record(r, last, compare_timestamp=own_time) for r, _ in around.values()):
             return None
         return gone
+
+    def _in_order(self, near: Near) -> ResumePoint | None:
+        """By the order of the records behind the newest one that lies where the map says, or of all
+        that the source has.
+        """
+        tail, around, own_time = self._tail, near.records, not self._tail.is_log_append_time
+        start, behind = self._logs.here.log_start, list(tail.records)
+        after = start - 1 if near.low <= start else None
+        for at, record in enumerate(tail.records, 1):
+            run = run_at(self._runs, record.offset - self._k)
+            upstream = -1 if run is None else run.upstream_of(record.offset - self._k)
+            if record.offset < tail.whole_from or upstream not in around:
+                continue
+            if not same_record(around[upstream][0], record, compare_timestamp=own_time):
+                break
+            after, behind = upstream, list(tail.records[at:])
+        if after is None or not behind:
+            return None
+        pairs = found_in_order(behind, around, after, compare_timestamp=own_time)
+        if pairs is None:
+            return None
+        place = pairs[-1][1]
+        return ResumePoint(place + 1, around[place][1], runs_of(pairs, self._k), len(pairs))
 
     def _compare(
         self, runs: Sequence[Run], known: Mapping[int, Known], fingerprints: Mapping[int, int]

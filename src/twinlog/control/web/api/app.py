@@ -12,11 +12,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from twinlog.control.web import connect
 from twinlog.control.web.api import openapi
 from twinlog.control.web.api.endpoints import ENDPOINTS, CheckedRequest, Endpoint
+from twinlog.control.web.api.kept import HEADERS, KeptAnswers
 from twinlog.control.web.api.site import Site
 from twinlog.control.web.api.stream import Streams
 from twinlog.control.web.front import CLIENT, JSON
@@ -25,16 +26,17 @@ from twinlog.errors import TwinlogError
 
 log = logging.getLogger(__name__)
 
-_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+_HEADERS = dict(HEADERS)
 
 
-def app(site: Site) -> Starlette:
+def app(site: Site) -> ASGIApp:
     """Everything below `/api/v1`, and Connect's paths."""
+    kept = KeptAnswers(site)
     by_path: dict[str, list[Endpoint]] = {}
     for one in ENDPOINTS:
         by_path.setdefault(one.path, []).append(one)
     routes: list[BaseRoute] = [
-        Route(one.path, _Answering(site, one), methods=[one.method])
+        Route(one.path, _Answering(site, one, kept), methods=[one.method])
         for some in by_path.values()
         for one in some
     ]
@@ -42,18 +44,21 @@ def app(site: Site) -> Starlette:
     routes.append(Route(openapi.PATH, lambda _: _json(200, text), methods=["GET"]))
     routes.append(Route(openapi.STREAM, _Streaming(Streams(site)), methods=["GET"]))
     routes += connect.routes(site)
-    return Starlette(
-        routes=routes,
-        exception_handlers={TwinlogError: _refused, HTTPException: _not_routed},
+    return kept.before(
+        Starlette(
+            routes=routes,
+            exception_handlers={TwinlogError: _refused, HTTPException: _not_routed},
+        )
     )
 
 
 class _Answering:
     """One endpoint as an ASGI application."""
 
-    def __init__(self, site: Site, endpoint: Endpoint) -> None:
+    def __init__(self, site: Site, endpoint: Endpoint, kept: KeptAnswers) -> None:
         self._site = site
         self._endpoint = endpoint
+        self._kept = kept
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -72,6 +77,7 @@ class _Answering:
             query=query,
             body=body,
         )
+        basis = self._site.basis
         try:
             found = await endpoint.run(asked)
         except TwinlogError:
@@ -81,7 +87,10 @@ class _Answering:
             log.exception("%s %s failed", request.method, scope["path"])
             response = _json(500, as_bytes(internal(scope["path"])))
         else:
-            response = _json(200, found.model_dump_json(by_alias=True).encode() + b"\n")
+            answer = found.model_dump_json(by_alias=True).encode() + b"\n"
+            if endpoint.is_kept:
+                self._kept.keep(scope["path"], basis, answer)
+            response = _json(200, answer)
         await response(scope, receive, send)
 
 

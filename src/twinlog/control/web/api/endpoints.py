@@ -58,6 +58,8 @@ class Endpoint:
     run: Callable[[CheckedRequest], Awaitable[BaseModel]]
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
+    is_kept: bool = False
+    """Many clients ask for it all the time."""
 
 
 async def _flows(asked: CheckedRequest) -> answers.Flows:
@@ -273,17 +275,34 @@ def _get(
     answer: type[BaseModel],
     run: Callable[[CheckedRequest], Awaitable[BaseModel]],
     query: type[BaseModel] | None = None,
+    *,
+    is_kept: bool = False,
 ) -> Endpoint:
-    return Endpoint(method="GET", path=path, summary=summary, answer=answer, run=run, query=query)
+    return Endpoint(
+        method="GET",
+        path=path,
+        summary=summary,
+        answer=answer,
+        run=run,
+        query=query,
+        is_kept=is_kept,
+    )
 
 
 ENDPOINTS: Final = (
-    _get("/api/v1/flows", "All flows of the file, by whoever leads them.", answers.Flows, _flows),
+    _get(
+        "/api/v1/flows",
+        "All flows of the file, by whoever leads them.",
+        answers.Flows,
+        _flows,
+        is_kept=True,
+    ),
     _get(
         _FLOW,
         "One flow: state, loss, latency, retention, and what people want of it.",
         answers.Flow,
         _flow,
+        is_kept=True,
     ),
     _get(
         f"{_FLOW}/partitions",

@@ -8,6 +8,7 @@ waits a moment for it; a target that is away makes it old, and says so, but keep
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,13 +45,27 @@ class Leaders:
     def __init__(self) -> None:
         self._workers = RequestWorkers(AT_ONCE, 1 << 10)
         self._heard: dict[str, LeaderReport] = {}
-        self._begun = self._changed = float("-inf")
+        self._begun = self._changed = -math.inf
+        self.version = 0
+        """Another one since something was heard, or written by this process."""
         self._waits_until = 0.0
         self._task: asyncio.Task[None] | None = None
 
     def changed(self) -> None:
         """Something was written just now: what was read before is old."""
         self._changed = time.monotonic()
+        self.version += 1
+
+    @property
+    def begins_again(self) -> float:
+        """When the next reading is due; what is being read now changes the version."""
+        is_reading = self._task is not None and not self._task.done()
+        return math.inf if is_reading else self._fresh_until
+
+    @property
+    def _fresh_until(self) -> float:
+        is_away = any(one.problem for one in self._heard.values())
+        return self._begun + (ASKED_AGAIN_S if is_away else FRESH_S)
 
     async def hear(self, flows: Sequence[FlowConfig]) -> dict[str, LeaderReport]:
         """By flow; of one that was never heard of there is nothing."""
@@ -66,10 +81,8 @@ class Leaders:
         return dict(self._heard)
 
     def _is_fresh(self, flows: Sequence[FlowConfig]) -> bool:
-        is_away = any(one.problem for one in self._heard.values())
-        kept_s = ASKED_AGAIN_S if is_away else FRESH_S
-        least = max(self._changed, time.monotonic() - kept_s)
-        return self._begun > least and all(str(flow.flow) in self._heard for flow in flows)
+        is_young = self._begun > self._changed and time.monotonic() < self._fresh_until
+        return is_young and all(str(flow.flow) in self._heard for flow in flows)
 
     async def _read(self, flows: Sequence[FlowConfig]) -> None:
         begun = time.monotonic()
@@ -81,6 +94,7 @@ class Leaders:
                 self._problem(str(flow.flow), error)
         await asyncio.gather(*(self._read_one(*one) for one in settings))
         self._begun = begun
+        self.version += 1
 
     async def _read_one(self, target: ClusterSettings, flows: list[str]) -> None:
         now_ms = int(time.time() * 1000)

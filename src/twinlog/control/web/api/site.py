@@ -67,6 +67,12 @@ class Site:
     def config(self) -> MirrorConfig:
         return self._current.config
 
+    @property
+    def basis(self) -> tuple[object, ...]:
+        """What flows are shown by: an equal one means that nothing has changed."""
+        reading = self._monitor.reading
+        return reading, self.config, self.leaders.version
+
     def flow_config(self, name: str) -> FlowConfig:
         """Raises NOT_FOUND."""
         for one in self.config.every_flow:

@@ -1,0 +1,125 @@
+"""Where partitions rest that no lane of this run has begun: their flow was paused, or they had
+stopped, before it. The offset map and the target's log ends say how far they are copied, the source
+when the next record was written; so what its retention will delete is said of them, too.
+
+It is no recovery point: the target may have lost what the map says, and only a start finds out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, NamedTuple, Protocol
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import log_ends
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.control.lanes.partitions import Partition
+from twinlog.control.risk.background import InBackground
+from twinlog.control.risk.positions import position_of
+from twinlog.control.risk.running_flow import RunningFlow
+from twinlog.control.risk.source_watch import is_followed
+from twinlog.errors import TwinlogError
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.model import TopicPartition
+from twinlog.survey.map_reader import Maps
+
+FIRST_S: float = 20.0
+"""Until then most partitions are with a lane."""
+ASK_EVERY_S: float = 10.0
+AT_ONCE: Final = 50
+"""A batch is read of each."""
+AGAIN_S: Final = 120.0
+"""Those of which nothing was found: never copied, or not answered."""
+WITHIN_S: Final = 10.0
+
+
+class Rest(NamedTuple):
+    """What comes next in a partition."""
+
+    upstream: int
+    timestamp: int
+    """Of the batch there, in milliseconds; 0: not known."""
+
+
+Rests = Mapping[TopicPartition, Rest]
+
+
+class NextBatches(Protocol):
+    """What the source is asked, in any thread; raises TwinlogError."""
+
+    def next_batches(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Rest]:
+        """What is there from these offsets on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestQuestions:
+    """Of one run of a flow, to both clusters."""
+
+    read_map: Callable[[], Maps]
+    target: ClusterSettings
+    source: NextBatches
+    is_shared: bool
+    """Others may write to the target's topics."""
+
+    def find(self, plans: Sequence[PartitionPlan]) -> Rests:
+        """Of those that were copied and could be asked; raises TwinlogError."""
+        maps = self.read_map()
+        with ClusterClient(self.target, api_timeout_s=WITHIN_S) as client:
+            ends = log_ends(client, [plan.target for plan in plans])
+        found = {}
+        for plan in plans:
+            end = ends[plan.target]
+            if isinstance(end, TwinlogError) or maps.problem(plan.source) is not None:
+                continue
+            at = position_of(plan, maps, end.end_offset, is_shared=self.is_shared)
+            if at is not None:
+                found[plan.source] = at[1]
+        return self.source.next_batches(found) if found else {}
+
+
+@dataclass(slots=True, kw_only=True)
+class RestingWatch:
+    """Of one run of a flow; in the supervisor's thread."""
+
+    run: RunningFlow
+    find: Callable[[Sequence[PartitionPlan]], Rests]
+    _next_ask: float | None = None
+    _is_asking: bool = False
+    _asked: set[TopicPartition] = field(default_factory=set)
+
+    def tend(self, background: InBackground) -> None:
+        """Ask about those that rest and were not asked about."""
+        now = self.run.clock.monotonic()
+        if self._next_ask is None:
+            self._next_ask = now + FIRST_S
+        if self._is_asking or now < self._next_ask or self.run.is_stopping:
+            return
+        plans = [one.plan for one in islice(self._resting(), AT_ONCE)]
+        if not plans:
+            self._asked.clear()
+            self._next_ask = now + AGAIN_S
+            return
+        self._asked |= {plan.source for plan in plans}
+        self._is_asking, self._next_ask = True, now + ASK_EVERY_S
+
+        def found(rests: Rests) -> None:
+            self._is_asking = False
+            for plan in plans:
+                one, rest = self.run.partitions.get(plan.source), rests.get(plan.source)
+                if one is None or rest is None or one.plan.map_key != plan.map_key:
+                    continue
+                if one.recovery.upstream < 0:  # no lane has begun it meanwhile
+                    one.keeping.rests(*rest)
+
+        def failed(_: TwinlogError) -> None:
+            self._is_asking = False
+
+        background(lambda: self.find(plans), found, failed)
+
+    def _resting(self) -> Iterable[Partition]:
+        for tp, one in self.run.partitions.items():
+            is_known = one.position >= 0 or tp in self._asked
+            if is_followed(one) and one.lane is None and not is_known:
+                yield one

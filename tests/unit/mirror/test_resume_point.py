@@ -1,0 +1,132 @@
+"""Where the target's last record is at the source, if the offset map lacks its newest rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import pytest
+
+from tests.support.memory_log import MemoryLog, MemoryView, find_starts
+from twinlog.errors import TwinlogError
+from twinlog.mirror.map.offset_map import Run
+from twinlog.mirror.start.request import StartRequest, StartRules
+from twinlog.mirror.start_point import StartPoint
+from twinlog.model import Isolation, TopicId, TopicPartition, sequence_of
+from twinlog.wire.encoding import encode_batch
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record
+
+HERE: Final = TopicPartition("orders", 0)
+THERE: Final = TopicPartition("A.orders", 0)
+SOURCE_ID, TARGET_ID = TopicId("a" * 32), TopicId("b" * 32)
+PRODUCER: Final = 9
+
+
+@dataclass(slots=True)
+class Logs:
+    """A source whose every record is a transaction, and what a lane has copied of it."""
+
+    source: MemoryLog = field(default_factory=MemoryLog)
+    target: MemoryLog = field(default_factory=MemoryLog)
+    isolation: Isolation = Isolation.READ_COMMITTED
+
+    def write(self, value: bytes, *, commit: bool = True, copied: bool = True) -> int:
+        """Its offset at the source; a marker lies behind it."""
+        at = self.source.write([Record(0, 1_000, b"k", value)], producer_id=100)
+        self.source.finish(100, 1_000, commit=commit)
+        if commit and copied:
+            self.copy(value)
+        return at
+
+    def copy(self, value: bytes) -> None:
+        end = self.target.end
+        batch = encode_batch(
+            [Record(0, 1_000, b"k", value)],
+            codec=Codec.NONE,
+            producer_id=PRODUCER,
+            producer_epoch=0,
+            base_sequence=sequence_of(end),
+        )
+        self.target.append(bytes(batch))
+
+    def start(self, *runs: tuple[int, int]) -> StartPoint | TwinlogError:
+        """By a map with these ordinals and upstream offsets."""
+        request = StartRequest(
+            source=HERE,
+            target=THERE,
+            source_topic_id=SOURCE_ID,
+            target_topic_id=TARGET_ID,
+            runs=tuple(Run(ordinal, upstream, ordinal) for ordinal, upstream in runs),
+            our_producers=frozenset({PRODUCER}),
+        )
+        rules = StartRules(producer_id=PRODUCER, is_ours_alone=True, isolation=self.isolation)
+        here = MemoryView({HERE: self.source}, SOURCE_ID)
+        there = MemoryView({THERE: self.target}, TARGET_ID)
+        (found,) = find_starts([request], here, there, rules).values()
+        return found
+
+    def resumes(self, *runs: tuple[int, int]) -> int:
+        found = self.start(*runs)
+        assert isinstance(found, StartPoint), found
+        return found.upstream
+
+
+def test_what_was_rolled_back_is_no_neighbour_of_the_last_record() -> None:
+    logs = Logs()
+    logs.write(b"0")
+    logs.write(b"rolled back", commit=False)
+    second, third = logs.write(b"1"), logs.write(b"2")
+    last = logs.write(b"3")
+    assert logs.resumes((0, 0), (1, second), (2, third)) == last + 1
+
+
+def test_who_copies_what_was_rolled_back_finds_it_there() -> None:
+    logs = Logs(isolation=Isolation.READ_UNCOMMITTED)
+    logs.write(b"0")
+    second = logs.write(b"rolled back", commit=False)
+    logs.copy(b"rolled back")
+    last = logs.write(b"1")
+    assert logs.resumes((0, 0), (1, second)) == last + 1
+
+
+def test_row_that_names_what_was_rolled_back_is_no_divergence() -> None:
+    """How far the source was read, as the next lane said it while the one before still wrote."""
+    logs = Logs()
+    logs.write(b"0")
+    second = logs.write(b"1")
+    reached = logs.write(b"rolled back", commit=False)
+    last = logs.write(b"2")
+    assert logs.resumes((0, 0), (1, second), (2, reached)) == last + 1
+
+
+@pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "compacted"])
+def test_last_record_is_found_though_the_source_has_others_no_more(deleted: bool) -> None:
+    logs = Logs()
+    first, second = logs.write(b"0"), logs.write(b"1")
+    last = logs.write(b"2")
+    if deleted:
+        logs.source.delete_before(second + 1)
+    else:
+        logs.source.compact(lambda record: record.offset not in (first, second))
+    assert logs.resumes((0, first), (1, second)) == last + 1
+
+
+def test_record_that_is_not_on_the_target_is_not_passed_over() -> None:
+    logs = Logs()
+    logs.write(b"0")
+    second = logs.write(b"1")
+    missing = logs.write(b"never copied", copied=False)
+    logs.write(b"2")
+    assert logs.resumes((0, 0), (1, second)) <= missing
+
+
+def test_other_records_are_still_a_divergence() -> None:
+    logs = Logs()
+    logs.write(b"0")
+    second = logs.write(b"1")
+    reached = logs.write(b"2", copied=False)
+    logs.copy(b"of a log that was cut")
+    found = logs.start((0, 0), (1, second), (2, reached))
+    assert isinstance(found, TwinlogError)
+    assert found.code == "DIVERGED"
