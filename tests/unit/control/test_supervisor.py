@@ -98,6 +98,7 @@ class Setup:
     """Brings a flow up without clusters: the next try has the next outcome, then the last again."""
 
     name = "A->B"
+    is_identity = False
     membership = None
     handed = None
     adopts = None
