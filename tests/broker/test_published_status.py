@@ -135,7 +135,9 @@ def test_mirror_that_was_killed_is_not_well_though_nothing_waits(
     produce(flow.source, flow.topic, [Outgoing(value=b"x", partition=n % 2) for n in range(10)])
     status = ["status", str(flow.file)]
     with Driver(flow.file, emits=True) as driver:
-        eventually(lambda: {(p.state, p.records) for p in flow.seen().partitions} == {("AT_END", 5)})
+        eventually(
+            lambda: {(p.state, p.records) for p in flow.seen().partitions} == {("AT_END", 5)}
+        )
         assert run(status) == 0
         driver.kill()
         eventually(lambda: flow.seen().state is FlowState.NOT_RUNNING)

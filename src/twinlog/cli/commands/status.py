@@ -93,9 +93,9 @@ def status(
     A topic has one row, or one for each state or trouble of its partitions. It is as wide as the
     terminal: a pipe gets all columns.
 
-    It ends with 0 where all is well, 1 where something is not (or nobody runs the flow while records
-    wait, or after its process was killed), 2 for wrong usage, and 3 where nobody knows. A flow that
-    a limit or quota holds back is well.
+    It ends with 0 where all is well, 1 where something is not (or nobody runs the flow while
+    records wait, or after its process was killed), 2 for wrong usage, and 3 where nobody knows. A
+    flow that a limit or quota holds back is well.
 
     \b
     twinlog status
