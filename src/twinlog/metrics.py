@@ -47,7 +47,9 @@ FLOW_STATE: Final = _gauge(
     "twinlog_flow_state", (*FLOW, "state"), "1 for the state that the flow is in, 0 for the others"
 )
 FLOW_READY: Final = _gauge(
-    "twinlog_flow_ready", FLOW, "1 when the flow moved or was at its end within the last minute"
+    "twinlog_flow_ready",
+    FLOW,
+    "1 when the flow moved or was at its end within the last minute, in an outage within 10 s",
 )
 FLOW_LANES: Final = _gauge("twinlog_flow_lanes", FLOW, "lanes that are connected")
 FLOW_GENERATION: Final = _gauge(

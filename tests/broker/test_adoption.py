@@ -6,6 +6,7 @@ import signal
 import uuid
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings
 from twinlog.cluster.groups.member import MemberRole
 from twinlog.cluster.groups.membership import Membership
+from twinlog.cluster.logs.offsets import offset_at
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.offset_storage import offset_storage
 from twinlog.config.load import load
@@ -154,15 +156,15 @@ def test_by_key_nothing_that_mirror_maker_2_copied_begins_anew(left: Left) -> No
 
 def has_no_leader(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     """The first questions to a source's leader are answered as of a partition without one."""
-    ask, asked = adoption.Adopter._offsets, []
+    ask, asked = offset_at, []
 
-    def once(self: adoption.Adopter, tp: TopicPartition, when: int) -> tuple[int]:
+    def once(client: ClusterClient, tp: TopicPartition, at: int, **given: Any) -> int:
         asked.append(tp)
         if len(asked) <= times:
             raise PartitionError(f"{tp}: no leader", code="NO_LEADER", fate=Fate.RETRIABLE)
-        return ask(self, tp, when)
+        return ask(client, tp, at, **given)
 
-    monkeypatch.setattr(adoption.Adopter, "_offsets", once)
+    monkeypatch.setattr(adoption, "offset_at", once)
 
 
 @pytest.mark.parametrize("policy", ["", IDENTITY], ids=["own", "identity"])

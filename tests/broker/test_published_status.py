@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
@@ -12,6 +13,7 @@ import pytest
 
 from tests.support.client import Outgoing, eventually, produce
 from tests.support.mirror import EmittingMirror
+from tests.support.mirror_process import Driver
 from tests.support.settings import settings_for
 from tests.support.snapshots import PUBLISHED
 from tests.support.topics import create_topic
@@ -125,6 +127,42 @@ def test_only_what_the_present_leader_wrote_a_moment_ago_counts(flow: Flow) -> N
     assert flow.seen().state is FlowState.RUNNING
     flow.write(replace(row, generation=row.generation + 1, at_ms=now_ms - row.lives_ms - 1))
     assert flow.seen().state is FlowState.NOT_RUNNING
+
+
+def test_mirror_that_was_killed_is_not_well_though_nothing_waits(
+    flow: Flow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    produce(flow.source, flow.topic, [Outgoing(value=b"x", partition=n % 2) for n in range(10)])
+    status = ["status", str(flow.file)]
+    with Driver(flow.file, emits=True) as driver:
+        eventually(
+            lambda: {(p.state, p.records) for p in flow.seen().partitions} == {("AT_END", 5)}
+        )
+        assert run(status) == 0
+        driver.kill()
+        eventually(lambda: flow.seen().state is FlowState.NOT_RUNNING)
+    assert [part.lag for part in flow.seen().partitions] == [0, 0]
+    capsys.readouterr()
+    assert run(status) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"(process {driver.pid}): that process is gone, and did not say that it ended" in text
+    assert run([*status, "--format", "json"]) == 1
+    (error,) = json.loads(capsys.readouterr().out)["errors"]
+    assert error["code"] == "PROCESS_GONE"
+
+
+def test_flow_that_its_limit_holds_back_is_well(
+    flow: Flow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with flow.file.open("a") as file:
+        file.write("twinlog.max.bytes.per.second = 20000\n")
+    produce(flow.source, flow.topic, [Outgoing(value=b"x" * 5000) for _ in range(400)])
+    with EmittingMirror(flow.file) as mirror:
+        eventually(lambda: flow.seen().state is FlowState.THROTTLED)
+        assert run(["status", str(flow.file)]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert "the flow's limit of 20.0 KB/s holds it back" in text
+        mirror.stop()
 
 
 def test_takeover_that_ended_in_order_is_no_kill(

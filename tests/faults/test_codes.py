@@ -16,6 +16,7 @@ from tests.support.clusters import private_cluster
 from tests.support.mirror import Mirror
 from tests.support.mirror_process import Driver
 from tests.support.rig import Rig, freeze, kill, thaw
+from tests.support.terminal import Terminal
 from tests.support.topics import apply_topic_configs, delete_records
 from twinlog.mirror.names.naming import offset_map_topic
 
@@ -150,12 +151,21 @@ def test_state_of_another_source_cluster(rig: Rig) -> None:
     with private_cluster("rebuilt", 1) as rebuilt:
         earlier, rig.source = rig.source, rebuilt
         try:
-            with rig.mirror(once=True) as mirror:
+            file = rig.config()
+            with Mirror(file, once=True, lanes=1) as mirror:
                 (flow,) = mirror.wait()
         finally:
             rig.source = earlier
+        with Terminal(100, "mirror", str(file), "--listen", "off") as terminal:
+            terminal.until(lambda text: "FAILED" in text and "CLUSTER_CHANGED" in text)
+            terminal.interrupt()
+            assert terminal.wait() == 1
+            said = " ".join(terminal.text.split())
     assert (flow.state, flow.code) == ("FAILED", "CLUSTER_CHANGED")
     assert rig.numbers() == list(range(10))
+    assert said.endswith("[CLUSTER_CHANGED]"), "the summary is the reason"
+    assert "DEGRADED" not in said
+    assert "no topic of the source" not in said
 
 
 def test_lane_whose_driver_is_silent(rig: Rig, capfd: pytest.CaptureFixture[str]) -> None:

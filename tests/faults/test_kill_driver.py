@@ -12,7 +12,7 @@ import pytest
 from tests.support.client import eventually
 from tests.support.load import Load
 from tests.support.mirror_process import Driver
-from tests.support.monitor import LOCAL, ask
+from tests.support.monitor import LOCAL, Series, ask, labels, series
 from tests.support.rig import Rig
 from tests.support.stopwatch import Stopwatch
 from tests.support.topics import create_topic, end_offsets
@@ -43,6 +43,14 @@ def leader_at(address: Address) -> tuple[str, int]:
     """Who tells of the flow there, and which generation leads it."""
     (one,) = ask(address, "/api/v1/flows").json["flows"]
     return one["toldBy"], one["generation"]
+
+
+def is_calm(found: Series, rig: Rig) -> None:
+    """No alert for a lost process or flow would fire from here on (deploy/prometheus)."""
+    flow = {"source": rig.alias, "target": rig.target_alias}
+    assert found["twinlog_flow_ready", labels(**flow)] == 1
+    assert found["twinlog_flow_state", labels(**flow, state="STANDBY")] == 0
+    assert [name for name, _ in found if name == "twinlog_build_info"]
 
 
 def finish(rig: Rig, load: Load) -> None:
@@ -86,6 +94,8 @@ def test_second_mirror_stands_by_and_takes_over_within_seconds(flow: Rig) -> Non
             eventually(lambda: second.state.records > 0, what="records of the second mirror")
             assert second.served() == first.address
             assert leader_at(second.served()) == ("here", second.state.generation)
+            eventually(lambda: ask(second.served(), "/readyz").status == 200)
+            is_calm(series(ask(second.served(), "/metrics").body), flow)
             finish(flow, load)
     flow.same()
 

@@ -22,6 +22,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 SILENT = re.compile(r"has not answered for (\d+) s")
+SOON_S = 2.0
 ALL_CLEAR = "both clusters can be reached again, after"
 
 
@@ -33,12 +34,12 @@ class Screen:
         self.seen: list[FlowSnapshot] = []
         self.readiness: list[FlowReadiness] = []
         self._plain = PlainProgress(self.lines.append, once=False)
-        self._ready = Readiness()
+        self._ready = Readiness(outage_within_s=SOON_S)
 
     def update(self, flows: list[FlowSnapshot]) -> None:
         self._plain.update(flows)
         self.seen += flows
-        self.readiness += self._ready.update(0.0, flows)
+        self.readiness += self._ready.update(time.monotonic(), flows)
 
     def states(self) -> list[str]:
         """In their order, each change once."""
@@ -78,9 +79,11 @@ def test_target_that_is_away_for_longer_than_a_lead(
             assert row.records > 20
             assert row.lag >= 0
             assert ALL_CLEAR not in caplog.text
+            eventually(lambda: not screen.readiness[-1].is_ready, what="what a probe sees")
         finally:
             begin(1)
         eventually(lambda: mirror.snapshots[0].state == "RUNNING", what="a run after the outage")
+        eventually(lambda: screen.readiness[-1].is_ready, what="what a probe sees")
         count = load.stop()
         rig.copied(count)
         outage = [one.since_ms for one in screen.seen if one.state == "DEGRADED"]

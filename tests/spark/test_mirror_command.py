@@ -5,6 +5,7 @@ meanwhile.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -170,7 +171,9 @@ def test_a_mirror_on_a_terminal_reads_its_configuration_again_and_is_watched(
         config(tmp_path, source_cluster, target_cluster, fresh_topic, **topics, **every_s)
         mirror.process.send_signal(signal.SIGHUP)
         eventually(lambda: len(read_all(target_cluster, f"A.{more}")) == 1)
-        assert f"reloaded: {flow}: {flow}.topics: " in " ".join(mirror.text.split())
+        said = " ".join(mirror.until(lambda text: "new topic" in text).split())
+        assert f"reloaded: {flow}: {flow}.topics: " in said
+        assert re.search(rf"\d\d:\d\d:\d\d {flow}: new topic {more}, 1 partition", said)
         with Terminal(120, "status", str(path), "--watch", "--topic", more) as status:
             status.until(lambda text: "AT_END" in text)
             delete_topic(source_cluster, more)

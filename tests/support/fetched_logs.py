@@ -44,7 +44,7 @@ class Cluster:
 def fetch_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every fetch of a verification goes to a `Cluster` from now on."""
 
-    def fetch(client: Any, wanted: Any, **_: Any) -> Any:
-        return {tp: client.answer(position) for tp, (position, _) in wanted.items()}
+    def fetch(client: Any, _tp: Any, position: int, *_: Any, **__: Any) -> Any:
+        return client.answer(position)
 
-    monkeypatch.setattr(pieces, "fetch_records", fetch)
+    monkeypatch.setattr(pieces, "fetch_partition", fetch)

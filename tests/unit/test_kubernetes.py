@@ -117,7 +117,9 @@ def test_one_pod_stands_by_and_no_update_takes_both() -> None:
     spec = RESOURCES["Deployment"]["spec"]
     assert spec["replicas"] == 2
     assert spec["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
-    assert RESOURCES["PodDisruptionBudget"]["spec"]["maxUnavailable"] == 1
+    budget = RESOURCES["PodDisruptionBudget"]["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow", "an outage keeps no node"
 
 
 def test_the_pod_may_do_what_a_mirror_does_and_nothing_more() -> None:

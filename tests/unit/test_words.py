@@ -36,6 +36,15 @@ SAYS_NOTHING: Final = {"Place", "Look", "Holder", "Judge", "Manager", "Helper", 
 """Of a class whole, or its last word: a bound, a search, a check, a plan says what it is."""
 
 
+NO_VERB: Final = re.compile(
+    r"(?:^|_)(?:look(?:s|ed)?(?!_up)|tells?|told|places?|placed|anew)(?:_|$)"
+)
+"""In names of functions; `look_up` is the field's."""
+
+NOT_YET: Final = ("lane/", "mirror/copy/")
+"""Folders whose functions may be named so."""
+
+
 def found_in(text: str) -> list[str]:
     """What stands there and should not, with the words to choose from."""
     return [
@@ -124,3 +133,17 @@ def test_classes_are_nouns_of_the_field() -> None:
     }
     assert len(names) > 500
     assert {name for name, last in names.items() if last in SAYS_NOTHING} == set()
+
+
+def test_functions_are_verbs_and_nouns_of_the_field() -> None:
+    assert all(NO_VERB.search(name) for name in ("look", "_look_again", "tell_once", "placed"))
+    assert not any(NO_VERB.search(name) for name in ("look_up", "replace", "placement", "hold"))
+    names = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path in SOURCES
+        if not str(path.relative_to(ROOT / "src" / "twinlog")).startswith(NOT_YET)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert len(names) > 3000
+    assert [name for name in names if NO_VERB.search(name.split(": ")[1])] == []

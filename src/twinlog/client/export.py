@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, offset_at
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
-from twinlog.errors import BrokerRefused, FlowError, TwinlogError, or_raise
+from twinlog.errors import BrokerRefused, FlowError, TwinlogError
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.findings import Span
 from twinlog.mirror.start.tail_check import decode
@@ -77,7 +77,7 @@ class Export:
         self._client = client
         self.tp = tp
         self._isolation = Isolation.READ_UNCOMMITTED if with_aborted else Isolation.READ_COMMITTED
-        log = Span(_offset(client, tp, EARLIEST), _offset(client, tp, LATEST))
+        log = Span(offset_at(client, tp, EARLIEST), offset_at(client, tp, LATEST))
         asked = Span(log.first if first is None else first, log.next if until is None else until)
         self.span = Span(max(asked.first, log.first), min(asked.next, log.next))
         if self.span.first >= self.span.next:
@@ -116,7 +116,7 @@ class Export:
         wanted = {self.tp: (counts.position, READ_BYTES)}
         answer = fetch_records(self._client, wanted, isolation=self._isolation)[self.tp]
         if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
-            start = _offset(self._client, self.tp, EARLIEST)
+            start = offset_at(self._client, self.tp, EARLIEST)
             if start > counts.position:
                 start = min(start, self.span.next)
                 counts.deleted += start - counts.position
@@ -157,7 +157,7 @@ class Export:
         asked for within it is answered with the next batch behind it.
         """
         counts = self.counts
-        stable = _offset(self._client, self.tp, LATEST, self._isolation)
+        stable = offset_at(self._client, self.tp, LATEST, isolation=self._isolation)
         counts.uncommitted = _part(max(stable, counts.position), self.span.next)
         counts.unread = _part(counts.position, min(stable, self.span.next))
         counts.position = self.span.next
@@ -184,12 +184,3 @@ def has_records(
 
 def _part(first: int, until: int) -> Span | None:
     return Span(first, until) if first < until else None
-
-
-def _offset(
-    client: ClusterClient,
-    tp: TopicPartition,
-    which: int,
-    isolation: Isolation = Isolation.READ_UNCOMMITTED,
-) -> int:
-    return or_raise(list_offsets(client, [tp], which, isolation=isolation)[tp]).offset

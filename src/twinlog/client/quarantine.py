@@ -22,12 +22,12 @@ import time
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
+from twinlog.cluster.logs.offsets import EARLIEST, offset_at
 from twinlog.cluster.logs.producers import describe_producers
-from twinlog.cluster.logs.raw_log import fetch_records, produce_batch
+from twinlog.cluster.logs.raw_log import fetch_partition, produce_batch
 from twinlog.cluster.topics.internal_log import ends_of_logs
 from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
-from twinlog.errors import BrokerRefused, FlowError, TwinlogError, or_raise
+from twinlog.errors import BrokerRefused, FlowError, TwinlogError
 from twinlog.mirror.state.quarantined import RecordOrigin, origin_in, origin_of, quarantined
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import SEQUENCE_MODULUS, TopicPartition, sequences_ahead
@@ -82,7 +82,7 @@ class Quarantine:
         out: list[Record] = []
         position = skip.first
         while position < skip.next:
-            answer = or_raise(fetch_records(self._source, {tp: (position, READ_BYTES)})[tp])
+            answer = fetch_partition(self._source, tp, position, READ_BYTES)
             before = position
             for header, at in read_headers(answer.records):
                 batch = answer.records[at : at + header.length]
@@ -163,11 +163,9 @@ class Quarantine:
         found: int | None = None
         sequence = self._remembered()
         (end,) = ends_of_logs(self._target, [self.home]).values()
-        position = _start(self._target, self.home)
+        position = offset_at(self._target, self.home, EARLIEST)
         while position < end:
-            answer = or_raise(
-                fetch_records(self._target, {self.home: (position, READ_BYTES)})[self.home]
-            )
+            answer = fetch_partition(self._target, self.home, position, READ_BYTES)
             before = position
             for header, at in read_headers(answer.records):
                 if header.next_offset <= position:
@@ -194,7 +192,3 @@ class Quarantine:
         if isinstance(known, TwinlogError) or self._producer_id not in known:
             return None
         return (known[self._producer_id].last_sequence + 1) % SEQUENCE_MODULUS
-
-
-def _start(client: ClusterClient, tp: TopicPartition) -> int:
-    return or_raise(list_offsets(client, [tp], EARLIEST)[tp]).offset

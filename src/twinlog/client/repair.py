@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from twinlog.client.steering import GIVES_UP_S, FlowSteering
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, log_ends
-from twinlog.cluster.logs.raw_log import fetch_records
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, log_ends, offset_at
+from twinlog.cluster.logs.raw_log import fetch_partition
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import Trait, has
@@ -216,17 +216,9 @@ class TopicRepair:
         self, tp: TopicPartition, known: PartitionMap, producers: frozenset[int]
     ) -> ForeignWalk | None:
         client = self._steering.target
-        ends = log_ends(client, [tp])[tp]
-        starts = list_offsets(client, [tp], EARLIEST)[tp]
-        latest = list_offsets(client, [tp], LATEST)[tp]
-        for answer in (ends, starts, latest):
-            if isinstance(answer, TwinlogError):
-                raise answer
-        assert not isinstance(ends, TwinlogError)  # noqa: S101 (see above)
-        assert not isinstance(starts, TwinlogError)  # noqa: S101
-        assert not isinstance(latest, TwinlogError)  # noqa: S101
-        end = ends.end_offset
-        if latest.offset < end:
+        end = or_raise(log_ends(client, [tp])[tp]).end_offset
+        start = offset_at(client, tp, EARLIEST)
+        if offset_at(client, tp, LATEST) < end:
             raise FlowError(
                 f"{tp}: its last records are not on enough replicas, and may be lost: retry when "
                 "they are replicated",
@@ -234,10 +226,10 @@ class TopicRepair:
             )
 
         def read(offset: int) -> memoryview:
-            return or_raise(fetch_records(client, {tp: (offset, READ_BYTES)})[tp]).records
+            return fetch_partition(client, tp, offset, READ_BYTES).records
 
         stretch = last_stretch(known.runs, end)
-        low = max(starts.offset, stretch.low, known.runs[0].downstream)
+        low = max(start, stretch.low, known.runs[0].downstream)
         at = find_break(read, low=low, high=end, k=stretch.k, producers=producers)
         if at is None:
             raise FlowError(

@@ -159,7 +159,6 @@ class ClusterClient:
         request: Message,
         check: Callable[[Message], None],
         *,
-        timeout_s: float | None = None,
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> Any:
@@ -185,7 +184,7 @@ class ClusterClient:
             self._controller = NO_NODE if known is None else known
             return answer
 
-        return self.retrying(ask, timeout_s=timeout_s)
+        return self.retrying(ask)
 
     def attempt(
         self,

@@ -42,6 +42,19 @@ PROCESS_CODES: Final = (
         fault=Fault.HOST,
     ),
     Condition(
+        codes=("PROCESS_GONE",),
+        meaning=(
+            "the process that led the flow never said that it ended, and is gone or says nothing: "
+            "it was killed, its host is down, or the target does not hear it. Nobody runs the "
+            "flow, as far as `status FILE` can see"
+        ),
+        advice=(
+            "start the mirror again: it resumes where its copy ends. Look why it died: at the end "
+            "of its log, and at the kernel's for `oom-kill`"
+        ),
+        fault=Fault.HOST,
+    ),
+    Condition(
         codes=("SPARK_UNAUTHENTICATED",),
         meaning=(
             "the Spark master of `--master` has no secret: its ports would give away both "

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import LATEST, list_offsets
-from twinlog.errors import TwinlogError, Unsupported
+from twinlog.errors import Unsupported, or_raise
 from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.map.origins import Origin, origin_of
 from twinlog.mirror.names.naming import offset_map_topic
@@ -51,11 +51,8 @@ class UpstreamMaps:
     def of(self, ranges: Sequence[OffsetRange]) -> list[tuple[Origin, ...]]:
         """What a task needs of each range, whose ends were asked before. Raises TwinlogError."""
         tps = sorted({one.tp for one in ranges})
-        ends: dict[TopicPartition, int] = {}
-        for tp, found in list_offsets(self._client, tps, LATEST).items() if tps else ():
-            if isinstance(found, TwinlogError):
-                raise found
-            ends[tp] = found.offset
+        found = list_offsets(self._client, tps, LATEST) if tps else {}
+        ends = {tp: or_raise(one).offset for tp, one in found.items()}
         maps = self._maps(tps)
         return [
             tuple(

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
-from twinlog.errors import or_raise
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_partition
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.start.tail_check import decode
 from twinlog.model import Isolation, TopicPartition
@@ -30,9 +29,7 @@ def read_committed(
     """
     position = begin
     while position < end:
-        answer = or_raise(
-            fetch_records(client, {tp: (position, READ_BYTES)}, isolation=isolation)[tp]
-        )
+        answer = fetch_partition(client, tp, position, READ_BYTES, isolation=isolation)
         before = position
         for header, records in _batches(answer):
             position = max(position, header.next_offset)

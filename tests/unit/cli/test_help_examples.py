@@ -76,7 +76,10 @@ def test_options_of_a_mirror_stand_below_what_they_are_about(
     assert "--clusters" in found["Configuration"]
     assert "--once" in found["How it runs"]
     assert "--master" in found["Spark"]
-    assert "--source-loss" in found["Keys of FILE, for this run"]
+    keys = found["Keys of FILE, for this run"]
+    assert "--source-loss" in keys
+    assert "  --lease-seconds, --lease INT " in keys, "one option, whichever name"
+    assert keys.count("--lease") == 2
     assert all(flag in found["Output"] for flag in ("--listen", "--format", "--quiet", "--help"))
 
 

@@ -221,6 +221,12 @@ def test_flow_that_nobody_runs_is_well_while_nothing_waits(lag: int, code: int) 
     assert exit_code([{"pid": None, "config": "f", "written_ms": 0, "flows": [idle]}], 1) == code
 
 
+def test_flow_whose_process_was_killed_is_not_well_though_nothing_waits() -> None:
+    reason = "it last ran on east-1 (process 7), which has said nothing [PROCESS_GONE]"
+    idle = flow(partition(), state="NOT_RUNNING", code="PROCESS_GONE", reason=reason).as_json()
+    assert exit_code([{"pid": None, "config": "f", "written_ms": 0, "flows": [idle]}], 1) == 1
+
+
 def test_exit_code_of_what_is_wrong_below_the_flow() -> None:
     failed = flow(partition(state="FAILED"), state="THROTTLED").as_json()
     mirror = {"pid": 7, "config": "f", "written_ms": 1000, "flows": [failed]}

@@ -52,10 +52,10 @@ class Log:
         self._steps = others_step
         kept = quarantined(ONE, RECORD, is_batch=False, now_ms=1)
         self._other = self._encoded(kept, deleted)
-        monkeypatch.setattr(quarantine, "fetch_records", self.fetch)
+        monkeypatch.setattr(quarantine, "fetch_partition", self.fetch)
         monkeypatch.setattr(quarantine, "produce_batch", lambda *call: self.produce(call[2]))
         monkeypatch.setattr(quarantine, "ends_of_logs", lambda *_: {HOME: self.end()})
-        monkeypatch.setattr(quarantine, "_start", lambda *_: self.start)
+        monkeypatch.setattr(quarantine, "offset_at", lambda *_: self.start)
         monkeypatch.setattr(quarantine, "describe_producers", self.remembered)
 
     def _encoded(self, record: Record, sequence: int) -> bytes:
@@ -89,11 +89,10 @@ class Log:
         self._step()
         return self.start + len(self.batches)
 
-    def fetch(self, _: Any, wanted: dict[TopicPartition, Any], **__: Any) -> dict[Any, Any]:
+    def fetch(self, _client: Any, _tp: TopicPartition, offset: int, _bytes: int) -> Any:
         self._step()
-        ((tp, (offset, _)),) = wanted.items()
         raw = b"".join(self.batches[offset - self.start :])
-        return {tp: SimpleNamespace(records=memoryview(bytearray(raw)))}
+        return SimpleNamespace(records=memoryview(bytearray(raw)))
 
     def produce(self, batch: bytes) -> None:
         self._step()
@@ -137,6 +136,6 @@ def test_of_several_batches_that_are_left_out_as_a_whole_each_is_kept(
         for n in (10, 12, 14)
     ]
     answer = SimpleNamespace(records=memoryview(bytearray(b"".join(held))))
-    monkeypatch.setattr(quarantine, "fetch_records", lambda *_: {TP: answer})
+    monkeypatch.setattr(quarantine, "fetch_partition", lambda *_: answer)
     found = made().read(wanted(Skip(first=10, next=14, is_batch=True)))
     assert [(one.offset, one.value) for one in found] == [(10, held[0]), (12, held[1])]

@@ -235,8 +235,10 @@ def test_a_source_that_grows_while_it_is_saved_ends_the_run(
 def test_a_tail_that_is_deleted_while_it_is_read_ends_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    gone = BrokerRefused("gone", code="OFFSET_OUT_OF_RANGE")
-    monkeypatch.setattr(tail, "fetch_records", lambda *_, **__: {TP: gone})
+    def refuse(*_: object, **__: object) -> None:
+        raise BrokerRefused("gone", code="OFFSET_OUT_OF_RANGE")
+
+    monkeypatch.setattr(tail, "fetch_partition", refuse)
     client = cast("ClusterClient", SimpleNamespace(alias="A"))
     with pytest.raises(FlowError, match="does not give offset 20") as caught:
         next(tail.read_tail(client, TP, Span(20, 25)))

@@ -64,6 +64,8 @@ def test_of_another_host(
     assert found.state == state
     assert said in found.text
     assert "it runs on" not in found.text
+    # whoever ended in order, or never began, needs no attention
+    assert (found.code == "PROCESS_GONE") == ("said nothing" in found.text)
 
 
 def test_the_end_of_the_generation_before_is_not_its_own() -> None:
@@ -74,9 +76,10 @@ def test_the_end_of_the_generation_before_is_not_its_own() -> None:
 def test_process_of_this_host_that_is_gone_was_killed(gone: int) -> None:
     found = last_run(history(host=HERE, pid=gone), None, NOW_MS, tells=False)
     assert found.state is FlowState.NOT_RUNNING
+    assert found.code == "PROCESS_GONE"
     assert found.text == (
         f"it last ran on {HERE} (process {gone}): that process is gone, and did not say that it "
-        "ended"
+        "ended [PROCESS_GONE]"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.snapshots import flow, partition
 from twinlog.control.watch.readiness import Readiness
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -74,16 +76,38 @@ def test_going_back_and_forth_is_no_movement() -> None:
 def test_degraded_while_it_moves_is_ready() -> None:
     watch = Watch()
     for count in range(200):
-        ready = watch.after(1, copying(count, count, state="DEGRADED", reason="a broker is away"))
-    assert ready
+        ready = watch.after(1, copying(count, count, state="DEGRADED", code="UNREACHABLE"))
+        assert ready or not count, "one broker of several is away"
 
 
-def test_an_end_that_nobody_can_see_is_none() -> None:
+@pytest.mark.parametrize(
+    ("state", "code", "seconds"),
+    [
+        ("DEGRADED", "UNREACHABLE", 10),
+        ("DEGRADED", "DISCONNECTED", 10),
+        ("FAILED", "CLUSTER_CHANGED", 10),
+        # it waits for what ends by itself, or for something that does not hinder the copy
+        ("DEGRADED", "NOT_LEADER", 60),
+        ("DEGRADED", "", 60),
+    ],
+)
+def test_flow_that_says_why_it_stands_still_has_seconds_and_no_minute(
+    state: str, code: str, seconds: int
+) -> None:
     watch = Watch()
     assert watch.after(1, flow(partition()))
-    away = flow(partition(), state="DEGRADED", reason="A cannot be reached")
-    assert watch.after(60, away)
+    away = flow(partition(), state=state, code=code, reason="it says why")
+    assert watch.after(seconds, away), "an end that nobody can see is none"
     assert not watch.after(1, away)
+    assert watch.after(1, flow(partition())), "it is at its end again"
+
+
+def test_outage_that_is_over_is_ready_when_something_moves_again() -> None:
+    watch = Watch()
+    assert watch.after(1, copying(10, 1010))
+    assert not watch.after(11, copying(10, 1010, state="DEGRADED", code="UNREACHABLE"))
+    assert not watch.after(5, copying(10, 1010)), "nothing has moved yet"
+    assert watch.after(1, copying(11, 1011))
 
 
 def test_a_flow_without_topics_is_at_its_end() -> None:

@@ -86,7 +86,7 @@ class Copy:
             log_once=self.said.append,
         )
         fetch_from_memory(monkeypatch)
-        monkeypatch.setattr(verification, "list_offsets", self._starts)
+        monkeypatch.setattr(verification, "offset_at", self._start)
         monkeypatch.setattr(verification, "may_lack_offsets", lambda *_: set())
         monkeypatch.setattr(verification, "FIRST_OFFSETS", 100)
         monkeypatch.setattr(verification, "MOST_OFFSETS", 100)
@@ -104,9 +104,9 @@ class Copy:
         target.metadata = lambda _: no_state
         return duty
 
-    def _starts(self, client: Any, tps: Any, _at: Any) -> Any:
+    def _start(self, client: Any, _tp: Any, _at: Any) -> int:
         self.cpu_s += 0.01
-        return {tp: SimpleNamespace(offset=client.log.log_start) for tp in tps}
+        return int(client.log.log_start)
 
     def _read_map(self) -> Maps:
         self.maps += 1
@@ -265,14 +265,16 @@ def test_partitions_that_are_no_copy_of_ours_are_left_alone(
     assert (full.found.records, full.maps) == (0, 0)
 
 
-def test_a_missing_right_is_said_once_and_asked_again_later(full: Copy) -> None:
+def test_a_missing_right_is_said_once_and_asked_again_later(
+    full: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     duty = full.duty()
     refused: TwinlogError = Unauthorized("no", code="TOPIC_UNAUTHORIZED")
 
     def refuse(*_: Any) -> Any:
         raise refused
 
-    duty._start_of = refuse  # type: ignore[method-assign,assignment]
+    monkeypatch.setattr(verification, "offset_at", refuse)
     duty.round()
     duty.round()
     (line,) = full.said

@@ -93,8 +93,9 @@ def status(
     A topic has one row, or one for each state or trouble of its partitions. It is as wide as the
     terminal: a pipe gets all columns.
 
-    It ends with 0 where all is well, 1 where something is not (or records wait and nobody runs the
-    flow), 2 for wrong usage, and 3 where nobody knows.
+    It ends with 0 where all is well, 1 where something is not (or nobody runs the flow while
+    records wait, or after its process was killed), 2 for wrong usage, and 3 where nobody knows. A
+    flow that a limit or quota holds back is well.
 
     \b
     twinlog status
@@ -174,13 +175,15 @@ def exit_code(mirrors: Iterable[Mapping[str, Any]], now_ms: int) -> int:
 
 
 def _is_not_well(flow: Mapping[str, Any]) -> bool:
-    """Something is wrong with it, or nobody runs it while there is something to copy, or may be."""
+    """Something is wrong with it, or nobody runs it while there is something to copy, or may be, or
+    though nobody ended it.
+    """
     is_idle = flow["state"] == FlowState.NOT_RUNNING
     if flow.get("source_problem"):
         return True
     # of a topic that the source has no more, nothing can wait
     there = (p for p in flow["partitions"] if p["state"] != PartitionState.SOURCE_DELETED)
-    waits = is_idle and any(part["lag"] != 0 for part in there)
+    waits = is_idle and (bool(flow["code"]) or any(part["lag"] != 0 for part in there))
     differs = bool((flow.get("verified") or {}).get("differences"))
     return waits or differs or flow["state"] in NOT_WELL
 
@@ -188,10 +191,11 @@ def _is_not_well(flow: Mapping[str, Any]) -> bool:
 def _errors(mirrors: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Of flows that failed, for programs."""
     for flow in (flow for one in mirrors for flow in one["flows"]):
-        if flow["state"] in (FlowState.FAILED, FlowState.UNKNOWN):
-            yield error_object(flow["code"], f"{flow['flow']}: {flow['reason']}")
-        elif flow.get("source_problem"):
+        is_gone = flow["state"] == FlowState.NOT_RUNNING and flow["code"]
+        if flow.get("source_problem"):
             yield error_object(flow["code"], f"{flow['flow']}: {flow['source_problem']}")
+        elif is_gone or flow["state"] in (FlowState.FAILED, FlowState.UNKNOWN):
+            yield error_object(flow["code"], f"{flow['flow']}: {flow['reason']}")
 
 
 def _led_elsewhere(

@@ -15,7 +15,7 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequ
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.per_leader import Led, ask_leaders, by_topic
-from twinlog.errors import TwinlogError
+from twinlog.errors import TwinlogError, or_raise
 from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.error_codes import error_for
 
@@ -102,6 +102,30 @@ def list_offsets(
         return out
 
     return ask_leaders(client, tps, ask, doing="listing offsets of", timeout_s=timeout_s)
+
+
+def offset_at(
+    client: ClusterClient,
+    tp: TopicPartition,
+    at: int,
+    *,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> int:
+    """That of one partition; raises what its leader refused."""
+    return or_raise(list_offsets(client, [tp], at, isolation=isolation)[tp]).offset
+
+
+def empty_logs(client: ClusterClient, tps: Sequence[TopicPartition]) -> set[TopicPartition]:
+    """Those that surely hold no record: one whose leader does not answer may hold some."""
+    starts, ends = (list_offsets(client, tps, at) if tps else {} for at in (EARLIEST, LATEST))
+    known = {tp: (starts[tp], ends[tp]) for tp in tps}
+    return {
+        tp
+        for tp, (start, end) in known.items()
+        if isinstance(start, OffsetResult)
+        and isinstance(end, OffsetResult)
+        and start.offset == end.offset
+    }
 
 
 def log_ends(

@@ -45,7 +45,7 @@ class ProducerState:
     current_transaction_start_offset: int
 
 
-def init_producer_id(client: ClusterClient, *, timeout_s: float | None = None) -> ProducerIdentity:
+def init_producer_id(client: ClusterClient) -> ProducerIdentity:
     """A fresh producer id for an idempotent producer, from any broker.
 
     Right after a broker's start the answer may be "loading", or no error and the id -1: both are
@@ -74,7 +74,7 @@ def init_producer_id(client: ClusterClient, *, timeout_s: float | None = None) -
             producer_id=int(answer.producer_id), producer_epoch=int(answer.producer_epoch)
         )
 
-    return client.retrying(ask, timeout_s=timeout_s)
+    return client.retrying(ask)
 
 
 Producers = dict[int, ProducerState]
@@ -82,7 +82,7 @@ Producers = dict[int, ProducerState]
 
 
 def describe_producers(
-    client: ClusterClient, tps: Iterable[TopicPartition], *, timeout_s: float | None = None
+    client: ClusterClient, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Producers | TwinlogError]:
     """Every producer id that each partition remembers (KIP-664, brokers since 2.8).
 
@@ -120,7 +120,7 @@ def describe_producers(
                     )
         return out
 
-    return ask_leaders(client, tps, ask, doing="describing the producers of", timeout_s=timeout_s)
+    return ask_leaders(client, tps, ask, doing="describing the producers of")
 
 
 def transaction_starts(

@@ -98,6 +98,18 @@ def fetch_records(
     return ask_leaders(client, wanted, ask, doing="reading", timeout_s=timeout_s)
 
 
+def fetch_partition(
+    client: ClusterClient,
+    tp: TopicPartition,
+    offset: int,
+    most_bytes: int,
+    *,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> FetchedRecords:
+    """What the log of one partition has at that offset now; raises what its leader refused."""
+    return or_raise(fetch_records(client, {tp: (offset, most_bytes)}, isolation=isolation)[tp])
+
+
 Answers = dict[TopicPartition, FetchedRecords | TwinlogError]
 
 
@@ -302,22 +314,19 @@ def produce_batch(
     batch: bytes | bytearray | memoryview,
     *,
     transactional_id: str | None = None,
-    timeout_s: float | None = None,
 ) -> int:
     """Append one encoded batch with acks=all, asked once; its base offset.
 
     A transaction knows of the partition before (`groups.transactions`). Raises what the leader
     refused. After Disconnected the batch may be in the log or not.
     """
-    metadata = client.metadata([tp.topic], allow_missing=False, timeout_s=timeout_s)
+    metadata = client.metadata([tp.topic], allow_missing=False)
     partition = metadata.partition(tp)
     if partition is None or partition.leader < 0:
         number = UNKNOWN_TOPIC_OR_PARTITION if partition is None else partition.error
         raise _error(client, number, "appending to", tp, "WRITE")
-    if timeout_s is None:
-        timeout_s = client.settings.request_timeout_ms / 1000
     return or_raise(
-        _produce(client, partition.leader, {tp: batch}, transactional_id, timeout_s)[tp]
+        _produce(client, partition.leader, {tp: batch}, transactional_id)[tp]
     ).base_offset
 
 
@@ -339,7 +348,6 @@ def append_batches(
     batches: Mapping[TopicPartition, Buffer],
     *,
     transactional_id: str,
-    timeout_s: float | None = None,
 ) -> dict[TopicPartition, Appended | TwinlogError]:
     """Append a batch to each partition with acks=all, again where a leader moves or a connection
     breaks: the sequences of a batch tell a leader that it has it.
@@ -348,11 +356,10 @@ def append_batches(
     """
 
     def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, Appended | TwinlogError]:
-        within_s = client.settings.request_timeout_ms / 1000
         some = {led.tp: batches[led.tp] for led in leds}
-        return _produce(client, node, some, transactional_id, within_s)
+        return _produce(client, node, some, transactional_id)
 
-    return ask_leaders(client, batches, ask, doing="appending to", timeout_s=timeout_s)
+    return ask_leaders(client, batches, ask, doing="appending to")
 
 
 def _produce(
@@ -360,7 +367,6 @@ def _produce(
     node: int,
     batches: Mapping[TopicPartition, Buffer],
     transactional_id: str | None,
-    timeout_s: float,
 ) -> dict[TopicPartition, Appended | TwinlogError]:
     topic_of = ProduceRequest.TopicProduceData
     request = ProduceRequest(
@@ -383,7 +389,7 @@ def _produce(
     answer = client.attempt(
         node,
         request,
-        timeout_s=timeout_s,
+        timeout_s=client.settings.request_timeout_ms / 1000,
         minimum=V2_BATCHES,
         maximum=BY_NAME if transactional_id is None else PARTITIONS_ADDED_BEFORE,
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, offset_at
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records, produce_batch
 from twinlog.cluster.topics.alter_configs import ConfigChange, alter_topic_configs
 from twinlog.cluster.topics.configs import describe_topic_configs
@@ -176,19 +176,15 @@ def ends_of_logs(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[T
 
     ListOffsets waits for that; the watermark in a Fetch answer of a new leader may be an older one.
     """
-    out: dict[TopicPartition, int] = {}
-    for tp, found in list_offsets(client, tps, LATEST).items():
-        if isinstance(found, TwinlogError):
-            raise found
-        out[tp] = found.offset
-    return out
+    found = list_offsets(client, tps, LATEST)
+    return {tp: or_raise(one).offset for tp, one in found.items()}
 
 
 def _log_start_above(
     client: ClusterClient, tp: TopicPartition, position: int, refusal: TwinlogError
 ) -> int:
     """The log start where records were deleted; raises where it is the end that moved back."""
-    start = or_raise(list_offsets(client, [tp], EARLIEST)[tp])
-    if start.offset <= position:
+    start = offset_at(client, tp, EARLIEST)
+    if start <= position:
         raise refusal
-    return start.offset
+    return start

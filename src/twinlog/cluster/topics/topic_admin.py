@@ -16,7 +16,7 @@ from twinlog.cluster.client import MISSING_GRACE_S, ClusterClient
 from twinlog.cluster.logs.offsets import LATEST, list_offsets
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.net.protocol import Message
-from twinlog.errors import ClusterError, TwinlogError
+from twinlog.errors import ClusterError, or_raise
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.error_codes import (
     INVALID_REPLICATION_FACTOR,
@@ -141,7 +141,6 @@ def wait_for_topic(
     *,
     partitions: int = 1,
     first: int = 0,
-    timeout_s: float | None = None,
 ) -> TopicMetadata:
     """The topic's metadata, once it has that many partitions and the leaders of those from `first`
     on answer: the others may have lost theirs long ago.
@@ -160,13 +159,12 @@ def wait_for_topic(
             )
         return topic
 
-    deadline = client.deadline(timeout_s)
+    deadline = client.deadline()
     topic = client.retrying(attempt, timeout_s=deadline.left_s)
     new = [one.partition for one in topic.partitions if one.partition >= first]
     tps = [TopicPartition(name, number) for number in new]
     for answer in list_offsets(client, tps, LATEST, timeout_s=deadline.left_s).values():
-        if isinstance(answer, TwinlogError):
-            raise answer
+        or_raise(answer)
     return topic
 
 

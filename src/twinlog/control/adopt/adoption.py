@@ -26,7 +26,7 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.connect_group import connect_group
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, offset_at
 from twinlog.cluster.topics.internal_log import append, ends_of_logs, read_to_end
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
@@ -342,12 +342,8 @@ class Adopter:
         return strange
 
     def _starts(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        out: dict[TopicPartition, int] = {}
-        for tp, found in list_offsets(self.target, list(tps), EARLIEST).items():
-            if isinstance(found, TwinlogError):
-                raise found
-            out[tp] = found.offset
-        return out
+        found = list_offsets(self.target, list(tps), EARLIEST)
+        return {tp: or_raise(one).offset for tp, one in found.items()}
 
     def _ends(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return ends_of_logs(self.target, list(tps))
@@ -420,8 +416,8 @@ class Adopter:
         What is noted says nothing where we copied on since (`is_again`): there only records do.
         """
         tp = plan.source
-        (log_start,) = self._offsets(tp, EARLIEST)
-        (end,) = self._offsets(tp, LATEST)
+        log_start = offset_at(self.source, tp, EARLIEST, isolation=self.isolation)
+        end = offset_at(self.source, tp, LATEST, isolation=self.isolation)
         alignment = Alignment(
             target_offsets=[record.offset for record in tail],
             target=array("q", (identity(r, with_timestamp=with_timestamp) for r in tail)),
@@ -458,11 +454,6 @@ class Adopter:
     def _unknown(self, what: str, plan: PartitionPlan) -> PartitionError:
         finding = LogFinding(code="MM2_PLACE_UNKNOWN", what=what, target=plan.target)
         return finding.in_flow(self.flow, is_shared=self.is_shared)
-
-    def _offsets(self, tp: TopicPartition, when: int) -> tuple[int]:
-        return (
-            or_raise(list_offsets(self.source, [tp], when, isolation=self.isolation)[tp]).offset,
-        )
 
 
 def adopter_of(

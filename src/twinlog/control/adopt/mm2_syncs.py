@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
+from twinlog.cluster.logs.offsets import EARLIEST, offset_at
 from twinlog.cluster.topics.internal_log import ends_of_logs
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.errors import CorruptData, Unauthorized, or_raise
+from twinlog.errors import CorruptData, Unauthorized
 from twinlog.mirror.map.mm2_offsets import Pair
 from twinlog.mirror.names.filters import offset_syncs_topic
 from twinlog.model import TopicPartition
@@ -54,9 +54,9 @@ def _read(client: ClusterClient, topic: str) -> Pairs:
     if client.metadata([topic]).topics[topic].error:
         return NO_PAIRS
     tp = TopicPartition(topic, 0)
-    start = or_raise(list_offsets(client, [tp], EARLIEST)[tp])
+    start = offset_at(client, tp, EARLIEST)
     out: dict[TopicPartition, list[Pair]] = {}
-    for _, records in read_committed(client, tp, start.offset, ends_of_logs(client, [tp])[tp]):
+    for _, records in read_committed(client, tp, start, ends_of_logs(client, [tp])[tp]):
         for record in records:
             try:
                 sync = OffsetSync.decode(record.key, record.value)

@@ -21,6 +21,8 @@ class LastRun(NamedTuple):
 
     state: FlowState
     text: str
+    code: str = ""
+    """PROCESS_GONE: nobody runs it, and nobody said so."""
 
 
 def last_run(
@@ -41,8 +43,7 @@ def last_run(
         return LastRun(FlowState.NOT_RUNNING, f"it last ran on {where} and ended in order")
     lives = lives_here(latest.host, latest.pid, latest.started_ms)
     if lives is False:
-        text = f"it last ran on {where}: that process is gone, and did not say that it ended"
-        return LastRun(FlowState.NOT_RUNNING, text)
+        return _gone(f"it last ran on {where}: that process is gone, and did not say that it ended")
     if lives:
         text = f"process {latest.pid} of this host leads it, and has not said how it is"
         return LastRun(FlowState.UNKNOWN, f"{text}: ask as its user, with its file")
@@ -50,8 +51,12 @@ def last_run(
         text = f"it last ran on {where}, and has not said that it ended: ask on that host"
         return LastRun(FlowState.UNKNOWN, text)
     silent = "" if told is None else f" for {duration(max(0, now_ms - told.at_ms) / 1000)}"
-    text = f"it last ran on {where}, which has said nothing{silent}: killed, or cut off"
-    return LastRun(FlowState.NOT_RUNNING, text)
+    return _gone(f"it last ran on {where}, which has said nothing{silent}: killed, or cut off")
+
+
+def _gone(text: str) -> LastRun:
+    code = "PROCESS_GONE"
+    return LastRun(FlowState.NOT_RUNNING, f"{text} [{code}]", code)
 
 
 def lives_here(host: str, pid: int, at_ms: int) -> bool | None:

@@ -180,10 +180,11 @@ class _OfflineFlow:
         tells = bool(self._flow.status_interval_seconds) and may(
             self._there, STATUS_TOPIC, Operation.READ
         )
-        state, ran = last_run(self._history, told, now_ms, tells=tells)
+        state, ran, code = last_run(self._history, told, now_ms, tells=tells)
         paused = "" if self._intents.pause is None else f"paused {self._intents.pause}"
         reason = "; ".join(filter(None, (paused, ran, problem)))
         seen = _snapshot(self.setup.name, state, reason, self._history, tuple(parts))
+        seen = replace(seen, code=code)
         now = of_now(told, self._history, now_ms)
         return seen if now is None else _overlaid(seen, now)
 
@@ -334,6 +335,7 @@ def _overlaid(seen: FlowSnapshot, told: PublishedStatus) -> FlowSnapshot:
     return replace(
         seen,
         state=FlowState(told.state),
+        code="",
         reason="; ".join(filter(None, (told.reason, more))),
         guarantee=told.guarantee,
         generation=told.generation,

@@ -14,7 +14,7 @@ from twinlog.cluster.logs.offsets import LATEST, list_offsets
 from twinlog.control.cutover.copies import Copy, copies, is_complete
 from twinlog.control.cutover.fence_proof import Ends
 from twinlog.control.cutover.scope import CutoverScope, Say
-from twinlog.errors import FlowError, TwinlogError
+from twinlog.errors import FlowError, or_raise
 from twinlog.model import Isolation, TopicPartition
 from twinlog.quantities import count, first_few, plural
 from twinlog.survey.open_transactions import open_transactions
@@ -78,13 +78,8 @@ class Drain:
             LATEST,
             isolation=Isolation.READ_COMMITTED,
         )
-        out = {}
-        for tp, found in stable.items():
-            if isinstance(found, TwinlogError):
-                raise found
-            if found.offset < self._ends[tp]:
-                out[tp] = self._ends[tp] - found.offset
-        return out
+        open_records = {tp: self._ends[tp] - or_raise(one).offset for tp, one in stable.items()}
+        return {tp: count for tp, count in open_records.items() if count > 0}
 
     def _not_drained(
         self, missing: Mapping[TopicPartition, int], left: Sequence[Copy], *, is_led: bool

@@ -17,7 +17,7 @@ from twinlog.cluster.logs.offsets import log_ends
 from twinlog.cluster.logs.producers import ProducerState, describe_producers
 from twinlog.config.values.times import in_iso
 from twinlog.control.cutover.scope import CutoverScope, Say
-from twinlog.errors import Fate, FlowError, TwinlogError, Unsupported
+from twinlog.errors import Fate, FlowError, TwinlogError, Unsupported, or_raise
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
 
@@ -94,12 +94,9 @@ class FenceProof:
         return [] if now == ends else list(_writers(ends, now, {}, self._producers()))
 
     def _ends(self) -> Ends:
-        out: Ends = {}
-        for tp, end in log_ends(self._scope.source, self._tps).items() if self._tps else ():
-            if isinstance(end, TwinlogError):
-                raise end  # a log that cannot be seen proves nothing
-            out[tp] = end.end_offset
-        return out
+        # a log that cannot be seen proves nothing
+        found = log_ends(self._scope.source, self._tps) if self._tps else {}
+        return {tp: or_raise(end).end_offset for tp, end in found.items()}
 
     def _producers(self) -> Producers:
         try:

@@ -21,9 +21,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
+from twinlog.cluster.logs.offsets import empty_logs
 from twinlog.control.duties.rounds import LedFlow, NotNow, PartitionView
-from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.survey.copied_topics import CopiedTopic, still_there
 
@@ -124,16 +123,9 @@ class TopicRounds:
             for one in found[name].partitions
             if one.partition not in self._watched.get(name, ())
         ]
-        starts = list_offsets(target, tps, EARLIEST) if tps else {}
-        ends = list_offsets(target, tps, LATEST) if tps else {}
+        empty = empty_logs(target, tps)
 
-        def is_empty(tp: TopicPartition) -> bool:
-            start, end = starts[tp], ends[tp]
-            if isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
-                return False
-            return start.offset == end.offset
-
-        return frozenset(tp.topic for tp in tps if not is_empty(tp))
+        return frozenset(tp.topic for tp in tps if tp not in empty)
 
     def take(self) -> tuple[list[CopiedTopic], bool]:
         """The topics of this round, and whether these are all. Says once which ones are left alone.

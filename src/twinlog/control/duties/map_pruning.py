@@ -19,7 +19,7 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
 from twinlog.cluster.topics.internal_log import append
-from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView
+from twinlog.control.duties.rounds import REFUSED_PAUSE_S, LedFlow, PartitionView
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import PartitionMap, map_homes, tombstone_key
 from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, following
@@ -35,11 +35,6 @@ RECORDS_PER_BATCH: Final = 1_000
 LOOK_S: Final = 5.0
 
 
-def map_pruning(flow: LedFlow) -> Duty:
-    """Every flow has a map."""
-    return MapPruning(flow)
-
-
 @dataclass(frozen=True, slots=True)
 class _Gone:
     """A chunk that is to be removed, and where its rows may lie."""
@@ -49,7 +44,7 @@ class _Gone:
 
 
 class MapPruning:
-    """Of one led flow."""
+    """Of one led flow: every one has a map."""
 
     name = "map-pruning"
     ends_once = True

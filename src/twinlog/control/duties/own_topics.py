@@ -24,7 +24,7 @@ from twinlog.cluster.topics.internal_log import (
     compact_again,
     read_to_end,
 )
-from twinlog.control.duties.rounds import Duty, LedFlow
+from twinlog.control.duties.rounds import LedFlow
 from twinlog.errors import ConfigError, TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
@@ -39,13 +39,8 @@ NONE: Final[frozenset[int]] = frozenset()
 Row = tuple[bytes, bytes]
 
 
-def own_topics(flow: LedFlow) -> Duty:
-    """Every flow has them."""
-    return OwnTopics(flow)
-
-
 class OwnTopics:
-    """Of one led flow."""
+    """Of one led flow: every one has them."""
 
     name = "own-topics"
     interval_s = LOOK_EVERY_S

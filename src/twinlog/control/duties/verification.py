@@ -31,14 +31,14 @@ from typing import ClassVar, Final
 from weakref import WeakSet
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
+from twinlog.cluster.logs.offsets import EARLIEST, offset_at
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import PolicyKind, VerifyMode
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView
 from twinlog.control.watch.thread_priority import give_way
 from twinlog.control.watch.verified import CODE, Verified
-from twinlog.errors import PartitionError, Unauthorized, or_raise
+from twinlog.errors import PartitionError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.translation import Reach
@@ -239,8 +239,8 @@ class Verification:
     def _compared(self, section: _Section, rules: Rules) -> Compared:
         view, written = section.view, section.written
         reach = written.reach or Reach(0, 0)
-        here = self._start_of(self._source, view.source)
-        there = self._start_of(self._target, view.target)
+        here = offset_at(self._source, view.source, EARLIEST)
+        there = offset_at(self._target, view.target, EARLIEST)
         wanted = VerifyTask(
             source=view.source,
             target=view.target,
@@ -270,9 +270,6 @@ class Verification:
         # what was deleted, and what was there before the copy began, is not to be walked over
         self._done[_pair(view)] = max(section.end, here, written.runs[0].upstream)
         return found
-
-    def _start_of(self, client: ClusterClient, tp: TopicPartition) -> int:
-        return or_raise(list_offsets(client, [tp], EARLIEST)[tp]).offset
 
     def _may_lack(self, client: ClusterClient, topic: str) -> bool:
         now = time.monotonic()

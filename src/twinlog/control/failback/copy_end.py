@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, offset_at
 from twinlog.cluster.logs.producers import ProducerState, describe_producers
-from twinlog.cluster.logs.raw_log import fetch_records
+from twinlog.cluster.logs.raw_log import fetch_partition
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.errors import Fate, FlowError, PartitionError, TwinlogError, Unsupported, or_raise
+from twinlog.errors import Fate, FlowError, PartitionError, TwinlogError, Unsupported
 from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap, run_at
@@ -267,19 +267,14 @@ class CopyEnds:
         return None if found is None or found.base_offset >= end else found
 
     def _first_batch(self, tp: TopicPartition, offset: int) -> BatchHeader | None:
-        answer = or_raise(fetch_records(self._client, {tp: (offset, ONE_BATCH)})[tp])
+        answer = fetch_partition(self._client, tp, offset, ONE_BATCH)
         return next(
             (one for one, _ in read_headers(answer.records) if one.next_offset > offset), None
         )
 
     def bounds(self, tp: TopicPartition) -> tuple[int, int]:
         """Where the log of a partition of B begins and ends."""
-        found = [list_offsets(self._client, [tp], which)[tp] for which in (EARLIEST, LATEST)]
-        for one in found:
-            if isinstance(one, TwinlogError):
-                raise one
-        start, end = (one.offset for one in found if not isinstance(one, TwinlogError))
-        return start, end
+        return offset_at(self._client, tp, EARLIEST), offset_at(self._client, tp, LATEST)
 
     def _read_maps(self) -> Maps:
         topic = offset_map_topic(self._scope.config.source_alias)

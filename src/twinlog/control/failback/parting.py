@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
-from twinlog.cluster.logs.raw_log import fetch_records
+from twinlog.cluster.logs.raw_log import fetch_partition, fetch_records
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.failback.copy_end import CopyEnd, CopyEnds
-from twinlog.errors import BrokerRefused, FlowError, TwinlogError, or_raise
+from twinlog.errors import BrokerRefused, FlowError, TwinlogError
 from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import run_at
 from twinlog.mirror.map.runs import UPSTREAM, following
@@ -374,7 +374,7 @@ def _batches(
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Those of [position, end), one fetch for each."""
     while position < end:
-        answer = or_raise(fetch_records(client, {tp: (position, 1)})[tp])
+        answer = fetch_partition(client, tp, position, 1)
         before = position
         for header, at in read_headers(answer.records):
             if header.base_offset < end and header.next_offset > position:

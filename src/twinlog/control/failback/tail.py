@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
-from twinlog.errors import BrokerRefused, Fate, FlowError, TwinlogError
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_partition
+from twinlog.errors import BrokerRefused, Fate, FlowError
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.findings import Span
 from twinlog.mirror.start.tail_check import decode
@@ -128,13 +128,13 @@ def _records(header: BatchHeader, batch: memoryview, *, is_gone: bool) -> Iterat
 
 
 def _fetch(client: ClusterClient, tp: TopicPartition, position: int) -> FetchedRecords:
-    wanted = {tp: (position, READ_BYTES)}
-    answer = fetch_records(client, wanted, isolation=Isolation.READ_COMMITTED)[tp]
-    if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
-        raise _moved(client, tp, position)
-    if isinstance(answer, TwinlogError):
-        raise answer
-    return answer
+    isolation = Isolation.READ_COMMITTED
+    try:
+        return fetch_partition(client, tp, position, READ_BYTES, isolation=isolation)
+    except BrokerRefused as refusal:
+        if refusal.code != "OFFSET_OUT_OF_RANGE":
+            raise
+        raise _moved(client, tp, position) from refusal
 
 
 def _moved(client: ClusterClient, tp: TopicPartition, position: int) -> FlowError:

@@ -12,10 +12,10 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.control.duties.acl_sync import acl_sync
 from twinlog.control.duties.config_sync import config_sync
 from twinlog.control.duties.heartbeats import into_source, into_target
-from twinlog.control.duties.map_pruning import map_pruning
+from twinlog.control.duties.map_pruning import MapPruning
 from twinlog.control.duties.mm2_positions import mm2_positions
 from twinlog.control.duties.offset_syncs import offset_syncs
-from twinlog.control.duties.own_topics import own_topics
+from twinlog.control.duties.own_topics import OwnTopics
 from twinlog.control.duties.producer_quota import producer_quota
 from twinlog.control.duties.publication import publication
 from twinlog.control.duties.rounds import Duty, DutyFactory, LedFlow, PartitionView
@@ -41,8 +41,8 @@ DUTIES: Final[tuple[DutyFactory, ...]] = (
     keyed_groups,
     group_commits,
     mm2_positions,
-    map_pruning,
-    own_topics,
+    MapPruning,
+    OwnTopics,
     producer_quota,
     verification,
     publication,

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
+from twinlog.cluster.logs.offsets import empty_logs
 from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.control.duties.handed_topics import HandedTopics
@@ -444,12 +444,4 @@ def _where(other: CopyRow, row: CopyRow, there: ClusterMetadata) -> str:
 def _is_empty(target: ClusterClient, topic: TopicMetadata) -> bool:
     """Whether it surely holds no record: one whose leader does not answer may hold some."""
     tps = [TopicPartition(topic.name, one.partition) for one in topic.partitions]
-    starts, ends = (list_offsets(target, tps, at) for at in (EARLIEST, LATEST))
-
-    def is_known_empty(tp: TopicPartition) -> bool:
-        start, end = starts[tp], ends[tp]
-        if isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
-            return False
-        return start.offset == end.offset
-
-    return all(map(is_known_empty, tps))
+    return empty_logs(target, tps) == {*tps}

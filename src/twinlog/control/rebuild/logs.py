@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
-from twinlog.errors import PartitionError, TwinlogError, or_raise
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_partition
+from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.map.rebuilt_runs import Slot
 from twinlog.mirror.map.target_window import ABSENT, Numbered, number_of
@@ -185,8 +185,7 @@ def _batches(
 
 def _fetch(log: RebuildLog, position: int) -> FetchedRecords:
     def ask() -> FetchedRecords:
-        wanted = {log.tp: (position, READ_BYTES)}
-        return or_raise(fetch_records(log.client, wanted, isolation=log.isolation)[log.tp])
+        return fetch_partition(log.client, log.tp, position, READ_BYTES, isolation=log.isolation)
 
     try:
         return log.client.retrying(ask)

@@ -28,7 +28,7 @@ from enum import StrEnum
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, log_ends
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, log_ends, offset_at
 from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.control.flow.flow_setup import FlowSetup
@@ -46,7 +46,7 @@ from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import producers_of
 from twinlog.mirror.state.intents import flow_intents
 from twinlog.mirror.state.skipping import WantedSkip
-from twinlog.model import Isolation, TopicId, TopicPartition, sequence_of
+from twinlog.model import TopicId, TopicPartition, sequence_of
 from twinlog.survey.discovery import discover
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.records import Record
@@ -252,7 +252,8 @@ class MapRebuild:
     def _source_log(self, plan: PartitionPlan) -> RebuildLog:
         isolation = self._setup.config.isolation_level
         start, end = (
-            _offset(self._source, plan.source, when, isolation) for when in (EARLIEST, LATEST)
+            offset_at(self._source, plan.source, when, isolation=isolation)
+            for when in (EARLIEST, LATEST)
         )
         return RebuildLog(
             client=self._source,
@@ -267,11 +268,9 @@ class MapRebuild:
         )
 
     def _bounds(self, tp: TopicPartition) -> tuple[int, int]:
-        start = _offset(self._target, tp, EARLIEST)
-        log_end = log_ends(self._target, [tp])[tp]
-        end = _offset(self._target, tp, LATEST)
-        if isinstance(log_end, TwinlogError):
-            raise log_end
+        start = offset_at(self._target, tp, EARLIEST)
+        log_end = or_raise(log_ends(self._target, [tp])[tp])
+        end = offset_at(self._target, tp, LATEST)
         if end < log_end.end_offset:
             raise PartitionError(
                 f"{tp}: {log_end.end_offset - end} records are not on enough replicas: run the "
@@ -312,12 +311,3 @@ class MapRebuild:
 
     def _is_missing(self, topic: str) -> bool:
         return self._target.metadata([topic]).topics[topic].error == UNKNOWN_TOPIC_OR_PARTITION
-
-
-def _offset(
-    client: ClusterClient,
-    tp: TopicPartition,
-    when: int,
-    isolation: Isolation = Isolation.READ_UNCOMMITTED,
-) -> int:
-    return or_raise(list_offsets(client, [tp], when, isolation=isolation)[tp]).offset

@@ -36,7 +36,7 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.transactions import Transactions
 from twinlog.cluster.logs.producers import describe_producers
-from twinlog.cluster.logs.raw_log import Appended, append_batches, fetch_records
+from twinlog.cluster.logs.raw_log import Appended, append_batches, fetch_partition
 from twinlog.errors import BrokerRefused, ClusterError, TwinlogError, or_raise
 from twinlog.model import TopicPartition
 from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
@@ -232,7 +232,7 @@ class Appender:
         return True
 
     def _fetch(self, tp: TopicPartition, log: _Log) -> None:
-        answer = or_raise(fetch_records(self._client, {tp: (log.position, FETCH_BYTES)})[tp])
+        answer = fetch_partition(self._client, tp, log.position, FETCH_BYTES)
         for header, at in read_headers(answer.records):
             if header.next_offset <= log.position:
                 continue

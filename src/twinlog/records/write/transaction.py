@@ -210,9 +210,7 @@ def _counted(
         )
     tps = {tp for tp in state.tps if tp.topic != OFFSETS_TOPIC} | rows.keys()
     for tp, found in describe_producers(client, sorted(tps)).items():
-        if isinstance(found, TwinlogError):
-            raise found
-        one = found.get(opened.identity.producer_id)
+        one = or_raise(found).get(opened.identity.producer_id)
         is_there = (
             one is not None
             and one.producer_epoch == opened.identity.producer_epoch

@@ -110,7 +110,6 @@ def verify_partition(
     found: Compared,
     *,
     read_bytes: int = READ_BYTES,
-    before_fetch: Callable[[], None] = lambda: None,
 ) -> None:
     """Fills in what differs. Raises TwinlogError where that cannot be told of the rest."""
     here = VerifiedLog(
@@ -120,7 +119,6 @@ def verify_partition(
         end=wanted.here.end,
         isolation=wanted.isolation,
         read_bytes=read_bytes,
-        before_fetch=before_fetch,
     )
     there = VerifiedLog(
         client=target,
@@ -128,7 +126,6 @@ def verify_partition(
         start=wanted.there.start,
         end=wanted.there.end,
         read_bytes=read_bytes,
-        before_fetch=before_fetch,
     )
     try:
         _Partition(wanted, here, there, on_step, found).compare()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
-from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
-from twinlog.errors import TwinlogError, or_raise
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_partition
+from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.verify.difference import GapCause
 from twinlog.mirror.verify.side import Piece
@@ -32,8 +32,6 @@ class VerifiedLog:
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     read_bytes: int = READ_BYTES
     """Most bytes of one fetch."""
-    before_fetch: Callable[[], None] = lambda: None
-    """May wait, or raise to end the reading."""
     bytes: int = 0
     """Of the batches that were read."""
     _asked_end: int = field(init=False)
@@ -88,11 +86,11 @@ class VerifiedLog:
 
     def _fetch(self, position: int) -> FetchedRecords | None:
         """What is there; None where it was deleted a moment ago."""
-        self.before_fetch()
 
         def ask() -> FetchedRecords:
-            wanted = {self.tp: (position, self.read_bytes)}
-            answer = or_raise(fetch_records(self.client, wanted, isolation=self.isolation)[self.tp])
+            answer = fetch_partition(
+                self.client, self.tp, position, self.read_bytes, isolation=self.isolation
+            )
             self._require_whole(answer, position)
             return answer
 

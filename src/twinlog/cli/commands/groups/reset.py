@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -58,7 +57,9 @@ class GroupChoice:
         """The groups; raises UsageError where none matches."""
         if self.groups:
             return list(dict.fromkeys(self.groups))
-        found = work.names(_matching("--groups", self.pattern))
+        from twinlog.control.compare.comparison import matching
+
+        found = work.names(matching(self.pattern, "--groups"))
         if not found:
             what = "--all" if self.every else f"--groups: {self.pattern}"
             raise UsageError(f"{what}: the cluster has no such group, or our user sees none")
@@ -67,7 +68,9 @@ class GroupChoice:
     @property
     def matches(self) -> Callable[[str], bool]:
         """Which of a group's topics."""
-        return _matching("--topics", self.topic_pattern)
+        from twinlog.control.compare.comparison import matching
+
+        return matching(self.topic_pattern, "--topics")
 
 
 @click.command("reset", cls=Command)
@@ -222,16 +225,6 @@ def _alias(config: MirrorConfig, cluster: str | None, flow: str | None) -> str:
     if cluster not in known:
         raise UsageError(f"--cluster: {cluster} is no cluster of a flow of the file: {known}")
     return cluster
-
-
-def _matching(flag: str, pattern: str | None) -> Callable[[str], bool]:
-    if pattern is None:
-        return lambda _: True
-    try:
-        compiled = re.compile(pattern)
-    except re.error as problem:
-        raise UsageError(f"{flag}: {pattern} is no regular expression: {problem}") from None
-    return lambda name: compiled.fullmatch(name) is not None
 
 
 def _has_nothing(plan: GroupReset) -> bool:
