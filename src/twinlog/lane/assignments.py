@@ -35,7 +35,7 @@ from twinlog.lane.reporting import Reporter, given_back, hand_over, handed_tail
 from twinlog.lane.sides.pace import TopicBuckets
 from twinlog.lane.sides.source_side import SourceSide
 from twinlog.lane.sides.target_side import TargetSide
-from twinlog.lane.stay import Stay
+from twinlog.lane.stay import ColdStart, Stay
 from twinlog.lane.watches.expiry_watch import ExpiryWatch
 from twinlog.lane.watches.foreign_records import ForeignRecordWatch
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S, NoLeaderWatch
@@ -167,7 +167,7 @@ class Assignments:
         """Start these partitions."""
         cold = []
         for partition in take.partitions:
-            stay = self._stays[partition.source] = Stay(partition)
+            stay = self._stays[partition.source] = Stay(ColdStart(partition))
             self._starter.expect_late_requests(stay.start)
             if partition.handed is None:
                 cold.append(stay.start)

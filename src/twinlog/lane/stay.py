@@ -5,7 +5,7 @@ Its two sides have a value each of their own beside it: `SourceState` and `Targe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from twinlog.lane.messages import PartitionProgress, TakePartition
@@ -66,8 +66,7 @@ class ColdStart:
 class Stay:
     """One partition, started or not."""
 
-    take: TakePartition
-    start: ColdStart = field(init=False)
+    start: ColdStart
     copy: Copy | None = None
     """None: its start point is not found yet."""
     is_done: bool = False
@@ -77,5 +76,6 @@ class Stay:
     lost: tuple[tuple[int, int], ...] = ()
     """What the source had lost before the start point, as long as it is not reported."""
 
-    def __post_init__(self) -> None:
-        self.start = ColdStart(self.take)
+    @property
+    def take(self) -> TakePartition:
+        return self.start.take

@@ -49,6 +49,8 @@ LONGEST_BODY: Final = 65_536
 READ_AT_MOST: Final = 1 << 20
 READS: Final = ("GET", "HEAD")
 JSON: Final = "application/json"
+HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+"""Of every whole answer."""
 LONG_S: Final = 180.0
 """For an answer of REST: it may ask two clusters."""
 AT_ONCE: Final = 2
@@ -352,16 +354,16 @@ def _refusal(error: TwinlogError, path: str) -> HttpAnswer:
     )
 
 
+def answer_headers(content_type: str, size: int) -> list[tuple[bytes, bytes]]:
+    """Of an answer whose body has this many bytes."""
+    own = {"content-type": content_type, "content-length": str(size)}
+    return [(name.encode(), value.encode()) for name, value in (own | HEADERS).items()]
+
+
 async def _send(
     scope: Scope, send: Send, answer: HttpAnswer, more: Iterable[tuple[bytes, bytes]] = ()
 ) -> None:
-    headers = [
-        *more,
-        (b"content-type", answer.content_type.encode()),
-        (b"content-length", str(len(answer.body)).encode()),
-        (b"cache-control", b"no-store"),
-        (b"x-content-type-options", b"nosniff"),
-    ]
+    headers = [*more, *answer_headers(answer.content_type, len(answer.body))]
     if answer.encoding:
         headers.append((b"content-encoding", answer.encoding.encode()))
     if answer.status == 401:

@@ -175,10 +175,8 @@ class StartSearch:
         begin = begin_of(request, self.here.log_end)
         is_group = request.group_at >= 0 > max(request.siblings_at, request.began_at)
         if is_group and begin < upstream:
-            self.lost = (
-                begin,
-                upstream,
-            )  # the group would have passed over it, too: that is reported
+            # the group would have passed over it, too: that is reported
+            self.lost = begin, upstream
         upstream = max(upstream, begin)
         ordinal = 0
         if self.producer is not None:

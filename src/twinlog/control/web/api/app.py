@@ -17,16 +17,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from twinlog.control.web import connect
 from twinlog.control.web.api import openapi
 from twinlog.control.web.api.endpoints import ENDPOINTS, CheckedRequest, Endpoint
-from twinlog.control.web.api.kept import HEADERS, KeptAnswers
+from twinlog.control.web.api.kept import KeptAnswers
 from twinlog.control.web.api.site import Site
 from twinlog.control.web.api.stream import Streams
-from twinlog.control.web.front import CLIENT, JSON
+from twinlog.control.web.front import CLIENT, HEADERS, JSON
 from twinlog.control.web.problem import RequestRefused, as_bytes, internal, problem, status_of
 from twinlog.errors import TwinlogError
 
 log = logging.getLogger(__name__)
-
-_HEADERS = dict(HEADERS)
 
 
 def app(site: Site) -> ASGIApp:
@@ -103,7 +101,7 @@ class _Streaming:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         if request.method == "HEAD":
-            response = Response(headers=_HEADERS, media_type="text/event-stream")
+            response = Response(headers=HEADERS, media_type="text/event-stream")
             await response(scope, receive, send)
             return
         await self._streams.run(request, send)
@@ -141,7 +139,7 @@ def _checked(model: type[BaseModel], value: Any, where: str) -> BaseModel:
 
 
 def _json(status: int, body: bytes) -> Response:
-    return Response(body, status, headers=_HEADERS, media_type="application/json")
+    return Response(body, status, headers=HEADERS, media_type=JSON)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -14,9 +14,8 @@ from typing import Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from twinlog.control.web.api.site import Site
-from twinlog.control.web.front import JSON
+from twinlog.control.web.front import JSON, answer_headers
 
-HEADERS: Final = (("cache-control", "no-store"), ("x-content-type-options", "nosniff"))
 KEPT_S: Final = 1.0
 
 
@@ -38,12 +37,8 @@ class KeptAnswers:
     def keep(self, path: str, basis: object, body: bytes) -> None:
         """`basis`: of before it was made."""
         now = self._clock()
-        head = [
-            (b"content-type", JSON.encode()),
-            (b"content-length", str(len(body)).encode()),
-            *((name.encode(), value.encode()) for name, value in HEADERS),
-        ]
-        start = {"type": "http.response.start", "status": 200, "headers": head}
+        headers = answer_headers(JSON, len(body))
+        start = {"type": "http.response.start", "status": 200, "headers": headers}
         self._kept[path] = _Kept(
             messages=(start, {"type": "http.response.body", "body": body}),
             basis=basis,
