@@ -434,7 +434,7 @@ class Assignments:
                 self.target.remove(part)
                 self.map.forget(part)
 
-    def place_marks(self) -> None:
+    def note_marks(self) -> None:
         """How far the source was read, and in a topic that others may write to the place where we
         are, for the next cold start.
         """

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 Start = StartPoint | FanStart
 
-LOOKS_AT_ONCE: Final = 3
+SEARCHES_AT_ONCE: Final = 3
 """Of each sort: each has tails in memory."""
 
 FEW_READS: Final = 2
@@ -66,7 +66,7 @@ class ColdStarts:
     """Finds start points without stopping the loop.
 
     Partitions that wait are searched together: one search asks for hundreds as for one. While
-    LOOKS_AT_ONCE are under way the others gather.
+    SEARCHES_AT_ONCE are under way the others gather.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ColdStarts:
             phase: {} for phase in StartPhase
         }
         """In the order in which they came."""
-        self._looks = dict.fromkeys(Sort, 0)
+        self._running = dict.fromkeys(Sort, 0)
         """Under way."""
         self._late_from = math.inf
         """The earliest end of a wait for an earlier holder, of who has begun."""
@@ -118,7 +118,7 @@ class ColdStarts:
                 self._enter(start, StartPhase.LEADERLESS)
             else:
                 self._enter(start, StartPhase.WAITING)
-        self._begin_looks()
+        self._begin_searches()
 
     def _enter(self, start: ColdStart, phase: StartPhase) -> None:
         tp = start.take.source
@@ -201,7 +201,7 @@ class ColdStarts:
         if due:
             self.start(due)
         elif self._in[StartPhase.WAITING]:
-            self._begin_looks()
+            self._begin_searches()
 
     def _tend_leaderless(self) -> None:
         now = self._ports.clock.monotonic()
@@ -216,29 +216,29 @@ class ColdStarts:
         if led:
             self.start(led)
 
-    def _begin_looks(self) -> None:
+    def _begin_searches(self) -> None:
         sorts: dict[Sort, list[ColdStart]] = {sort: [] for sort in Sort}
         for start in self._in[StartPhase.WAITING].values():
             sorts[self._sort(start)].append(start)
         for sort, starts in sorts.items():
-            free = LOOKS_AT_ONCE - self._looks[sort]
+            free = SEARCHES_AT_ONCE - self._running[sort]
             if not starts or not free:
                 continue
             if sort is Sort.LONG:
-                looks: Iterable[Sequence[ColdStart]] = batched(starts[:free], 1)
+                groups: Iterable[Sequence[ColdStart]] = batched(starts[:free], 1)
             else:
                 count = max(1, min(free - 1, len(starts) // MANY))  # one is left for who comes next
-                looks = batched(starts, -(-len(starts) // count))
-            for some in looks:
-                self._begin_look(some, sort)
+                groups = batched(starts, -(-len(starts) // count))
+            for some in groups:
+                self._begin_search(some, sort)
 
     def _sort(self, start: ColdStart) -> Sort:
         if start.is_long:
             return Sort.LONG
         return Sort.SOUND if self._no_leader.is_sound(start.take) else Sort.SLOW
 
-    def _begin_look(self, starts: Sequence[ColdStart], sort: Sort) -> None:
-        self._looks[sort] += 1
+    def _begin_search(self, starts: Sequence[ColdStart], sort: Sort) -> None:
+        self._running[sort] += 1
         takes = [start.take for start in starts]
         left = {start.take.source: start for start in starts}
         now = self._ports.clock.monotonic()
@@ -259,8 +259,8 @@ class ColdStarts:
                     self._events.started(start.take, point)
 
         def ended(_: object = None) -> None:
-            self._looks[sort] -= 1
-            self._begin_looks()
+            self._running[sort] -= 1
+            self._begin_searches()
 
         def failed(error: TwinlogError) -> None:
             found(dict.fromkeys(left, error))
@@ -268,18 +268,18 @@ class ColdStarts:
 
         most_reads = None if sort is Sort.LONG else FEW_READS
 
-        def look() -> None:
+        def search() -> None:
             self._find(
                 takes, most_reads, lambda some: self._ports.background.post(lambda: found(some))
             )
 
-        self._ports.background.submit(JobKind.LOOK, look, ended, failed)
+        self._ports.background.submit(JobKind.SEARCH, search, ended, failed)
 
     def _find(
         self,
         takes: Sequence[TakePartition],
         most_reads: int | None,
-        told: Callable[[Mapping[TopicPartition, Found]], None],
+        found: Callable[[Mapping[TopicPartition, Found]], None],
     ) -> None:
         """All that is found is reported as it is found."""
         all_requests = {
@@ -295,11 +295,11 @@ class ColdStarts:
             if requests:
                 for some in starts_in_groups(requests, source, target, self._rules):
                     self._say_compared(some)
-                    told(some)
+                    found(some)
             for take in takes:
                 if take.fan is not None:
                     whole = all_requests[take.source]
-                    told({take.source: self._find_fan(whole, take.fan, source, target)})
+                    found({take.source: self._find_fan(whole, take.fan, source, target)})
 
     def _say_compared(self, found: Mapping[TopicPartition, Found]) -> None:
         for tp, start in found.items():

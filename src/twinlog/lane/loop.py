@@ -141,7 +141,7 @@ class LaneLoop:
                     self._assignments.report()
                 if now >= next_mark:
                     next_mark = now + MARK_S
-                    self._assignments.place_marks()
+                    self._assignments.note_marks()
             self._assignments.report()
             self._channel.flush()
         finally:

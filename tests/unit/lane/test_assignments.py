@@ -127,11 +127,11 @@ def test_who_is_led_again_is_searched(lane: Lane) -> None:
     lane.target.leaderless[THERE] = lane.clock.now
     lane.take(take(0))
     assert lane.after(1.0) == []
-    assert JobKind.LOOK not in {kind for kind, _ in lane.jobs.waiting}
+    assert JobKind.SEARCH not in {kind for kind, _ in lane.jobs.waiting}
     lane.target.leaderless.clear()
     assert lane.after(1.0) == []
-    assert JobKind.LOOK in {kind for kind, _ in lane.jobs.waiting}
-    lane.jobs.fail(JobKind.LOOK, Unreachable("no broker answers"))
+    assert JobKind.SEARCH in {kind for kind, _ in lane.jobs.waiting}
+    lane.jobs.fail(JobKind.SEARCH, Unreachable("no broker answers"))
     (troubled,) = [one for one in lane.said if isinstance(one, Troubled)]
     assert troubled.code == "UNREACHABLE"
     assert lane.assignments.is_empty
@@ -156,7 +156,7 @@ def test_who_is_released_while_it_is_searched_leaves_at_once(lane: Lane) -> None
     lane.take(take(0))
     lane.assignments.release([HERE])
     assert only(lane.after(0.0)).handed is None
-    lane.jobs.fail(JobKind.LOOK, Unreachable("no broker answers"))
+    lane.jobs.fail(JobKind.SEARCH, Unreachable("no broker answers"))
     assert [one for one in lane.said if isinstance(one, Troubled)] == []
 
 

@@ -27,9 +27,9 @@ def not_expected(error: TwinlogError) -> None:
 def test_no_other_work_waits_for_looks(background: LaneJobs, kind: JobKind) -> None:
     go_on = threading.Event()
     done: list[str] = []
-    for _ in range(2 * THREADS[JobKind.LOOK]):
+    for _ in range(2 * THREADS[JobKind.SEARCH]):
         background.submit(
-            JobKind.LOOK, go_on.wait, lambda _: done.append(JobKind.LOOK), not_expected
+            JobKind.SEARCH, go_on.wait, lambda _: done.append(JobKind.SEARCH), not_expected
         )
     background.submit(kind, lambda: kind, done.append, not_expected)
 
@@ -55,7 +55,7 @@ def test_a_pause_of_a_job_ends_with_the_lane() -> None:
             ended.append(error)
             raise
 
-    background.submit(JobKind.LOOK, rest, lambda _: None, not_expected)
+    background.submit(JobKind.SEARCH, rest, lambda _: None, not_expected)
     assert begun.wait(10)
     background.close()
     eventually(lambda: bool(ended), what="the end of the pause")
@@ -72,6 +72,6 @@ def test_what_a_job_posts_before_its_end_is_delivered_first(background: LaneJobs
         background.deliver()
         return "rest" in told
 
-    background.submit(JobKind.LOOK, job, told.append, not_expected)
+    background.submit(JobKind.SEARCH, job, told.append, not_expected)
     eventually(is_delivered, what="the end of the job")
     assert told == ["part", "rest"]

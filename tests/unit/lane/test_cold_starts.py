@@ -15,7 +15,7 @@ from tests.support.lane_takes import HERE_ID, PRODUCER, THERE_ID, take
 from tests.support.memory_log import MemoryLog, MemoryView
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.lane import cold_starts
-from twinlog.lane.cold_starts import LOOKS_AT_ONCE, ColdStarts
+from twinlog.lane.cold_starts import SEARCHES_AT_ONCE, ColdStarts
 from twinlog.lane.events import Found
 from twinlog.lane.messages import TakePartition, Work
 from twinlog.lane.ports import LanePorts
@@ -46,7 +46,7 @@ class Jobs:
     posted: list[Callable[[], None]] = field(default_factory=list)
 
     def submit(self, kind: JobKind, job: Any, then: Any, otherwise: Any) -> None:
-        assert kind is JobKind.LOOK
+        assert kind is JobKind.SEARCH
         self.looks.append((job, then, otherwise))
 
     def post(self, call: Callable[[], None]) -> None:
@@ -266,10 +266,10 @@ def test_what_comes_while_looks_are_under_way_gathers() -> None:
     lane = Lane(100)
     for number in range(50):
         lane.begin([take(number)])
-    assert len(lane.jobs.looks) == LOOKS_AT_ONCE
+    assert len(lane.jobs.looks) == SEARCHES_AT_ONCE
     lane.begin(take(number) for number in range(50, 100))
     lane.jobs.run()
-    assert len(lane.jobs.looks) == LOOKS_AT_ONCE
+    assert len(lane.jobs.looks) == SEARCHES_AT_ONCE
     while lane.jobs.looks:
         lane.jobs.run()
     assert len(lane.found) == 100
@@ -282,7 +282,7 @@ def test_those_whose_broker_does_not_answer_keep_nobody_waiting() -> None:
     for number in range(0, 20, 2):
         lane.begin([take(number)])
     stuck = len(lane.jobs.looks)
-    assert stuck == LOOKS_AT_ONCE
+    assert stuck == SEARCHES_AT_ONCE
     lane.begin([take(1), take(3)])
     assert len(lane.jobs.looks) == stuck + 1
 
@@ -332,9 +332,9 @@ def test_what_a_look_could_not_finish_is_told_to_those_who_still_wait() -> None:
 def test_very_many_are_shared_by_looks_and_one_is_left_for_who_comes_next() -> None:
     lane = Lane(1000)
     lane.begin(take(number) for number in range(999))
-    assert len(lane.jobs.looks) == LOOKS_AT_ONCE - 1
+    assert len(lane.jobs.looks) == SEARCHES_AT_ONCE - 1
     lane.begin([take(999)])
-    assert len(lane.jobs.looks) == LOOKS_AT_ONCE
+    assert len(lane.jobs.looks) == SEARCHES_AT_ONCE
     while lane.jobs.looks:
         lane.jobs.run()
     assert len(lane.found) == 1000
@@ -355,7 +355,7 @@ def others_write(log: MemoryLog, batches: int) -> None:
 
 
 def test_one_whose_end_is_searched_keeps_nobody_waiting() -> None:
-    searched = LOOKS_AT_ONCE + 2
+    searched = SEARCHES_AT_ONCE + 2
     lane = Lane(201, is_shared=True)
     for number in range(searched):
         others_write(lane.logs[TopicPartition("A.t", number)], 50)
@@ -365,9 +365,9 @@ def test_one_whose_end_is_searched_keeps_nobody_waiting() -> None:
     lane.jobs.run()
     assert {*lane.found} == {one.source for one in idle}
     lane.starter.tend()
-    assert len(lane.jobs.looks) == LOOKS_AT_ONCE
+    assert len(lane.jobs.looks) == SEARCHES_AT_ONCE
     lane.begin([take(200, mark=Mark(1, 1, is_final=True))])
-    assert len(lane.jobs.looks) == LOOKS_AT_ONCE + 1
+    assert len(lane.jobs.looks) == SEARCHES_AT_ONCE + 1
     while lane.jobs.looks:
         lane.jobs.run()
         lane.starter.tend()

@@ -28,14 +28,14 @@ class JobKind(StrEnum):
 
     METADATA = "metadata"
     CONNECTION = "connection"
-    LOOK = "look"
+    SEARCH = "search"
     WATCH = "watch"
 
 
 THREADS: Final = {
     JobKind.METADATA: 2,  # each side asks once at a time, as does each watch
     JobKind.CONNECTION: 16,
-    JobKind.LOOK: 9,  # three of each sort (`lane.cold_starts`)
+    JobKind.SEARCH: 9,  # three of each sort (`lane.cold_starts`)
     JobKind.WATCH: 5,
 }
 """The most of each kind; a thread begins with the first job that finds none idle."""

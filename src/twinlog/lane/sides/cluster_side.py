@@ -189,7 +189,7 @@ class ClusterSide:
             if node in self.connections or node not in self._brokers or now > until:
                 del self._doubtful[node]
             else:
-                self._look_for_leaders_of(node)
+                self._ask_for_leaders_of(node)
 
     def _read_metadata(self, topics: list[str]) -> tuple[list[str], object]:
         with self.borrowed() as client:
@@ -299,7 +299,7 @@ class ClusterSide:
             self.unreached.setdefault(node, now)
             if not self.connections:  # else it is a matter of those that this broker leads
                 self.problem = away(error)
-            self._look_for_leaders_of(node)
+            self._ask_for_leaders_of(node)
 
         self.background.submit(JobKind.CONNECTION, open_connection, opened, failed)
 
@@ -350,9 +350,9 @@ class ClusterSide:
                 yield node, Disconnected(f"{connection.peer} has not answered for {waited:.0f} s")
             elif waited > SUSPECT_AFTER_S and now >= self._next_suspicion:
                 self._next_suspicion = now + SUSPECT_AFTER_S / 2
-                self._look_for_leaders_of(node)
+                self._ask_for_leaders_of(node)
 
-    def _look_for_leaders_of(self, node: int) -> None:
+    def _ask_for_leaders_of(self, node: int) -> None:
         self._wanted_topics |= {tp.topic for tp, led in self.leaders.items() if led.node == node}
 
     def is_warm(self, topics: Iterable[str]) -> bool:
@@ -387,7 +387,7 @@ class ClusterSide:
         unanswered = connection.unanswered()
         connection.close()
         self._doubtful[node] = self.clock.monotonic() + DOUBT_S
-        self._look_for_leaders_of(node)
+        self._ask_for_leaders_of(node)
         return unanswered
 
     def flush(self, node: int, connection: HotConnection) -> None:

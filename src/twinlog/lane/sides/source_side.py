@@ -135,7 +135,7 @@ class SourceSide:
         """Send the fetches that can go out now; `hurry` keeps them short at the broker."""
         if self.pace.is_bound:
             self._resume_held()
-        self._place()
+        self._assign_brokers()
         self._resume_paused()
         if all(broker.is_fetching or not len(broker.session) for broker in self._brokers.values()):
             return
@@ -163,7 +163,7 @@ class SourceSide:
             broker.is_fetching = True
             self.side.flush(node, connection)
 
-    def _place(self) -> None:
+    def _assign_brokers(self) -> None:
         for tp, state in list(self._in[WaitsFor.BROKER].items()):
             leader = self.side.leaders.get(tp)
             if leader is None:

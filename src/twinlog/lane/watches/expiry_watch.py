@@ -44,9 +44,9 @@ class ExpiryWatch:
         if self.expiry_ms is None or self._is_looking or now < self._next:
             return
         self._next, self._is_looking = now + LOOK_S, True
-        self.ports.background.submit(JobKind.WATCH, self._look, self._seen, self._failed)
+        self.ports.background.submit(JobKind.WATCH, self._check, self._seen, self._failed)
 
-    def _look(self) -> int | None:
+    def _check(self) -> int | None:
         with self.ports.target.borrowed() as client:
             return producer_expiry(client)
 

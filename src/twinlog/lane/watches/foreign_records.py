@@ -148,7 +148,7 @@ class ForeignRecordWatch:
 
         by_target = {one.copy.target: one for one in asked}
         self.ports.background.submit(
-            JobKind.WATCH, lambda: self._look(by_target, ended), seen, failed
+            JobKind.WATCH, lambda: self._check(by_target, ended), seen, failed
         )
 
     def _learn(self, one: _Asked, found: Writers) -> None:
@@ -173,7 +173,7 @@ class ForeignRecordWatch:
         if copy.is_idle and copy.acked_downstream == one.acked and not copy.late_requests:
             copy.company.reach = max(copy.company.reach, found.end)
 
-    def _look(
+    def _check(
         self, asked: dict[TopicPartition, _Asked], ended: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, Writers], set[TopicPartition]]:
         found: dict[TopicPartition, Writers] = {}

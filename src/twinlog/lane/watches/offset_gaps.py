@@ -81,7 +81,7 @@ class GapWatch:
             topics = {tp.topic for tp in due}
             self.ports.background.submit(
                 JobKind.WATCH,
-                lambda: self._look(topics),
+                lambda: self._check(topics),
                 lambda compacted: self._on_known(due, compacted),
                 self._on_failed,
             )
@@ -98,7 +98,7 @@ class GapWatch:
         """It is not here any more."""
         self._jumped.pop(tp, None)
 
-    def _look(self, topics: set[str]) -> set[str]:
+    def _check(self, topics: set[str]) -> set[str]:
         with self.ports.source.borrowed() as client:
             return may_lack_offsets(client, topics)
 

@@ -60,8 +60,8 @@ BOUNDED_AFTER_S: Final = 10.0
 """A copy that has an end is not kept waiting for longer by what may be a gap in front of it."""
 
 ASK_S: Final = 10.0
-LOOK_BYTES: Final = 1 << 16
-PLACES: Final = 8
+CHECK_BYTES: Final = 1 << 16
+OFFSETS_TRIED: Final = 8
 """Where a compacted log is read further on; the broker's index has an entry every 4 KB."""
 
 
@@ -109,7 +109,7 @@ class StallWatch:
         if due and not self._is_looking:
             self._is_looking = True
             self.ports.background.submit(
-                JobKind.WATCH, lambda: self._look(due), self._on_found, self._on_failed
+                JobKind.WATCH, lambda: self._check(due), self._on_found, self._on_failed
             )
 
     def _on_found(self, found: Found) -> None:
@@ -139,7 +139,7 @@ class StallWatch:
 
     # -- in the background -----------------------------------------------------------------------
 
-    def _look(self, due: dict[TopicPartition, int]) -> Found:
+    def _check(self, due: dict[TopicPartition, int]) -> Found:
         with self.ports.source.borrowed() as client:
             found: Found = dict.fromkeys(due)
             silent = {
@@ -151,18 +151,20 @@ class StallWatch:
             compacted, tiered = may_lack_offsets(client, topics), may_be_tiered(client, topics)
             for tp, end in silent.items():
                 place = (client, tp, due[tp], end)
-                if tp.topic not in compacted or self._goes_on(*place):
+                if tp.topic not in compacted or self._is_followed(*place):
                     found[tp] = Stalled(due[tp], end, False, tp.topic in tiered)
                 elif self._is_gap(*place):
                     found[tp] = Stalled(due[tp], end, True, tp.topic in tiered)
         return found
 
-    def _goes_on(self, client: ClusterClient, tp: TopicPartition, position: int, end: int) -> bool:
+    def _is_followed(
+        self, client: ClusterClient, tp: TopicPartition, position: int, end: int
+    ) -> bool:
         """Something lies further on, below the end."""
         return any(
             header.base_offset < end
-            for place in _places(position, end)
-            for answer in self._read(client, {tp: place}, isolation=self.isolation).values()
+            for offset in _offsets_to_try(position, end)
+            for answer in self._read(client, {tp: offset}, isolation=self.isolation).values()
             for header, _ in read_headers(answer.records)
         )
 
@@ -177,7 +179,7 @@ class StallWatch:
     ) -> dict[TopicPartition, FetchedRecords]:
         answers = fetch_records(
             client,
-            {tp: (offset, LOOK_BYTES) for tp, offset in offsets.items()},
+            {tp: (offset, CHECK_BYTES) for tp, offset in offsets.items()},
             isolation=isolation,
             timeout_s=ASK_S,
         )
@@ -195,7 +197,7 @@ def _patience_s(asked: AskedPartition) -> float:
     return min(STALLED_AFTER_S, BOUNDED_AFTER_S) if asked.is_bounded else STALLED_AFTER_S
 
 
-def _places(position: int, end: int) -> Iterator[int]:
+def _offsets_to_try(position: int, end: int) -> Iterator[int]:
     """Offsets behind `position`, the last one first: the index is most likely to lead there."""
-    step = max(1, (end - 1 - position) // PLACES)
+    step = max(1, (end - 1 - position) // OFFSETS_TRIED)
     yield from range(end - 1, position, -step)

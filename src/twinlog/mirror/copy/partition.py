@@ -281,15 +281,15 @@ class PartitionCopy:
             return False
         self.queued_bytes -= drop(self._queue)
         self.state = CopyState.STARTING
-        self._look_when_due()
+        self._refuse_when_due()
         return True
 
     def earlier_lane_ended(self, *, is_over: bool) -> None:
         """Its lane sends nothing more, if it lives; `is_over`: nor can its requests arrive."""
         self._earlier.ended(is_over=is_over)
-        self._look_when_due()
+        self._refuse_when_due()
 
-    def _look_when_due(self) -> None:
+    def _refuse_when_due(self) -> None:
         if self.state is CopyState.STARTING and self._earlier.may_be_checked:
             self.trouble = self.trouble or refusals.unseen(self.target)
 
