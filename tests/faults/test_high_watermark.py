@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.eventually import eventually
 from tests.support.rig import Rig, kill, send_signals
 from tests.support.topics import alter_topic_configs
 from twinlog.cluster.logs.offsets import LATEST, list_offsets
+from twinlog.cluster.topics.configs import TOPIC, WITH_SOURCE, _request
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.errors import TwinlogError
 from twinlog.sandbox import LocalCluster
@@ -63,9 +65,19 @@ def high_watermark(rig: Rig) -> int:
 def frozen_follower(rig: Rig) -> Iterator[None]:
     """The high watermark stands still, whether the controller counts the follower as lost or not:
     one replica is too few.
+
+    The leader has to have heard of that before: where it learns of both at once, it takes the
+    follower away first (BrokerMetadataPublisher), and the high watermark moves.
     """
     alter_topic_configs(rig.target, rig.remote, {"min.insync.replicas": "2"})
     part = rig.target_client.metadata([rig.remote]).topics[rig.remote].partitions[0]
+    asked = _request(TOPIC, [rig.remote], ["min.insync.replicas"])
+
+    def is_known() -> bool:
+        (found,) = rig.target_client.attempt(part.leader, asked, minimum=WITH_SOURCE).results
+        return [one.value for one in found.configs] == ["2"]
+
+    eventually(is_known)
     (follower,) = {*part.replicas} - {part.leader}
     pid = rig.target.broker_pids[follower]
     send_signals([pid], signal.SIGSTOP)

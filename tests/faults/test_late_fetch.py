@@ -18,7 +18,7 @@ from twinlog.lane.sides.source_side import SourceSide
 from twinlog.mirror.copy.partition import PartitionCopy
 
 FOLDER = {folder!r}
-read, add, place = SourceSide.on_readable, SourceSide.add, SourceSide._place
+read, add, assign = SourceSide.on_readable, SourceSide.add, SourceSide._assign_brokers
 send = PartitionCopy.next_batch
 late, again = [], []
 
@@ -57,13 +57,13 @@ def add_(self, copy):
     add(self, copy)
     again.extend(late[:1])
 
-def place_(self):
-    place(self)
+def assign_brokers(self):
+    assign(self)
     if again and late and any(one.node >= 0 for one in self.partitions.values()):
         open(FOLDER + "/was-late", "w").close()
         read(self, *late.pop())
 
-SourceSide.on_readable, SourceSide.add, SourceSide._place = on_readable, add_, place_
+SourceSide.on_readable, SourceSide.add, SourceSide._assign_brokers = on_readable, add_, assign_brokers
 PartitionCopy.next_batch = next_batch
 """
 

@@ -73,7 +73,7 @@ def looked_at(file: Path) -> int:
 @pytest.mark.witness("starts that wait for late requests are one look", case="40-0.05")
 @pytest.mark.parametrize(
     ("partitions", "trip_s"),
-    [(40, 0.05), pytest.param(1_000, 0.1, marks=pytest.mark.long)],
+    [(40, 0.05), pytest.param(1_000, 0.1, marks=pytest.mark.alone)],
 )
 def test_partitions_that_wait_for_a_killed_lane_are_looked_at_together(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, trip_s: float

@@ -16,6 +16,7 @@ from tests.support.monitor import Series, ask, labels, series, served
 from tests.support.rig import Rig
 from twinlog.cli.terminal.monitoring import watched
 from twinlog.control.watch.monitor import Monitor
+from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.web.server import WebServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
@@ -152,14 +153,28 @@ def test_an_end_that_is_not_seen_any_more_is_not_ready(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))
     monitor = Monitor(ready_within_s=READY_WITHIN_S)
-    with mirror_of(rig, monitor) as mirror, served(monitor) as server:
+    unready: list[FlowSnapshot] = []
+
+    def update(flows: list[FlowSnapshot]) -> None:
+        monitor.update(flows)
+        now = monitor.reading
+        assert now is not None
+        late = {one.flow for one in now.readiness if not one.is_ready}
+        unready.extend(flow for flow in flows if flow.flow in late)
+
+    with (
+        Mirror(rig.config(), lanes=1, on_snapshot=update) as mirror,
+        served(monitor) as server,
+    ):
         rig.copied(10)
         mirror.eventually(lambda parts: parts[0].state == "AT_END")
+        eventually(lambda: is_ready(server))
+        unready.clear()
         rig.source.freeze(1)
         try:
             # five seconds until its silence is noticed; nobody calls it dead so soon
             eventually(lambda: not is_ready(server))
-            (part,) = mirror.snapshots[0].partitions
+            (part,) = eventually(lambda: unready)[0].partitions
             assert (part.lag, part.state, part.code) == (0, "COPYING", "")
         finally:
             rig.source.thaw(1)
