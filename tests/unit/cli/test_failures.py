@@ -83,7 +83,7 @@ def test_trouble_that_is_said_late_says_since_when() -> None:
     (line,) = said.after(95, *parts)
     assert re.search(r" not ours \[X\], since \S+ \(1 min 35 s\)$", line)
     many = [replace(parts[0], topic=f"t{number}", code="Y") for number in range(9)]
-    (line,) = said.after(0, *many)
+    line, _ = said.after(0, *many)
     assert re.search(r"9 topics .* \[Y\], since \S+ \(1 min 35 s\)$", line)
 
 
