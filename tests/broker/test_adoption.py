@@ -131,6 +131,22 @@ def test_check_says_the_verdict_and_writes_nothing(
     assert offset_map_topic(left.alias) not in topic_names(left.target)
 
 
+@pytest.mark.parametrize("policy", ["", IDENTITY], ids=["prefixed", "identity"])
+def test_check_names_the_take_over_where_a_mirror_maker_2_copied(
+    left: Left, capsys: pytest.CaptureFixture[str], policy: str
+) -> None:
+    left.policy = policy
+    left.write_file()
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing(range(10)))
+    assert run(["check", str(left.file)]) == (0 if policy else 1)
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"{left.storage} on B may be of a MirrorMaker 2. If it copied {left.topic}, " in said
+    assert "`twinlog check FILE --adopt-mm2` says from where" in said
+    assert run(["check", str(left.file), "--adopt-mm2"]) in (0, 1)
+    assert "may be of a MirrorMaker 2" not in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize("noted", [True, False], ids=["noted", "not noted"])
 def test_what_was_deleted_on_the_target_was_copied_all_the_same(left: Left, *, noted: bool) -> None:
     create_topic(left.target, left.remote)

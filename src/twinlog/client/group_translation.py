@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from twinlog.client.export import has_records
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import fetch_offsets
 from twinlog.cluster.groups.share_groups import fetch_start_offsets
@@ -69,8 +69,8 @@ class FlowTranslation:
     ) -> None:
         self._config = config
         self._policy = policy_of(config)
-        self._source = ClusterClient(source, api_timeout_s=SOURCE_ANSWERS_WITHIN_S)
-        self._target = ClusterClient(target)
+        self._source = prompt_client(source, api_timeout_s=SOURCE_ANSWERS_WITHIN_S)
+        self._target = prompt_client(target)
         self._map = ExactMap(self._target, self._policy, config.flow.source)
         self._is_lost = False
         """The source did not answer, and is not asked again."""

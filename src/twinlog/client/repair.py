@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from twinlog.client.steering import GIVES_UP_S, FlowSteering
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import prompt_client
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, log_ends, offset_at
 from twinlog.cluster.logs.raw_log import fetch_partition
 from twinlog.cluster.net.settings import ClusterSettings
@@ -118,7 +118,7 @@ class TopicRepair:
         self._reason = reason
         self._policy = policy_from(config.policy, config.flow.source)
         self._steering = FlowSteering(config, source, target, reason)
-        self._source = ClusterClient(source, api_timeout_s=GIVES_UP_S)
+        self._source = prompt_client(source, api_timeout_s=GIVES_UP_S)
 
     def plan(self, topics: NamePattern | None) -> list[RepairLine]:
         """A line for each partition that has stopped for such a trouble, as the leader tells."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from twinlog.client.quarantine import Quarantine
 from twinlog.client.steering import GIVES_UP_S, FlowSteering
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import prompt_client
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import Trait, has, with_trait
@@ -70,7 +70,7 @@ class RecordSkip:
         self._config = config
         self._reason = reason
         self._steering = FlowSteering(config, source, target, reason)
-        self._source = ClusterClient(source, api_timeout_s=GIVES_UP_S)
+        self._source = prompt_client(source, api_timeout_s=GIVES_UP_S)
 
     @property
     def quarantine_topic(self) -> str:

@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import (
     append_rows,
@@ -85,7 +85,7 @@ class FlowSteering:
         """`who`: by whom it is wanted; empty: the user of this process."""
         self._config = config
         self._source = source
-        self._target = ClusterClient(target, api_timeout_s=GIVES_UP_S)
+        self._target = prompt_client(target, api_timeout_s=GIVES_UP_S)
         self.who = f"{who or getpass.getuser()}@{socket.gethostname()}"
         self._reason = reason
 
@@ -195,7 +195,7 @@ class FlowSteering:
                 yield self._change(found, kind, topic)
 
     def _selected(self) -> list[str]:
-        with closing(ClusterClient(self._source, api_timeout_s=GIVES_UP_S)) as source:
+        with closing(prompt_client(self._source, api_timeout_s=GIVES_UP_S)) as source:
             return [*mirrored_topics(self._config, source.metadata(None))]
 
     def _change(

@@ -78,14 +78,18 @@ class ClusterClient:
         patience: Patience = CALL_PATIENCE,
         api_timeout_s: float = API_TIMEOUT_S,
         refused_s: float = math.inf,
+        refused_at_first_s: float = math.inf,
     ) -> None:
         """`refused_s`: how long a call tries where nobody listens at any address; a cluster that
-        restarts is worth waiting for, and who asks a question wants to know.
+        restarts is worth waiting for, and who asks a question wants to know. `refused_at_first_s`:
+        the same until the cluster has answered once.
         """
         self.settings = settings
         self.patience = patience
         self.api_timeout_s = api_timeout_s
         self.refused_s = refused_s
+        self._refused_at_first_s = min(refused_s, refused_at_first_s)
+        self._has_answered = False
         self.leaderless: dict[TopicPartition, float] = {}
         """What `per_leader` found without a leader, and when it last did."""
         self.silent: dict[int, Silent] = {}
@@ -247,7 +251,8 @@ class ClusterClient:
 
     def retriable_now(self) -> Callable[[TwinlogError], bool]:
         """Whether trying again can help a call that begins now; a missing topic is soon missing."""
-        grace, refused = self.deadline(MISSING_GRACE_S), self.deadline(self.refused_s)
+        refused_s = self.refused_s if self._has_answered else self._refused_at_first_s
+        grace, refused = self.deadline(MISSING_GRACE_S), self.deadline(refused_s)
 
         def retriable(error: TwinlogError) -> bool:
             if isinstance(error, Refused):
@@ -278,6 +283,7 @@ class ClusterClient:
             raise error_for(answer.error_code, cluster=self.alias, doing="asking for metadata")
         metadata = decode_metadata(answer)
         self._pool.learn(metadata.brokers)
+        self._has_answered = True
         self._controller = metadata.controller
         if not allow_missing:
             for found in metadata.topics.values():
@@ -347,3 +353,12 @@ def _metadata_request(topics: Collection[str] | None) -> Message:
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=True,
     )
+
+
+def prompt_client(
+    settings: ClusterSettings, *, api_timeout_s: float = API_TIMEOUT_S
+) -> ClusterClient:
+    """For commands: a cluster at whose addresses nobody listens is known at once, and one that
+    restarts amid the work is waited for.
+    """
+    return ClusterClient(settings, api_timeout_s=api_timeout_s, refused_at_first_s=REFUSED_FOR_S)

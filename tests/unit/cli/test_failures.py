@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 from tests.support.snapshots import flow, partition
@@ -73,6 +75,16 @@ def test_passing_trouble_is_said_only_when_it_stays() -> None:
     waits = bad(0, code="TARGET_UNDER_MIN_ISR", state="RETRYING")
     assert said.after(5, waits) == []
     assert len(said.after(30, waits)) == 1
+
+
+def test_trouble_that_is_said_late_says_since_when() -> None:
+    said = Said()
+    parts = [bad(number, code="X", state="RETRYING", since_ms=NOW_MS + number) for number in (0, 1)]
+    (line,) = said.after(95, *parts)
+    assert re.search(r" not ours \[X\], since \S+ \(1 min 35 s\)$", line)
+    many = [replace(parts[0], topic=f"t{number}", code="Y") for number in range(9)]
+    line, _ = said.after(0, *many)
+    assert re.search(r"9 topics .* \[Y\], since \S+ \(1 min 35 s\)$", line)
 
 
 def test_what_the_flow_waits_for_is_not_said_again_of_its_topics() -> None:

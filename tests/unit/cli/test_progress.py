@@ -15,7 +15,7 @@ from tests.support.snapshots import flow, partition
 from twinlog.cli.terminal.events import EventLines
 from twinlog.cli.terminal.mirror_screen import mirror_view
 from twinlog.cli.terminal.output import write_while_it_is_read
-from twinlog.cli.terminal.progress import PlainProgress
+from twinlog.cli.terminal.progress import BarProgress, PlainProgress
 from twinlog.cli.terminal.progress import shown as display
 from twinlog.control.watch.rates import Rates
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -180,6 +180,40 @@ def test_topics_that_do_not_fit_are_counted_and_the_longest_lag_stays(rows: int)
 
 def test_the_reason_of_a_degraded_flow_is_shown() -> None:
     assert "cluster B: no broker" in shown(flow(state="DEGRADED", reason="cluster B: no broker"))
+
+
+def test_a_standby_shows_itself_as_such() -> None:
+    seen = shown(flow(state="STANDBY", generation=-1, reason="east-1 leads it", lanes=0))
+    first, second, *_ = seen.splitlines()
+    assert first.startswith("A->B  STANDBY  since ")
+    assert second == "  east-1 leads it; this process is ready to take over"
+
+
+def test_the_end_of_each_outage_is_on_the_screen_with_its_length() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    now = 0.0
+    bars = BarProgress(console, clock=lambda: now)
+    for at, state in (
+        (0, "RUNNING"),
+        *((10, "DEGRADED"), (14, "FAILED"), (20, "STARTING"), (26, "RUNNING")),
+        *((30, "DEGRADED"), (34, "RUNNING"), (40, "RUNNING")),
+    ):
+        now = float(at)
+        bars.update([flow(partition(), state=state)])
+    assert isinstance(console.file, io.StringIO)
+    said = [line[9:] for line in console.file.getvalue().splitlines()]
+    assert said == ["A->B: RUNNING again after 16 s", "A->B: RUNNING again after 4.0 s"]
+
+
+def test_whoever_takes_over_does_not_run_again() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    bars = BarProgress(console)
+    waits = flow(state="STANDBY", generation=-1, reason="east-1 leads it", lanes=0)
+    for each in (waits, waits, flow(partition())):
+        bars.update([each])
+    assert isinstance(console.file, io.StringIO)
+    said = [line[9:] for line in console.file.getvalue().splitlines()]
+    assert said == ["A->B: this process leads it now; before: east-1 leads it"]
 
 
 def test_log_that_fills_its_disk_for_a_moment_is_written_on(

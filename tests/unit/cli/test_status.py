@@ -112,6 +112,14 @@ def shown(width: int, *flows: FlowSnapshot, most: int | None = None, lagging: bo
     return console.file.getvalue()
 
 
+def test_a_trouble_says_since_when() -> None:
+    failed: dict[str, Any] = {"state": "FAILED", "code": "DIVERGED", "message": "no"}
+    parts = [partition(name, since_ms=1900 - at, **failed) for at, name in enumerate(("a", "b"))]
+    text = shown(120, flow(*parts), flow(partition(state="FAILED", code="X", message="odd")))
+    assert re.search(r"2 rows \(a, b\): no \[DIVERGED\], since \S+ \(0\.1 s\)", text)
+    assert re.search(r"orders-0: odd \[X\]$", text, re.MULTILINE), "it is not known"
+
+
 def test_what_was_known_before_an_outage_is_the_least_that_waits() -> None:
     """The source is not asked meanwhile, and grows."""
     away = partition(

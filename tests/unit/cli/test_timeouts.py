@@ -59,6 +59,41 @@ def test_refused_connections_are_known_at_once(
     assert "no topic to mirror" not in text
 
 
+ASKING = (
+    "failover plan FILE",
+    "failover run FILE --yes",
+    "failover abort FILE",
+    "switchover plan FILE",
+    "switchover run FILE --yes",
+    "failback plan FILE",
+    "flow promote FILE",
+    "flow pause FILE",
+    "topic release FILE --topics orders",
+    "drill clean FILE --yes",
+    "groups ready FILE",
+    "offsets reset FILE --cluster dr --group g --topic orders --to-earliest --dry-run",
+    "offsets rebuild FILE --dry-run",
+    "diff FILE",
+    "verify FILE",
+    "export FILE --side source --topic orders --partition 0 --output OUTPUT",
+    "topology FILE --cluster dr",
+)
+
+
+@pytest.mark.parametrize("line", ASKING)
+def test_a_command_that_needs_a_cluster_says_at_once_that_it_refuses_connections(
+    tmp_path: Path, nobody: Path, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    paths = {"FILE": str(nobody), "OUTPUT": str(tmp_path / "lines.json")}
+    words = [paths.get(word, word) for word in line.split()]
+    if words[0] in ("failover", "switchover", "failback", "drill", "export", "offsets"):
+        words += [] if "reset" in words else ["--flow", "prod->dr"]
+    with Stopwatch() as watch:
+        assert run(words) > 0
+    assert watch.seconds < SOON_S
+    assert "): connection refused; check " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("command", "code"), [("status", 3), ("check", 1), ("doctor", 1)])
 def test_names_that_nobody_has_are_known_at_once(
     tmp_path: Path,

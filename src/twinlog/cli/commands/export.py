@@ -95,7 +95,7 @@ def export(  # noqa: PLR0913, PLR0917 (options of a command)
     """
     from twinlog.cli.options.configuration import load_file
     from twinlog.client.export import Export
-    from twinlog.cluster.client import ClusterClient
+    from twinlog.cluster.client import prompt_client
     from twinlog.control.flow.wiring import flow_setup
     from twinlog.model import TopicPartition
 
@@ -105,7 +105,7 @@ def export(  # noqa: PLR0913, PLR0917 (options of a command)
         raise UsageError(f"--output: {path} is there already")
     setup = flow_setup(one_flow(load_file(file).flows, flow))
     settings = setup.source if side == "source" else setup.target
-    with ClusterClient(settings) as client:
+    with prompt_client(settings) as client:
         work = Export(
             client,
             TopicPartition(topic, partition),

@@ -60,7 +60,7 @@ def topology(file: Path, alias: str | None, output: Format) -> int:
 
 def _read(config: MirrorConfig, wanted: str | None) -> Topology:
     from twinlog.client.topology import read_topology
-    from twinlog.cluster.client import ClusterClient
+    from twinlog.cluster.client import prompt_client
     from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, Role
     from twinlog.control.flow.wiring import cluster_settings
     from twinlog.mirror.names.filters import policy_of
@@ -73,7 +73,7 @@ def _read(config: MirrorConfig, wanted: str | None) -> Topology:
     if BOOTSTRAP_SERVERS not in properties:
         raise UsageError(f"--cluster: the file has no {alias}.{BOOTSTRAP_SERVERS}")
     flows = [flow for flow in config.flows if flow.flow.target == alias] or list(config.flows)
-    with ClusterClient(cluster_settings(alias, properties, "topology")) as client:
+    with prompt_client(cluster_settings(alias, properties, "topology")) as client:
         return read_topology(client, policy_of(flows[0]), alias)
 
 

@@ -108,13 +108,13 @@ def let_go(file: Path, *, flows: Sequence[str], dry_run: bool, output: Format) -
     """Remove the quotas of producers that the flows left behind."""
     from twinlog.cli.options.configuration import load_file
     from twinlog.client.producer_hold import Freed, ProducerHold
-    from twinlog.cluster.client import ClusterClient
+    from twinlog.cluster.client import prompt_client
     from twinlog.control.flow.wiring import flow_setup
 
     found: list[dict[str, Any]] = []
     for config in _chosen(load_file(file).flows, flows):
         setup = flow_setup(config)
-        with ClusterClient(setup.source) as source, ClusterClient(setup.target) as target:
+        with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
             hold = ProducerHold(str(config.flow), source, target)
             held = hold.read()
             done = Freed.NOTHING if dry_run or held is None else hold.free()

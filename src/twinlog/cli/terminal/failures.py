@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from twinlog.cli.terminal.status.topic_table import since
 from twinlog.codes import PartitionState
 from twinlog.control.watch.readiness import RESTING
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
@@ -21,6 +22,9 @@ PASSING_TROUBLE_MS: Final = 30_000
 
 TOPICS_EACH: Final = 3
 """More topics than these with one code, at one moment, share a line."""
+
+FRESH_MS: Final = 5_000
+"""What began so shortly before its line needs no time of its own."""
 
 AGAIN_AFTER_S: Final = 600.0
 """A failure that comes and goes is said so seldom."""
@@ -41,13 +45,20 @@ class Failing:
     key: FailureKey
     partitions: tuple[int, ...]
     message: str
+    since_ms: int
+    """0: not known."""
 
-    def __str__(self) -> str:
+    def line(self, now_ms: int) -> str:
         where = f"{self.key.topic}-{self.partitions[0]}"
         if len(self.partitions) > 1:
             where = f"{self.key.topic}, partitions {ranges(list(self.partitions))}"
         message = self.message.removeprefix(f"{where}: ")
-        return f"{self.key.flow}: {where}: {message} [{self.key.code}]"
+        return f"{self.key.flow}: {where}: {message} [{self.key.code}]{self.began(now_ms)}"
+
+    def began(self, now_ms: int) -> str:
+        """Since when, where that is not now."""
+        is_old = self.since_ms and now_ms - self.since_ms > FRESH_MS
+        return f", since {since(self.since_ms, now_ms)}" if is_old else ""
 
 
 def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[Failing]:
@@ -65,7 +76,9 @@ def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[Failing]:
                 groups.setdefault(key, []).append(part)
         for key, parts in groups.items():
             numbers = tuple(part.partition for part in parts)
-            yield Failing(key=key, partitions=numbers, message=parts[0].message)
+            began_ms = min((part.since_ms for part in parts if part.since_ms), default=0)
+            message = parts[0].message
+            yield Failing(key=key, partitions=numbers, message=message, since_ms=began_ms)
 
 
 class FailureLines:
@@ -94,8 +107,11 @@ class FailureLines:
                 self._told[key] = now
                 fresh.setdefault((key.flow, key.code), []).append(one)
         for group in fresh.values():
-            for line in [_together(group)] if len(group) > TOPICS_EACH else map(str, group):
-                self._write(line)
+            if len(group) > TOPICS_EACH:
+                self._write(_together(group, now_ms))
+                continue
+            for one in group:
+                self._write(one.line(now_ms))
         self._forget_other_leaders(known)
         # a flow between two runs shows not all that it mirrors
         idle = {flow.flow for flow in known if flow.generation < 0}
@@ -105,7 +121,7 @@ class FailureLines:
     def _forget_other_leaders(self, flows: Iterable[FlowSnapshot]) -> None:
         """Whoever leads a flow now says what is wrong with it."""
         resting = {flow.flow for flow in flows if flow.state in RESTING}
-        self._open = {key: since for key, since in self._open.items() if key.flow not in resting}
+        self._open = {key: at for key, at in self._open.items() if key.flow not in resting}
 
     def _say_ends(
         self, now: float, flows: Iterable[FlowSnapshot], ended: Iterable[FailureKey]
@@ -118,10 +134,10 @@ class FailureLines:
         }
         said: dict[tuple[str, str, bool], dict[str, float]] = {}
         for key in ended:
-            since = self._open.pop(key)
-            if self._told.get(key) == since:
+            began = self._open.pop(key)
+            if self._told.get(key) == began:
                 is_mirrored = (key.flow, key.topic) in mirrored
-                said.setdefault((key.flow, key.code, is_mirrored), {})[key.topic] = since
+                said.setdefault((key.flow, key.code, is_mirrored), {})[key.topic] = began
         for (flow, code, is_mirrored), topics in said.items():
             for names in [[*topics]] if len(topics) > TOPICS_EACH else [[name] for name in topics]:
                 lasted = duration(now - min(topics[name] for name in names))
@@ -136,9 +152,10 @@ def _several(topics: list[str]) -> str:
     )
 
 
-def _together(group: list[Failing]) -> str:
+def _together(group: list[Failing], now_ms: int) -> str:
     """One line for many topics, by the words of the first."""
     one = group[0]
     key = one.key
     message = one.message.removeprefix(f"{key.topic}-{one.partitions[0]}: ")
-    return f"{key.flow}: {_several([each.key.topic for each in group])}: {message} [{key.code}]"
+    topics = _several([each.key.topic for each in group])
+    return f"{key.flow}: {topics}: {message} [{key.code}]{one.began(now_ms)}"

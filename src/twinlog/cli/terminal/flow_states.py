@@ -1,4 +1,4 @@
-"""Says when a flow is in trouble, and when that is over: at most once a minute for a flow."""
+"""Says when a flow is in trouble, and when that is over; at most once a minute in a log."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from twinlog.quantities import duration
 SAME_FLOW_EVERY_S: Final = 60.0
 
 UNREMARKABLE: Final = frozenset({FlowState.STARTING, FlowState.RUNNING})
+OUTAGE: Final = frozenset({FlowState.DEGRADED, FlowState.FAILED})
+"""One of these behind the other is the same trouble, that began with the first."""
 PASSING: Final = frozenset({FlowState.STARTING, FlowState.STOPPING, FlowState.STOPPED})
 """A flow does not come back from trouble to its end, and not before it runs."""
 
@@ -28,8 +30,14 @@ class StateLines:
     """Remembers what was said."""
 
     def __init__(
-        self, write: Callable[[str], None], write_trouble: Callable[[str], None] | None = None
+        self,
+        write: Callable[[str], None],
+        write_trouble: Callable[[str], None] | None = None,
+        *,
+        every_s: float = SAME_FLOW_EVERY_S,
     ) -> None:
+        """`every_s`: a flow's troubles are said so seldom."""
+        self._every_s = every_s
         self._write, self._write_trouble = write, write_trouble or write
         self._told: dict[str, _Told] = {}
         self._seen: dict[str, tuple[str, float]] = {}
@@ -48,12 +56,16 @@ class StateLines:
         if flow.state in PASSING:
             return
         if flow.state in UNREMARKABLE:
-            if told is not None and told.state not in UNREMARKABLE:
+            if told is not None and told.state == FlowState.STANDBY:
+                del self._told[flow.flow]  # whoever takes over does not run again: events say it
+            elif told is not None and told.state not in UNREMARKABLE:
                 self._write(f"{flow.flow}: {flow.state} again after {duration(now - told.since)}")
                 self._told[flow.flow] = _Told(state=flow.state, at=now, since=now)
             return
-        if told is not None and (told.state == flow.state or now - told.at < SAME_FLOW_EVERY_S):
+        if told is not None and (told.state == flow.state or now - told.at < self._every_s):
             return
+        if told is not None and told.state in OUTAGE and flow.state in OUTAGE:
+            since = told.since
         self._told[flow.flow] = _Told(state=flow.state, at=now, since=since)
         reason = f": {flow.reason}" if flow.reason else ""
         self._write_trouble(f"{flow.flow}: {flow.state}{reason}")

@@ -82,7 +82,10 @@ def _heading(
             what = f"{what} {plural(topic_count, 'topic')}"
         yield Padding(Spinner("dots", text=text(what, style="dim")), (0, 0, 0, 2))
     if flow.reason:
-        yield Padding(text(flow.why(now_ms), style="yellow"), (0, 0, 0, 2), expand=False)
+        why = flow.why(now_ms)
+        if flow.state is FlowState.STANDBY:
+            why += "; this process is ready to take over"
+        yield Padding(text(why, style="yellow"), (0, 0, 0, 2), expand=False)
 
 
 def _cells(topic: TopicRate, *, named: bool) -> list[str | Text | ProgressBar]:

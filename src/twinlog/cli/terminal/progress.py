@@ -138,7 +138,7 @@ class BarProgress:
         self._rates = Rates()
         self._failures = FailureLines(lambda line: self._above(line, "red"))
         # the log has said what is wrong, above the bars
-        self._states = StateLines(self._above, lambda _: None)
+        self._states = StateLines(self._above, lambda _: None, every_s=0.0)
         self._events = EventLines(self._above)
         start = Spinner("dots", text=text("starting", style="dim"))
         # a log that goes into a file stays there

@@ -1,17 +1,21 @@
-"""Says what `mirror --adopt-mm2` would take over, and from where; it only reads."""
+"""Says what `mirror --adopt-mm2` would take over, and from where, and that it should be asked where
+a MirrorMaker 2 copied before; it only reads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.control.adopt.adoption import Adopted, adopter_of
-from twinlog.control.check.report import FlowReport, Problem
+from twinlog.control.adopt.mm2_syncs import SyncsTopic
+from twinlog.control.check.report import FlowReport, Plan, Problem
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import TopicPartition
+from twinlog.quantities import first_few
 from twinlog.survey.map_reader import read_maps
 
 
@@ -42,6 +46,51 @@ def check_adoption(
     report.problems += [Problem.of(problem) for problem in adoption.refused.values()]
     report.changes += _changes(adoption.partitions)
     report.notes += [line for one in adoption.partitions for line in one.lines()]
+
+
+def suggest_adoption(
+    setup: FlowSetup,
+    storage: OffsetStorage,
+    clients: tuple[ClusterClient, ClusterClient],
+    report: FlowReport,
+) -> None:
+    """A note where the target holds what a MirrorMaker 2 may have copied; `clients` are those of
+    source and target. Else its topics look like a stranger's, or would be copied once more.
+    """
+    source, target = clients
+    names = not_ours(report, is_identity=setup.is_identity)
+    if not names:
+        return
+    left = [(target, storage.topic)]
+    syncs = SyncsTopic.of(setup.config)
+    if syncs is not None and not setup.is_identity:  # those of our own have no foreign records
+        left.append((target if syncs.on_target else source, syncs.name))
+    found = [
+        f"{name} on {client.alias}"
+        for client, name in left
+        if not client.metadata([name]).topics[name].error
+    ]
+    if found:
+        report.notes.append(suggestion(found, names))
+
+
+def not_ours(report: FlowReport, *, is_identity: bool) -> list[str]:
+    """Topics of the source whose remote topics hold records that Twinlog did not copy, or may."""
+    if is_identity:
+        known = (Plan.EXISTS, Plan.GROW)
+        return [one.topic for one in report.topics if one.plan in known and one.begins]
+    return sorted(
+        {one.topic for one in report.problems if one.code == "FOREIGN_DATA" and one.topic}
+    )
+
+
+def suggestion(found: Sequence[str], names: Sequence[str]) -> str:
+    """`found`: the topics by which a MirrorMaker 2 is known; `names`: what it may have copied."""
+    return (
+        f"{' and '.join(found)} may be of a MirrorMaker 2. If it copied {first_few(names)}, take "
+        "its work over: `twinlog check FILE --adopt-mm2` says from where; then stop MirrorMaker 2, "
+        "and start `twinlog mirror FILE --adopt-mm2`"
+    )
 
 
 def _plans(here: TopicMetadata, there: TopicMetadata, *, by_key: bool) -> Iterator[PartitionPlan]:

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeAlias
 
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group, list_groups
 from twinlog.cluster.groups.group_members import Member, group_members, named
@@ -143,8 +143,8 @@ def ready_groups(config: MirrorConfig, wanted: Iterable[str] = ()) -> Iterator[F
 def _of_flow(config: MirrorConfig, setup: FlowSetup, names: frozenset[str]) -> FlowGroups:
     out = FlowGroups(flow=setup.name)
     with ExitStack() as stack:
-        source = stack.enter_context(ClusterClient(setup.source, api_timeout_s=GIVES_UP_S))
-        target = stack.enter_context(ClusterClient(setup.target, api_timeout_s=GIVES_UP_S))
+        source = stack.enter_context(prompt_client(setup.source, api_timeout_s=GIVES_UP_S))
+        target = stack.enter_context(prompt_client(setup.target, api_timeout_s=GIVES_UP_S))
         led = resting_flow(config, setup, source, target, out.note)
         here = Coordinators(source)
         survey = survey_groups(led, here, Coordinators(target), names)

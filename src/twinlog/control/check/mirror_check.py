@@ -18,9 +18,9 @@ from typing import Final
 from twinlog.cluster.certificates import Ending, certificate_ends, urgent
 from twinlog.cluster.client import REFUSED_FOR_S, ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.config.flow.offset_storage import OffsetStorage
+from twinlog.config.flow.offset_storage import OffsetStorage, offset_storage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
-from twinlog.control.check.adoption import check_adoption
+from twinlog.control.check.adoption import check_adoption, suggest_adoption
 from twinlog.control.check.flows import check_flow
 from twinlog.control.check.report import CheckReport, ClusterReport, FlowReport, Problem
 from twinlog.control.flow.flow_setup import FlowSetup
@@ -62,7 +62,10 @@ def check(
         clients = _clients(setups, closing, gives_up_s)
         seen = _connect(clients.values(), gives_up_s, say)
         neighbours.learn({one.alias: one.cluster_id for one in seen.values()})
-        flows = [_flow(setup, clients, seen, with_probe) for setup in setups]
+        flows = [
+            _flow(setup, offset_storage(config, setup.config), clients, seen, with_probe)
+            for setup in setups
+        ]
     ending, over = _certificates(clients)
     return CheckReport(
         file=config.file,
@@ -141,6 +144,7 @@ def _by_alias(seen: Iterable[ClusterReport]) -> tuple[ClusterReport, ...]:
 
 def _flow(
     setup: FlowSetup,
+    storage: OffsetStorage,
     clients: Mapping[ClusterSettings, ClusterClient],
     seen: Mapping[ClusterSettings, ClusterReport],
     with_probe: bool,
@@ -161,6 +165,8 @@ def _flow(
         )
         if setup.adopts is not None:
             check_adoption(setup, setup.adopts, (source, target), report)
+        else:
+            suggest_adoption(setup, storage, (source, target), report)
         if with_probe:
             _probe(setup, target, report)
     except TwinlogError as error:

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
@@ -60,8 +60,8 @@ def compare_flows(
     for flow in config.flows:
         with ExitStack() as stack:
             setup = flow_setup(flow)
-            source = stack.enter_context(ClusterClient(setup.source, api_timeout_s=GIVES_UP_S))
-            target = stack.enter_context(ClusterClient(setup.target, api_timeout_s=GIVES_UP_S))
+            source = stack.enter_context(prompt_client(setup.source, api_timeout_s=GIVES_UP_S))
+            target = stack.enter_context(prompt_client(setup.target, api_timeout_s=GIVES_UP_S))
             look = _Comparer(config, setup, source, target, with_left_alone, say)
             yield look.compared(matches)
 

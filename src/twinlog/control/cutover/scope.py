@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, Self
 
 from twinlog.client.steering import FlowSteering
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.topics.internal_log import read_to_end
@@ -61,8 +61,8 @@ class CutoverScope:
         self.is_whole = topics is None
         self._topics = topics
         self._selector = TopicSelector.of(setup.config)
-        self.source = ClusterClient(setup.source, api_timeout_s=SOURCE_ANSWERS_WITHIN_S)
-        self.target = ClusterClient(setup.target, api_timeout_s=GIVES_UP_S)
+        self.source = prompt_client(setup.source, api_timeout_s=SOURCE_ANSWERS_WITHIN_S)
+        self.target = prompt_client(setup.target, api_timeout_s=GIVES_UP_S)
         self.steering = FlowSteering(setup.config, setup.source, setup.target, reason)
         self.source_problem = source_problem or self._ask_source()
         intents = self.intents()

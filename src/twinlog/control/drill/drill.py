@@ -15,7 +15,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any, Final
 
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import Committed, commit_offsets
 from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
@@ -192,8 +192,8 @@ class Drill:
         folder = temporary_folder("twinlog-drill-")
         try:
             with ExitStack() as stack:
-                source = stack.enter_context(ClusterClient(self._setup.source))
-                target = stack.enter_context(ClusterClient(self._setup.target))
+                source = stack.enter_context(prompt_client(self._setup.source))
+                target = stack.enter_context(prompt_client(self._setup.target))
                 try:
                     self._rehearse(plan, names, source, folder, result)
                 except TwinlogError as error:

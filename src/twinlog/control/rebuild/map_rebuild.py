@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import prompt_client
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, log_ends, offset_at
 from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.topics.internal_log import append, read_to_end
@@ -90,8 +90,8 @@ class MapRebuild:
         self._claimed: Claimed | None = None
         self._is_over = True
         """The generation may be closed: no lane of an earlier one can still send."""
-        self._source = ClusterClient(setup.source)
-        self._target = ClusterClient(setup.target)
+        self._source = prompt_client(setup.source)
+        self._target = prompt_client(setup.target)
         self._ours: frozenset[int] = frozenset()
         self._skips: tuple[WantedSkip, ...] = ()
         self._described = DescribedMaps()

@@ -24,7 +24,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final
 
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST
@@ -83,8 +83,8 @@ def verify_flows(
     for flow in config.flows:
         with ExitStack() as stack:
             setup = flow_setup(flow)
-            source = stack.enter_context(ClusterClient(setup.source, api_timeout_s=GIVES_UP_S))
-            target = stack.enter_context(ClusterClient(setup.target, api_timeout_s=GIVES_UP_S))
+            source = stack.enter_context(prompt_client(setup.source, api_timeout_s=GIVES_UP_S))
+            target = stack.enter_context(prompt_client(setup.target, api_timeout_s=GIVES_UP_S))
             yield _Flow(config, setup, source, target, scope, workers, on_step).verified()
 
 

@@ -184,7 +184,7 @@ def clean(file: Path, output: Format, flow: str | None, yes: bool, dry_run: bool
     twinlog drill clean mm2.properties --flow 'A->B' --yes
     """
     from twinlog.cli.options.configuration import load_file
-    from twinlog.cluster.client import ClusterClient
+    from twinlog.cluster.client import prompt_client
     from twinlog.control.drill.cleaning import clean as clean_up
     from twinlog.control.drill.cleaning import leftovers
     from twinlog.control.flow.wiring import flow_setup
@@ -193,7 +193,7 @@ def clean(file: Path, output: Format, flow: str | None, yes: bool, dry_run: bool
     require_an_answer(yes=yes, dry_run=dry_run)
     shown = Evidence(output=output, command="drill clean")
     setup = flow_setup(one_flow(load_file(file).flows, flow))
-    with ClusterClient(setup.source) as source, ClusterClient(setup.target) as target:
+    with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
         found = [leftovers(source), leftovers(target)]
         for line in (line for one in found for line in one.lines()):
             shown.say(line)

@@ -142,7 +142,7 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
     """
     from twinlog.cli.options.configuration import load_file
     from twinlog.client.offset_reset import OffsetReset
-    from twinlog.cluster.client import ClusterClient
+    from twinlog.cluster.client import prompt_client
     from twinlog.control.flow.wiring import admins_of
 
     goal = _goal(**goals)
@@ -154,7 +154,7 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
         raise UsageError("give --yes, or --dry-run to see what would be set")
     config = load_file(file)
     alias = _alias(config, cluster, flow)
-    with ClusterClient(admins_of(config.flows)[alias]) as client:
+    with prompt_client(admins_of(config.flows)[alias]) as client:
         work = OffsetReset(client)
         plans = work.plan(goal, chosen.names(work), topics=topics, matches=matches)
         if not chosen.groups:  # of many, those that have nothing there are not meant

@@ -56,7 +56,7 @@ def screen(
             if len(shown) < len(found):
                 yield text(f"  and {plural(len(found) - len(shown), 'more row')}", style="dim")
             for alike in troubles(flow, shown):
-                yield _trouble_line(alike)
+                yield _trouble_line(alike, now_ms)
             if flow.get("groups"):
                 yield group_table(flow["groups"], wanted.width)
             yield from _group_lines("left alone on the target", flow["skipped_groups"])
@@ -185,13 +185,15 @@ def loss_line(flow: Mapping[str, Any]) -> str:
     return f"{line}; of {plural(unknown, 'partition')} it is not known" if unknown else line
 
 
-def _trouble_line(alike: Sequence[Row]) -> RenderableType:
+def _trouble_line(alike: Sequence[Row], now_ms: int) -> RenderableType:
     first = alike[0]
     where = first.where
     if len(alike) > 1:
         where = f"{plural(len(alike), 'row')} ({first_few(one.topic for one in alike)})"
     style = "red" if state_style(first.state) == "red" else "yellow"
-    return _indented(f"{where}: {first.trouble}", style)
+    began_ms = min((one.since_ms for one in alike if one.since_ms), default=0)
+    began = f", since {since(began_ms, now_ms)}" if began_ms else ""
+    return _indented(f"{where}: {first.trouble}{began}", style)
 
 
 def _group_lines(what: str, reasons: Mapping[str, str]) -> Iterator[RenderableType]:

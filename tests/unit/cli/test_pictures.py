@@ -1,0 +1,24 @@
+"""Pictures of terminals in the docs are whole by themselves: no font and no image of elsewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[3] / "docs" / "pictures"
+SHOWN = [f"{name}-{width}" for name in ("check", "mirror", "status") for width in (80, 120)]
+
+
+@pytest.mark.parametrize("name", [*SHOWN, "demo"])
+def test_nothing_is_loaded(name: str) -> None:
+    text = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
+    assert re.findall(r"https?://[^\"\s]+", text) == ["http://www.w3.org/2000/svg"]
+    assert re.findall(r"@font-face|@import|url\(|href=|<image|<script", text) == []
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_the_docs_show_it(name: str) -> None:
+    page = FOLDER.parent / "command-line.md"
+    assert f"(pictures/{name}.svg)" in page.read_text(encoding="utf-8")
