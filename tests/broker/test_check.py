@@ -271,6 +271,7 @@ def test_the_command_prints_and_answers_by_its_exit_code(
     assert run(["check", str(file)]) == 0
     text = capsys.readouterr().out
     assert text.startswith("READY: 1 warning\n")
+    assert "no problem" not in text, "below a warning"
     (warning,) = [line for line in text.splitlines() if line.startswith("warning")]
     assert warning.split(maxsplit=3)[2:] == [
         "frobnicate",

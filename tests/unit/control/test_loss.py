@@ -12,20 +12,24 @@ import pytest
 
 from tests.support.driver import Driver, plan_of
 from twinlog.codes import FlowState
+from twinlog.config.flow.start import Starts, TopicStart
 from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.lanes.pacing import Pacer
 from twinlog.control.risk.held_back import OpenOnes
 from twinlog.control.risk.limits import RiskLimits
-from twinlog.control.risk.resting import Rest, RestingWatch
+from twinlog.control.risk.resting import Rest, RestingWatch, RestQuestions
 from twinlog.control.risk.source_watch import SHARE_OF_TIME, Offsets, SourceWatch
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import Away, Throttle
-from twinlog.mirror.plan import PartitionPlan
+from twinlog.mirror.map.offset_map import PartitionMap
+from twinlog.mirror.map.runs import Run
+from twinlog.mirror.plan import PartitionPlan, Refusal
 from twinlog.mirror.state.intents import Intent, IntentKind, flow_intents
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import EARLIEST, StartAt, StartKind, TopicId, TopicPartition
+from twinlog.survey.map_reader import Maps
 from twinlog.survey.open_transactions import OpenTransaction
 
 FIRST, SECOND = (TopicPartition("orders", number) for number in range(2))
@@ -508,6 +512,49 @@ def test_a_partition_that_no_lane_of_this_run_has_begun_has_its_outlook(why: str
     found = flow.pass_time(HOUR_S + 60)
     assert found.partitions[0].is_near_deletion
     assert sorted(flow.source.rests_asked) == [FIRST, SECOND], "each once"
+
+
+@pytest.mark.parametrize(
+    ("start", "changes", "expected"),
+    [
+        (EARLIEST, {}, 0),
+        (StartAt(StartKind.OFFSET, 700), {}, 700),
+        (StartAt(StartKind.LATEST), {}, None),
+        (StartAt(StartKind.TIMESTAMP, 1), {}, None),
+        (StartAt(StartKind.LATEST), {"begin_at": 300}, 300),
+        (EARLIEST, {"had_row": True}, None),
+        (EARLIEST, {"refusal": Refusal(code="X", message="no", is_retriable=True)}, None),
+        (EARLIEST, {"targets": 2}, 0),
+    ],
+)
+def test_what_was_never_copied_rests_where_its_copy_would_begin(
+    start: StartAt, changes: dict[str, Any], expected: int | None
+) -> None:
+    starts = Starts(otherwise=TopicStart(text="", rest=start))
+    asked = questions(starts, Maps({}, {}, 1))
+    assert asked._first_offset(plan_of(0, **changes), Maps({}, {}, 1)) == expected
+
+
+@pytest.mark.parametrize("targets", [0, 2])
+def test_what_was_begun_rests_where_the_map_says(targets: int) -> None:
+    plan = plan_of(0, targets=targets)
+    key = plan.map_key._replace(branch=1, branches=2) if targets else plan.map_key
+    known = PartitionMap(key, "orders")
+    known._runs = cast("Any", [Run(0, 5, 0)])
+    maps = Maps({key: known}, {}, 1)
+    starts = Starts.everywhere(StartKind.EARLIEST)
+    assert questions(starts, maps)._first_offset(plan, maps) is None
+
+
+def questions(starts: Starts, maps: Maps) -> RestQuestions:
+    """Of clusters that nobody asks."""
+    return RestQuestions(
+        read_map=lambda: maps,
+        target=cast("Any", None),
+        source=cast("Any", None),
+        starts=starts,
+        is_shared=False,
+    )
 
 
 def test_a_copy_that_stands_is_told_of_when_a_quarter_of_the_retention_is_left() -> None:

@@ -359,6 +359,14 @@ def test_streams_are_bounded_and_end_with_the_process(
     eventually(lambda: all(one.ended for one in readers))
 
 
+@pytest.mark.parametrize("path", ["/api/v1/flows", A_B, "/api/v1/codes", "/healthz", "/page/"])
+def test_a_connection_carries_one_request(rest: Rest, path: str) -> None:
+    """So each has one deadline from its first byte on."""
+    for _ in range(2):
+        told = rest.ask(path)
+        assert (told.status, told.headers["Connection"]) == (200, "close")
+
+
 def test_a_hundred_clients_that_come_at_once_are_all_answered(rest: Rest) -> None:
     with ThreadPoolExecutor(100) as clients:
         asked = list(clients.map(lambda _: rest.ask("/api/v1/flows").status, range(200)))

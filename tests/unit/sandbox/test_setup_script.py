@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -127,3 +129,12 @@ def test_checkout_on_a_read_only_mount(machine: Path) -> None:
     clone = machine.parent / "clone"
     line = only_line(run_setup(machine, as_it_is(clone)))
     assert line.startswith(f"setup: {clone} cannot be written, and .venv is made there; copy")
+
+
+@pytest.mark.parametrize("module", re.findall(r" -m (twinlog[\w.]+)", SETUP.read_text()))
+def test_what_it_runs_is_not_loaded_by_its_own_package(module: str) -> None:
+    """Where it is, runpy prints a RuntimeWarning, which looks like a mistake."""
+    package = module.rpartition(".")[0]
+    loads = f"import sys, {package}; sys.exit({module!r} in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", loads], check=False, timeout=PATIENCE_S)
+    assert told.returncode == 0

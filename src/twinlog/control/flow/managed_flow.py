@@ -200,6 +200,7 @@ class ManagedFlow:
             read_map=prepared.read_map,
             target=setup.target,
             source=questions,
+            starts=setup.config.start,
             is_shared=setup.is_identity,
         )
         pulse = Pulse(run=run, ask=questions.pulse)

@@ -54,3 +54,12 @@ def fan_position(
         records += ordinal
         upstreams.append(known.runs[0].upstream if upstream is None else upstream)
     return records, min(upstreams)
+
+
+def was_begun(plan: PartitionPlan, maps: Mapping[PartitionKey, PartitionMap]) -> bool:
+    """Whether the map knows of a copy, were it of one branch of several."""
+    keys = [plan.map_key]
+    if plan.targets:
+        numbers = range(plan.targets)
+        keys = [plan.map_key._replace(branch=one, branches=plan.targets) for one in numbers]
+    return any(one.runs for one in map(maps.get, keys) if one is not None)

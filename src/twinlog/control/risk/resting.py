@@ -2,6 +2,8 @@
 stopped, before it. The offset map and the target's log ends say how far they are copied, the source
 when the next record was written; so what its retention will delete is said of them, too.
 
+One that was never copied rests where its copy would begin.
+
 It is no recovery point: the target may have lost what the map says, and only a start finds out.
 """
 
@@ -15,14 +17,15 @@ from typing import Final, NamedTuple, Protocol
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import log_ends
 from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.config.flow.start import Starts
 from twinlog.control.lanes.partitions import Partition
 from twinlog.control.risk.background import InBackground
-from twinlog.control.risk.positions import position_of
+from twinlog.control.risk.positions import position_of, was_begun
 from twinlog.control.risk.running_flow import RunningFlow
 from twinlog.control.risk.source_watch import is_followed
 from twinlog.errors import TwinlogError
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.model import TopicPartition
+from twinlog.model import StartKind, TopicPartition
 from twinlog.survey.map_reader import Maps
 
 FIRST_S: float = 20.0
@@ -31,7 +34,7 @@ ASK_EVERY_S: float = 10.0
 AT_ONCE: Final = 50
 """A batch is read of each."""
 AGAIN_S: Final = 120.0
-"""Those of which nothing was found: never copied, or not answered."""
+"""Those of which nothing was found: nothing waits there yet, or nothing was answered."""
 WITHIN_S: Final = 10.0
 
 
@@ -60,11 +63,12 @@ class RestQuestions:
     read_map: Callable[[], Maps]
     target: ClusterSettings
     source: NextBatches
+    starts: Starts
     is_shared: bool
     """Others may write to the target's topics."""
 
     def find(self, plans: Sequence[PartitionPlan]) -> Rests:
-        """Of those that were copied and could be asked; raises TwinlogError."""
+        """Of those that could be asked; raises TwinlogError."""
         maps = self.read_map()
         with ClusterClient(self.target, api_timeout_s=WITHIN_S) as client:
             ends = log_ends(client, [plan.target for plan in plans])
@@ -74,9 +78,27 @@ class RestQuestions:
             if isinstance(end, TwinlogError) or maps.problem(plan.source) is not None:
                 continue
             at = position_of(plan, maps, end.end_offset, is_shared=self.is_shared)
-            if at is not None:
-                found[plan.source] = at[1]
+            begins = self._first_offset(plan, maps) if at is None else at[1]
+            if begins is not None:
+                found[plan.source] = begins
         return self.source.next_batches(found) if found else {}
+
+    def _first_offset(self, plan: PartitionPlan, maps: Maps) -> int | None:
+        """Where the copy of one that was never copied begins; None: at the end or near it, or its
+        map is lost, and what the copy would do is not known before it begins.
+        """
+        if plan.had_row or plan.refusal is not None or was_begun(plan, maps):
+            return None
+        if plan.begin_at >= 0:
+            return plan.begin_at
+        start = self.starts.at(plan.source, is_new=plan.is_new)
+        match start.kind:
+            case StartKind.EARLIEST:
+                return 0  # the source answers from where its log begins
+            case StartKind.OFFSET:
+                return start.value
+            case _:
+                return None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -103,7 +103,7 @@ class WebServer:
             proxy_headers=False,  # what a client says of its address is not believed
             server_header=False,
             # one request a connection: so each has one deadline from its first byte on
-            headers=[("Server", "twinlog"), ("CountedConnection", "close")],
+            headers=[("Server", "twinlog"), ("Connection", "close")],
             log_config=None,
             log_level="critical",  # anybody can make lines of wrong requests
             access_log=False,
