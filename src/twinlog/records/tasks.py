@@ -25,6 +25,7 @@ from twinlog.records.decoding import ColumnDecoder
 from twinlog.records.gaps import OffsetRange
 from twinlog.records.given import READER, settings_of
 from twinlog.records.log_reader import RangeReader
+from twinlog.records.workers import task_begins
 
 if TYPE_CHECKING:
     from twinlog.records.options import ReadOptions
@@ -58,6 +59,7 @@ class TaskReader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
+        task_begins()
         if not isinstance(partition, RangePartition):
             return  # there is nothing to read, for which Spark makes one task
         with connected(settings_of(self.properties, READER)) as client:

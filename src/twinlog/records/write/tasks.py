@@ -14,6 +14,7 @@ from twinlog.records.write.appending import Appender
 from twinlog.records.write.options import WriteOptions
 from twinlog.records.write.rows import Placer
 from twinlog.records.write.transaction import Begun, TaskWritten, transactions
+from twinlog.records.workers import task_begins
 
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
@@ -24,6 +25,7 @@ def write_rows(
     options: WriteOptions, begun: Begun, batches: Iterator[pa.RecordBatch]
 ) -> TaskWritten:
     """Raises TwinlogError; then the task may be run again."""
+    task_begins()
     context = TaskContext.get()
     query, turn = options.write_id, 0
     if context is not None:
