@@ -10,11 +10,11 @@ from pyspark import TaskContext
 
 from twinlog.errors import EnvironmentMissing
 from twinlog.records.connections import connected
+from twinlog.records.workers import task_begins
 from twinlog.records.write.appending import Appender
 from twinlog.records.write.options import WriteOptions
 from twinlog.records.write.rows import Placer
 from twinlog.records.write.transaction import Begun, TaskWritten, transactions
-from twinlog.records.workers import task_begins
 
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
