@@ -5,8 +5,8 @@
 
 Read `source`, then `options` and `bounds` (what a user writes), `planning` and `ranges` (which
 offsets that is), `upstreams` (of which records they are copies), `batch_reader`, `stream_reader`,
-`filters`; `tasks`, `log_reader` and `decoding` run on executors, in Spark's `workers`, over kept
-`connections`; `gaps` is about what is gone. `write` is the other direction.
+`filters`; `tasks`, `log_reader` and `decoding` run on executors, over kept `connections`; `gaps` is
+about what is gone. `write` is the other direction.
 Nothing that mirrors loads any of it.
 """
 

@@ -20,12 +20,11 @@ from pyspark.sql.datasource import InputPartition
 from twinlog.config.values.origin import ClientProperties
 from twinlog.mirror.map.origins import Origin, Origins
 from twinlog.model import Isolation, TopicPartition
-from twinlog.records.connections import connected
+from twinlog.records.connections import connected, task_begins
 from twinlog.records.decoding import ColumnDecoder
 from twinlog.records.gaps import OffsetRange
 from twinlog.records.given import READER, settings_of
 from twinlog.records.log_reader import RangeReader
-from twinlog.records.workers import task_begins
 
 if TYPE_CHECKING:
     from twinlog.records.options import ReadOptions

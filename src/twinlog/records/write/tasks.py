@@ -9,8 +9,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from twinlog.errors import EnvironmentMissing
-from twinlog.records.connections import connected
-from twinlog.records.workers import task_begins
+from twinlog.records.connections import connected, task_begins
 from twinlog.records.write.appending import Appender
 from twinlog.records.write.options import WriteOptions
 from twinlog.records.write.rows import Placer

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,17 +17,11 @@ from pyspark.sql import SparkSession
 from benchmarks.own_spark import OwnSpark, own_spark
 from benchmarks.progress import Progress
 from tests.support.client import Outgoing, produce
-from tests.support.data_frames import spark_session
 from tests.support.eventually import PATIENCE_S
 from tests.support.topics import create_topic
 from twinlog.sandbox import LocalCluster
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.broker,
-    pytest.mark.long,
-    pytest.mark.xdist_group("spark"),
-]
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 QUERY = """
 def run(spark, source, brokers, topic, rows, checkpoint):
@@ -54,12 +47,6 @@ def own() -> OwnSpark:
         return own_spark(Progress())
     except subprocess.CalledProcessError as error:
         pytest.skip(f"Spark's own source cannot be fetched: {error}")
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session() as session:
-        yield session
 
 
 def numbers(first: int, end: int) -> list[Outgoing]:
