@@ -1,16 +1,25 @@
-"""Connections of a process to clusters, kept from one task, or one step of planning, to the next.
+"""What a process keeps from one task, or one step of planning, to the next: its connections.
 
 Spark's Python workers live on, and each task of a micro-batch would dial a broker, say who it is,
 and ask who leads. Settings are compared, not remembered: who comes with another password or a
 renewed key gets new connections. An error closes them, since nobody knows what it leaves behind.
 Only Spark's own processes use this: one that a user forks would share sockets with its child.
+
+And what a worker has loaded. Behind each task Spark's daemon collects garbage (`gc.collect()` in
+pyspark/daemon.py) in all objects of the worker, and its next task waits for that. In a worker of
+Spark 4.3 that reads, 74,000 objects took 178 ms, beside some milliseconds in which a small
+micro-batch is read; without those that live as long as the process, it is less than 1 ms.
 """
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import Final
+
+from pyspark import TaskContext
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
@@ -19,6 +28,20 @@ MOST_KEPT: Final = 4
 """Clusters, or users of one; those that were used last."""
 
 _kept: list[ClusterClient] = []
+
+_SETTLED: Final = 1
+"""The task, counted from 0, at whose begin all that tasks load is loaded, and no garbage is left:
+the daemon has just collected it."""
+_tasks = count()
+
+
+def task_begins() -> None:
+    """To be called by each task: the second of a worker takes what lives already out of all later
+    collections. Cycles among that which die later stay, once in the life of a worker; all else is
+    freed as before. Does nothing outside of tasks.
+    """
+    if TaskContext.get() is not None and next(_tasks) == _SETTLED:
+        gc.freeze()
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import InputPartition
 from twinlog.config.values.origin import ClientProperties
 from twinlog.mirror.map.origins import Origin, Origins
 from twinlog.model import Isolation, TopicPartition
-from twinlog.records.connections import connected
+from twinlog.records.connections import connected, task_begins
 from twinlog.records.decoding import ColumnDecoder
 from twinlog.records.gaps import OffsetRange
 from twinlog.records.given import READER, settings_of
@@ -58,6 +58,7 @@ class TaskReader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
+        task_begins()
         if not isinstance(partition, RangePartition):
             return  # there is nothing to read, for which Spark makes one task
         with connected(settings_of(self.properties, READER)) as client:

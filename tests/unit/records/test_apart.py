@@ -70,6 +70,32 @@ def test_tasks_load_nothing_of_planning() -> None:
     assert [name for name in found if name.startswith(apart)] == []
 
 
+def test_what_a_worker_keeps_is_collected_once() -> None:
+    """Spark collects garbage behind each task, and the next one waits for it."""
+    script = (
+        "import gc\n"
+        "from pyspark import TaskContext\n"
+        "from pyspark.sql.datasource import InputPartition\n"
+        "from twinlog.records.batch_reader import BatchReader\n"
+        "from twinlog.records.options import parse_options\n"
+        "given = {'kafka.bootstrap.servers': 'localhost:1', 'subscribe': 'orders'}\n"
+        "reader = BatchReader(parse_options(given, is_stream=False), ['value'])\n"
+        "def task():\n"
+        "    assert list(reader.read(InputPartition(None))) == []\n"
+        "    gc.collect()\n"
+        "    print(len(gc.get_objects()))\n"
+        "task()\n"  # outside of Spark
+        "TaskContext._setTaskContext(TaskContext())\n"
+        "task(), task(), task()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    outside, first, *later = map(int, done.stdout.split())
+    assert min(outside, first) > 20_000
+    assert max(later) < 2_000, later
+
+
 def test_who_asks_for_the_schema_waits_for_little() -> None:
     """Spark makes a process for it in every query."""
     script = (

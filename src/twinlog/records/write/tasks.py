@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from twinlog.errors import EnvironmentMissing
-from twinlog.records.connections import connected
+from twinlog.records.connections import connected, task_begins
 from twinlog.records.write.appending import Appender
 from twinlog.records.write.options import WriteOptions
 from twinlog.records.write.rows import Placer
@@ -24,6 +24,7 @@ def write_rows(
     options: WriteOptions, begun: Begun, batches: Iterator[pa.RecordBatch]
 ) -> TaskWritten:
     """Raises TwinlogError; then the task may be run again."""
+    task_begins()
     context = TaskContext.get()
     query, turn = options.write_id, 0
     if context is not None:
