@@ -17,7 +17,7 @@ from tests.support.hosts import Host, hosts
 from tests.support.mirror_process import Driver
 from tests.support.monitor import ask
 from tests.support.topics import create_topic
-from twinlog.control.web.address import Address
+from twinlog.addresses import Address
 from twinlog.sandbox import LocalCluster
 
 pytestmark = pytest.mark.broker

@@ -15,6 +15,7 @@ from tests.support.browser import CHROMIUM, IS_NEEDED, Browser, axe_script
 from tests.support.eventually import eventually
 from tests.support.rest import Rest, rest_of
 from tests.support.snapshots import PUBLISHED, flow, partition
+from twinlog.addresses import Address
 from twinlog.client import steering
 from twinlog.codes import PartitionState
 from twinlog.config.load import load
@@ -24,7 +25,6 @@ from twinlog.control.check.reported_status import Reported
 from twinlog.control.cutover import scope
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.spread import Quantiles
-from twinlog.control.web.address import Address
 from twinlog.control.web.api import endpoints, leaders
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
 from twinlog.mirror.state.published import Proof

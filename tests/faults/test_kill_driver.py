@@ -16,7 +16,7 @@ from tests.support.monitor import LOCAL, Series, ask, labels, series
 from tests.support.rig import Rig
 from tests.support.stopwatch import Stopwatch
 from tests.support.topics import create_topic, end_offsets
-from twinlog.control.web.address import Address
+from twinlog.addresses import Address
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]

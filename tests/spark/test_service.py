@@ -20,7 +20,7 @@ from tests.support.command import ENTRY, all_gone, write_config
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.monitor import ask, series
 from tests.support.topics import create_topic
-from twinlog.control.web.address import Address
+from twinlog.addresses import Address
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]

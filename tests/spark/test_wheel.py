@@ -25,7 +25,7 @@ from tests.support.prometheus import Prometheus, promtool
 from tests.support.spark_mirror import PARTITIONS, Load, as_copied, orders
 from tests.support.topics import create_topic, end_offsets
 from twinlog import __version__
-from twinlog.control.web.address import Address
+from twinlog.addresses import Address
 from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
 
 pytestmark = [

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from twinlog.control.web.address import Address
+from twinlog.addresses import Address
 
 DRIP_S = 0.5
 

@@ -16,9 +16,10 @@ from typing import Final, NamedTuple, Self
 from tests.support.eventually import eventually
 from tests.support.hosts import Host
 from tests.support.mirror import EmittingMirror, Mirror
+from twinlog.addresses import Address
 from twinlog.cli.terminal.monitoring import watched
 from twinlog.config.load import load
-from twinlog.control.web.address import Address, parse_listen
+from twinlog.control.web.address import parse_listen
 from twinlog.control.web.current_config import CurrentConfig
 from twinlog.control.web.server import WebServer
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from twinlog.addresses import Address
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.web.address import Address
 from twinlog.control.web.server import WebServer
 
 __all__ = ["LOCAL", "Series", "Told", "ask", "labels", "series", "served"]

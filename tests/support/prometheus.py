@@ -14,7 +14,7 @@ import yaml
 
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.monitor import Series, ask
-from twinlog.control.web.address import Address
+from twinlog.addresses import Address
 
 __all__ = ["RULES", "Found", "Prometheus", "check", "promtool", "steady"]
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.monitor import LOCAL, Told
+from twinlog.addresses import Address
 from twinlog.cli.terminal.monitoring import Sources, web_server
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.web.address import Address
 from twinlog.control.web.current_config import CurrentConfig
 
 __all__ = ["Rest", "rest_of"]

@@ -137,7 +137,6 @@ MAX_METHODS, MAX_METHODS_OF_ONE_IDEA = 20, 40
 ONE_IDEA = {
     # one table: a method a row
     "ManagedFlow": "the steps of a flow's life, as `phases` lists them",
-    "FlowSteering": "what can be wanted of a flow, an intent each",
     "ClusterClient": "what is asked of a cluster, a request each",
     "Partition": "what happens to a partition, and what that makes of it",
     "LocalCluster": "what a test or a demo does to a cluster",

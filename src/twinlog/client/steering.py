@@ -10,7 +10,7 @@ from __future__ import annotations
 import getpass
 import socket
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -105,21 +105,13 @@ class FlowSteering:
         rows = read_to_end(self._target, STATE_TOPIC, 0)
         return flow_intents(self.flow, ((row.key, row.value) for row in rows))
 
-    def pause(self) -> list[Change]:
-        """The whole flow."""
-        return [self._change(self.intents(), IntentKind.PAUSE)]
+    def want(self, kind: IntentKind) -> list[Change]:
+        """Of the whole flow."""
+        return self.wanted(kind, [""])
 
-    def resume(self) -> list[Change]:
-        """The whole flow; topics that were paused by name stay so."""
-        return [self._change(self.intents(), IntentKind.PAUSE, is_set=False)]
-
-    def promote(self) -> list[Change]:
-        """The whole flow: nothing is copied any more."""
-        return [self._change(self.intents(), IntentKind.PROMOTE)]
-
-    def demote(self) -> list[Change]:
-        """The whole flow; topics that were promoted by name stay so."""
-        return [self._change(self.intents(), IntentKind.PROMOTE, is_set=False)]
+    def take_back(self, kind: IntentKind) -> list[Change]:
+        """Of the whole flow; topics of which it is wanted by name stay so."""
+        return self.wanted(kind, [""], is_set=False)
 
     def limit(self, bytes_per_second: int | None) -> list[Change]:
         """None: what the configuration says."""
@@ -132,34 +124,21 @@ class FlowSteering:
             )
         ]
 
-    def pause_topics(self, names: Sequence[str]) -> list[Change]:
-        """Topics of the source that match."""
-        return list(self._topic_changes(names, IntentKind.PAUSE))
+    def want_topics(self, kind: IntentKind, names: Sequence[str]) -> list[Change]:
+        """Of topics of the source that match."""
+        pattern = _pattern(names)
+        return self.wanted(kind, filter(pattern.matches, self._selected()))
 
-    def release_topics(self, names: Sequence[str]) -> list[Change]:
-        """Topics of the source that match."""
-        return list(self._topic_changes(names, IntentKind.RELEASE))
-
-    def promote_topics(self, names: Sequence[str]) -> list[Change]:
-        """Topics of the source that match."""
-        return list(self._topic_changes(names, IntentKind.PROMOTE))
-
-    def demote_topics(self, names: Sequence[str]) -> list[Change]:
-        """Topics that were promoted by name, and match; the source is not asked."""
+    def take_back_topics(self, kinds: Iterable[IntentKind], names: Sequence[str]) -> list[Change]:
+        """Of topics of which one of these is wanted by name, and that match; the source is not
+        asked.
+        """
         found, pattern = self.intents(), _pattern(names)
-        chosen = filter(pattern.matches, found.topics(IntentKind.PROMOTE))
-        return [self._change(found, IntentKind.PROMOTE, topic, is_set=False) for topic in chosen]
-
-    def resume_topics(self, names: Sequence[str]) -> list[Change]:
-        """Topics that were paused or released by name, and match; the source is not asked."""
-        found, pattern = self.intents(), _pattern(names)
-        chosen = [
-            (kind, topic)
-            for kind in (IntentKind.PAUSE, IntentKind.RELEASE)
-            for topic in found.topics(kind)
-            if pattern.matches(topic)
+        return [
+            self._change(found, kind, topic, is_set=False)
+            for kind in kinds
+            for topic in filter(pattern.matches, found.topics(kind))
         ]
-        return [self._change(found, kind, topic, is_set=False) for kind, topic in chosen]
 
     def wanted(
         self, kind: IntentKind, topics: Iterable[str], *, is_set: bool = True
@@ -187,12 +166,6 @@ class FlowSteering:
 
     def close(self) -> None:
         self._target.close()
-
-    def _topic_changes(self, names: Sequence[str], kind: IntentKind) -> Iterator[Change]:
-        found, pattern = self.intents(), _pattern(names)
-        for topic in self._selected():
-            if pattern.matches(topic):
-                yield self._change(found, kind, topic)
 
     def _selected(self) -> list[str]:
         with closing(prompt_client(self._source, api_timeout_s=GIVES_UP_S)) as source:

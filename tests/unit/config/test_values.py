@@ -7,9 +7,9 @@ import pickle
 import pytest
 
 from tests.support.properties import BASE, Loader, flow_of, refusal
+from twinlog.addresses import Address
 from twinlog.config.flow.schema import PolicyKind
 from twinlog.config.keys.flow_keys import DEFAULT_TOPICS_EXCLUDE
-from twinlog.config.values.types import HostPort
 
 MIRROR = "org.apache.kafka.connect.mirror."
 
@@ -69,14 +69,14 @@ def test_numbers_are_trimmed_and_may_have_a_sign(read: Loader) -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("h:1", [HostPort("h", 1)]),
-        ("h:1, g:2 ,h:1", [HostPort("h", 1), HostPort("g", 2)]),
-        ("[::1]:9092", [HostPort("::1", 9092)]),
-        ("PLAINTEXT://h:9092", [HostPort("h", 9092)]),
-        ("my_broker-1.x:65535", [HostPort("my_broker-1.x", 65535)]),
+        ("h:1", [Address("h", 1)]),
+        ("h:1, g:2 ,h:1", [Address("h", 1), Address("g", 2)]),
+        ("[::1]:9092", [Address("::1", 9092)]),
+        ("PLAINTEXT://h:9092", [Address("h", 9092)]),
+        ("my_broker-1.x:65535", [Address("my_broker-1.x", 65535)]),
     ],
 )
-def test_bootstrap_servers(read: Loader, value: str, expected: list[HostPort]) -> None:
+def test_bootstrap_servers(read: Loader, value: str, expected: list[Address]) -> None:
     config = read(base=["clusters=A,B", f"A.bootstrap.servers={value}", *BASE[2:]])
     assert list(config.cluster("A").servers) == expected
 

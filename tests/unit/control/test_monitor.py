@@ -19,6 +19,7 @@ from tests.support.monitor import LOCAL, Series, ask, labels, series, served
 from tests.support.settings import settings_for
 from tests.support.snapshots import flow, partition
 from twinlog import metrics
+from twinlog.addresses import Address
 from twinlog.cli.terminal import monitoring
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.control.watch.groups_report import CheckpointTiming
@@ -26,7 +27,7 @@ from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.spread import Quantiles
 from twinlog.control.watch.timing_window import TimingView
 from twinlog.control.watch.verified import Verified
-from twinlog.control.web.address import Address, CannotListen, parse_listen
+from twinlog.control.web.address import CannotListen, parse_listen
 from twinlog.control.web.server import WebServer
 from twinlog.errors import UsageError
 

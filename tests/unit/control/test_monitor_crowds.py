@@ -11,9 +11,9 @@ from tests.support.dripping import dripping
 from tests.support.eventually import eventually
 from tests.support.monitor import LOCAL, ask, served
 from tests.support.snapshots import flow, partition
+from twinlog.addresses import Address
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web import open_requests
-from twinlog.control.web.address import Address
 from twinlog.control.web.open_requests import OpenRequests
 from twinlog.control.web.server import WebServer
 

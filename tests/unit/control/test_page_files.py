@@ -10,9 +10,9 @@ import pytest
 
 from tests.support.rest import Rest, rest_of
 from tests.support.snapshots import flow
+from twinlog.addresses import Address
 from twinlog.config.load import load
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.web.address import Address
 from twinlog.control.web.page import assets
 
 FILES = Path(assets.__file__).parent / "files"

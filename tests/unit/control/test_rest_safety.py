@@ -17,11 +17,11 @@ from tests.support.dripping import dripping
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.rest import Rest, rest_of
 from tests.support.snapshots import flow, partition
+from twinlog.addresses import Address
 from twinlog.cli.main import run
 from twinlog.config.load import load
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web import open_requests
-from twinlog.control.web.address import Address
 from twinlog.control.web.server import WebServer
 from twinlog.errors import ConfigError
 

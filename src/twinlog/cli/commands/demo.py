@@ -28,9 +28,9 @@ def _served(
     file: Path, config: MirrorConfig, served: Callable[[str], None]
 ) -> Iterator[Callable[[list[FlowSnapshot]], None]]:
     """On any free port; nothing is left behind."""
+    from twinlog.addresses import Address
     from twinlog.cli.terminal.monitoring import watched
     from twinlog.control.watch.events import remove_events
-    from twinlog.control.web.address import Address
     from twinlog.control.web.current_config import CurrentConfig
 
     try:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from twinlog import __version__
+from twinlog.addresses import Address
 from twinlog.cli.terminal.output import write_line
 from twinlog.config.series import ALL_SERIES
 from twinlog.control.watch.events import EventLog
@@ -20,7 +21,7 @@ from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.service import ServiceNotifier
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.vital import Vital
-from twinlog.control.web.address import Address, CannotListen
+from twinlog.control.web.address import CannotListen
 from twinlog.control.web.current_config import CurrentConfig
 from twinlog.control.web.front import App
 from twinlog.control.web.server import WebServer

@@ -19,9 +19,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Self
 
+from twinlog.addresses import Address
 from twinlog.cluster.net import dialing, framing, protocol
 from twinlog.cluster.net.protocol import Message
-from twinlog.cluster.net.settings import ClusterSettings, format_address
+from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import CorruptData, Disconnected, TwinlogError, Unsupported
 
 UNSUPPORTED_VERSION: Final = 35
@@ -96,7 +97,7 @@ class Connection:
     @property
     def peer(self) -> str:
         """The broker for messages: address and cluster."""
-        return f"broker {format_address(self.host, self.port)} of cluster {self.settings.alias}"
+        return f"broker {Address(self.host, self.port)} of cluster {self.settings.alias}"
 
     @property
     def is_open(self) -> bool:

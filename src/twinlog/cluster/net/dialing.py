@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
+from twinlog.addresses import Address
 from twinlog.cluster.net import framing
-from twinlog.cluster.net.settings import ClusterSettings, format_address
+from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import (
     AuthenticationFailed,
     ClusterError,
@@ -34,7 +35,7 @@ def connect(
     host: str, port: int, settings: ClusterSettings, *, deadline: float, user_timeout_ms: int = 0
 ) -> socket.socket:
     """A TCP connection to the first address of the name that accepts one."""
-    where = f"{settings.alias} ({format_address(host, port)})"
+    where = f"{settings.alias} ({Address(host, port)})"
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
@@ -93,7 +94,7 @@ def secure(
         return sock
     from twinlog.cluster.security.tls import wrap_socket
 
-    where = f"{format_address(host, port)} of cluster {settings.alias}"
+    where = f"{Address(host, port)} of cluster {settings.alias}"
     sock.settimeout(max(deadline - time.monotonic(), 0.001))
     try:
         wrapped: socket.socket = wrap_socket(sock, host, settings.security)

@@ -12,9 +12,10 @@ import time
 from dataclasses import replace
 from typing import Final
 
+from twinlog.addresses import Address
 from twinlog.cluster.net import dialing
 from twinlog.cluster.net.connection import Connection
-from twinlog.cluster.net.settings import ClusterSettings, format_address
+from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import CorruptData, TwinlogError
 
 LOOK_S: Final = 2.0
@@ -23,7 +24,7 @@ LOOK_S: Final = 2.0
 
 def refuse_other_service(host: str, port: int, settings: ClusterSettings) -> None:
     """Raise NOT_KAFKA where the answer proves that something else listens there."""
-    where = f"{format_address(host, port)} of cluster {settings.alias}"
+    where = f"{Address(host, port)} of cluster {settings.alias}"
     security = settings.security
     if security is not None and security.needs_tls and _speaks_kafka(host, port, settings):
         raise CorruptData(

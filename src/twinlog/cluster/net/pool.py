@@ -7,11 +7,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from twinlog.addresses import Address
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.metadata import Broker
 from twinlog.cluster.net.other_service import refuse_other_service
 from twinlog.cluster.net.retry import CHANCE, Clock
-from twinlog.cluster.net.settings import ClusterSettings, format_address
+from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import (
     BrokerRefused,
     ClusterError,
@@ -107,7 +108,7 @@ class ConnectionPool:
                 if not isinstance(error, Unreachable | Disconnected) and error.code != "NOT_KAFKA":
                     raise
                 self._failed_at[host, port] = self._clock()
-                failures[format_address(host, port)] = error
+                failures[str(Address(host, port))] = error
             else:
                 self._failed_at.pop((host, port), None)
                 return self._first
@@ -134,7 +135,7 @@ class ConnectionPool:
         """Trying again can help, unless something else than Kafka is behind every address."""
         alias = self._settings.alias
         reasons: dict[str, list[str]] = {}
-        given = [format_address(host, port) for host, port in self._settings.bootstrap]
+        given = [str(Address(host, port)) for host, port in self._settings.bootstrap]
         for address in dict.fromkeys([*(one for one in given if one in failures), *failures]):
             failure = failures[address]
             why = failure.reason if isinstance(failure, ClusterError) else ""
@@ -158,7 +159,7 @@ class ConnectionPool:
         self, host: str, port: int, if_silent: Callable[[], None] = lambda: None
     ) -> Connection:
         timeout_s = min(CONNECT_TIMEOUT_S, self._settings.request_timeout_ms / 1000, self._most_s)
-        address = format_address(host, port)
+        address = Address(host, port)
         log.debug("connecting cluster=%s address=%s", self._settings.alias, address)
         return Connection.open(host, port, self._settings, timeout_s=timeout_s, if_silent=if_silent)
 

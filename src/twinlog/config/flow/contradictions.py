@@ -5,6 +5,7 @@ from __future__ import annotations
 from twinlog.config.keys.client_keys import ISOLATION_LEVEL
 from twinlog.config.values.origin import ClientProperties, Settings, refuse
 from twinlog.config.values.types import to_boolean, trimmed
+from twinlog.model import Isolation
 
 _EMITS_SYNCS = "emit.offset-syncs.enabled"
 _SYNCS_PREFIXES = ("offset-syncs-", "offset-syncs.topic.")
@@ -60,9 +61,7 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
             lacks=_RPO,
         )
     wanted = settings.get(_EXACTLY_ONCE)
-    reads_all = (
-        ISOLATION_LEVEL in consumer and trimmed(consumer[ISOLATION_LEVEL]) == "read_uncommitted"
-    )
+    reads_all = trimmed(consumer.get(ISOLATION_LEVEL, "")) == Isolation.READ_UNCOMMITTED
     if wanted is not None and trimmed(wanted.value).lower() == "required" and reads_all:
         isolation = consumer.origin(ISOLATION_LEVEL)
         raise refuse(

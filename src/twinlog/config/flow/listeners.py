@@ -10,27 +10,27 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from twinlog.addresses import MAX_PORT, Address
 from twinlog.config.rest import rest_config
 from twinlog.config.values.origin import Settings
-from twinlog.config.values.types import HostPort, to_list
+from twinlog.config.values.types import to_list
 from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
 
 EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 (an empty host is Connect's word for it)
 EVERY_ADDRESSES: Final = (EVERY_ADDRESS, "::", "0")
-MAX_PORT: Final = 65_535
 _LISTENER: Final = re.compile(
     r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[^\[\]:/]*):(?P<port>\d+)/?", re.IGNORECASE
 )
 
 
-def http_listener(raw: Settings) -> HostPort | None:
+def http_listener(raw: Settings) -> Address | None:
     """The first `http://` one; None where the file has none."""
     setting = raw.get("listeners")
     entries = [] if setting is None else to_list(setting)
     for found in filter(None, map(_matched, entries)):
         if found["scheme"].lower() == "http":
             host = found["host"].strip("[]") or EVERY_ADDRESS
-            return HostPort(host=host, port=int(found["port"]))
+            return Address(host=host, port=int(found["port"]))
     return None
 
 

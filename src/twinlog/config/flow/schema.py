@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from twinlog.addresses import Address
 from twinlog.config.flow.groups import GroupsConfig
 from twinlog.config.flow.precedence import cluster_client
 from twinlog.config.flow.priority import Priorities
@@ -19,7 +20,6 @@ from twinlog.config.rest import OPEN, RestConfig
 from twinlog.config.series import ALL_SERIES, MetricNames, SeriesConfig
 from twinlog.config.values.origin import ClientProperties, Setting, Settings
 from twinlog.config.values.renames import NO_RENAMES, Renames
-from twinlog.config.values.types import HostPort
 from twinlog.config.values.warnings import ConfigWarning
 from twinlog.model import Flow, Isolation
 
@@ -46,7 +46,7 @@ class ClusterConfig:
     """One cluster by its alias; `servers` is empty where no flow needs it and none is named."""
 
     alias: str
-    servers: tuple[HostPort, ...]
+    servers: tuple[Address, ...]
     settings: Settings = field(repr=False)
 
     def client_properties(self, role: Role) -> ClientProperties:
@@ -241,7 +241,7 @@ class MirrorConfig:
     flows: tuple[FlowConfig, ...]
     elsewhere: tuple[FlowConfig, ...] = ()
     """Enabled flows that `--clusters` leaves to other processes: not run here, but shown."""
-    http_listener: HostPort | None = None
+    http_listener: Address | None = None
     """Of `listeners`: where monitoring is served when the command line names no address."""
     rest: RestConfig = OPEN
     """Of `twinlog.rest.*`: who may come in over HTTP."""

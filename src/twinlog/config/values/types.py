@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from twinlog.addresses import Address, parse_address
 from twinlog.config.regex.patterns import NamePattern, compile_names, joined
 from twinlog.config.regex.reader import RegexProblem
 from twinlog.config.values.origin import Setting, refuse
@@ -17,25 +17,12 @@ _JAVA_BLANKS = "".join(map(chr, range(0x21)))
 
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
-_HOST_PORT = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
-_MAX_PORT = 65535
 
 _UNITS_OF_KEYS = {".seconds": 1_000, ".ms": 1}
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(rf"([0-9]{{1,9}})\s*({'|'.join(_UNITS_MS)})")
 
 _WIDTHS = {"short": 16, "int": 32, "long": 64}
-
-
-@dataclass(frozen=True, slots=True)
-class HostPort:
-    """One entry of bootstrap.servers."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def trimmed(text: str) -> str:
@@ -109,16 +96,15 @@ def to_names(setting: Setting) -> NamePattern:
         ) from problem
 
 
-def to_servers(setting: Setting) -> tuple[HostPort, ...]:
+def to_servers(setting: Setting) -> tuple[Address, ...]:
     """bootstrap.servers: at least one host:port, in any of the spellings that Java takes."""
-    servers: list[HostPort] = []
+    servers: list[Address] = []
     for entry in to_list(setting):
         if not entry:
             continue
-        match = _HOST_PORT.fullmatch(entry)
-        if not match or not match[1] or not 0 < int(match[2]) <= _MAX_PORT:
+        server = parse_address(entry)
+        if server is None or not server.port:
             raise refuse(setting, f'"{entry}" is not host:port', _host_port_hint(entry))
-        server = HostPort(match[1], int(match[2]))
         if server not in servers:
             servers.append(server)
     if not servers:

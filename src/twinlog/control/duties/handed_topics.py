@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from twinlog.clock import GrowingPause
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import empty_logs
 from twinlog.control.duties.rounds import LedFlow, NotNow, PartitionView
@@ -96,6 +97,7 @@ class TopicRounds:
         self._whole_at = float("-inf")
         self._done: set[CopiedTopic] = set()
         self._waiting, self._pause_s = 0, FIRST_PAUSE_S
+        self._pause = GrowingPause(first_s=FIRST_PAUSE_S, most_s=MAX_PAUSE_S)
         self._with_others: frozenset[str] = frozenset()
         self._watched: Mapping[str, frozenset[int]] = {}
 
@@ -134,8 +136,9 @@ class TopicRounds:
         """
         found = handed_topics(self._flow.partitions())
         is_whole = not self._waiting or self._clock() - self._whole_at >= self._interval_s
-        is_same = found.waiting == self._waiting
-        self._pause_s = min(self._pause_s * 2, MAX_PAUSE_S) if is_same else FIRST_PAUSE_S
+        if found.waiting != self._waiting:
+            self._pause.reset()
+        self._pause_s = self._pause.next_s()
         self._waiting, self._with_others = found.waiting, found.with_others
         self._watched = found.watched
         for remote, code in found.left_alone.items():

@@ -1,6 +1,7 @@
 """The life of a flow in the driver: set up, led, run, stopped, begun again.
 
 Read `phases` (the table of its life), `managed_flow` (the steps), `flow_setup` (how it comes up),
-`generation` (what goes while it is led), then `control.running`. `steering` follows what people
-want; `trouble`, `snapshots` and `shown` are what is seen.
+`tries` (when a set-up that failed is tried again), `generation` (what goes while it is led), then
+`control.running`. `steering` follows what people want; `trouble`, `snapshots` and `shown` are what
+is seen.
 """

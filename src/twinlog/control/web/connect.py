@@ -31,6 +31,7 @@ from twinlog.control.web.api.site import Site
 from twinlog.control.web.front import CLIENT
 from twinlog.control.web.problem import RequestRefused, status_of
 from twinlog.errors import TwinlogError
+from twinlog.mirror.state.intents import IntentKind
 
 SOURCE: Final = "MirrorSourceConnector"
 CHECKPOINT: Final = "MirrorCheckpointConnector"
@@ -161,7 +162,7 @@ class _Connect:
             self._site,
             request.scope[CLIENT],
             flow,
-            lambda one: one.resume(),
+            lambda one: one.take_back(IntentKind.PAUSE),
             reason="resumed over Connect's paths",
             dry_run=False,
         )
@@ -173,7 +174,7 @@ class _Connect:
             self._site,
             request.scope[CLIENT],
             flow,
-            lambda one: one.pause(),
+            lambda one: one.want(IntentKind.PAUSE),
             reason=f"{word} over Connect's paths",
             dry_run=False,
         )

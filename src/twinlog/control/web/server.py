@@ -13,11 +13,12 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from twinlog.addresses import Address
 from twinlog.channel.reachable import is_loopback
 from twinlog.config.rest import OPEN, RestConfig
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.thread_priority import give_way
-from twinlog.control.web.address import Address, CannotListen
+from twinlog.control.web.address import CannotListen
 from twinlog.control.web.front import Front, LoadApi
 from twinlog.control.web.open_requests import OpenRequests
 from twinlog.control.web.tokens import Tokens

@@ -53,6 +53,10 @@ class IntentKind(StrEnum):
         return f"{self}d" if self.endswith("e") else f"{self}ed"
 
 
+RESUMED: Final = (IntentKind.PAUSE, IntentKind.RELEASE)
+"""What `topic resume` takes back."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
     """One row."""

@@ -12,6 +12,7 @@ from twinlog.cli.options.option import option
 from twinlog.cli.options.steering_options import chosen_flows, let_go, steer, steering_options
 from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.errors import UsageError
+from twinlog.mirror.state.intents import IntentKind
 
 KEY: Final = "twinlog.max.bytes.per.second"
 """What a limit takes the place of, and is bounded as."""
@@ -44,7 +45,7 @@ def pause(file: Path, **given: Any) -> int:
     twinlog flow pause mm2.properties --reason 'brokers are upgraded'
     twinlog flow pause mm2.properties --flow 'A->B' --dry-run
     """
-    return steer("flow pause", file, lambda one: one.pause(), **given)
+    return steer("flow pause", file, lambda one: one.want(IntentKind.PAUSE), **given)
 
 
 @flow.command("resume")
@@ -58,7 +59,7 @@ def resume(file: Path, **given: Any) -> int:
     twinlog flow resume mm2.properties
     twinlog flow resume mm2.properties --flow 'A->B'
     """
-    return steer("flow resume", file, lambda one: one.resume(), **given)
+    return steer("flow resume", file, lambda one: one.take_back(IntentKind.PAUSE), **given)
 
 
 @flow.command("unthrottle")
@@ -110,7 +111,7 @@ def promote(file: Path, **given: Any) -> int:
     twinlog flow promote mm2.properties --flow 'A->B' --reason 'A is lost'
     twinlog flow promote mm2.properties --dry-run
     """
-    return steer("flow promote", file, lambda one: one.promote(), **given)
+    return steer("flow promote", file, lambda one: one.want(IntentKind.PROMOTE), **given)
 
 
 @flow.command("demote")
@@ -125,4 +126,4 @@ def demote(file: Path, **given: Any) -> int:
     twinlog flow demote mm2.properties --flow 'A->B'
     twinlog flow demote mm2.properties --flow 'A->B' --dry-run
     """
-    return steer("flow demote", file, lambda one: one.demote(), **given)
+    return steer("flow demote", file, lambda one: one.take_back(IntentKind.PROMOTE), **given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 from twinlog.cli.commands.steer.skip import skip
 from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.options.steering_options import names_of, steer, steering_options, topics_option
+from twinlog.mirror.state.intents import RESUMED, IntentKind
 
 
 @click.group("topic", cls=CommandGroup)
@@ -39,9 +41,7 @@ def pause(file: Path, topics: str, **given: Any) -> int:
     twinlog topic pause mm2.properties --topics orders --reason 'a consumer is repaired'
     twinlog topic pause mm2.properties --topics 'logs-.*,audit' --dry-run
     """
-    names = names_of(topics)
-    nothing = f"--topics: no flow mirrors a topic that matches {topics}"
-    return steer("topic pause", file, lambda one: one.pause_topics(names), nothing=nothing, **given)
+    return _want("topic pause", IntentKind.PAUSE, file, topics, **given)
 
 
 @topic.command("resume")
@@ -57,10 +57,8 @@ def resume(file: Path, topics: str, **given: Any) -> int:
     twinlog topic resume mm2.properties --topics orders
     twinlog topic resume mm2.properties --topics '.*'
     """
-    names = names_of(topics)
-    nothing = f"--topics: no topic that matches {topics} is paused or released by name"
-    return steer(
-        "topic resume", file, lambda one: one.resume_topics(names), nothing=nothing, **given
+    return _take_back(
+        "topic resume", RESUMED, "is paused or released by name", file, topics, **given
     )
 
 
@@ -76,11 +74,7 @@ def release(file: Path, topics: str, **given: Any) -> int:
     twinlog topic release mm2.properties --topics orders --reason 'moved to B for good'
     twinlog topic release mm2.properties --topics 'team-a-.*' --dry-run
     """
-    names = names_of(topics)
-    nothing = f"--topics: no flow mirrors a topic that matches {topics}"
-    return steer(
-        "topic release", file, lambda one: one.release_topics(names), nothing=nothing, **given
-    )
+    return _want("topic release", IntentKind.RELEASE, file, topics, **given)
 
 
 @topic.command("promote")
@@ -95,11 +89,7 @@ def promote(file: Path, topics: str, **given: Any) -> int:
     twinlog topic promote mm2.properties --topics orders --reason 'its producers moved to B'
     twinlog topic promote mm2.properties --topics 'team-a-.*' --dry-run
     """
-    names = names_of(topics)
-    nothing = f"--topics: no flow mirrors a topic that matches {topics}"
-    return steer(
-        "topic promote", file, lambda one: one.promote_topics(names), nothing=nothing, **given
-    )
+    return _want("topic promote", IntentKind.PROMOTE, file, topics, **given)
 
 
 @topic.command("demote")
@@ -115,8 +105,22 @@ def demote(file: Path, topics: str, **given: Any) -> int:
     twinlog topic demote mm2.properties --topics orders
     twinlog topic demote mm2.properties --topics 'team-a-.*' --dry-run
     """
+    return _take_back(
+        "topic demote", [IntentKind.PROMOTE], "was promoted by name", file, topics, **given
+    )
+
+
+def _want(command: str, kind: IntentKind, file: Path, topics: str, **given: Any) -> int:
     names = names_of(topics)
-    nothing = f"--topics: no topic that matches {topics} was promoted by name"
+    nothing = f"--topics: no flow mirrors a topic that matches {topics}"
+    return steer(command, file, lambda one: one.want_topics(kind, names), nothing=nothing, **given)
+
+
+def _take_back(
+    command: str, kinds: Sequence[IntentKind], what: str, file: Path, topics: str, **given: Any
+) -> int:
+    names = names_of(topics)
+    nothing = f"--topics: no topic that matches {topics} {what}"
     return steer(
-        "topic demote", file, lambda one: one.demote_topics(names), nothing=nothing, **given
+        command, file, lambda one: one.take_back_topics(kinds, names), nothing=nothing, **given
     )

@@ -28,6 +28,7 @@ from twinlog.control.web.api.site import Site
 from twinlog.control.web.problem import RequestRefused
 from twinlog.control.web.tokens import Client
 from twinlog.errors import UsageError
+from twinlog.mirror.state.intents import RESUMED, IntentKind
 from twinlog.model import TopicPartition
 
 
@@ -365,26 +366,37 @@ ENDPOINTS: Final = (
         answers.Clusters,
         _clusters,
     ),
-    _wish("pause", "Stop the copy of a flow until it is resumed.", lambda one, _: one.pause()),
-    _wish("resume", "Take the pause of a flow back.", lambda one, _: one.resume()),
+    _wish(
+        "pause",
+        "Stop the copy of a flow until it is resumed.",
+        lambda one, _: one.want(IntentKind.PAUSE),
+    ),
+    _wish(
+        "resume",
+        "Take the pause of a flow back.",
+        lambda one, _: one.take_back(IntentKind.PAUSE),
+    ),
     _wish(
         "limit",
         "Limit what a flow copies in a second.",
         lambda one, body: one.limit(body.bytes_per_second),
     ),
     _topic_wish(
-        "pause", "Stop the copy of topics.", lambda one, names: one.pause_topics(names), _NO_TOPIC
+        "pause",
+        "Stop the copy of topics.",
+        lambda one, names: one.want_topics(IntentKind.PAUSE, names),
+        _NO_TOPIC,
     ),
     _topic_wish(
         "resume",
         "Take the pause or release of topics back.",
-        lambda one, names: one.resume_topics(names),
+        lambda one, names: one.take_back_topics(RESUMED, names),
         _NOT_PAUSED,
     ),
     _topic_wish(
         "release",
         "Mirror topics no more: others may write to their remote topics.",
-        lambda one, names: one.release_topics(names),
+        lambda one, names: one.want_topics(IntentKind.RELEASE, names),
         _NO_TOPIC,
     ),
 )
