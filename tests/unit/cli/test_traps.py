@@ -12,7 +12,7 @@ from twinlog.cli.main import run
 
 Said = Callable[..., str]
 
-LOGIN = 'A.sasl.jaas.config = x.PlainLoginModule required username="me" password="s3cr3t-value";'
+LOGIN = 'A.sasl.jaas.config = org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="s3cr3t-value";'
 
 
 @pytest.fixture
@@ -98,5 +98,7 @@ spec:
     text = "".join(capsys.readouterr())
     assert "spec.mirrors[0].topicsExcludePattern" in text
     assert "spec.mirrors[0].groupsPattern" in text
-    assert "spec.mirrors[0].sourceConnector.config.replication.factor" in text
+    assert re.search(
+        r"spec\.mirrors\[0\]\.sourceConnector\. .*\n +config\.replication\.factor\n", text
+    )
     assert "A->B" not in text
