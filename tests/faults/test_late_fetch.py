@@ -63,7 +63,8 @@ def assign_brokers(self):
         open(FOLDER + "/was-late", "w").close()
         read(self, *late.pop())
 
-SourceSide.on_readable, SourceSide.add, SourceSide._assign_brokers = on_readable, add_, assign_brokers
+SourceSide.on_readable, SourceSide.add = on_readable, add_
+SourceSide._assign_brokers = assign_brokers
 PartitionCopy.next_batch = next_batch
 """
 

@@ -12,7 +12,8 @@ from twinlog.cli.main import run
 
 Said = Callable[..., str]
 
-LOGIN = 'A.sasl.jaas.config = org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="s3cr3t-value";'
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+LOGIN = f'A.sasl.jaas.config = {MODULE} required username="me" password="s3cr3t-value";'
 
 
 @pytest.fixture
