@@ -258,11 +258,7 @@ class RecordsLost(TwinlogError):
 class PartitionError(TwinlogError):
     """One partition of a flow stops with this code; it is tried again later, the others continue.
 
-    Codes: GAP_WRITTEN, EXTRA_RECORDS, DIVERGED, POSITION_REGRESSED, SOURCE_TRUNCATED,
-    SOURCE_DIVERGED, SOURCE_RECREATED, SOURCE_STALLED, TARGET_RECREATED, FOREIGN_DATA,
-    OTHER_WRITER, TAKEN_OVER, TARGET_UNDER_MIN_ISR, RECORD_TOO_LARGE, RECORD_REFUSED,
-    TOPIC_UNAUTHORIZED, TOPIC_MISSING, NAME_TOO_LONG, TARGET_TOPIC_MISSING, TARGET_TOPIC_TOO_SMALL,
-    PARTITIONS_DIFFER.
+    Its codes are those of `codes.log_codes` and `codes.topic_codes`, each with what to do.
     """
 
     code = "PARTITION"

@@ -367,9 +367,10 @@ def test_acls_that_are_not_in_sync_close_their_gate(case: Case) -> None:
         return dict(one)
 
     produce(case.pair.source, case.orders, numbered(0, 10))
+    allow(case.pair.source, case.user, ["describe_configs"], topic=case.orders)
     with Mirror(case.file) as mirror:
         eventually(lambda: case.copied(case.orders) == 10)
-        eventually(lambda: gate()["is_open"])
+        eventually(lambda: gate()["is_open"], what="the only round of ACLs")
         allow(case.pair.source, case.user, ["read"], topic=case.orders)
         eventually(lambda: not gate()["is_open"])
         assert case.user in " ".join(gate()["evidence"])

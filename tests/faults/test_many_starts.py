@@ -24,7 +24,7 @@ from tests.support.mirror import Mirror
 from tests.support.mirror_process import Driver
 from tests.support.rig import OLD, Rig, arrived, kill
 from tests.support.settings import settings_for
-from tests.support.topics import create_topic
+from tests.support.topics import create_topic, topic_names
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import log_ends
 from twinlog.control.watch.snapshot import PartitionSnapshot
@@ -137,6 +137,7 @@ def test_thousand_idle_partitions_of_a_killed_mirror_are_copied_again(
     create_topic(rig.source, rig.topic, partitions=partitions)
     one_each(rig, partitions)
     with Driver(rig.config(), lanes=1) as driver:
+        eventually(lambda: rig.remote in topic_names(rig.target), what="the remote topic")
         eventually(lambda: arrived(rig) == partitions, 120, what="the copy")
         lanes, began = driver.state.lanes, time.monotonic()
         driver.kill()

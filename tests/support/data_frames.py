@@ -41,6 +41,7 @@ def spark_session() -> Iterator[SparkSession]:
             .config("spark.sql.session.timeZone", "UTC")
             .getOrCreate()
         )
+        jvm.restore_environment()
         session.sparkContext.setLogLevel("OFF")
         register(session)
         yield session

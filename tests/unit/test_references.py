@@ -99,3 +99,33 @@ def test_faces_name_all_that_is_in_their_folders() -> None:
         if (wing / "__init__.py").is_file() and re.search(rf"\b{wing.name}\b", face(path)) is None
     }
     assert missing == set()
+
+
+OF_OTHERS: Final = {"Fate", "RemoteClusterUtils", "status", "twinlog"}
+"""Of faces: Java's, another folder's, a command's."""
+
+
+def strange(path: Path) -> Iterator[str]:
+    """Plain names in a face that its folder, and those above it, do not have."""
+    folder = path.parent
+    above = [up for up in folder.parents if up.is_relative_to(SOURCE)]
+    near = {one.stem for up in (folder, *above) for one in up.iterdir()}
+    for name in re.findall(r"(?<!`)`([A-Za-z_]\w*)`", face(path)):
+        if name not in near | OF_OTHERS and name not in defined_in(folder):
+            yield name
+
+
+def defined_in(folder: Path) -> frozenset[str]:
+    found = re.compile(r"^ *(?:(?:async )?def |class )?(\w+)(?=[(:\[]| [:=]| ->)", re.MULTILINE)
+    return frozenset(
+        name for path in folder.rglob("*.py") for name in found.findall(path.read_text())
+    )
+
+
+def test_faces_name_what_their_folders_have() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in SOURCE.rglob("__init__.py")
+        for name in strange(path)
+    }
+    assert found == set()

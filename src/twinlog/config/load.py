@@ -1,4 +1,4 @@
-"""From a file to a MirrorConfig: the only place that reads the file and the environment.
+"""From a file and the environment to a MirrorConfig.
 
 Order of checks: the file, its variables, `clusters`, keys of flows and own keys, which flows are
 on, then the values of those. The first thing that is wrong stops a reading, and the file is read

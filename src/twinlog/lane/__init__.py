@@ -4,6 +4,7 @@ Read `loop`, then `stay` (what is known of a partition), `assignments` (its stay
 `cold_starts`; `ports` are what the lane reaches the world by, `sides` its two clusters, `watches`
 what it looks for beside the copy, `events` what these say of a partition, `messages` all that the
 driver says to it and hears. `late_requests` bounds how long requests of a lane that is gone may
-arrive: the number, and why. Who waits for it: `control.running.giving` before it gives a partition
-away, `control.leading.claims`, and promotion and rebuild of `control`.
+arrive: the number, and why. Who waits for it: `cold_starts` and `mirror.copy.earlier_lane`, with
+what they may not send yet; `control.lanes.takes.put_off`, with a start that may move;
+`control.leading.claims`, and promotion and rebuild of `control`.
 """

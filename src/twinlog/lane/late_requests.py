@@ -1,9 +1,9 @@
 """How long a request of a lane may still arrive once that lane sends no more: one number of the
 exactly-once protocol, which the lane's sockets keep and the driver counts on.
 
-A partition that the target may have forgotten us on is not given away before the requests of its
-last holder are surely gone (rule 3 of `control.running.giving`). A request leaves a lane in two
-steps.
+Where the target may have forgotten us, the next holder of a partition sends nothing that could meet
+those requests before they are surely gone (rule 3 of `control.running.giving`). A request leaves a
+lane in two steps.
 
 1. *In our kernel.* TCP_USER_TIMEOUT bounds it: the kernel drops the connection, and everything it
    still held, once something has stayed unacknowledged for USER_TIMEOUT_MS. That is the same for a

@@ -26,8 +26,8 @@ def register(spark: SparkSession) -> None:
     """Make `format("twinlog")` known to a session, classic or Spark Connect, which it is by itself
     where Spark's Python has Twinlog installed.
 
-    It also sets `spark.sql.python.filterPushdown.enabled`, without which Spark passes no filters to
-    sources written in Python. Raises EnvironmentMissing without PyArrow.
+    From Spark 4.1 on it also sets `spark.sql.python.filterPushdown.enabled`, without which Spark
+    passes no filters to sources written in Python. Raises EnvironmentMissing without PyArrow.
     """
     from twinlog.records.spark_api import need_arrow
 

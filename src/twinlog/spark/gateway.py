@@ -149,6 +149,7 @@ class Gateway:
         self, command: Sequence[str], folder: Path, home: Path, environment: Mapping[str, str]
     ) -> None:
         self._folder = folder
+        self._before: dict[str, str | None] = {}
         info = folder / "gateway"
         self.process = subprocess.Popen(
             ["/bin/sh", "-c", _WRAPPER, str(folder), *command],
@@ -166,14 +167,23 @@ class Gateway:
         threading.Thread(
             target=_pass_on, args=(self.process.stderr,), name="twinlog-jvm-output", daemon=True
         ).start()
-        os.environ["SPARK_HOME"] = str(home)
         port, secret = self._read(info)
-        os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
-        os.environ["PYSPARK_GATEWAY_SECRET"] = secret
+        told = {
+            "SPARK_HOME": str(home),
+            "PYSPARK_GATEWAY_PORT": str(port),
+            "PYSPARK_GATEWAY_SECRET": secret,
+        }
+        self._before = {name: os.environ.get(name) for name in told}
+        os.environ.update(told)
 
-    def hide_secret(self) -> None:
-        """PySpark has read it: children of this process need not inherit it."""
-        os.environ.pop("PYSPARK_GATEWAY_SECRET", None)
+    def restore_environment(self) -> None:
+        """PySpark has read it: a child would take this JVM, and this Spark, for its own."""
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._before = {}
 
     def _read(self, info: Path) -> tuple[int, str]:
         deadline = time.monotonic() + START_WITHIN_S
@@ -198,8 +208,7 @@ class Gateway:
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)  # the shell and the JVM below it
             self.process.wait()
-        for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
-            os.environ.pop(name, None)
+        self.restore_environment()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

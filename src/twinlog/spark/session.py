@@ -87,7 +87,7 @@ def start_spark(
         settings |= security_settings(master, dict(conf.getAll()), may_be_open=may_be_open)
         conf.setAppName("twinlog").setMaster(url).setAll([*settings.items()])
         context = SparkContext(conf=conf)
-        gateway.hide_secret()
+        gateway.restore_environment()
         slots = None if master is None or not lanes else task_slots(context, 2 * lanes)
     except BaseException:
         forget_gateway()

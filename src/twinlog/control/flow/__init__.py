@@ -2,6 +2,7 @@
 
 Read `phases` (the table of its life), `managed_flow` (the steps), `flow_setup` (how it comes up),
 `tries` (when a set-up that failed is tried again), `generation` (what goes while it is led), then
-`control.running`. `steering` follows what people want; `trouble`, `snapshots` and `shown` are what
+`control.running`. `wishes` writes what people want, for the command line
+and REST; `steering` follows it; `trouble`, `snapshots` and `shown` are what
 is seen.
 """

@@ -2,9 +2,11 @@
 
 1. A partition that was handed over (`Released` with a start point) goes to the next lane at once.
 2. Any other start is cold: the map is read to its end first, and the Take carries a new term.
-3. When a lane is lost, an unprotected partition waits until that lane has surely stopped (it stops
-   by itself `SILENCE_MS` after it last heard us, which is not before we last heard it) and its
-   sockets have given up (`lane.late_requests`, `RunState.lost`).
+3. When a lane is lost, its partitions go to another one at once. Their Takes say for how long its
+   requests may still arrive (`RunState.lost`): it stops by itself `SILENCE_MS` after it last heard
+   us, which is not before we last heard it, and then its sockets give up (`lane.late_requests`).
+   What must not be sent before that waits in the lane; only a start that may move waits here
+   (`takes.put_off`).
 """
 
 from __future__ import annotations

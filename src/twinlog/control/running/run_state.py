@@ -90,8 +90,8 @@ class RunState:
                 lane.peer.send(Release(partitions=tuple(tps)))
 
     def lost(self, lane: Lane) -> None:
-        """It does not answer any more: an unprotected partition waits until it has surely stopped,
-        and its sockets have given up.
+        """It does not answer any more. Its requests may arrive until it has surely stopped, and its
+        sockets have given up.
         """
         late_s = late_requests.wait_s() + lane.throttle.longest_ms / 1000
         until = self.clock.monotonic() + late_s - (self.clock.boot() - lane.peer.last_heard)
