@@ -258,7 +258,8 @@ class RecordsLost(TwinlogError):
 class PartitionError(TwinlogError):
     """One partition of a flow stops with this code; it is tried again later, the others continue.
 
-    Its codes are those of `codes.log_codes` and `codes.topic_codes`, each with what to do.
+    Its codes are in `codes.log_codes` and `codes.topic_codes`; those of a rebuild, and of two
+    clusters that are one, in `codes.command_codes` and `codes.flow_codes`.
     """
 
     code = "PARTITION"
