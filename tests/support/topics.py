@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
     AclPermissionType,
     AdminClient,
     AlterConfigOpType,
+    ClusterMetadata,
     ConfigEntry,
     ConfigResource,
     NewPartitions,
@@ -57,6 +58,7 @@ _LEADER_MOVED = frozenset(
         KafkaError._NOENT,  # no leader at all: a broker that was frozen for 9 s is fenced
     }
 )
+_NO_ANSWER = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT})
 _ANSWER_S = 2 * PATIENCE_S
 """Longer than the client itself waits: it then says what it waited for."""
 
@@ -100,7 +102,7 @@ def create_topic(
     """Create a topic, wait until every partition has a leader, return its name."""
     client = admin(cluster)
     new = NewTopic(topic, partitions, replication_factor, config=dict(configs or {}))
-    _all(client, client.create_topics([new]))
+    _all(client, client.create_topics([new], request_timeout=PATIENCE_S))
     _await_leaders(client, topic, partitions)
     return topic
 
@@ -108,7 +110,7 @@ def create_topic(
 def delete_topic(cluster: LocalCluster | str, topic: str) -> None:
     client = admin(cluster)
     _all(client, client.delete_topics([topic]))
-    eventually(lambda: topic not in client.list_topics(timeout=PATIENCE_S).topics)
+    eventually(lambda: topic not in _metadata(client).topics)
 
 
 def add_partitions(cluster: LocalCluster | str, topic: str, new_total: int) -> None:
@@ -165,17 +167,17 @@ def topic_configs(cluster: LocalCluster | str, topic: str) -> dict[str, str]:
 def clear_away(cluster: LocalCluster | str, mark: str) -> None:
     """Delete all topics with this in their names; a broker looks after every log that it has."""
     client = admin(cluster)
-    found = [name for name in client.list_topics(timeout=PATIENCE_S).topics if mark in name]
+    found = [name for name in _metadata(client).topics if mark in name]
     if found:
         _all(client, client.delete_topics(found))
 
 
 def topic_names(cluster: LocalCluster | str) -> set[str]:
-    return set(admin(cluster).list_topics(timeout=PATIENCE_S).topics)
+    return set(_metadata(admin(cluster)).topics)
 
 
 def partition_count(cluster: LocalCluster | str, topic: str) -> int:
-    metadata = admin(cluster).list_topics(topic, timeout=PATIENCE_S).topics[topic]
+    metadata = _metadata(admin(cluster), topic).topics[topic]
     if metadata.error is not None:
         raise KafkaException(metadata.error)
     return len(metadata.partitions)
@@ -188,7 +190,7 @@ def leader(cluster: LocalCluster | str, topic: str, partition: int = 0) -> int:
     """
 
     def found() -> list[int]:
-        parts = admin(cluster).list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
+        parts = _metadata(admin(cluster), topic).topics[topic].partitions
         return [int(parts[partition].leader)] if partition in parts else []
 
     return eventually(found, what=f"{topic}-{partition} in the brokers' metadata")[0]
@@ -298,6 +300,20 @@ def forbid(
         eventually(lambda one=one: not client.describe_acls(one).result(PATIENCE_S))  # type: ignore[misc]
 
 
+def _metadata(client: AdminClient, topic: str | None = None) -> ClusterMetadata:
+    """As soon as there is an answer: of a broker that a busy machine has let wait, the client gives
+    up a connection, and the question with it.
+    """
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return client.list_topics(topic, timeout=PATIENCE_S)
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_ANSWER or time.monotonic() > end:
+                raise
+            time.sleep(0.2)
+
+
 def _all(client: AdminClient, answers: Mapping[Any, Future[Any]]) -> list[Any]:
     # the client is named here to live until the answers are there: its end would cancel them
     assert client is not None
@@ -306,7 +322,7 @@ def _all(client: AdminClient, answers: Mapping[Any, Future[Any]]) -> list[Any]:
 
 def _await_leaders(client: AdminClient, topic: str, partitions: int) -> None:
     def have_leaders() -> bool:
-        found = client.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
+        found = _metadata(client, topic).topics[topic].partitions
         return len(found) == partitions and all(each.leader >= 0 for each in found.values())
 
     eventually(have_leaders, what=f"leaders of {topic}")
