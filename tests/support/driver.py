@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, TypeVar, cast
 
+from tests.support.folded_rows import fold
 from twinlog.channel.frames import LaneIdentity
 from twinlog.channel.peer import Peer
 from twinlog.clock import Clock
@@ -33,6 +34,7 @@ from twinlog.lane.messages import (
     Troubled,
     Work,
 )
+from twinlog.mirror.map.offset_map import ChunkRow, Run, Term
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import Isolation, StartKind, TopicId, TopicPartition
@@ -280,6 +282,20 @@ class Driver:
     def start_lease(self, flow: FlowRun, lanes: int) -> tuple[int, JobStub]:
         self.jobs.append(JobStub())
         return len(self.jobs), self.jobs[-1]
+
+    def has_begun(self, *plans: PartitionPlan) -> None:
+        """The offset map has a row of each."""
+        rows = (
+            ChunkRow(
+                key=one.map_key,
+                term=Term(1, -1),
+                chunk=0,
+                topic=one.source.topic,
+                runs=(Run(0, 0, 0),),
+            )
+            for one in plans
+        )
+        self.maps = Maps(fold(rows), {}, 1)
 
     def read_map(self, flow: FlowRun, then: Callable[[Maps], None]) -> None:
         if self.reads_map:

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
 from tests.support.folded_rows import fold
+from tests.support.memory_lanes import Lane, Late, LivingLane
 from tests.support.memory_log import Answer, MemoryLog, MemoryView, find_starts
 from tests.support.memory_source import EXPIRY_MS, HOUR_MS, MemorySource
+from tests.support.memory_steps import CHANGES, STEPS, UNHEARD
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.late_requests import SILENCE_MS, USER_TIMEOUT_MS
 from twinlog.lane.messages import HandOver
@@ -27,14 +30,7 @@ from twinlog.mirror.accepted import Accepted
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.map import map_tail
 from twinlog.mirror.map.map_tail import MapTail
-from twinlog.mirror.map.offset_map import (
-    ChunkRow,
-    PartitionKey,
-    PartitionMap,
-    Run,
-    Term,
-    run_at,
-)
+from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, PartitionMap, Run, Term, run_at
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import CopyRules, StartPoint
@@ -43,7 +39,7 @@ from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record
 
-__all__ = ["STEPS", "MemoryFlow"]
+__all__ = ["MemoryFlow"]
 
 HERE: Final = TopicPartition("orders", 0)
 THERE: Final = TopicPartition("A.orders", 0)
@@ -61,26 +57,6 @@ WRONG: Final = "the copy stopped for no reason"
 
 
 @dataclass(slots=True)
-class Lane:
-    """Who copies the partition now; what it has sent arrives in order."""
-
-    copy: PartitionCopy
-    requests: deque[bytes] = field(default_factory=deque)
-    answers: deque[Answer] = field(default_factory=deque)
-    rows: list[tuple[ChunkRow, Run]] = field(default_factory=list)
-    """One round of the map, on its way."""
-
-
-@dataclass(slots=True)
-class Late:
-    """What a connection that is gone had sent: it may still arrive, in its order."""
-
-    until_ms: int
-    requests: deque[bytes]
-    rows: list[ChunkRow]
-
-
-@dataclass(slots=True)
 class MemoryFlow(MemorySource):
     """One partition, from its first start to the end of the program of steps."""
 
@@ -88,6 +64,7 @@ class MemoryFlow(MemorySource):
     map_topic: list[ChunkRow] = field(default_factory=list)
     lane: Lane | None = None
     late: list[Late] = field(default_factory=list)
+    living: list[LivingLane] = field(default_factory=list)
     stopped: TwinlogError | None = None
     taken: dict[str, int] = field(default_factory=dict)
     """How often each step was possible."""
@@ -99,6 +76,12 @@ class MemoryFlow(MemorySource):
     """Records of the stranger that stay."""
     _generation: int = 0
     _wait_until_ms: int = 0
+    _lanes_until_ms: int = 0
+    """Until then a lane may live that was lost."""
+    _is_unheard: bool = False
+    """The step is one of a lane that is thought dead."""
+    _of_living: set[int] = field(default_factory=set)
+    """Offsets of the target that such lanes wrote."""
     _acked: tuple[int, int] = (-1, -1)
     _handed: tuple[HandOver, Term] | None = None
     _folded: tuple[int, list[ChunkRow], PartitionMap | None] | None = None
@@ -110,10 +93,13 @@ class MemoryFlow(MemorySource):
     def compact_source(self, number: int) -> bool:
         """The cleaner takes the records of one key, of those that no open transaction holds.
 
-        Not while requests of an earlier lane may arrive: what is then cleaned of them ends in a
-        stop with a wrong reason (docs/hazards.md, what is left).
+        Not while requests of an earlier lane may arrive, nor before the lane has read again what
+        one that was thought dead wrote: what is then cleaned of it ends in a stop with a wrong
+        reason (docs/hazards.md, what is left).
         """
         if self.now_ms < self._wait_until_ms or any(one.requests for one in self.late):
+            return False
+        if self._of_living if self.lane is None else self._has_missed(self.lane):
             return False
         self._is_cleaned = self.lane is not None and self.lane.copy.queued_bytes > 0
         stable = self.source.last_stable
@@ -140,6 +126,9 @@ class MemoryFlow(MemorySource):
     def has_stopped(self) -> bool:
         return self.stopped is not None
 
+    def has_lane(self) -> bool:
+        return self.lane is not None
+
     def known(self) -> PartitionMap | None:
         """The map as it is read now."""
         count, newest = len(self.map_topic), self.map_topic[-1:]
@@ -149,7 +138,7 @@ class MemoryFlow(MemorySource):
 
     def start(self, _number: int) -> bool:
         """The partition is given to a lane: `take_of`, and what the lane makes of it."""
-        if self.lane is not None or self.has_stopped():
+        if self.lane is not None or self.has_stopped() or self.put_off():
             return False
         if self._handed is not None:
             self._take_over(*self._handed)
@@ -219,6 +208,10 @@ class MemoryFlow(MemorySource):
         self._generation += 1
         return Term(self._generation, 0)
 
+    def put_off(self) -> bool:
+        """`control.lanes.takes.put_off`: a lost lane may still begin it."""
+        return self.known() is None and self.now_ms < self._wait_until_ms
+
     def _take_over(self, handed: HandOver, term: Term) -> None:
         """`Assignments.take` of a partition that was handed over."""
         self._handed = None
@@ -251,7 +244,8 @@ class MemoryFlow(MemorySource):
             is_picky=self.target.most_records > 0,
             last_run=tail.runs[-1],
             now_ms=self.now_ms,
-            late_requests=self.now_ms < self._wait_until_ms and self.known() is not None,
+            late_requests=self.now_ms < self._wait_until_ms,
+            old_lane=self.now_ms < self._lanes_until_ms,
             skips=self.skips,
         )
         copy.leader.is_now(self.target.epoch, looked_for=-1)
@@ -355,7 +349,10 @@ class MemoryFlow(MemorySource):
         lane = self.lane
         if lane is None or not lane.requests:
             return False
+        before = self.target.end
         lane.answers.append(self.target.append(lane.requests.popleft()))
+        if self._is_unheard:
+            self._of_living.update(range(before, self.target.end))
         return True
 
     def refuse(self, _number: int) -> bool:
@@ -409,7 +406,8 @@ class MemoryFlow(MemorySource):
 
     def _leave_late(self, lane: Lane) -> None:
         if lane.requests and not self._is_cleaned:
-            self.late.append(Late(self.now_ms + USER_TIMEOUT_MS, lane.requests, []))
+            late = Late(self.now_ms + USER_TIMEOUT_MS, lane.requests, [], self._is_unheard)
+            self.late.append(late)
         lane.requests, lane.answers = deque(), deque()
 
     def late_request_arrives(self, number: int) -> bool:
@@ -417,7 +415,10 @@ class MemoryFlow(MemorySource):
         waiting = [one for one in self.late if one.requests]
         if not waiting:
             return False
-        self.target.append(waiting[number % len(waiting)].requests.popleft())
+        one, before = waiting[number % len(waiting)], self.target.end
+        self.target.append(one.requests.popleft())
+        if one.is_of_living:
+            self._of_living.update(range(before, self.target.end))
         return True
 
     def late_row_arrives(self, number: int) -> bool:
@@ -433,7 +434,10 @@ class MemoryFlow(MemorySource):
         if lane is None or lane.copy.in_flight or lane.copy.tail.writing:
             return
         copy = lane.copy
-        if copy.trouble is not None:
+        if self._is_unheard:
+            if copy.trouble is not None or copy.state is CopyState.DRAINING:
+                self.lane = None
+        elif copy.trouble is not None:
             wait_ms = USER_TIMEOUT_MS if copy.lost_answers else 0
             self._report(copy)
             self._give_back(wait_ms)
@@ -448,7 +452,8 @@ class MemoryFlow(MemorySource):
         if self.lane is not None and self.lane.rows:  # a fetch out of range, with rows on the way
             return
         self.lane = None
-        self._wait_until_ms = max(self._wait_until_ms, self.now_ms + wait_ms)
+        if not self._is_unheard:
+            self._wait_until_ms = max(self._wait_until_ms, self.now_ms + wait_ms)
 
     def _report(self, copy: PartitionCopy) -> None:
         """`Partition.on_progress`."""
@@ -480,14 +485,48 @@ class MemoryFlow(MemorySource):
         if lane.rows:
             rows = [row for row, _ in lane.rows]
             self.late.append(Late(self.now_ms + USER_TIMEOUT_MS, deque(), rows))
-        self.lane, self._handed = None, None
-        self._wait_until_ms = max(self._wait_until_ms, self.now_ms + SILENCE_MS + USER_TIMEOUT_MS)
+        self._lost()
         return True
+
+    def _lost(self) -> None:
+        self.lane, self._handed = None, None
+        self._lanes_until_ms = self.now_ms + SILENCE_MS
+        self._wait_until_ms = max(self._wait_until_ms, self._lanes_until_ms + USER_TIMEOUT_MS)
+
+    def lose(self, _number: int) -> bool:
+        """The driver takes the lane for dead, and it lives: for a while both copy.
+
+        Not one that holds records which the cleaner took since: the next lane reads others in their
+        place (docs/hazards.md, what is left).
+        """
+        lane = self.lane
+        if lane is None or self._is_cleaned:
+            return False
+        self.living.append(LivingLane(lane, self.now_ms + SILENCE_MS))
+        self._lost()
+        return True
+
+    def living_lane_moves(self, number: int) -> bool:
+        """One that is thought dead takes a step; the driver hears nothing of it."""
+        if not self.living:
+            return False
+        one = self.living[number % len(self.living)]
+        with self._unheard(one):
+            step: Callable[[int], bool] = getattr(self, UNHEARD[number // 4 % len(UNHEARD)])
+            return step(number)
 
     # -- the target --------------------------------------------------------------------------------
 
     def forget(self, _number: int) -> bool:
-        """The check for producer ids whose last record is too old."""
+        """The check for producer ids whose last record is too old.
+
+        Not where it knew a lane, another one that is thought dead has written since, and no batch
+        of the first has arrived (docs/hazards.md, what is left).
+        """
+        lanes = [*(one.lane for one in self.living), *((self.lane,) if self.lane else ())]
+        unproven = [one.copy for one in lanes if self._has_missed(one) and not one.copy._is_proven]
+        if any(copy.is_protected(copy.last_timestamp, self.now_ms) for copy in unproven):
+            return False
         before = self.target.producer(PRODUCER_ID)
         self.target.forget(self.now_ms - EXPIRY_MS)
         return before is not None and self.target.producer(PRODUCER_ID) is None
@@ -500,10 +539,24 @@ class MemoryFlow(MemorySource):
         if long_ms > SILENCE_MS and on_way:
             return False
         self.now_ms += long_ms
+        self._end_living()
         self._drop_late()
-        if lane is not None and self.now_ms >= self._wait_until_ms:
-            lane.copy.earlier_lane_ended(is_over=True)
+        if lane is not None and self.now_ms >= self._lanes_until_ms:
+            lane.copy.earlier_lane_ended(is_over=self.now_ms >= self._wait_until_ms)
         return True
+
+    def _has_missed(self, lane: Lane) -> bool:
+        """Records of a lane that is thought dead lie where this one has not come yet."""
+        written = max(self._of_living, default=-1)
+        return lane.copy.late_requests and written >= lane.copy.acked_downstream
+
+    def _end_living(self) -> None:
+        """They have not heard the driver for too long."""
+        for one in [one for one in self.living if one.until_ms <= self.now_ms]:
+            self.living.remove(one)
+            rows = [row for row, _ in one.lane.rows]
+            until_ms = one.until_ms + USER_TIMEOUT_MS
+            self.late.append(Late(until_ms, one.lane.requests, rows, is_of_living=True))
 
     def _drop_late(self) -> None:
         self.late = [one for one in self.late if one.until_ms > self.now_ms]
@@ -539,15 +592,33 @@ class MemoryFlow(MemorySource):
         at = batches[max(0, len(batches) - 1 - number % 3)].header.base_offset
         for one in self.late:
             one.requests.clear()
-        lane = self.lane
-        if lane is not None:
-            lane.requests.clear()
-            if lane.copy.in_flight:
-                self._disconnect(lane)
+        for each in self._each_lane():
+            each.requests.clear()
+            if each.copy.in_flight:
+                self._disconnect(each)
         self.target.truncate(at)
-        if self.lane is not None:
-            self.lane.copy.leader.is_now(self.target.epoch, looked_for=-1)
+        for each in self._each_lane():
+            each.copy.leader.is_now(self.target.epoch, looked_for=-1)
         return True
+
+    def _each_lane(self) -> Iterator[Lane]:
+        """One after the other as the one that steps: first those that are thought dead."""
+        for one in list(self.living):
+            with self._unheard(one):
+                yield one.lane
+        if self.lane is not None:
+            yield self.lane
+
+    @contextmanager
+    def _unheard(self, one: LivingLane) -> Iterator[None]:
+        heard, self.lane, self._is_unheard = self.lane, one.lane, True
+        try:
+            yield
+        finally:
+            has_ended = not self.has_lane()
+            self.lane, self._is_unheard = heard, False
+            if has_ended:
+                self.living.remove(one)
 
     def compact_map(self, _number: int) -> bool:
         """The cleaner keeps the newest row of each key."""
@@ -580,7 +651,9 @@ class MemoryFlow(MemorySource):
             run = run_at(known.runs, record.offset - k)
             said = None if run is None else run.upstream_of(record.offset - k)
             if (
-                record.offset - k < sure and upstream not in self.gone
+                record.offset - k < sure
+                and upstream not in self.gone
+                and record.offset not in self._of_living
             ):  # else any place before the next record is as good
                 assert said == upstream, f"offset {record.offset} is u{upstream}, map: {said}"
 
@@ -624,50 +697,3 @@ class MemoryFlow(MemorySource):
                 self.taken[name] = self.taken.get(name, 0) + 1
                 if name in CHANGES:
                     self.check()
-
-
-def _steps() -> Iterator[str]:
-    weights = {
-        "produce": 5,
-        "begin_transaction": 2,
-        "end_transaction": 2,
-        "compact_source": 2,
-        "delete_source": 1,
-        "start": 6,
-        "copy_on": 4,
-        "fetch": 6,
-        "write_map": 6,
-        "rows_are_durable": 6,
-        "rows_are_refused": 1,
-        "map_connection_breaks": 1,
-        "send": 9,
-        "arrive": 8,
-        "refuse": 1,
-        "answer": 7,
-        "connection_breaks": 2,
-        "late_request_arrives": 4,
-        "late_row_arrives": 2,
-        "report": 1,
-        "release": 1,
-        "kill": 2,
-        "forget": 2,
-        "wait": 1,
-        "lose_tail": 1,
-        "compress_anew": 1,
-        "stranger_writes": 1,
-        "compact_map": 1,
-    }
-    for name, weight in weights.items():
-        yield from (name,) * weight
-
-
-STEPS: Final = tuple(_steps())
-CHANGES: Final = {
-    "copy_on",
-    "arrive",
-    "late_request_arrives",
-    "late_row_arrives",
-    "lose_tail",
-    "compact_map",
-}
-"""After which the target or the map says something else."""

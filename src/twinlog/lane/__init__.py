@@ -5,6 +5,6 @@ Read `loop`, then `stay` (what is known of a partition), `assignments` (its stay
 what it looks for beside the copy, `events` what these say of a partition, `messages` all that the
 driver says to it and hears. `late_requests` bounds how long requests of a lane that is gone may
 arrive: the number, and why. Who waits for it: `cold_starts` and `mirror.copy.earlier_lane`, with
-what they may not send yet; `control.lanes.takes.put_off`, with a start that may move;
+what they may not send yet; `control.lanes.takes.put_off`, with what never began;
 `control.leading.claims`, and promotion and rebuild of `control`.
 """

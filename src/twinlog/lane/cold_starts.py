@@ -129,12 +129,9 @@ class ColdStarts:
             self._late_from = min(self._late_from, start.next_end)
 
     def expect_late_requests(self, start: ColdStart) -> None:
-        """Those of an earlier holder, for as long as the driver says; of none where nobody can have
-        sent any, since no row of the map has fixed a start.
-        """
+        """Those of an earlier holder, for as long as the driver says."""
         take = start.take
-        has_begun = bool(take.runs) or take.fan is not None or take.handed is not None
-        if take.late_requests_ms and has_begun:
+        if take.late_requests_ms:
             now, late_s = self._ports.clock.monotonic(), take.late_requests_ms / 1000
             start.late_until = now + late_s
             start.lane_until = max(0.0, start.late_until - USER_TIMEOUT_MS / 1000)

@@ -154,6 +154,7 @@ def test_lane_whose_connection_ends_gives_its_partitions_to_the_other(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     driver, (first, second) = running
+    driver.has_begun(*FOUR)
     lost = list(first.taken)
     first.goes()
     driver.run.tick()
@@ -166,10 +167,28 @@ def test_lane_whose_connection_ends_gives_its_partitions_to_the_other(
         assert takes[tp].late_requests_ms == 0
 
 
+def test_what_never_began_waits_until_nothing_of_the_lost_lane_can_arrive(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
+    """The lane may have begun it: its first row may arrive, and the records behind it."""
+    driver, (first, second) = running
+    lost = list(first.taken)
+    begun = lost[0]
+    driver.has_begun(FOUR[begun.partition])
+    first.goes()
+    driver.run.tick()
+    assert {*second.taken} & {*lost} == {begun}
+    driver.pass_time(LATE_S - 1)
+    assert {*second.taken} & {*lost} == {begun}
+    driver.pass_time(2)
+    assert {*lost} <= {*second.taken}
+
+
 def test_silent_lane_is_given_up_when_it_has_stopped_by_itself(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     driver, (first, second) = running
+    driver.has_begun(*FOUR)
     first.is_frozen = True
     driver.pass_time(SILENCE_S - 1)
     assert not first.is_closed()
@@ -185,6 +204,7 @@ def test_what_a_lane_says_after_it_was_given_up_does_not_count(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     driver, (first, second) = running
+    driver.has_begun(*FOUR)
     tp = first.taken[0]
     first.goes()
     driver.run.tick()
@@ -437,6 +457,7 @@ def test_late_requests_of_a_topic_that_was_hidden_for_a_moment_are_waited_for(
     running: tuple[Driver, list[LaneStub]],
 ) -> None:
     driver, lanes = running
+    driver.has_begun(*FOUR)
     driver.run.set_plans(FOUR[:3])  # a look at a broker that does not know all topics yet
     holder = next(lane for lane in lanes if here(3) in lane.taken)
     holder.troubled(here(3), "TARGET_DISCONNECTED", retriable=True, wait_ms=10_000)

@@ -22,7 +22,7 @@ from twinlog.mirror.map.offset_map import (
 )
 from twinlog.mirror.plan import PartitionPlan, Refusal
 from twinlog.mirror.start.request import runs_for_start
-from twinlog.model import EARLIEST, StartAt, StartKind, TopicId, TopicPartition
+from twinlog.model import StartAt, StartKind, TopicId, TopicPartition
 
 LATEST = StartAt(StartKind.LATEST)
 
@@ -64,27 +64,30 @@ def test_a_row_of_the_map_counts_more_than_a_refusal_that_is_older() -> None:
     assert may_begin([one], fold([row]), "A->B") == [one]
 
 
-@pytest.mark.parametrize("start", [LATEST, StartAt(StartKind.TIMESTAMP, 1_793_491_200_000)])
-def test_a_start_that_moves_waits_for_a_lost_lanes_first_row(start: StartAt) -> None:
-    """Its row may arrive until then, and the records behind it under the same sequences."""
-    one = partition()
-    assert put_off(one, {}, start)
+@pytest.mark.parametrize("begin_at", [-1, 7])
+def test_what_never_began_waits_for_a_lost_lanes_first_row(begin_at: int) -> None:
+    """It may arrive until then, and the records behind it under the same sequences: also where
+    a start stays as it is, or a group says it, for retention and the group move both."""
+    one = partition(begin_at=begin_at)
+    assert put_off(one, {})
     assert one.retry_at == one.wait_until
     assert not one.is_due(time.monotonic()), "or the map would be read in every turn"
 
 
-@pytest.mark.parametrize("start", [EARLIEST, StartAt(StartKind.OFFSET, 7)])
-def test_a_start_that_stays_need_not_wait(start: StartAt) -> None:
-    assert not put_off(partition(), {}, start)
-
-
-def test_nothing_waits_that_has_a_row_or_a_groups_offset_or_no_lane_before_it() -> None:
+def test_nothing_waits_that_has_a_row_or_no_lane_before_it() -> None:
     one = partition()
     plan = one.plan
     key = PartitionKey(plan.source_topic_id, plan.target_topic_id, 0)
-    assert not put_off(one, {key: PartitionMap(key=key, topic="orders")}, LATEST)
-    assert not put_off(partition(begin_at=7), {}, LATEST)
-    assert not put_off(partition(waits=False), {}, LATEST)
+    assert not put_off(one, {key: PartitionMap(key=key, topic="orders")})
+    assert not put_off(partition(waits=False), {})
+
+
+def test_a_fan_waits_only_while_none_of_its_branches_has_a_row() -> None:
+    one = partition()
+    plan = one.plan = replace(one.plan, targets=2)
+    assert put_off(one, {})
+    key = PartitionKey(plan.source_topic_id, plan.target_topic_id, 0, branch=1, branches=2)
+    assert not put_off(one, {key: PartitionMap(key=key, topic="orders")})
 
 
 def test_all_partitions_of_a_topic_that_was_created_again_know_its_former_copy() -> None:
@@ -110,13 +113,12 @@ def test_all_partitions_of_a_topic_that_was_created_again_know_its_former_copy()
 
 
 def test_where_a_group_stands_says_nothing_of_a_topic_whose_name_was_copied_before() -> None:
-    """Offsets go by name: it may be ours, in the former topic. So a moving start has to wait."""
+    """Offsets go by name: it may be ours, in the former topic."""
     one = partition(begin_at=7)
     assert take_of(one, {}, LATEST).group_at == 7
     key = PartitionKey(TopicId(secrets.token_hex(16)), TopicId(secrets.token_hex(16)), 0)
     former = {key: PartitionMap(key=key, topic="orders")}
     assert take_of(one, former, LATEST).group_at == -1
-    assert put_off(one, former, LATEST)
     other = {key: PartitionMap(key=key, topic="bills")}
     assert take_of(one, other, LATEST).group_at == 7
 

@@ -61,6 +61,7 @@ class AcceptingFlow(MemoryFlow):
     def check(self) -> None:
         known, before = self.known(), self.begins_at - 1
         sure = -1 if self.lane is None else self.lane.copy.acked_ordinal
+        shifted = max((one.first for one in self.accepted), default=self.target.end)
         for record in self.target.records():
             if record.value == STRAY:
                 continue
@@ -72,7 +73,10 @@ class AcceptingFlow(MemoryFlow):
             assert known is not None, "records without a row"
             run = known.runs[max(0, following(known.runs, record.offset, DOWNSTREAM) - 1)]
             ordinal = record.offset - run.downstream + run.ordinal
-            if ordinal < sure and upstream not in self.gone and not self.has_stranger:
+            is_sure = ordinal < sure and record.offset not in self._of_living
+            if self.lane is not None and self.lane.copy.tail.durable_ordinal < 0:
+                is_sure &= record.offset < shifted  # its first row says what was accepted
+            if is_sure and upstream not in self.gone and not self.has_stranger:
                 said = run.upstream_of(ordinal)
                 assert said == upstream, f"offset {record.offset} is u{upstream}, map: {said}"
 

@@ -17,7 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.memory_flow import STEPS, MemoryFlow
+from tests.support.memory_flow import MemoryFlow
+from tests.support.memory_steps import STEPS
 from tests.support.mutants import MUTANTS, Mutant, take_away
 from twinlog.mirror.map import map_tail
 

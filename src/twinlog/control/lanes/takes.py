@@ -12,7 +12,7 @@ from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Run
 from twinlog.mirror.map.runs import ORDINAL, following
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.start.request import runs_for_start
-from twinlog.model import NO_TOPIC_ID, StartAt, StartKind, TopicId, TopicPartition
+from twinlog.model import NO_TOPIC_ID, StartAt, TopicId, TopicPartition
 
 MOST_RUNS: Final = 20_000
 LEAST_RUNS: Final = 128
@@ -93,17 +93,17 @@ def take_of(
     )
 
 
-def put_off(partition: Partition, maps: Maps, start: StartAt) -> bool:
-    """Whether it must wait since a lane that is given up may have found another start for it.
+def put_off(partition: Partition, maps: Maps) -> bool:
+    """Whether it must wait since a lane that is given up may still begin it.
 
-    A `latest` of now is not that of then. The lane's first row, and the records behind it, may
-    still arrive; whoever began elsewhere under the same sequences would be answered for them. So
-    nobody looks before all that has surely arrived, and the map is read again.
+    Nothing says yet where it begins: a `latest` of now is not that of then, and retention moves
+    `earliest`. The lane's first row, and the records behind it, may still arrive; whoever began
+    elsewhere under the same sequences would be answered for them. So nobody looks before all that
+    has surely arrived, and the map is read again.
     """
-    moves = start.kind in (StartKind.LATEST, StartKind.TIMESTAMP)
-    if not moves or not partition.waits_s():
-        return False
-    if partition.plan.map_key in maps or _group_start(partition.plan, maps) >= 0:
+    plan = partition.plan
+    keys = [plan.map_key._replace(branch=n, branches=plan.targets) for n in range(plan.targets)]
+    if not partition.waits_s() or any(key in maps for key in keys or [plan.map_key]):
         return False
     partition.retry_at = partition.wait_until
     return True

@@ -5,8 +5,8 @@
 3. When a lane is lost, its partitions go to another one at once. Their Takes say for how long its
    requests may still arrive (`RunState.lost`): it stops by itself `SILENCE_MS` after it last heard
    us, which is not before we last heard it, and then its sockets give up (`lane.late_requests`).
-   What must not be sent before that waits in the lane; only a start that may move waits here
-   (`takes.put_off`).
+   What must not be sent before that waits in the lane; only a partition that no row of the map
+   names waits here (`takes.put_off`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Giving:
             if (error := maps.problem(partition.plan.source)) is not None:
                 run.errors[error.code] += 1
                 unmapped(partition, error)
-            elif not put_off(partition, maps, run.start_of(partition.plan)):
+            elif not put_off(partition, maps):
                 cold.append(partition)
         self._give(may_begin(cold, maps, run.name), current, maps)
         run.wants_discovery |= any(p.plan.may_pass and p.failure is not None for p in cold)
