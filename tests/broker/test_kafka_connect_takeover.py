@@ -150,6 +150,7 @@ def test_each_connector_is_taken_over_once_it_is_stopped_and_takes_its_work_back
             wait_for_state(worker, name, state)
             answer = said(file, connector, 1)
             assert "[MM2_RUNNING]" in answer
+            assert "is taken over from MirrorMaker 2, by partition: 0 at" in answer
             assert f"workers of group {GROUP} on B run {name}; stop it first" in answer
         worker.tell(name, "resume")
     # the worker lives on, and the other connector goes on in it, while one is taken over

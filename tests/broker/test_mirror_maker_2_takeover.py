@@ -113,7 +113,10 @@ def test_stopped_taken_over_handed_back_killed_and_taken_over_again(
             with pytest.raises(AdoptionRefused, match="run MirrorSourceConnector; stop it first"):
                 adopt(properties)
             assert run(["check", str(properties), "--adopt-mm2"]) == 1
-            assert "[MM2_RUNNING]" in capsys.readouterr().out
+            said = " ".join(capsys.readouterr().out.split())
+            assert "[MM2_RUNNING]" in said
+            assert "orders is taken over from MirrorMaker 2, by partition: 0 at" in said
+            assert "[FOREIGN_DATA]" not in said, "it is MirrorMaker 2's"
             stop_in_order(running)
         eventually(lambda: not has_workers(properties))
         taken_over_at = copied(cluster)

@@ -85,6 +85,26 @@ def test_before_during_and_after(
     assert "BEHIND" in text
 
 
+def test_another_source_cluster_is_no_source_without_topics(
+    config: Path,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    fresh_topic: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its copies were not deleted at the source: it is not the one that had them."""
+    create_topic(source_cluster, fresh_topic)
+    produce(source_cluster, fresh_topic, records(5, 0))
+    mirror_once(config)
+    config.write_text(
+        config.read_text().replace(source_cluster.bootstrap, target_cluster.bootstrap)
+    )
+    flow, parts = look(config)
+    assert (flow.state, flow.code, parts) == ("FAILED", "CLUSTER_CHANGED", [])
+    assert run(["status", str(config)]) == 1
+    assert "SOURCE_DELETED" not in capsys.readouterr().out
+
+
 def test_markers_of_transactions_are_no_lag(
     config: Path, source_cluster: LocalCluster, fresh_topic: str
 ) -> None:

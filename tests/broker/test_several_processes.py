@@ -15,9 +15,12 @@ from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.mirror import Mirror
 from tests.support.mirror_process import Driver
 from tests.support.rig import Rig
+from tests.support.settings import settings_for
 from tests.support.stopwatch import Stopwatch
 from tests.support.topics import topic_names
 from twinlog.cli.commands.mirror import MirrorReport
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings
 from twinlog.cluster.groups.member import MemberRole
 from twinlog.cluster.groups.membership import SESSION_TIMEOUT_MS
 from twinlog.config.load import load
@@ -94,6 +97,32 @@ def test_once_waits_for_a_dead_leader_to_be_given_up(rig: Rig) -> None:
         flows = second.wait()
     assert report_of(second, flows).exit_code == 0
     assert rig.numbers() == list(range(20))
+    rig.same()
+
+
+@pytest.mark.faults
+@pytest.mark.long
+def test_once_says_that_another_leads_only_where_one_is_known(rig: Rig) -> None:
+    """A dead member whose session is longer than ours: the coordinator answers nobody for so long.
+    As one does that is so busy that it hears neither a leave nor the end of a session in time.
+    """
+    config = rig.config()
+    rig.put(range(5))
+    rig.copy_once()
+    group = GroupSettings(
+        group_id=f"twinlog-{rig.flow}", session_timeout_ms=25_000, rebalance_timeout_ms=60_000
+    )
+    with ClusterClient(settings_for(rig.target.bootstrap, "t")) as client:
+        dead = GroupCalls(client, group)
+        assert dead.join(b"", lambda: True) is not None
+        dead.close()
+        rig.put(range(5, 10))
+        with Mirror(config, once=True) as mirror:
+            eventually(lambda: "is not known yet" in reason(mirror))
+            assert mirror.supervisor.snapshots()[0].state == "STANDBY"
+            flows = mirror.wait()
+    assert report_of(mirror, flows).exit_code == 0
+    assert rig.numbers() == list(range(10))
     rig.same()
 
 

@@ -16,8 +16,10 @@ from tests.support.mirror import Mirror
 from tests.support.rig import Rig
 from twinlog.cli.terminal.progress import PlainProgress
 from twinlog.cluster.groups.membership import Membership
+from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.watch.readiness import FlowReadiness, Readiness
 from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.survey.discovery import Discovery
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
@@ -51,7 +53,7 @@ class Screen:
 def short_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     brief = partial(Membership, session_timeout_ms=2000)
     monkeypatch.setattr("twinlog.control.leading.lead.Membership", brief)
-    monkeypatch.setattr("twinlog.control.flow.tries.MAX_SETUP_PAUSE_S", 1.0)
+    monkeypatch.setattr("twinlog.control.flow.tries.MAX_AWAY_PAUSE_S", 1.0)
     monkeypatch.setattr("twinlog.cli.terminal.failures.PASSING_TROUBLE_MS", 0)
 
 
@@ -131,6 +133,53 @@ def test_source_that_is_frozen_is_no_longer_at_the_end_before_a_fetch_times_out(
         assert screen.states().count("DEGRADED") == 1, "it did not waver"
         mirror.stop()
     assert took_s < 20, "a fetch waits for 30 s"
+
+
+@pytest.mark.parametrize("how", ["killed", "frozen"])
+def test_stop_in_an_outage_of_the_source_is_in_order_and_promises_nothing(
+    rig: Rig, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is on its way; how far the copy is behind, nobody knows. A look for topics waits for
+    the source meanwhile.
+    """
+    looks: list[float] = []
+    discover = FlowSetup.discover
+
+    def counted(setup: FlowSetup) -> Discovery:
+        looks.append(time.monotonic())
+        try:
+            return discover(setup)
+        finally:
+            looks.pop()
+
+    monkeypatch.setattr(FlowSetup, "discover", counted)
+    rig.create()
+    rig.put(range(20))
+    end, begin = (
+        (rig.source.kill, rig.source.restart)
+        if how == "killed"
+        else (rig.source.freeze, rig.source.thaw)
+    )
+    mirror = Mirror(rig.config({"refresh.topics.interval.seconds": "1"}), lanes=2)
+    with caplog.at_level(logging.INFO), mirror:
+        mirror.eventually(lambda parts: [row.state for row in parts] == ["AT_END"])
+        end(1)
+        try:
+            eventually(lambda: mirror.snapshots[0].state == "DEGRADED", what="a state for it")
+            eventually(lambda: looks, what="a look for topics")
+            began = time.monotonic()
+            mirror.stop()
+            (flow,) = mirror.wait()
+            took_s = time.monotonic() - began
+        finally:
+            begin(1)
+    assert flow.state == "STOPPED"
+    assert flow.reason.startswith("this process was told to end; ")
+    assert rig.source.bootstrap in flow.reason
+    assert (flow.lag, [row.lag for row in flow.partitions]) == (-1, [-1])
+    assert "did not drain in time" not in caplog.text
+    assert took_s < 5
+    assert rig.history().is_closed
 
 
 def test_source_that_is_frozen_is_degraded_with_where_and_since_when(rig: Rig) -> None:

@@ -39,7 +39,7 @@ from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import PartitionMap, run_at
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
-from twinlog.mirror.state.generations import Claim, winning_claims
+from twinlog.mirror.state.generations import Claim, FlowHistory, winning_claims
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.survey.map_reader import MapReader
@@ -314,10 +314,14 @@ class Rig:
 
     def claim(self) -> Claim:
         """The flow's newest generation, as the state topic has it."""
-        rows = read_to_end(self.target_client, STATE_TOPIC, 0)
-        claim = winning_claims((r.key, r.value) for r in rows)[self.flow].latest
+        claim = self.history().latest
         assert claim is not None
         return claim
+
+    def history(self) -> FlowHistory:
+        """Of the flow, as the state topic has it."""
+        rows = read_to_end(self.target_client, STATE_TOPIC, 0)
+        return winning_claims((r.key, r.value) for r in rows)[self.flow]
 
     def producers(self) -> Mapping[int, ProducerState]:
         """The producer ids that the target remembers."""

@@ -169,7 +169,8 @@ _WORDS: Final = {
         "{copy_again}"
     ),
     "FOREIGN_DATA": (
-        "{what}; mirror under another name (replication.policy.separator), or {copy_again}"
+        "{what}; where a MirrorMaker 2 copied them, take it over with --adopt-mm2; else mirror "
+        "under another name (replication.policy.separator), or {copy_again}"
     ),
     "MM2_PLACE_UNKNOWN": (
         "{what}; find out who wrote to it. To copy it without what MirrorMaker 2 has copied, "

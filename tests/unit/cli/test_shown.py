@@ -43,6 +43,7 @@ from twinlog.control.watch.service import ServiceNotifier
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.status_file import StatusFile
 from twinlog.errors import ConfigError, FlowError
+from twinlog.model import Flow
 from twinlog.shown import shown, shown_in_json, shown_lines
 
 EVIL = "evil\x1b]0;pwned\x07\x1b[2J\nINFO fake"
@@ -160,7 +161,8 @@ def test_tables_of_offsets_are_harmless(
     monkeypatch.setenv("TERM", "dumb")  # no colours: an escape is not ours
     monkeypatch.setenv("COLUMNS", "400")
     monkeypatch.setenv("LINES", "50")  # else a dumb terminal has 80 columns
-    tables.write_all(offsets._translated(TranslatedGroup(offsets=(one,)), EVIL))
+    found = TranslatedGroup(offsets=(one,))
+    tables.write_all(offsets._translated(found, Flow(EVIL, EVIL), reverse=False))
     tables.write_all(reset._parts("B: to the ends of the logs", plan))
     text = capsys.readouterr().out
     assert_harmless(text)

@@ -21,6 +21,7 @@ from twinlog.control.flow import managed_flow
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.managed_flow import ONCE_GIVES_UP_S, ManagedFlow
 from twinlog.control.flow.phases import Phase
+from twinlog.control.lanes.partitions import Placement
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.leading.lead import APART_S, StandingBy
 from twinlog.control.process.commands import CommandPort, Outcome, Reload, Stop
@@ -278,7 +279,7 @@ def test_a_set_up_that_fails_is_tried_again_at_longer_intervals(config: FlowConf
         pauses.append(process.flow.tries.due_at - process.clock.now)
         process.clock.now = process.flow.tries.due_at
         process.turn()
-    assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30]
+    assert pauses == [0.5, 1, 2, 4, 5, 5, 5, 5]
 
 
 def test_a_configuration_that_cannot_run_is_given_up_until_it_changes(config: FlowConfig) -> None:
@@ -420,6 +421,19 @@ def test_a_flow_that_has_ended_for_good_still_says_why(
     process.comes_to(Phase.CLOSED)
     shown = process.flow.snapshot()
     assert (shown.state, shown.reason) == (FlowState.STOPPED, reason)
+
+
+def test_a_flow_that_is_done_but_for_what_failed_says_how_much(config: FlowConfig) -> None:
+    process = Process(Setup(config), once=True)
+    process.leads()
+    run = process.flow.run
+    assert run is not None
+    for partition in run.partitions.values():
+        partition.troubled("FOREIGN_DATA", "others wrote it", retriable=False)
+        partition.leave(Placement.FAILED)
+    done(process)
+    said = "1 partition FAILED; all else that was asked for is done"
+    assert process.flow.snapshot().reason == said
 
 
 def test_a_flow_that_is_removed_while_it_waits_leaves_its_group(config: FlowConfig) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 from rich.console import RenderableType
-from rich.table import Table
 
 from twinlog.cli.commands.groups.reset import reset
 from twinlog.cli.commands.groups.rewrite_checkpoint import rewrite_checkpoint
@@ -21,8 +20,9 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.output import Format, write_object
-from twinlog.cli.terminal.tables import row, text, write_all
+from twinlog.cli.terminal.tables import offsets_table, row, text, write_all
 from twinlog.errors import UsageError
+from twinlog.model import Flow
 
 if TYPE_CHECKING:
     from twinlog.client.group_translation import TranslatedGroup
@@ -113,12 +113,13 @@ def translate(  # noqa: PLR0913, PLR0917 (options of a command)
         }
         write_object(output, "offsets translate", body)
     else:
-        write_all(_translated(found, config.flow.source))
+        write_all(_translated(found, config.flow, reverse=reverse))
     return 0
 
 
-def _translated(found: TranslatedGroup, source: str) -> Iterator[RenderableType]:
-    table = _table("topic", "partition", "offset", "there", "offset there", "")
+def _translated(found: TranslatedGroup, flow: Flow, *, reverse: bool) -> Iterator[RenderableType]:
+    here, there = (flow.target, flow.source) if reverse else (flow.source, flow.target)
+    table = offsets_table(here, there)
     for one in found.offsets:
         place = "" if one.to_offset is None else str(one.to_offset)
         note = "" if one.is_exact else "not exact: not copied yet, or by MirrorMaker 2"
@@ -128,14 +129,7 @@ def _translated(found: TranslatedGroup, source: str) -> Iterator[RenderableType]
     yield table
     if found.from_checkpoints:
         yield text(
-            f"{source} does not answer: these are the offsets of the group's newest checkpoints",
+            f"{flow.source} does not answer: these are the offsets of the group's newest "
+            "checkpoints",
             style="yellow",
         )
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name in columns:
-        is_number = name in ("partition", "offset", "offset there")
-        table.add_column(name, no_wrap=True, justify="right" if is_number else "left")
-    return table

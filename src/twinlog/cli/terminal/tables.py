@@ -47,6 +47,15 @@ def row(table: Table, *cells: RenderableType) -> None:
     table.add_row(*(text(cell) if isinstance(cell, str) else cell for cell in cells))
 
 
+def offsets_table(here: str, there: str) -> Table:
+    """Of offsets of one cluster and where they lie on another; the last column is for remarks."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in (here, "partition", "offset", there, f"offset on {there}", ""):
+        is_number = name.startswith(("partition", "offset"))
+        table.add_column(shown(name), no_wrap=True, justify="right" if is_number else "left")
+    return table
+
+
 def write_all(parts: Iterable[RenderableType]) -> None:
     """Write to stdout, with colours where it is a terminal; -q leaves it out."""
     if not is_quiet():

@@ -177,6 +177,8 @@ class Adopter:
     accept_loss: bool = False
     is_shared: bool = False
     """Topics keep their names: they are applications' as well."""
+    may_run: bool = False
+    """MirrorMaker 2 runs still, and what it left is that of now: to be shown, not to be used."""
     _company: frozenset[int] = frozenset()
     """Producer ids of other flows of ours: what they write is neither a MirrorMaker 2's nor a
     stranger's."""
@@ -186,7 +188,8 @@ class Adopter:
 
     def survey(self, plans: Sequence[PartitionPlan], maps: Maps) -> Adoption:
         """All partitions that are to be taken over. Raises AdoptionRefused where none may be."""
-        refuse_running(self.target, self.storage, self.flow)
+        if not self.may_run:
+            refuse_running(self.target, self.storage, self.flow)
         if self.is_shared and has_state(self.target, within_s=STATE_WITHIN_S):
             rows = [(one.key, one.value) for one in read_to_end(self.target, STATE_TOPIC, 0)]
             self._company = producers_of_others(self.flow, rows)
@@ -203,7 +206,7 @@ class Adopter:
         for plan in plans:
             if plan.targets and self._begins_again(plan, maps) and plan.source in positions.noted:
                 refused[plan.source] = self._by_key(plan, positions.noted[plan.source])
-        if due:
+        if due and not self.may_run:
             refused |= self._refuse_growing(due, maps, positions, ends)
             due = [plan for plan in due if plan.source not in refused]
         if due:

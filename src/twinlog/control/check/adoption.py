@@ -5,18 +5,20 @@ a MirrorMaker 2 copied before; it only reads.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.config.flow.offset_storage import OffsetStorage
-from twinlog.control.adopt.adoption import Adopted, adopter_of
+from twinlog.control.adopt.adoption import Adopted, Adopter, Adoption, adopter_of
 from twinlog.control.adopt.mm2_syncs import SyncsTopic
 from twinlog.control.check.report import FlowReport, Plan, Problem
 from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.errors import AdoptionRefused
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few
-from twinlog.survey.map_reader import read_maps
+from twinlog.survey.map_reader import Maps, read_maps
 
 
 def check_adoption(
@@ -25,7 +27,9 @@ def check_adoption(
     clients: tuple[ClusterClient, ClusterClient],
     report: FlowReport,
 ) -> None:
-    """Add to the report; `clients` are those of source and target. Raises AdoptionRefused."""
+    """Add to the report; `clients` are those of source and target. Raises AdoptionRefused where
+    there is no such MirrorMaker 2.
+    """
     source, target = clients
     remote = {topic.topic: topic.remote_topic for topic in report.topics}
     here = source.metadata(sorted(remote)).topics if remote else {}
@@ -36,7 +40,7 @@ def check_adoption(
         for plan in _plans(here[name], there[remote_name], by_key=setup.config.keyed_partitions)
     ]
     maps = read_maps(target, setup.config.flow.source)
-    adoption = adopter_of(setup.config, storage, source, target).survey(plans, maps)
+    adoption = _survey(adopter_of(setup.config, storage, source, target), plans, maps, report)
     taken = {str(one.plan.target) for one in adoption.partitions}
     report.problems = [
         problem
@@ -46,6 +50,19 @@ def check_adoption(
     report.problems += [Problem.of(problem) for problem in adoption.refused.values()]
     report.changes += _changes(adoption.partitions)
     report.notes += [line for one in adoption.partitions for line in one.lines()]
+
+
+def _survey(
+    adopter: Adopter, plans: list[PartitionPlan], maps: Maps, report: FlowReport
+) -> Adoption:
+    """One that runs is a problem; what would be taken over is asked before it is stopped."""
+    try:
+        return adopter.survey(plans, maps)
+    except AdoptionRefused as error:
+        if error.code != "MM2_RUNNING":
+            raise
+        report.problems.append(Problem.of(error))
+    return replace(adopter, may_run=True).survey(plans, maps)
 
 
 def suggest_adoption(

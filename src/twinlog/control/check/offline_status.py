@@ -33,6 +33,7 @@ from twinlog.control.check.starts import begins_now
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.lanes.wanted import kept
+from twinlog.control.loops.refusals import cluster_changed
 from twinlog.control.risk.loss import loss_of
 from twinlog.control.risk.positions import position, position_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
@@ -161,6 +162,11 @@ class _OfflineFlow:
         return _snapshot(self.setup.name, FlowState.FENCED, reason, self._history, ())
 
     def _snapshot(self) -> FlowSnapshot:
+        last = None if self._history is None else self._history.latest
+        source_id = self._source.metadata([]).cluster_id or ""
+        if last is not None and last.source_cluster_id not in ("", source_id):
+            changed = cluster_changed(self._flow, last.source_cluster_id, source_id)
+            return replace(_unknown(self.setup, changed), state=FlowState.FAILED)
         found = discover(self._flow, self.setup.policy, self._source, self._target, create=False)
         ends = self._ends(found.plans)
         maps = self._maps()

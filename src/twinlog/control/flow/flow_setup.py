@@ -17,7 +17,8 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -62,6 +63,8 @@ from twinlog.survey.state_reader import StateNews, StateReader, has_state, with_
 log = logging.getLogger(__name__)
 
 REACHED_WITHIN_S: Final = 5.0
+END_WAITS_S: Final = 0.5
+"""For a look for topics, before the end of a generation is noted beside it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,6 +130,8 @@ class FlowSetup(FlowEnds):
     facts: TargetFacts = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _has_resigned: bool = False
+    _has_ended: bool = False
+    """The generation that was set up last; for a look for topics that is under way still."""
     _mapped: MappedCopies = field(default_factory=MappedCopies)
     _told: set[str] = field(default_factory=set)
     _is_let_in: bool = False
@@ -161,6 +166,7 @@ class FlowSetup(FlowEnds):
         with self._lock:
             source, target = self.clients.both()
             self.handed, self.acts = None if once else HandedTopics(), None
+            self._has_ended = False
             self.questions = SourceQuestions(self.source, self.config)
             news_of = StateReader(self.clients.of_state, self.name)
             # before the source is asked: who was promoted may have none any more
@@ -171,7 +177,7 @@ class FlowSetup(FlowEnds):
             pause, self.released = news.intents.pause, news.intents.released
             self._mapped = news.mapped
             if pause is not None and (once or self.adopts is not None):
-                raise self._paused(pause, once=once)
+                raise _paused(self.name, pause, once=once)
             history = self.claims.history(target)
             map_topic = offset_map_topic(self.config.flow.source)
             if is_lost(target, map_topic, history):
@@ -246,6 +252,8 @@ class FlowSetup(FlowEnds):
 
     def _still_leads(self, target: ClusterClient) -> bool:
         """As of now; before there is a claim, nobody else can have one behind it."""
+        if self._has_ended:
+            return False
         if self.acts is not None and not self.claims.is_latest(target, *self.acts):
             return False
         return self.membership is None or self.membership.is_leading
@@ -257,8 +265,12 @@ class FlowSetup(FlowEnds):
     def discover(self) -> Discovery:
         """Look for topics now."""
         with self._lock:
-            source, target = self.clients.both()
-            return self._discover(source, target)
+            try:
+                source, target = self.clients.both()
+                return self._discover(source, target)
+            finally:
+                if self._has_ended:
+                    self._disconnect()
 
     def set_released(self, topics: frozenset[str]) -> None:
         self.released = topics
@@ -275,12 +287,6 @@ class FlowSetup(FlowEnds):
             self.membership = None
         said = promoted(self.name, promotion)
         raise FlowError(said, code="FENCED") if once else Fenced(said)
-
-    def _paused(self, pause: Intent, *, once: bool) -> TwinlogError:
-        said = f"{self.name} is paused {pause}: `twinlog flow resume` takes it back"
-        if once:
-            return FlowError(said, code="PAUSED")
-        return SetupWaiting(f"{said}; what MirrorMaker 2 left is taken over then")
 
     def _discover(
         self, source: ClusterClient, target: ClusterClient, *, create: bool = True
@@ -353,26 +359,47 @@ class FlowSetup(FlowEnds):
 
     def close(self, generation: int | None) -> None:
         """Note the end of a generation that drained, leave the group, close the connections."""
-        with self._lock:
+        with self._ending() as target:
             try:
                 if generation is not None:
-                    self.claims.end(self.clients.target, generation)
+                    self.claims.end(target, generation)
             finally:
                 if self.membership is not None:
                     self.membership.leave()
                     self.membership = None
-                self._disconnect()
 
     def rest(self, generation: int | None, successor: FlowSetup | None) -> None:
         """As `close`, but the membership stays, or goes to the successor where it leads there."""
-        with self._lock:
+        with self._ending() as target:
             try:
                 if generation is not None:
-                    self.claims.end(self.clients.target, generation)
+                    self.claims.end(target, generation)
             finally:
-                self._disconnect()
                 if successor is not None:
                     self.hand_on(successor)
+
+    @contextmanager
+    def _ending(self) -> Iterator[ClusterClient]:
+        """A client of the target, for what is to be noted there at the end of a generation.
+
+        One of its own where a look for topics is under way, which may wait a minute for a source
+        that is away: what is noted too late is not noted, and the lead is missed for a session.
+        That look changes nothing any more, and closes the connections when it is over. A set-up
+        that waits to lead is waited for: it leaves the group by itself (`resign`).
+        """
+        self._has_ended = True
+        is_free = self._lock.acquire(timeout=END_WAITS_S)
+        if not is_free and self.acts is not None:
+            with ClusterClient(self.target) as client:
+                yield client
+            return
+        if not is_free:
+            self._lock.acquire()
+        try:
+            yield self.clients.target
+        finally:
+            self._disconnect()
+            self._lock.release()
 
     def hand_on(self, successor: FlowSetup) -> None:
         """What outlives a change of the configuration: the membership, and which topics are new."""
@@ -389,3 +416,11 @@ class FlowSetup(FlowEnds):
         self.questions.close()
         self.clients.close()
         self._is_let_in = False  # addresses may lead elsewhere when they are dialled again
+
+
+def _paused(flow: str, pause: Intent, *, once: bool) -> TwinlogError:
+    """Why a flow does not begin that must copy, or take over, before it may rest."""
+    said = f"{flow} is paused {pause}: `twinlog flow resume` takes it back"
+    if once:
+        return FlowError(said, code="PAUSED")
+    return SetupWaiting(f"{said}; what MirrorMaker 2 left is taken over then")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from twinlog.clock import Clock
-from twinlog.codes import FlowState
+from twinlog.codes import FlowState, PartitionState
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.generation import Generation
 from twinlog.control.flow.phases import Step
@@ -15,10 +15,11 @@ from twinlog.control.flow.snapshots import flow_snapshot, kept_rows
 from twinlog.control.flow.trouble import WRONG, Trouble
 from twinlog.control.lanes.partitions import Partition
 from twinlog.control.running.flow_run import FlowRun
-from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.state_since import FlowSince
 from twinlog.control.watch.verified import with_differences
 from twinlog.errors import TwinlogError
+from twinlog.quantities import plural
 
 ENDING: Final = {
     Step.STOPPED: "this process was told to end",
@@ -80,6 +81,12 @@ class Shown:
         verified = led.verified.last
         is_ending = running.state in (FlowState.STOPPING, FlowState.STOPPED)
         ending = next((said for step, said in ENDING.items() if step in why), "")
+        failed = sum(part.state is PartitionState.FAILED for part in running.partitions)
+        if Step.DONE in why and failed:
+            ending = f"{plural(failed, 'partition')} FAILED; all else that was asked for is done"
+        if is_ending and trouble is not None and trouble.is_outage:
+            ending = f"{ending}; {trouble.reason}"
+            running = replace(running, partitions=tuple(map(_not_asked, running.partitions)))
         return self._taken(
             run,
             replace(
@@ -132,3 +139,8 @@ class Shown:
         shown = replace(shown, taken_ms=self.clock.wall_ms())
         self._last = run, shown
         return shown
+
+
+def _not_asked(part: PartitionSnapshot) -> PartitionSnapshot:
+    """How far it is behind was known before the outage."""
+    return part if part.state is PartitionState.DONE else replace(part, lag=-1, lag_ms=-1)

@@ -62,6 +62,8 @@ def partition_snapshot(
         at_ms = partition.reported_ms if partition.is_fresh else now_ms
         lag_ms = max(0, at_ms - begin_ms) if waits else 0
     state = partition_state(partition, lag)
+    if state is PartitionState.DONE and lag < 0:
+        lag = lag_ms = 0  # its lane found nothing to copy, and had nothing to report
     since_ms = partition.since.see(state, now_ms)
     if state is PartitionState.AT_END:
         partition.at_end_ms = now_ms  # its lane says nothing as long as nothing changes

@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.clock import Clock, GrowingPause
+from twinlog.codes import Trait, has
 from twinlog.control.leading.lead import SetupWaiting
 from twinlog.errors import TwinlogError
 
 LOOK_AGAIN_S: Final = 0.5
 MAX_SETUP_PAUSE_S: Final = 30.0
+MAX_AWAY_PAUSE_S: Final = 5.0
+"""Of a cluster that does not answer: a standby takes over within 15 s, after an outage too."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,5 +52,6 @@ class Tries:
     def failed(self, error: TwinlogError) -> None:
         pause_s = LOOK_AGAIN_S  # a free lead must not wait for us
         if not isinstance(error, SetupWaiting):
-            pause_s = self._pause.next_s(MAX_SETUP_PAUSE_S)
+            most_s = MAX_AWAY_PAUSE_S if has(error.code, Trait.AWAY) else MAX_SETUP_PAUSE_S
+            pause_s = min(self._pause.next_s(most_s), most_s)
         self.due_at = self.clock.monotonic() + pause_s

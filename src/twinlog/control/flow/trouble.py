@@ -15,7 +15,7 @@ from typing import Final
 from twinlog.clock import CLOCK, Clock
 from twinlog.codes import FlowState, Trait, has
 from twinlog.control.lanes.lanes import Lane
-from twinlog.control.leading.lead import Fenced, SetupWaiting, StandingBy
+from twinlog.control.leading.lead import Fenced, LeaderUnknown, SetupWaiting, StandingBy
 from twinlog.control.risk.pulse import Pulse
 from twinlog.errors import (
     ClusterError,
@@ -85,7 +85,7 @@ class FlowTrouble:
         """The flow cannot begin, or must not."""
         if isinstance(error, Fenced):
             self.rests(FlowState.FENCED, error)
-        elif isinstance(error, StandingBy):
+        elif isinstance(error, (StandingBy, LeaderUnknown)):
             if self.now is not None and self.now.is_wrong:
                 self.is_over()  # both were asked before
             self.rests(FlowState.STANDBY, error)

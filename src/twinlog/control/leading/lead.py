@@ -45,6 +45,10 @@ class StandingBy(SetupWaiting):
     """Another process leads the flow: nothing is wrong, and nothing is to be done."""
 
 
+class LeaderUnknown(SetupWaiting):
+    """The flow's group has not answered: whether another process leads is not known yet."""
+
+
 class Fenced(SetupWaiting):
     """The flow was promoted: it must not begin at all, until somebody takes that back."""
 
@@ -70,7 +74,7 @@ def take_part(
 
 
 def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> None:
-    """Return when we lead; else raise why we do not (StandingBy: ask again)."""
+    """Return when we lead; else raise why we do not (SetupWaiting: ask again)."""
     membership.wait_for(_has_news, within_s=ONCE_WAITS_S if once else STANDBY_LOOKS_S)
     state = membership.state
     if state.role is MemberRole.LEADING:
@@ -79,6 +83,11 @@ def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> N
         raise StandingBy("standing by: this process has left the flow's group")
     if state.problem is not None and not state.leader:
         raise state.problem  # we are no member: there may be no other process at all
+    if not state.leader:  # as long as a dead member's session, and a busy coordinator's answer
+        raise LeaderUnknown(
+            f"standing by: which process leads this flow is not known yet: {config.target_alias} "
+            "has not answered who is in its group"
+        )
     leader = membership.leader_description
     if _is_for_another(membership.metadata, state):
         membership.leave()  # or the coordinator might choose us

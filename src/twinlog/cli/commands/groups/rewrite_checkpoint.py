@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import RenderableType
-from rich.table import Table
 
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.flow_option import flow_option, one_flow
@@ -17,12 +16,10 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.output import Format, write_object
-from twinlog.cli.terminal.tables import row, text, write_all
+from twinlog.cli.terminal.tables import offsets_table, row, text, write_all
 
 if TYPE_CHECKING:
     from twinlog.client.spark_checkpoint import Rewritten
-
-NUMBERS: Final = ("partition", "offset", "offset there")
 
 
 @click.command("rewrite-checkpoint", cls=Command)
@@ -82,15 +79,13 @@ def rewrite_checkpoint(
         }
         write_object(output, "offsets rewrite-checkpoint", body)
     else:
-        cluster = config.flow.source if reverse else config.flow.target
-        write_all(_shown(found, new, cluster))
+        here, there = config.flow.source, config.flow.target
+        write_all(_shown(found, new, *((there, here) if reverse else (here, there))))
     return 0
 
 
-def _shown(found: Rewritten, new: Path, cluster: str) -> Iterator[RenderableType]:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name in ("topic", "partition", "offset", "there", "offset there", ""):
-        table.add_column(name, no_wrap=True, justify="right" if name in NUMBERS else "left")
+def _shown(found: Rewritten, new: Path, here: str, there: str) -> Iterator[RenderableType]:
+    table = offsets_table(here, there)
     for one in found.offsets:
         note = "" if one.is_exact else "the end of the copy: the query had read further"
         places = (str(one.partition), str(one.offset), one.to_topic, str(one.to_offset))
@@ -99,6 +94,6 @@ def _shown(found: Rewritten, new: Path, cluster: str) -> Iterator[RenderableType
     what = "resumes behind" if found.noted.is_committed else "repeats"
     topics = ",".join(sorted({one.to_topic for one in found.offsets}))
     yield text(f"{new}: the query {what} micro-batch {found.noted.batch}")
-    yield text(f"  read {cluster} with it, and subscribe to {topics}")
+    yield text(f"  read {there} with it, and subscribe to {topics}")
     if found.other_sources:
         yield text(f"  sources of other topics, which stay as they are: {found.other_sources}")
