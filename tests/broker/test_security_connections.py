@@ -18,6 +18,7 @@ from kafka.protocol.admin import AlterUserScramCredentialsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from tests.support.certificates import Issued, authority, shared_authority
+from tests.support.eventually import PATIENCE_S
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_keys import load_security
@@ -162,7 +163,7 @@ def _broker_logins() -> dict[str, str]:
 
 
 def _await(broker: Broker, node: KafkaNode, listener: str, keys: Mapping[str, str]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
             if broker.connect(listener, keys) == 1:

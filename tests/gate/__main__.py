@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -34,6 +37,8 @@ PROCESSES: Final = os.environ.get("TWINLOG_TEST_PROCESSES", "5")
 """Most of what a test does is waiting: four kept two cores busy for 80 % of the gate."""
 TOGETHER: Final = ("-n", PROCESSES, "--dist=loadgroup", "--no-loadscope-reorder")
 """They share one set of brokers; `loadgroup` keeps the tests that share a Spark in one process."""
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 (a folder of our own is made there)
+MEMORY_BYTES: Final = 4 << 30
 ALONE: Final = ("-n", "0", "-p", "no:randomly")
 NO_BYTECODE: Final = "PYTHONDONTWRITEBYTECODE"
 SELECTS: Final = ("-k", "-m", "--lf", "--last-failed", "--ff", "--failed-first")
@@ -113,11 +118,34 @@ def tell(verdict: Verdict, seconds: float) -> None:
     print("\n".join(lines), flush=True)  # noqa: T201
 
 
+@contextmanager
+def files_in_memory(place: Path = MEMORY, least_bytes: int = MEMORY_BYTES) -> Iterator[None]:
+    """Temporary files, brokers' logs among them, are in memory, where nobody chose a place for them
+    and there is room: 40 MB at most. On one machine the gate's tests took 15.2 minutes in place of
+    16.8 and 17.5.
+    """
+    if "TMPDIR" in os.environ or not _has_room(place, least_bytes):
+        yield
+        return
+    folder = tempfile.mkdtemp(prefix="twinlog-tests-", dir=place)
+    os.environ["TMPDIR"] = folder
+    try:
+        yield
+    finally:
+        del os.environ["TMPDIR"]
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _has_room(place: Path, least_bytes: int) -> bool:
+    return os.access(place, os.W_OK) and shutil.disk_usage(place).free >= least_bytes
+
+
 def gate(more: Sequence[str]) -> int:
     """In a fixed order, so that a run can be repeated."""
     began = time.monotonic()
     arguments = [*TOGETHER, GATE, "-p", "no:randomly", "--durations=30", *more]
-    verdict = judged(run_pytest, arguments, REPORTS)
+    with files_in_memory():
+        verdict = judged(run_pytest, arguments, REPORTS)
     tell(verdict, time.monotonic() - began)
     return verdict.exit_code
 

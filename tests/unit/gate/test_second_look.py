@@ -162,3 +162,21 @@ def test_the_bytecode_of_a_run_is_kept(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take a second to load
     assert gate.run_pytest(["-q", "-c", os.devnull, f"--rootdir={tmp_path}", str(tmp_path)]) == 0
+
+
+def test_files_of_the_gate_are_in_memory_where_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TMPDIR", raising=False)
+    with gate.files_in_memory(tmp_path, 1):
+        folder = Path(os.environ["TMPDIR"])
+        assert folder.parent == tmp_path
+        (folder / "left").touch()
+    assert "TMPDIR" not in os.environ
+    assert not [*tmp_path.iterdir()]
+    for place, least_bytes in ((tmp_path, 1 << 62), (tmp_path / "none", 1)):
+        with gate.files_in_memory(place, least_bytes):
+            assert "TMPDIR" not in os.environ
+    monkeypatch.setenv("TMPDIR", "/chosen")
+    with gate.files_in_memory(tmp_path, 1):
+        assert os.environ["TMPDIR"] == "/chosen"
