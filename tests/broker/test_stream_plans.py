@@ -17,7 +17,7 @@ from twinlog.records import connections
 from twinlog.records.gaps import OffsetRange
 from twinlog.records.options import parse_options
 from twinlog.records.stream_reader import StreamReader
-from twinlog.records.tasks import RangePartition
+from twinlog.records.tasks import RangesPartition
 from twinlog.sandbox import LocalCluster
 
 pytestmark = pytest.mark.broker
@@ -72,7 +72,7 @@ def test_tasks_keep_their_connections(
         wanted = OffsetRange(tp=TopicPartition(fresh_topic, 0), first=first, end=end)
         task = pickle.loads(pickle.dumps(reader))  # noqa: S301 (our own)
         dialled.clear()
-        return sum(one.num_rows for one in task.read(RangePartition(wanted, ())))
+        return sum(one.num_rows for one in task.read(RangesPartition([wanted])))
 
     assert (rows(0, 5), bool(dialled)) == (5, True)
     assert (rows(5, 10), dialled) == (5, [])

@@ -59,32 +59,37 @@ def die() -> None:
     raise Died
 
 
+@pytest.mark.parametrize("is_packed", [False, True], ids=["rows", "packed"])
 @pytest.mark.witness("rows of a task that runs again are there once, in whatever order they come")
 def test_a_task_runs_again_with_its_rows_in_another_order(
-    source_cluster: LocalCluster, topic: str, options: WriteOptions
+    source_cluster: LocalCluster, topic: str, options: WriteOptions, is_packed: bool
 ) -> None:
     begun = transaction.begin(options)
     first, rest = list(range(140)), list(range(140, 200))
     with pytest.raises(Died):
-        run_task(options, begun, [as_batch(first, 1)], die)
+        run_task(options, begun, [as_batch(first, 1, is_packed=is_packed)], die)
     again = first + rest
     random.Random(7).shuffle(again)
-    parts = [as_batch(again[at : at + 30], 1) for at in range(0, 200, 30)]
+    parts = [as_batch(again[at : at + 30], 1, is_packed=is_packed) for at in range(0, 200, 30)]
     written = run_task(options, begun, parts)
     assert committed(source_cluster, topic) == []
     transaction.commit(options, [written], 0)
     assert committed(source_cluster, topic) == list(range(200))
 
 
+@pytest.mark.parametrize("is_packed", [False, True], ids=["rows", "packed"])
 def test_two_runs_of_a_task_write_at_once(
-    source_cluster: LocalCluster, topic: str, options: WriteOptions
+    source_cluster: LocalCluster, topic: str, options: WriteOptions, is_packed: bool
 ) -> None:
     """As by speculation: one dies on its way, another one is done before the first."""
     begun = transaction.begin(options)
     values = list(range(150))
     random.Random(8).shuffle(values)
-    parts = [as_batch(values[at : at + 30], 0) for at in range(0, 150, 30)]
-    other = [as_batch(sorted(values)[:70], 0), as_batch(sorted(values)[70:], 0)]
+    parts = [as_batch(values[at : at + 30], 0, is_packed=is_packed) for at in range(0, 150, 30)]
+    other = [
+        as_batch(sorted(values)[:70], 0, is_packed=is_packed),
+        as_batch(sorted(values)[70:], 0, is_packed=is_packed),
+    ]
     done: list[int] = []
 
     def the_other_one() -> None:
@@ -100,12 +105,14 @@ def test_two_runs_of_a_task_write_at_once(
     assert committed(source_cluster, topic) == list(range(150))
 
 
+@pytest.mark.parametrize("is_packed", [False, True], ids=["rows", "packed"])
 @pytest.mark.witness("a batch whose answer is lost is written once")
 def test_answers_of_leaders_are_lost(
     source_cluster: LocalCluster,
     topic: str,
     options: WriteOptions,
     monkeypatch: pytest.MonkeyPatch,
+    is_packed: bool,
 ) -> None:
     real = raw_log.append_batches
 
@@ -114,22 +121,23 @@ def test_answers_of_leaders_are_lost(
         return real(*arguments, **named)  # of the repeated request, as over a new connection
 
     monkeypatch.setattr(appending, "append_batches", twice)
-    run_batch(options, 0)
+    run_batch(options, 0, is_packed=is_packed)
     assert committed(source_cluster, topic) == list(range(ROWS))
 
 
+@pytest.mark.parametrize("is_packed", [False, True], ids=["rows", "packed"])
 @pytest.mark.witness("a task that has other rows when it runs again is refused")
 def test_a_task_runs_again_with_other_rows(
-    source_cluster: LocalCluster, topic: str, options: WriteOptions
+    source_cluster: LocalCluster, topic: str, options: WriteOptions, is_packed: bool
 ) -> None:
     begun = transaction.begin(options)
     with pytest.raises(Died):
-        run_task(options, begun, [as_batch([1, 2, 3], 0)], die)
+        run_task(options, begun, [as_batch([1, 2, 3], 0, is_packed=is_packed)], die)
     with pytest.raises(ClusterError) as error:
-        run_task(options, begun, [as_batch([1, 2, 4, 5], 0)])
+        run_task(options, begun, [as_batch([1, 2, 4, 5], 0, is_packed=is_packed)])
     assert error.value.code == "PARTITION_SHARED"
     # and a partition that only the run before wrote to is found by the commit
-    written = run_task(options, begun, [as_batch([1, 2, 4, 5], 1)])
+    written = run_task(options, begun, [as_batch([1, 2, 4, 5], 1, is_packed=is_packed)])
     with pytest.raises(ClusterError, match=r"-0 has 5 rows of it, and tasks wrote 0") as error:
         transaction.commit(options, [written], 0)
     assert error.value.code == "PARTITION_SHARED"

@@ -62,7 +62,7 @@ bootstrap, topic, folder, master = sys.argv[1:]
 spark = (
     SparkSession.builder.master(master).config("spark.ui.enabled", "false")
     .config("spark.speculation", "true").config("spark.speculation.quantile", "0.5")
-    .config("spark.sql.execution.arrow.maxRecordsPerBatch", "100").getOrCreate()
+    .config("spark.sql.execution.arrow.maxRecordsPerBatch", "10").getOrCreate()
 )
 register(spark)
 def slow(batches):

@@ -26,10 +26,13 @@ import pyarrow as pa
 from twinlog.cluster.client import ClusterClient
 from twinlog.records.write import transaction
 from twinlog.records.write.appending import Appender
+from twinlog.records.write.gathering import Gatherer
 from twinlog.records.write.options import WriteOptions, parse_write_options
-from twinlog.records.write.rows import Placer
+from twinlog.records.write.packing import UNTIMED_MS, packed
+from twinlog.records.write.rows import Placer, counter
 from twinlog.records.write.transaction import Begun, TaskWritten, transactions
 from twinlog.sandbox import LocalCluster
+from twinlog.wire.record_batch import Codec
 
 __all__ = ["ROWS", "Loop", "as_batch", "options_for", "run_batch", "run_task"]
 
@@ -46,14 +49,19 @@ def options_for(bootstrap: str, topic: str, query: str, **more: str) -> WriteOpt
     return parse_write_options({**given, **more}, is_stream=False)
 
 
-def as_batch(values: Sequence[int], partition: int) -> pa.RecordBatch:
-    """Rows of one partition, as Arrow has them."""
-    return pa.record_batch(
-        {
-            "value": pa.array([str(one) for one in values], pa.string()),
-            "partition": pa.array([partition] * len(values), pa.int32()),
-        }
-    )
+def as_batch(values: Sequence[int], partition: int, *, is_packed: bool = False) -> pa.RecordBatch:
+    """Rows of one partition, as Arrow has them; or as `partitioned` packs them."""
+    columns = {
+        "value": pa.array([str(one) for one in values], pa.string()),
+        "partition": pa.array([partition] * len(values), pa.int32()),
+    }
+    if not is_packed:
+        return pa.record_batch(columns)
+    placer = Placer("packed", lambda _: partition + 1, now_ms=UNTIMED_MS, turn=0)
+    gatherer, cuts = Gatherer(FEW_BYTES), {}
+    for tp, rows in placer.rows_by_partition(columns, len(values)):
+        cuts = gatherer.add(tp, rows) or gatherer.take_all()
+    return packed(cuts, Codec.NONE, pa.binary())
 
 
 def run_task(
@@ -65,7 +73,7 @@ def run_task(
     """A run of a task; `between` is called behind each batch, which is then in the log."""
     with ClusterClient(options.cluster()) as client:
         joined = transactions(client, options, options.write_id, begun.identity)
-        placer = Placer(client, options.topic, begun.now_ms, 0)
+        placer = Placer(options.topic, counter(client), now_ms=begun.now_ms, turn=0)
         appender = Appender(client, joined, options.codec, FEW_BYTES)
         for batch in batches:
             for tp, rows in placer.by_partition(batch):
@@ -79,13 +87,12 @@ def run_task(
         )
 
 
-def run_batch(options: WriteOptions, number: int) -> None:
+def run_batch(options: WriteOptions, number: int, *, is_packed: bool = False) -> None:
     """All of a micro-batch: its rows are the numbers of it, a partition for each task."""
     begun = transaction.begin(options)
     values = range(number * ROWS, (number + 1) * ROWS)
-    written = [
-        run_task(options, begun, [as_batch(values[task::TASKS], task)]) for task in range(TASKS)
-    ]
+    rows = [as_batch(values[task::TASKS], task, is_packed=is_packed) for task in range(TASKS)]
+    written = [run_task(options, begun, [one]) for one in rows]
     transaction.commit(options, written, number)
 
 

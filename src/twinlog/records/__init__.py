@@ -38,11 +38,12 @@ def register(spark: SparkSession) -> None:
 
 
 def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
-    """The same rows, those of each partition of the topic in one task: `df.write` and
-    `df.writeStream` of `format("twinlog")` need it where rows are in several tasks.
+    """The same rows as record batches, those of each partition of the topic in one task: what
+    `df.write` and `df.writeStream` of `format("twinlog")` need where rows are in several tasks.
 
-    `options` are the writer's (`topic`, `kafka.bootstrap.servers`). Rows are placed by key, as
-    Java's producer does; those without a key in turn; those that name a `partition` stay with it.
+    Call it last: its columns are `partition`, `record_batch` and `least_timestamp`. `options` are
+    the writer's (`topic`, `kafka.bootstrap.servers`, `kafka.compression.type`). Rows are placed by
+    key, as Java's producer does; those without a key in turn; those that name a `partition` stay.
     Raises ConfigError, and ClusterError where the topic cannot be found.
     """
     from twinlog.records.write import placing

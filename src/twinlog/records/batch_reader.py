@@ -12,14 +12,13 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.records.columns import UPSTREAM
 from twinlog.records.connections import connected
 from twinlog.records.filters import RowBounds, bounds_of
 from twinlog.records.gaps import OffsetRange, log_bounds
 from twinlog.records.options import ReadOptions
 from twinlog.records.planning import find_partitions, first_of_time, present, resolve
 from twinlog.records.ranges import split
-from twinlog.records.tasks import PlanningReader, RangePartition
+from twinlog.records.tasks import PlanningReader
 from twinlog.records.upstreams import UpstreamMaps
 
 
@@ -59,10 +58,9 @@ class BatchReader(PlanningReader, DataSourceReader):
         """The ranges, each a task. Raises TwinlogError."""
         with connected(self._options.cluster()) as client:
             ranges = split(self._ranges(client), self._options.min_partitions)
-            if UPSTREAM not in self._columns:
-                return [RangePartition(one, ()) for one in ranges]
-            found = UpstreamMaps(client, self._options.upstreams).of(ranges)
-            return list(map(RangePartition, ranges, found))
+            return self._tasks(
+                [[one] for one in ranges], lambda: UpstreamMaps(client, self._options.upstreams)
+            )
 
     def _ranges(self, client: ClusterClient) -> list[OffsetRange]:
         options, isolation = self._options, self._options.isolation

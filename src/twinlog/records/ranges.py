@@ -27,6 +27,20 @@ def split(ranges: Sequence[OffsetRange], least: int | None) -> list[OffsetRange]
     return out
 
 
+def joined(ranges: Iterable[OffsetRange], most: int) -> list[list[OffsetRange]]:
+    """The ranges in order, neighbours together while they have no more than `most` offsets."""
+    groups: list[list[OffsetRange]] = []
+    size = 0
+    for one in ranges:
+        if groups and size + one.size <= most:
+            groups[-1].append(one)
+            size += one.size
+        else:
+            groups.append([one])
+            size = one.size
+    return groups
+
+
 def limited(
     ranges: Iterable[OffsetRange], most: int, weights: Mapping[TopicPartition, float] | None = None
 ) -> dict[TopicPartition, int]:

@@ -33,11 +33,10 @@ from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.errors import ClusterError, Fate, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.records.bounds import from_json, to_json
-from twinlog.records.columns import UPSTREAM
 from twinlog.records.gaps import OffsetRange, find_loss, log_bounds, report
 from twinlog.records.options import ReadOptions
 from twinlog.records.planning import Offsets, find_partitions, latest, present, resolve
-from twinlog.records.ranges import limited, split
+from twinlog.records.ranges import joined, limited, split
 from twinlog.records.spark_api import (
     ReadAllAvailable,
     ReadLimit,
@@ -45,12 +44,14 @@ from twinlog.records.spark_api import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from twinlog.records.tasks import PlanningReader, RangePartition
+from twinlog.records.tasks import PlanningReader
 from twinlog.records.upstreams import UpstreamMaps
 from twinlog.wire.record_batch import read_headers
 
 log = logging.getLogger(__name__)
 
+FEW_OFFSETS: Final = 1000
+"""Ranges that together have no more are one task: a task costs as much as some thousand rows."""
 PROBE_BYTES: Final = 256 << 10
 """Read of each partition to learn how many bytes an offset has, for `maxBytesPerTrigger`."""
 
@@ -121,7 +122,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         return to_json(self._latest) or None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The ranges between two offsets of the checkpoint, each a task."""
+        """The ranges between two offsets of the checkpoint as tasks, small ones together."""
         begin = from_json(start)
         wanted = [
             OffsetRange(tp=tp, first=begin.get(tp, 0), end=last)
@@ -139,12 +140,10 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
             ranges = _still_there(self._connected(), ranges)
         bounds = log_bounds(self._connected(), [one.tp for one in ranges])
         found = present(ranges, bounds, fails=fails)
-        ranges = split(found, self._options.min_partitions)
-        if UPSTREAM not in self._columns:
-            return [RangePartition(one, ()) for one in ranges]
-        if self._upstreams is None:
-            self._upstreams = UpstreamMaps(self._connected(), self._options.upstreams)
-        return list(map(RangePartition, ranges, self._upstreams.of(ranges)))
+        least = self._options.min_partitions
+        ranges = split(found, least)
+        groups = joined(ranges, FEW_OFFSETS) if least is None else [[one] for one in ranges]
+        return self._tasks(groups, self._upstream_maps)
 
     def commit(self, end: dict[str, Any]) -> None:
         """All rows before these offsets are in the sink."""
@@ -170,6 +169,11 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
             self._client = ClusterClient(self._options.cluster())
             self._client.keep_leaders()
         return self._client
+
+    def _upstream_maps(self) -> UpstreamMaps:
+        if self._upstreams is None:
+            self._upstreams = UpstreamMaps(self._connected(), self._options.upstreams)
+        return self._upstreams
 
     def _ends(self, client: ClusterClient) -> Offsets:
         tps = find_partitions(client, self._options)

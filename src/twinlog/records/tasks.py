@@ -9,7 +9,7 @@ used by the next micro-batch, and the files must be on every executor, as for Sp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from pyspark.sql.datasource import InputPartition
 from twinlog.config.values.origin import ClientProperties
 from twinlog.mirror.map.origins import Origin, Origins
 from twinlog.model import Isolation, TopicPartition
+from twinlog.records.columns import UPSTREAM
 from twinlog.records.connections import connected, task_begins
 from twinlog.records.decoding import ColumnDecoder
 from twinlog.records.gaps import OffsetRange
@@ -28,23 +29,28 @@ from twinlog.records.log_reader import RangeReader
 
 if TYPE_CHECKING:
     from twinlog.records.options import ReadOptions
+    from twinlog.records.upstreams import UpstreamMaps
 
 
-class RangePartition(InputPartition):
-    """An offset range as Spark wants to have it, and whose copies lie in it."""
+class RangesPartition(InputPartition):
+    """Offset ranges of one task as Spark wants to have them, and whose copies lie in each."""
 
-    def __init__(self, wanted: OffsetRange, origins: Sequence[Origin]) -> None:
-        tp = wanted.tp
-        super().__init__((tp.topic, tp.partition, wanted.first, wanted.end, tuple(origins)))
+    def __init__(
+        self, ranges: Sequence[OffsetRange], origins: Sequence[Sequence[Origin]] | None = None
+    ) -> None:
+        found = [()] * len(ranges) if origins is None else origins
+        super().__init__(
+            tuple(
+                (one.tp.topic, one.tp.partition, one.first, one.end, tuple(some))
+                for one, some in zip(ranges, found, strict=True)
+            )
+        )
 
-    @property
-    def range(self) -> OffsetRange:
-        topic, partition, first, end, _ = self.value
-        return OffsetRange(tp=TopicPartition(topic, partition), first=first, end=end)
-
-    @property
-    def origins(self) -> Origins:
-        return Origins(self.value[-1])
+    def parts(self) -> Iterator[tuple[OffsetRange, Origins]]:
+        """Each with its origins, in order."""
+        for topic, partition, first, end, origins in self.value:
+            tp = TopicPartition(topic, partition)
+            yield OffsetRange(tp=tp, first=first, end=end), Origins(origins)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,16 +65,17 @@ class TaskReader:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
         task_begins()
-        if not isinstance(partition, RangePartition):
+        if not isinstance(partition, RangesPartition):
             return  # there is nothing to read, for which Spark makes one task
         with connected(settings_of(self.properties, READER)) as client:
-            yield from RangeReader(
-                client,
-                partition.range,
-                ColumnDecoder(partition.range.tp, self.columns, origins=partition.origins),
-                isolation=self.isolation,
-                fails_on_data_loss=self.fails_on_data_loss,
-            ).read()
+            for wanted, origins in partition.parts():
+                yield from RangeReader(
+                    client,
+                    wanted,
+                    ColumnDecoder(wanted.tp, self.columns, origins=origins),
+                    isolation=self.isolation,
+                    fails_on_data_loss=self.fails_on_data_loss,
+                ).read()
 
 
 class PlanningReader:
@@ -83,6 +90,15 @@ class PlanningReader:
 
     def __reduce__(self) -> tuple[partial[TaskReader], tuple[()]]:
         return self._task_reader(), ()
+
+    def _tasks(
+        self, groups: Sequence[Sequence[OffsetRange]], upstreams: Callable[[], UpstreamMaps]
+    ) -> list[InputPartition]:
+        """One of each group of ranges."""
+        if UPSTREAM not in self._columns:
+            return [RangesPartition(group) for group in groups]
+        found = iter(upstreams().of([one for group in groups for one in group]))
+        return [RangesPartition(group, [next(found) for _ in group]) for group in groups]
 
     def _task_reader(self) -> partial[TaskReader]:
         return partial(

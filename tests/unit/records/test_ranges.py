@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from twinlog.errors import RecordsLost
 from twinlog.model import TopicPartition
 from twinlog.records.gaps import LogBounds, OffsetRange, find_loss, report, what_is_left
-from twinlog.records.ranges import limited, split
+from twinlog.records.ranges import joined, limited, split
 
 SIZES = st.lists(st.integers(0, 1000), max_size=6)
 
@@ -35,6 +35,21 @@ def test_parts_are_all_of_the_ranges_and_at_least_so_many(
     assert [(one.tp, at) for one in parts for at in range(one.first, one.end)] == offsets
     assert all(one.size for one in parts)
     assert len(parts) >= min(least or 0, sum(sizes))
+
+
+@given(SIZES, st.integers(1, 500))
+def test_small_neighbours_are_joined(sizes: list[int], most: int) -> None:
+    ranges = ranges_of(sizes)
+    groups = joined(ranges, most)
+    assert [one for group in groups for one in group] == ranges
+    totals = [sum(one.size for one in group) for group in groups]
+    assert all(
+        total <= most or len(group) == 1 for total, group in zip(totals, groups, strict=True)
+    )
+    # none that would have had room in the one before
+    assert all(
+        total + behind[0].size > most for total, behind in zip(totals, groups[1:], strict=False)
+    )
 
 
 def test_larger_ranges_get_more_parts() -> None:

@@ -10,12 +10,15 @@ from pyspark.sql.types import StructType
 
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.mirror.copy.partitioner import partition_for_key
+from twinlog.model import TopicPartition
+from twinlog.records.write.gathering import Gatherer
 from twinlog.records.write.options import WriteOptions, parse_write_options
-from twinlog.records.write.placing import distribute
-from twinlog.records.write.rows import check_schema, strings_of, table_of_columns
+from twinlog.records.write.packing import UNTIMED_MS, packed
+from twinlog.records.write.placing import most_bytes
+from twinlog.records.write.rows import Placer, check_schema, strings_of, table_of_columns
 from twinlog.wire.record import Record
 from twinlog.wire.record_batch import Codec
-from twinlog.wire.rows import Rows
+from twinlog.wire.rows import Rows, rows_of
 
 BROKERS = {"kafka.bootstrap.servers": "localhost:9092"}
 STREAM = {**BROKERS, "topic": "t", "checkpointLocation": "s3://a/b"}
@@ -115,13 +118,92 @@ def test_a_slice_of_a_column() -> None:
     assert found.data[found.starts[2] : found.starts[2] + 4] == b"cdef"
 
 
+def placed(columns: dict[str, Any], *, turn: int) -> list[tuple[int, list[int]]]:
+    """Rows of each partition of three, of the first to the last."""
+    placer = Placer("t", lambda _: 3, now_ms=NOW_MS, turn=turn, is_spread=True)
+    found = placer.rows_by_partition(columns, len(columns["value"]))
+    return sorted((tp.partition, list(rows.offsets())) for tp, rows in found)
+
+
 def test_rows_are_placed_by_key_or_in_turn() -> None:
+    value = pa.array([str(row) for row in range(6)])
     keys = pa.array([b"a", None, b"b", None, b"c", None], pa.binary())
-    given = pa.array([None, None, 5, None, None, None], pa.int32())
-    where, turn = distribute(keys, given, 3, 2)
-    a, c = (partition_for_key(key, 3) for key in (b"a", b"c"))
-    assert where.to_pylist() == [a, 2, 5, 0, c, 1]
-    assert turn == 5
-    assert distribute(None, pa.array([None, None], pa.int32()), 3, 1)[0].to_pylist() == [1, 2]
-    whole = pa.array([1, 2], pa.int32())
-    assert distribute(None, whole, 3, 0)[0] is whole
+    given = pa.array([None, None, 2, None, None, None], pa.int32())
+    expected: dict[int, list[int]] = {}
+    for row, partition in enumerate(
+        [partition_for_key(b"a", 3), 2, 2, 0, partition_for_key(b"c", 3), 1]
+    ):
+        expected.setdefault(partition, []).append(row)
+    found = placed({"key": keys, "value": value, "partition": given}, turn=2)
+    assert found == sorted(expected.items())
+    assert placed({"value": value}, turn=1) == [(0, [2, 5]), (1, [0, 3]), (2, [1, 4])]
+
+
+TIMES = [[1001, 1002], [None, None], [1001, None]]
+
+
+@pytest.mark.parametrize("times", TIMES, ids=["all", "none", "some"])
+@pytest.mark.parametrize("binary", [pa.binary(), pa.large_binary()], ids=str)
+def test_packed_rows_are_the_same_records(times: list[int | None], binary: pa.DataType) -> None:
+    columns = {
+        "key": pa.array([b"k", b"k"], pa.binary()),
+        "value": pa.array(["v", None], pa.string()),
+        "timestamp": pa.array([one and one * 1000 for one in times], pa.timestamp("us", tz="UTC")),
+    }
+    packs = Placer("t", lambda _: 3, now_ms=UNTIMED_MS, turn=0)
+    cuts = {tp: [rows] for tp, rows in packs.rows_by_partition(columns, 2)}
+    batch = packed(cuts, Codec.LZ4, binary)
+    placer = Placer("t", lambda _: 3, now_ms=NOW_MS, turn=0)
+    ((tp, found),) = placer.by_partition(batch)
+    assert tp == TopicPartition("t", partition_for_key(b"k", 3))
+    rows = found if isinstance(found, Rows) else found.rows()
+    assert len(found) == len(rows) == 2
+    assert [(one.timestamp, one.key, one.value) for one in rows.records()] == [
+        (one or NOW_MS, b"k", value) for one, value in zip(times, (b"v", None), strict=True)
+    ]
+    assert placer.oldest_ms == ({} if times[0] is None else {"t": 1001})
+
+
+def test_a_packed_batch_for_a_partition_that_is_not_there() -> None:
+    batch = packed(
+        {TopicPartition("t", 7): [rows_of([Record(0, 1, b"", b"", ())])]}, Codec.NONE, pa.binary()
+    )
+    placer = Placer("t", lambda _: 3, now_ms=NOW_MS, turn=0)
+    with pytest.raises(TwinlogError, match="t has no partition 7, it has 3") as error:
+        list(placer.by_partition(batch))
+    assert error.value.code == "ROW_INVALID"
+
+
+def test_packed_rows_are_of_one_topic() -> None:
+    schema = StructType().add("partition", "integer").add("record_batch", "binary")
+    schema = schema.add("least_timestamp", "long").add("offset", "long")
+    assert check_schema(schema, has_topic=True) == ()
+    with pytest.raises(ConfigError, match="there is no topic"):
+        check_schema(schema, has_topic=False)
+
+
+def test_what_waits_is_bounded() -> None:
+    gatherer = Gatherer(1000)
+    rows = rows_of([Record(0, 1, None, b"x" * 320, ())])
+    one, other = TopicPartition("t", 0), TopicPartition("t", 1)
+    assert gatherer.add(one, rows) == gatherer.add(other, rows) == gatherer.add(one, rows) == {}
+    assert [len(cut) for cut in gatherer.add(one, rows)[one]] == [1, 2]
+    assert list(gatherer.take_all()) == [other]
+    assert gatherer.take_all() == gatherer.take(one) == {}
+    many = rows_of([Record(at, 1, None, b"x" * 300, ()) for at in range(10)])
+    assert [len(cut) for cut in gatherer.add(one, many)[one]] == [2, 3, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("limit", "rows", "most"),
+    [
+        ("64MB", "10000", 1 << 20),  # the default of Spark 4.3
+        ("268435456b", "0", 1 << 20),
+        ("2147483647", "10000", (512 << 20) // 10000),  # the default of Spark 4.0
+        ("2g", "1000000", 16 << 10),
+        ("", "0", 16 << 10),
+        ("-1", "100", 1 << 20),
+    ],
+)
+def test_batches_are_small_where_spark_only_counts_them(limit: str, rows: str, most: int) -> None:
+    assert most_bytes(stream(), limit, rows) == most

@@ -21,7 +21,7 @@ topics have LogAppendTime every answer has one, so everything is read once.
 
 What is found of rows that this run never has (`PARTITION_SHARED`) is of another task, or of a run
 that had other rows: nothing of the transaction may be committed. Rows are equal when their bytes
-and timestamps are.
+and timestamps are. A packed batch is appended as it is, until its rows must be known.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.logs.raw_log import Appended, append_batches, fetch_partition
 from twinlog.errors import BrokerRefused, ClusterError, TwinlogError, or_raise
 from twinlog.model import TopicPartition
+from twinlog.records.write.gathering import Gatherer
+from twinlog.records.write.packing import PackedBatch
 from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
 from twinlog.wire.decoding import decode_rows
 from twinlog.wire.encoding import encode_rows
@@ -50,7 +52,6 @@ from twinlog.wire.error_codes import (
 from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.shapes import Table
 from twinlog.wire.record_batch import (
-    HEADER_BYTES,
     BatchHeader,
     Codec,
     read_headers,
@@ -59,20 +60,23 @@ from twinlog.wire.record_batch import (
 )
 from twinlog.wire.rows import Part, Rows
 
-HELD_BYTES: Final = 16 << 20
-"""Of rows that wait for more of their partition, all together."""
 ROUND_BYTES: Final = 8 << 20
 """Of batches that are in flight, one of a partition. They may go to one broker."""
 FETCH_BYTES: Final = 4 << 20
+SMALL_BYTES: Final = 16 << 10
+SMALL_SHARE: Final = 0.25
+"""A packed batch below both (the share is of the largest) is joined with others."""
 OUT_OF_STEP: Final = frozenset({OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
+
+
+_Queue = list[Rows | PackedBatch]
+"""What a partition has still to get, a batch each."""
 
 
 @dataclass(slots=True)
 class _Log:
     """What this run has for one partition, and what it knows of it."""
 
-    waiting: list[Part] = field(default_factory=list)
-    size: int = 0
     given: int = 0
     """Rows of this run, written or not."""
     next_sequence: int = 0
@@ -90,25 +94,25 @@ class Appender:
         self, client: ClusterClient, transactions: Transactions, codec: Codec, max_bytes: int
     ) -> None:
         self._client, self._transactions = client, transactions
-        self._codec, self._max_payload = codec, max(1, max_bytes - HEADER_BYTES)
+        self._codec, self._max_bytes = codec, max_bytes
+        self._small_bytes = min(SMALL_BYTES, SMALL_SHARE * max_bytes)
         self._logs: dict[TopicPartition, _Log] = {}
-        self._held = 0
+        self._gatherer = Gatherer(max_bytes)
 
-    def add(self, tp: TopicPartition, rows: Rows) -> None:
+    def add(self, tp: TopicPartition, rows: Rows | PackedBatch) -> None:
         """Rows behind those that were added before. Raises TwinlogError."""
-        log = self._logs.setdefault(tp, _Log())
-        size, _, _ = rows.measure()
-        log.waiting += rows.parts
-        log.size, self._held = log.size + size, self._held + size
-        log.given += len(rows)
-        if self._held >= HELD_BYTES:
-            self._flush(self._logs)
-        elif log.size >= self._max_payload:
-            self._flush({tp: log})
+        self._logs.setdefault(tp, _Log()).given += len(rows)
+        if isinstance(rows, PackedBatch):
+            if self._may_stay(rows):
+                waiting = self._gatherer.take(tp).get(tp, [])
+                self._flush({tp: [*waiting, rows]})
+                return
+            rows = rows.rows()
+        self._flush(self._gatherer.add(tp, rows))
 
     def finish(self) -> dict[TopicPartition, int]:
         """Rows of each partition, all of them in its log. Raises TwinlogError."""
-        self._flush(self._logs)
+        self._flush(self._gatherer.take_all())
         for tp, log in self._logs.items():
             if log.there:
                 raise shared(
@@ -117,28 +121,22 @@ class Appender:
                 )
         return {tp: log.given for tp, log in self._logs.items()}
 
-    def _flush(self, logs: Mapping[TopicPartition, _Log]) -> None:
-        queues = {tp: self._cut(Rows(log.waiting)) for tp, log in logs.items() if log.waiting}
-        for tp in queues:
-            log = self._logs[tp]
-            self._held -= log.size
-            log.waiting, log.size = [], 0
+    def _may_stay(self, batch: PackedBatch) -> bool:
+        """As it is: it has our codec, and is neither too small nor too large."""
+        return batch.codec is self._codec and (
+            self._small_bytes <= len(batch.data) <= self._max_bytes or len(batch) == 1
+        )
+
+    def _flush(self, queues: Mapping[TopicPartition, _Queue]) -> None:
         self._transactions.add_partitions([tp for tp in queues if not self._is_begun(tp)])
-        while queues:
-            self._round(queues)
+        left = dict(queues)
+        while left:
+            self._round(left)
 
     def _is_begun(self, tp: TopicPartition) -> bool:
         return self._logs[tp].next_sequence > 0
 
-    def _cut(self, rows: Rows) -> list[Rows]:
-        """In batches, each as large as a producer may send it; a row alone may be larger."""
-        size, _, _ = rows.measure()
-        if size <= self._max_payload or len(rows) == 1:
-            return [rows]
-        middle = len(rows) // 2
-        return self._cut(rows.slice(0, middle)) + self._cut(rows.slice(middle, len(rows)))
-
-    def _round(self, queues: dict[TopicPartition, list[Rows]]) -> None:
+    def _round(self, queues: dict[TopicPartition, _Queue]) -> None:
         """The next batch of each queue, as far as they go together; queues that are done end."""
         batches: dict[TopicPartition, bytearray] = {}
         size = 0
@@ -161,9 +159,7 @@ class Appender:
         for tp, answer in answers.items():
             self._answered(tp, answer, queues[tp])
 
-    def _answered(
-        self, tp: TopicPartition, answer: Appended | TwinlogError, queue: list[Rows]
-    ) -> None:
+    def _answered(self, tp: TopicPartition, answer: Appended | TwinlogError, queue: _Queue) -> None:
         log = self._logs[tp]
         if isinstance(answer, Appended) and answer.is_new:
             log.next_sequence += len(queue.pop(0))
@@ -176,13 +172,14 @@ class Appender:
         if number in OUT_OF_STEP and self._read(tp, log):
             return
         if number == MESSAGE_TOO_LARGE and len(queue[0]) > 1:
-            middle = len(queue[0]) // 2
-            queue[:1] = [queue[0].slice(0, middle), queue[0].slice(middle, len(queue[0]))]
+            rows, middle = _rows(queue[0]), len(queue[0]) // 2
+            queue[:1] = [rows.slice(0, middle), rows.slice(middle, len(rows))]
             return
         raise self._transactions.judged(answer)
 
-    def _encoded(self, log: _Log, rows: Rows) -> bytearray:
-        batch = encode_rows(rows, codec=self._codec).data
+    def _encoded(self, log: _Log, rows: Rows | PackedBatch) -> bytearray:
+        is_packed = isinstance(rows, PackedBatch)
+        batch = rows.data if is_packed else encode_rows(rows, codec=self._codec).data
         identity = self._transactions.identity
         rewrite_header(
             memoryview(batch),
@@ -195,12 +192,12 @@ class Appender:
 
     # -- what is there already
 
-    def _missing(self, log: _Log, rows: Rows) -> Rows:
+    def _missing(self, log: _Log, rows: Rows | PackedBatch) -> Rows | PackedBatch:
         """Those that the log does not have yet."""
         if not log.there:
             return rows
         parts: list[Part] = []
-        for table, picked in rows.parts:
+        for table, picked in _rows(rows).parts:
             parts.append((table, array("q", (row for row in picked if not _take(log, table, row)))))
         return Rows(parts)
 
@@ -253,6 +250,10 @@ class Appender:
             and not header.is_control
             and header.base_sequence >= log.next_sequence
         )
+
+
+def _rows(some: Rows | PackedBatch) -> Rows:
+    return some.rows() if isinstance(some, PackedBatch) else some
 
 
 def _take(log: _Log, table: Table, row: int) -> bool:

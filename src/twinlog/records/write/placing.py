@@ -2,38 +2,43 @@
 
 A broker counts the records of a producer in each partition, so only one task at a time can write
 there. Spark does not let sinks that are written in Python ask how rows are distributed, so whoever
-writes from several tasks calls this first.
+writes from several tasks calls this last. Rows become record batches before they are shuffled
+(`packing`).
 """
 
 from __future__ import annotations
 
-from array import array
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql.functions import col, lit
-from pyspark.sql.types import IntegerType, StructField, StructType
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.errors import ConfigError
-from twinlog.records.columns import KEY, PARTITION, TOPIC
-from twinlog.records.write.options import parse_write_options
-from twinlog.records.write.rows import partitions_of, strings_of
-from twinlog.wire.kernels import shapes
-from twinlog.wire.kernels.chosen import CHOSEN
-from twinlog.wire.kernels.shapes import Strings
+from twinlog.records.columns import PARTITION, TOPIC, VALUE
+from twinlog.records.write import packing
+from twinlog.records.write.gathering import Gatherer
+from twinlog.records.write.options import WriteOptions, parse_write_options
+from twinlog.records.write.rows import TYPES, Placer, check_schema, partitions_of, warn_of_others
+
+BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+GIVEN_BYTES: Final = 512 << 20
+"""Spark is to give to Python at most so many at once: Arrow ends at 2 GiB."""
+LEAST_BYTES: Final = 16 << 10
+"""Of a batch, where Spark sets no limit: what Java's producer sends by itself (batch.size)."""
+_SIZE: Final = re.compile(r"(\d+) *([kmg]?)i?b?")
+_SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
 def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
-    """The same rows, those of each partition in one task, and a column `partition` that says which.
+    """The same rows as record batches, those of each partition in one task (`packing`).
 
-    `options`: those of the writer, of which it needs topic and brokers. Rows are placed by key, as
-    Java's producer does; those without a key in turn; those that name a partition stay with it.
-    Raises TwinlogError.
+    `options`: those of the writer. Rows are placed by key, as Java's producer does; those without a
+    key in turn; those that name a partition stay with it. Raises TwinlogError.
     """
     parsed = parse_write_options({"writeId": "placing", **options}, is_stream=False)
     if not parsed.topic:
@@ -41,49 +46,51 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
             f'format("twinlog"), partitioned: option topic is missing; rows with a column {TOPIC} '
             f"need a column {PARTITION}, and repartitionById by it"
         )
+    warn_of_others(check_schema(df.schema, has_topic=True))
     with ClusterClient(parsed.cluster()) as client:
         count = partitions_of(client, parsed.topic)
-    names = [name for name in df.columns if name != PARTITION]
-    schema = StructType([*df.select(names).schema.fields, StructField(PARTITION, IntegerType())])
-    given = col(PARTITION) if PARTITION in df.columns else lit(None)
-    rows = df.select(*names, given.cast("int").alias(PARTITION))
-    placed_rows = rows.mapInArrow(_placing(names, count), schema)
-    if hasattr(placed_rows, "repartitionById"):  # since Spark 4.1
-        return placed_rows.repartitionById(count, PARTITION)
+    names = [name for name in df.columns if name in TYPES and name != TOPIC]
+    schema = ", ".join(f"{name} {kind}" for name, kind in packing.TYPES.items())
+    conf = df.sparkSession.conf
+    most = most_bytes(parsed, conf.get(BATCH_BYTES), conf.get(BATCH_ROWS))
+    packed = df.select(names).mapInArrow(_packing(parsed, count, most), schema)
+    if hasattr(packed, "repartitionById"):  # since Spark 4.1
+        return packed.repartitionById(count, PARTITION)
     # by its hash: a task may have several partitions, or none
-    return placed_rows.repartition(count, PARTITION)
+    return packed.repartition(count, PARTITION)
 
 
-def _placing(names: list[str], count: int) -> Any:
-    has_key = KEY in names
+def most_bytes(options: WriteOptions, limit: str, rows: str) -> int:
+    """Of a batch before it is compressed. `limit` and `rows` are what Spark gives to Python at once
+    (`BATCH_BYTES`, `BATCH_ROWS`); where it only counts rows, these must not be large.
+    """
+    known = _SIZE.fullmatch(limit.strip().lower())
+    if known and int(known[1]) << _SHIFTS[known[2]] <= GIVEN_BYTES:
+        return options.max_bytes
+    return min(
+        options.max_bytes, max(LEAST_BYTES, GIVEN_BYTES // int(rows) if int(rows) > 0 else 0)
+    )
 
-    def partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+
+def _packing(options: WriteOptions, count: int, most_bytes: int) -> Any:
+    topic, codec = options.topic, options.codec  # no secret goes along
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         turn = 0 if context is None else context.partitionId()
+        placer = Placer(
+            topic, lambda _: count, now_ms=packing.UNTIMED_MS, turn=turn, is_spread=True
+        )
+        gatherer, binary = Gatherer(most_bytes), pa.binary()
         for batch in batches:
-            *columns, given = batch.columns
-            keys = columns[names.index(KEY)] if has_key else None
-            where, turn = distribute(keys, given, count, turn)
-            yield pa.RecordBatch.from_arrays([*columns, where], [*names, PARTITION])
+            value = batch.schema.field(VALUE).type
+            is_large = pa.types.is_large_binary(value) or pa.types.is_large_string(value)
+            binary = pa.large_binary() if is_large else pa.binary()
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            for tp, rows in placer.rows_by_partition(columns, batch.num_rows):
+                due = gatherer.add(tp, rows)
+                if due:
+                    yield packing.packed(due, codec, binary)
+        yield packing.packed(gatherer.take_all(), codec, binary)
 
-    return partition
-
-
-def distribute(keys: Any, given: Any, count: int, turn: int) -> tuple[Any, int]:
-    """The partition of each row, and the next turn of those without a key; `keys` may be None."""
-    rows = len(given)
-    if given.null_count == 0:
-        return given, turn
-    none = Strings(b"", array("q", bytes(8 * rows)), array("q", [-1]) * rows)
-    key = none if keys is None else strings_of(keys)
-    table = CHOSEN.kernels.pack(key, none, none, array("q", bytes(8 * rows)))
-    sizes = table.column(shapes.KEY_SIZE)
-    where = array("i", bytes(4 * rows))
-    keyed = array("q", (row for row in range(rows) if sizes[row] >= 0))
-    for partition, picked in enumerate(CHOSEN.kernels.partition(table, keyed, count)):
-        for row in picked:
-            where[row] = partition
-    for row in range(rows) if len(keyed) < rows else ():
-        if sizes[row] < 0:
-            where[row], turn = turn % count, turn + 1
-    return pc.coalesce(given, pa.array(where, pa.int32())), turn
+    return pack

@@ -10,8 +10,10 @@ again writes the same rows (`appending`).
 
 from __future__ import annotations
 
+import logging
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -32,10 +34,14 @@ from twinlog.records.columns import (
     TOPIC,
     VALUE,
 )
+from twinlog.records.write import packing
+from twinlog.records.write.packing import UNTIMED_MS, PackedBatch
 from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.kernels.shapes import Strings, Table
 from twinlog.wire.rows import Rows, encode_headers
+
+log = logging.getLogger(__name__)
 
 TOPIC_MISSING: Final = "TOPIC_MISSING"
 _BYTES: Final = ("string", "binary")
@@ -55,39 +61,86 @@ OF_READING: Final = (OFFSET, TIMESTAMP_TYPE)
 def check_schema(schema: StructType, *, has_topic: bool) -> tuple[str, ...]:
     """The columns of these rows that are not written. Raises ConfigError."""
     given = {field.name: field.dataType.simpleString() for field in schema}
-    for name, kinds in TYPES.items():
+    is_packed = packing.is_packed(list(given))
+    types = {name: (kind,) for name, kind in packing.TYPES.items()} if is_packed else TYPES
+    for name, kinds in types.items():
         if name in given and given[name] not in kinds:
             raise _wrong(f"column {name} is {given[name]}, not {' or '.join(kinds)}", "cast it")
-    others = [name for name in given if name not in TYPES]
-    if VALUE not in given:
+    others = [name for name in given if name not in types]
+    if VALUE not in given and not is_packed:
         hint = suggestion(VALUE, others) if others else ""
         raise _wrong("there is no column value", hint or "alias one, as string or binary")
-    if not has_topic and TOPIC not in given:
+    if not has_topic and (is_packed or TOPIC not in given):
         raise _wrong("there is no topic", "give the option topic, or a column topic")
     return tuple(name for name in others if name not in OF_READING)
+
+
+def warn_of_others(columns: Sequence[str]) -> None:
+    """Of columns that records do not have."""
+    if columns:
+        log.warning("columns that records do not have are not written: %s", ", ".join(columns))
 
 
 class Placer:
     """Makes records of one task's rows and says where each goes."""
 
-    def __init__(self, client: ClusterClient, topic: str, now_ms: int, turn: int) -> None:
-        """`turn`: which partition has the rows that name none, neither by key: one of a task's."""
-        self._client, self._topic, self._now_ms, self._turn = client, topic, now_ms, turn
-        self._partitions: dict[str, int] = {}
+    def __init__(
+        self,
+        topic: str,
+        counts: Callable[[str], int],
+        *,
+        now_ms: int,
+        turn: int,
+        is_spread: bool = False,
+    ) -> None:
+        """`counts`: how many partitions a topic has (`counter`). `turn`: the partition of the first
+        row that names none, neither by key; of all of them, where they are not spread.
+        """
+        self._topic, self._counts, self._now_ms = topic, counts, now_ms
+        self._turn, self._is_spread = turn, is_spread
         self.oldest_ms: dict[str, int] = {}
         """Of each topic, by a column timestamp."""
 
-    def by_partition(self, batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, Rows]]:
-        """The rows of each partition, in order. Raises TwinlogError."""
+    def by_partition(
+        self, batch: pa.RecordBatch
+    ) -> Iterator[tuple[TopicPartition, Rows | PackedBatch]]:
+        """The rows of each partition, in order, or batches of them where they are packed already.
+        Raises TwinlogError.
+        """
         columns: Mapping[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
-        table = table_of_columns(columns, batch.num_rows, self._now_ms)
-        for topic, rows in self._by_topic(columns.get(TOPIC), batch.num_rows):
+        if packing.is_packed(batch.schema.names):
+            yield from self._unpacked(columns)
+        else:
+            yield from self.rows_by_partition(columns, batch.num_rows)
+
+    def rows_by_partition(
+        self, columns: Mapping[str, Any], count: int
+    ) -> Iterator[tuple[TopicPartition, Rows]]:
+        """The rows of each partition, in order. Raises TwinlogError."""
+        table = table_of_columns(columns, count, self._now_ms)
+        for topic, rows in self._by_topic(columns.get(TOPIC), count):
             if TIMESTAMP in columns:
                 times = table.column(shapes.TIMESTAMP)
-                oldest = min(times[row] for row in rows)
-                self.oldest_ms[topic] = min(oldest, self.oldest_ms.get(topic, oldest))
+                self._note_age(topic, min(times[row] for row in rows))
             for partition, picked in self._by_partition(topic, columns, table, rows):
                 yield TopicPartition(topic, partition), Rows([(table, picked)])
+
+    def _unpacked(
+        self, columns: Mapping[str, Any]
+    ) -> Iterator[tuple[TopicPartition, Rows | PackedBatch]]:
+        count = self._counts(self._topic)
+        for cells in zip(*(columns[name] for name in packing.TYPES), strict=True):
+            partition, least_ms = cells[0].as_py(), cells[2].as_py()
+            _check_partition(self._topic, partition, count)
+            batch = PackedBatch(memoryview(cells[1].as_buffer()), least_ms)
+            timed = batch.timed(self._now_ms)
+            if batch.most_ms != UNTIMED_MS:
+                is_mixed = isinstance(timed, Rows)
+                self._note_age(self._topic, timed.measure()[1] if is_mixed else least_ms)
+            yield TopicPartition(self._topic, partition), timed
+
+    def _note_age(self, topic: str, oldest_ms: int) -> None:
+        self.oldest_ms[topic] = min(oldest_ms, self.oldest_ms.get(topic, oldest_ms))
 
     def _by_topic(self, column: Any, count: int) -> list[tuple[str, array[int]]]:
         if self._topic:
@@ -102,28 +155,32 @@ class Placer:
     def _by_partition(
         self, topic: str, columns: Mapping[str, Any], table: Table, rows: array[int]
     ) -> list[tuple[int, array[int]]]:
-        count = self._count(topic)
+        count = self._counts(topic)
         found: dict[int, list[array[int]]] = {}
         if PARTITION in columns:
             named, rows = _named(columns[PARTITION], rows, table.rows)
             for partition, picked in named.items():
-                if not 0 <= partition < count:
-                    raise invalid(f"{topic} has no partition {partition}, it has {count}")
+                _check_partition(topic, partition, count)
                 found[partition] = [picked]
-        sizes = table.column(shapes.KEY_SIZE)
-        keyed = array("q", (row for row in rows if sizes[row] >= 0))
+        keyed, rest = _by_key(columns.get(KEY), table, rows)
         for partition, picked in enumerate(CHOSEN.kernels.partition(table, keyed, count)):
             if picked:
                 found.setdefault(partition, []).append(picked)
-        if len(keyed) < len(rows):
-            rest = array("q", (row for row in rows if sizes[row] < 0))
-            found.setdefault(self._turn % count, []).append(rest)
+        for partition, picked in self._in_turn(rest, count):
+            found.setdefault(partition, []).append(picked)
         return [(partition, _in_order(some)) for partition, some in found.items()]
 
-    def _count(self, topic: str) -> int:
-        if topic not in self._partitions:
-            self._partitions[topic] = partitions_of(self._client, topic)
-        return self._partitions[topic]
+    def _in_turn(self, rows: array[int], count: int) -> list[tuple[int, array[int]]]:
+        if not self._is_spread:
+            return [(self._turn % count, rows)] if rows else []
+        first, self._turn = self._turn, self._turn + len(rows)
+        some = min(count, len(rows))
+        return [((first + place) % count, rows[place::count]) for place in range(some)]
+
+
+def counter(client: ClusterClient) -> Callable[[str], int]:
+    """How many partitions topics have, each asked for once."""
+    return cache(partial(partitions_of, client))
 
 
 def partitions_of(client: ClusterClient, topic: str) -> int:
@@ -205,6 +262,22 @@ def _named(column: Any, rows: array[int], count: int) -> tuple[dict[int, array[i
         else:
             found.setdefault(partition, array("q")).append(row)
     return found, rest
+
+
+def _by_key(column: Any, table: Table, rows: array[int]) -> tuple[array[int], array[int]]:
+    """Rows that have a key, and those that have none."""
+    if column is None:
+        return array("q"), rows
+    if not column.null_count:
+        return rows, array("q")
+    sizes = table.column(shapes.KEY_SIZE)
+    keyed = array("q", (row for row in rows if sizes[row] >= 0))
+    return keyed, array("q", (row for row in rows if sizes[row] < 0))
+
+
+def _check_partition(topic: str, partition: int | None, count: int) -> None:
+    if partition is None or not 0 <= partition < count:
+        raise invalid(f"{topic} has no partition {partition}, it has {count}")
 
 
 def _in_order(parts: Sequence[array[int]]) -> array[int]:

@@ -6,7 +6,6 @@ anything: only the source that was not copied yet does (`source`).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -17,20 +16,16 @@ from twinlog.errors import ConfigError
 from twinlog.records.spark_api import DataSourceStreamArrowWriter
 from twinlog.records.write import transaction
 from twinlog.records.write.options import WriteOptions
-from twinlog.records.write.rows import check_schema
+from twinlog.records.write.rows import check_schema, warn_of_others
 from twinlog.records.write.tasks import write_rows
 from twinlog.records.write.transaction import Begun, TaskWritten
-
-log = logging.getLogger(__name__)
 
 
 def prepared(options: WriteOptions, schema: StructType, *, overwrite: bool) -> Begun:
     """Check what is to be written, and begin. Raises TwinlogError."""
     if overwrite:
         raise ConfigError('format("twinlog"), writing: a topic is only appended to: mode("append")')
-    others = check_schema(schema, has_topic=bool(options.topic))
-    if others:
-        log.warning("columns that records do not have are not written: %s", ", ".join(others))
+    warn_of_others(check_schema(schema, has_topic=bool(options.topic)))
     return transaction.begin(options)
 
 

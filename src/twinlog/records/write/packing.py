@@ -1,0 +1,92 @@
+"""Record batches in place of rows: what `partitioned` has Spark shuffle, and a writer appends.
+
+A batch is encoded and compressed where its rows are, before the shuffle. What goes from task to
+task is one row of Spark's for some hundred records, and the task that writes only sets the fields
+of a producer in a header.
+
+    partition int, record_batch binary, least_timestamp bigint
+
+`record_batch` is one of Kafka's (magic 2) without producer and CRC; its records without a timestamp
+have -1 until a write begins, which gives them its own time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import pyarrow as pa
+
+from twinlog.records.columns import PARTITION, VALUE
+from twinlog.records.write.gathering import Cuts
+from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
+from twinlog.wire.decoding import decode_table
+from twinlog.wire.encoding import encode_rows, write_header
+from twinlog.wire.kernels import shapes
+from twinlog.wire.record_batch import Codec, read_header
+from twinlog.wire.rows import Rows
+
+RECORD_BATCH: Final = "record_batch"
+LEAST_TIMESTAMP: Final = "least_timestamp"
+TYPES: Final = {PARTITION: "int", RECORD_BATCH: "binary", LEAST_TIMESTAMP: "bigint"}
+"""The columns, and Spark's names of their types."""
+UNTIMED_MS: Final = -1
+"""Of a record without a timestamp."""
+
+
+def is_packed(columns: Collection[str]) -> bool:
+    """Whether these are the columns of record batches, not of rows."""
+    return RECORD_BATCH in columns and VALUE not in columns
+
+
+class PackedBatch:
+    """One encoded batch, which is as long as it has records; `data` may be written to."""
+
+    __slots__ = ("_count", "codec", "data", "least_ms", "most_ms")
+
+    def __init__(self, data: memoryview, least_ms: int) -> None:
+        """Raises CorruptData."""
+        self.data = bytearray(data)
+        header = read_header(memoryview(self.data))
+        self._count, self.codec = header.count, header.codec
+        self.least_ms, self.most_ms = least_ms, header.max_timestamp
+
+    def __len__(self) -> int:
+        return self._count
+
+    def rows(self) -> Rows:
+        """Its records. Raises CorruptData."""
+        return Rows.of(decode_table(memoryview(self.data), DECOMPRESSED_LIMIT_BYTES))
+
+    def timed(self, now_ms: int) -> PackedBatch | Rows:
+        """The same, its records without a timestamp with this one. Raises CorruptData."""
+        if self.least_ms != UNTIMED_MS:
+            return self
+        if self.most_ms == UNTIMED_MS:
+            write_header(
+                self.data, codec=self.codec, count=len(self), base_timestamp=now_ms, most=now_ms
+            )
+            return self
+        table = decode_table(memoryview(self.data), DECOMPRESSED_LIMIT_BYTES)
+        begin = shapes.TIMESTAMP * table.stride
+        for cell in range(begin, begin + table.rows):
+            if table.cells[cell] == UNTIMED_MS:
+                table.cells[cell] = now_ms
+        return Rows.of(table)
+
+
+def packed(cuts: Cuts, codec: Codec, binary: pa.DataType) -> pa.RecordBatch:
+    """Rows of batches as columns; `binary` is the type of bytes here, which may be a large one."""
+    partitions: list[int] = []
+    encoded: list[bytearray] = []
+    least: list[int] = []
+    for tp, batches in cuts.items():
+        for rows in batches:
+            batch = encode_rows(rows, codec=codec)
+            partitions.append(tp.partition)
+            encoded.append(batch.data)
+            least.append(batch.least_timestamp)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(partitions, pa.int32()), pa.array(encoded, binary), pa.array(least, pa.int64())],
+        list(TYPES),
+    )
