@@ -29,7 +29,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -127,11 +127,11 @@ class Appender:
             self._small_bytes <= len(batch.data) <= self._max_bytes or len(batch) == 1
         )
 
-    def _flush(self, queues: Mapping[TopicPartition, _Queue]) -> None:
-        self._transactions.add_partitions([tp for tp in queues if not self._is_begun(tp)])
-        left = dict(queues)
-        while left:
-            self._round(left)
+    def _flush(self, cuts: Mapping[TopicPartition, Sequence[Rows | PackedBatch]]) -> None:
+        self._transactions.add_partitions([tp for tp in cuts if not self._is_begun(tp)])
+        queues = {tp: list(cut) for tp, cut in cuts.items()}
+        while queues:
+            self._round(queues)
 
     def _is_begun(self, tp: TopicPartition) -> bool:
         return self._logs[tp].next_sequence > 0
@@ -178,8 +178,10 @@ class Appender:
         raise self._transactions.judged(answer)
 
     def _encoded(self, log: _Log, rows: Rows | PackedBatch) -> bytearray:
-        is_packed = isinstance(rows, PackedBatch)
-        batch = rows.data if is_packed else encode_rows(rows, codec=self._codec).data
+        if isinstance(rows, PackedBatch):
+            batch = rows.data
+        else:
+            batch = encode_rows(rows, codec=self._codec).data
         identity = self._transactions.identity
         rewrite_header(
             memoryview(batch),

@@ -52,7 +52,7 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
     names = [name for name in df.columns if name in TYPES and name != TOPIC]
     schema = ", ".join(f"{name} {kind}" for name, kind in packing.TYPES.items())
     conf = df.sparkSession.conf
-    most = most_bytes(parsed, conf.get(BATCH_BYTES), conf.get(BATCH_ROWS))
+    most = most_bytes(parsed, conf.get(BATCH_BYTES) or "", conf.get(BATCH_ROWS) or "0")
     packed = df.select(names).mapInArrow(_packing(parsed, count, most), schema)
     if hasattr(packed, "repartitionById"):  # since Spark 4.1
         return packed.repartitionById(count, PARTITION)

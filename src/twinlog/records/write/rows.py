@@ -135,8 +135,8 @@ class Placer:
             batch = PackedBatch(memoryview(cells[1].as_buffer()), least_ms)
             timed = batch.timed(self._now_ms)
             if batch.most_ms != UNTIMED_MS:
-                is_mixed = isinstance(timed, Rows)
-                self._note_age(self._topic, timed.measure()[1] if is_mixed else least_ms)
+                oldest_ms = timed.measure()[1] if isinstance(timed, Rows) else least_ms
+                self._note_age(self._topic, oldest_ms)
             yield TopicPartition(self._topic, partition), timed
 
     def _note_age(self, topic: str, oldest_ms: int) -> None:
