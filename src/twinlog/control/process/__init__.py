@@ -1,6 +1,6 @@
 """One process that runs the flows of a configuration: Spark, channel, supervisor, commands.
 
 `run.run_mirror` is where `twinlog mirror` enters. Read `supervisor` (the turn over all flows), then
-`commands` (what may be asked of the process), `calls` (the one thread that decides), `leases`
-(whose lane it is) and `sharing` (which process leads how many flows).
+`commands` (what may be asked of the process; of a flow it is an intent), `calls` (the one thread
+that decides), `leases` (whose lane it is) and `sharing` (which process leads how many flows).
 """
