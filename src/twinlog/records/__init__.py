@@ -43,7 +43,8 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
 
     Call it last: its columns are `partition`, `record_batch` and `least_timestamp`. `options` are
     the writer's (`topic`, `kafka.bootstrap.servers`, `kafka.compression.type`). Rows are placed by
-    key, as Java's producer does; those without a key in turn; those that name a `partition` stay.
+    key, as Java's producer does; those without a key by their content; those that name a
+    `partition` stay with it.
     Raises ConfigError, and ClusterError where the topic cannot be found.
     """
     from twinlog.records.write import placing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import Final
 
 from twinlog.model import TopicPartition
 from twinlog.records.gaps import OffsetRange
@@ -27,12 +28,16 @@ def split(ranges: Sequence[OffsetRange], least: int | None) -> list[OffsetRange]
     return out
 
 
+MOST_TOGETHER: Final = 16
+"""Ranges of one task, which reads one after another: each is a round trip at least."""
+
+
 def joined(ranges: Iterable[OffsetRange], most: int) -> list[list[OffsetRange]]:
     """The ranges in order, neighbours together while they have no more than `most` offsets."""
     groups: list[list[OffsetRange]] = []
     size = 0
     for one in ranges:
-        if groups and size + one.size <= most:
+        if groups and size + one.size <= most and len(groups[-1]) < MOST_TOGETHER:
             groups[-1].append(one)
             size += one.size
         else:

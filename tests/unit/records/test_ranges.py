@@ -52,6 +52,11 @@ def test_small_neighbours_are_joined(sizes: list[int], most: int) -> None:
     )
 
 
+def test_a_task_reads_no_more_than_some_ranges() -> None:
+    groups = joined(ranges_of([1] * 40), 1000)
+    assert [len(group) for group in groups] == [16, 16, 8]
+
+
 def test_larger_ranges_get_more_parts() -> None:
     parts = split([of(0, 0, 900), of(1, 0, 100)], 10)
     assert [one.tp.partition for one in parts] == [0] * 9 + [1]

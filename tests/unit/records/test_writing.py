@@ -118,25 +118,35 @@ def test_a_slice_of_a_column() -> None:
     assert found.data[found.starts[2] : found.starts[2] + 4] == b"cdef"
 
 
-def placed(columns: dict[str, Any], *, turn: int) -> list[tuple[int, list[int]]]:
-    """Rows of each partition of three, of the first to the last."""
-    placer = Placer("t", lambda _: 3, now_ms=NOW_MS, turn=turn, is_spread=True)
+def placed(columns: dict[str, Any], *, turn: int | None) -> dict[int, list[int]]:
+    """Rows of each partition of three."""
+    placer = Placer("t", lambda _: 3, now_ms=NOW_MS, turn=turn)
     found = placer.rows_by_partition(columns, len(columns["value"]))
-    return sorted((tp.partition, list(rows.offsets())) for tp, rows in found)
+    return {tp.partition: list(rows.offsets()) for tp, rows in found}
 
 
-def test_rows_are_placed_by_key_or_in_turn() -> None:
+def test_rows_are_placed_by_key_or_in_one_partition() -> None:
     value = pa.array([str(row) for row in range(6)])
     keys = pa.array([b"a", None, b"b", None, b"c", None], pa.binary())
     given = pa.array([None, None, 2, None, None, None], pa.int32())
     expected: dict[int, list[int]] = {}
-    for row, partition in enumerate(
-        [partition_for_key(b"a", 3), 2, 2, 0, partition_for_key(b"c", 3), 1]
-    ):
+    a, c = (partition_for_key(key, 3) for key in (b"a", b"c"))
+    for row, partition in enumerate([a, 1, 2, 1, c, 1]):
         expected.setdefault(partition, []).append(row)
-    found = placed({"key": keys, "value": value, "partition": given}, turn=2)
-    assert found == sorted(expected.items())
-    assert placed({"value": value}, turn=1) == [(0, [2, 5]), (1, [0, 3]), (2, [1, 4])]
+    assert placed({"key": keys, "value": value, "partition": given}, turn=4) == expected
+    assert placed({"value": value}, turn=1) == {1: list(range(6))}
+
+
+def test_rows_without_a_key_are_placed_the_same_in_any_order() -> None:
+    """A task that runs again, behind a shuffle, has them in another one: none may change places."""
+    values = [str(row) for row in range(90)]
+    key, times = pa.array([None] * 90, pa.binary()), pa.array(range(90), pa.timestamp("ms", "UTC"))
+    columns = {"key": key, "value": pa.array(values), "timestamp": times}
+    found = placed(columns, turn=None)
+    again = placed({**columns, "value": pa.array(values[::-1])}, turn=None)
+    assert {p: sorted(89 - row for row in rows) for p, rows in again.items()} == found
+    assert sorted(found) == [0, 1, 2]
+    assert all(len(rows) > 15 for rows in found.values())
 
 
 TIMES = [[1001, 1002], [None, None], [1001, None]]
@@ -180,6 +190,23 @@ def test_packed_rows_are_of_one_topic() -> None:
     assert check_schema(schema, has_topic=True) == ()
     with pytest.raises(ConfigError, match="there is no topic"):
         check_schema(schema, has_topic=False)
+    for changed in (
+        StructType(schema.fields[:2]),
+        StructType([*schema.fields]).add("value", "string"),
+        StructType([*schema.fields]).add("headers", "string"),
+        StructType([*schema.fields]).add("timestamp", "timestamp"),
+    ):
+        with pytest.raises(ConfigError, match="change rows before it, and call it last"):
+            check_schema(changed, has_topic=True)
+
+
+def test_rows_of_large_tables_do_not_wait_for_ever() -> None:
+    """A partition with one row of each would keep all of them."""
+    gatherer, tp = Gatherer(1 << 20), TopicPartition("t", 0)
+    for at in range(20):
+        large = rows_of([Record(0, 1, b"k", b"x" * (8 << 20), ()), Record(1, 1, b"k", b"y", ())])
+        due = gatherer.add(tp, large.slice(1, 2))
+        assert [len(one) for one in due.get(tp, [])] == ([8] if at % 8 == 7 else [])
 
 
 def test_what_waits_is_bounded() -> None:
@@ -198,8 +225,9 @@ def test_what_waits_is_bounded() -> None:
     ("limit", "rows", "most"),
     [
         ("64MB", "10000", 1 << 20),  # the default of Spark 4.3
+        ("256MB", "0", 1 << 20),  # of Spark 4.0
         ("268435456b", "0", 1 << 20),
-        ("2147483647", "10000", (512 << 20) // 10000),  # the default of Spark 4.0
+        ("2147483647", "10000", (512 << 20) // 10000),  # only rows are counted
         ("2g", "1000000", 16 << 10),
         ("", "0", 16 << 10),
         ("-1", "100", 1 << 20),

@@ -123,9 +123,9 @@ class Appender:
 
     def _may_stay(self, batch: PackedBatch) -> bool:
         """As it is: it has our codec, and is neither too small nor too large."""
-        return batch.codec is self._codec and (
-            self._small_bytes <= len(batch.data) <= self._max_bytes or len(batch) == 1
-        )
+        size = len(batch.data)
+        fits = size <= self._max_bytes or len(batch) == 1
+        return batch.codec is self._codec and fits and size >= self._small_bytes
 
     def _flush(self, cuts: Mapping[TopicPartition, Sequence[Rows | PackedBatch]]) -> None:
         self._transactions.add_partitions([tp for tp in cuts if not self._is_begun(tp)])

@@ -11,6 +11,9 @@ from twinlog.wire.rows import Part, Rows
 HELD_BYTES: Final = 16 << 20
 """Of rows that wait for more of their partition, all together."""
 
+KEPT_BYTES: Final = 64 << 20
+"""Of all tables of which a row waits: a partition with few rows keeps those of the others."""
+
 Cuts = dict[TopicPartition, list[Rows]]
 """Rows of partitions, those of each batch."""
 
@@ -24,6 +27,8 @@ class Gatherer:
         self._waiting: dict[TopicPartition, list[Part]] = {}
         self._sizes: dict[TopicPartition, int] = {}
         self._held = 0
+        self._tables: dict[int, int] = {}
+        """Bytes of the tables of rows that wait, by identity; of more, until nothing waits."""
 
     def add(self, tp: TopicPartition, rows: Rows) -> Cuts:
         """Rows behind those that were added before; what is due now."""
@@ -31,7 +36,9 @@ class Gatherer:
         self._waiting.setdefault(tp, []).extend(rows.parts)
         self._sizes[tp] = self._sizes.get(tp, 0) + size
         self._held += size
-        if self._held >= HELD_BYTES:
+        for table, _ in rows.parts:
+            self._tables[id(table)] = len(table.data) + 8 * len(table.cells)
+        if self._held >= HELD_BYTES or sum(self._tables.values()) >= KEPT_BYTES:
             return self.take_all()
         return self.take(tp) if self._sizes[tp] >= self._max_payload else {}
 
@@ -40,7 +47,10 @@ class Gatherer:
         if tp not in self._waiting:
             return {}
         self._held -= self._sizes.pop(tp)
-        return {tp: self._cut(Rows(self._waiting.pop(tp)))}
+        rows = Rows(self._waiting.pop(tp))
+        if not self._waiting:
+            self._tables.clear()
+        return {tp: self._cut(rows)}
 
     def take_all(self) -> Cuts:
         """What waits of any."""

@@ -35,8 +35,8 @@ UNTIMED_MS: Final = -1
 
 
 def is_packed(columns: Collection[str]) -> bool:
-    """Whether these are the columns of record batches, not of rows."""
-    return RECORD_BATCH in columns and VALUE not in columns
+    """Whether these are the columns of record batches, if perhaps not all of them, or more."""
+    return RECORD_BATCH in columns and (VALUE not in columns or LEAST_TIMESTAMP in columns)
 
 
 class PackedBatch:

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.errors import ConfigError
 from twinlog.records.columns import PARTITION, TOPIC, VALUE
+from twinlog.records.connections import task_begins
 from twinlog.records.write import packing
 from twinlog.records.write.gathering import Gatherer
 from twinlog.records.write.options import WriteOptions, parse_write_options
@@ -38,7 +38,7 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
     """The same rows as record batches, those of each partition in one task (`packing`).
 
     `options`: those of the writer. Rows are placed by key, as Java's producer does; those without a
-    key in turn; those that name a partition stay with it. Raises TwinlogError.
+    key by their content; those that name a partition stay with it. Raises TwinlogError.
     """
     parsed = parse_write_options({"writeId": "placing", **options}, is_stream=False)
     if not parsed.topic:
@@ -46,6 +46,8 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
             f'format("twinlog"), partitioned: option topic is missing; rows with a column {TOPIC} '
             f"need a column {PARTITION}, and repartitionById by it"
         )
+    if packing.is_packed(df.columns):
+        raise ConfigError('format("twinlog"), partitioned: it is called twice; call it once, last')
     warn_of_others(check_schema(df.schema, has_topic=True))
     with ClusterClient(parsed.cluster()) as client:
         count = partitions_of(client, parsed.topic)
@@ -72,16 +74,13 @@ def most_bytes(options: WriteOptions, limit: str, rows: str) -> int:
     )
 
 
-def _packing(options: WriteOptions, count: int, most_bytes: int) -> Any:
+def _packing(options: WriteOptions, count: int, limit_bytes: int) -> Any:
     topic, codec = options.topic, options.codec  # no secret goes along
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        turn = 0 if context is None else context.partitionId()
-        placer = Placer(
-            topic, lambda _: count, now_ms=packing.UNTIMED_MS, turn=turn, is_spread=True
-        )
-        gatherer, binary = Gatherer(most_bytes), pa.binary()
+        task_begins()
+        placer = Placer(topic, lambda _: count, now_ms=packing.UNTIMED_MS, turn=None)
+        gatherer, binary = Gatherer(limit_bytes), pa.binary()
         for batch in batches:
             value = batch.schema.field(VALUE).type
             is_large = pa.types.is_large_binary(value) or pa.types.is_large_string(value)

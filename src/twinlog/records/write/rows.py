@@ -61,7 +61,13 @@ OF_READING: Final = (OFFSET, TIMESTAMP_TYPE)
 def check_schema(schema: StructType, *, has_topic: bool) -> tuple[str, ...]:
     """The columns of these rows that are not written. Raises ConfigError."""
     given = {field.name: field.dataType.simpleString() for field in schema}
-    is_packed = packing.is_packed(list(given))
+    is_packed = packing.is_packed(given)
+    added = given.keys() & (TYPES.keys() - packing.TYPES.keys())
+    if is_packed and (added or packing.TYPES.keys() - given.keys()):
+        raise _wrong(
+            "columns were added to what `partitioned` returned, or taken from it",
+            "change rows before it, and call it last",
+        )
     types = {name: (kind,) for name, kind in packing.TYPES.items()} if is_packed else TYPES
     for name, kinds in types.items():
         if name in given and given[name] not in kinds:
@@ -90,14 +96,13 @@ class Placer:
         counts: Callable[[str], int],
         *,
         now_ms: int,
-        turn: int,
-        is_spread: bool = False,
+        turn: int | None,
     ) -> None:
-        """`counts`: how many partitions a topic has (`counter`). `turn`: the partition of the first
-        row that names none, neither by key; of all of them, where they are not spread.
+        """`counts`: how many partitions a topic has (`counter`). `turn`: the partition of all rows
+        that name none, neither by key; None: each by its content, which is the same whenever and
+        in whatever order a task has its rows.
         """
-        self._topic, self._counts, self._now_ms = topic, counts, now_ms
-        self._turn, self._is_spread = turn, is_spread
+        self._topic, self._counts, self._now_ms, self._turn = topic, counts, now_ms, turn
         self.oldest_ms: dict[str, int] = {}
         """Of each topic, by a column timestamp."""
 
@@ -166,16 +171,14 @@ class Placer:
         for partition, picked in enumerate(CHOSEN.kernels.partition(table, keyed, count)):
             if picked:
                 found.setdefault(partition, []).append(picked)
-        for partition, picked in self._in_turn(rest, count):
-            found.setdefault(partition, []).append(picked)
+        if rest and self._turn is not None:
+            found.setdefault(self._turn % count, []).append(rest)
+        elif rest:
+            placed = CHOSEN.kernels.partition(_keyed_by_content(table), rest, count)
+            for partition, picked in enumerate(placed):
+                if picked:
+                    found.setdefault(partition, []).append(picked)
         return [(partition, _in_order(some)) for partition, some in found.items()]
-
-    def _in_turn(self, rows: array[int], count: int) -> list[tuple[int, array[int]]]:
-        if not self._is_spread:
-            return [(self._turn % count, rows)] if rows else []
-        first, self._turn = self._turn, self._turn + len(rows)
-        some = min(count, len(rows))
-        return [((first + place) % count, rows[place::count]) for place in range(some)]
 
 
 def counter(client: ClusterClient) -> Callable[[str], int]:
@@ -273,6 +276,16 @@ def _by_key(column: Any, table: Table, rows: array[int]) -> tuple[array[int], ar
     sizes = table.column(shapes.KEY_SIZE)
     keyed = array("q", (row for row in rows if sizes[row] >= 0))
     return keyed, array("q", (row for row in rows if sizes[row] < 0))
+
+
+def _keyed_by_content(table: Table) -> Table:
+    """The same rows, with all that a record holds but its time in place of the key."""
+    cells, stride = array("q", table.cells), table.stride
+    rests, ends = table.column(shapes.REST), table.column(shapes.END)
+    for row, (rest, end) in enumerate(zip(rests, ends, strict=True)):
+        cells[shapes.KEY * stride + row] = rest
+        cells[shapes.KEY_SIZE * stride + row] = end - rest
+    return Table(table.data, cells, stride, table.rows)
 
 
 def _check_partition(topic: str, partition: int | None, count: int) -> None:
