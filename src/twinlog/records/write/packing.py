@@ -19,8 +19,7 @@ import pyarrow as pa
 
 from twinlog.records.columns import PARTITION, VALUE
 from twinlog.records.write.gathering import Cuts
-from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
-from twinlog.wire.decoding import decode_table
+from twinlog.wire.decoding import decode_rows, decode_table
 from twinlog.wire.encoding import encode_rows, write_header
 from twinlog.wire.kernels import shapes
 from twinlog.wire.record_batch import Codec, read_header
@@ -56,7 +55,7 @@ class PackedBatch:
 
     def rows(self) -> Rows:
         """Its records. Raises CorruptData."""
-        return Rows.of(decode_table(memoryview(self.data), DECOMPRESSED_LIMIT_BYTES))
+        return decode_rows(memoryview(self.data))
 
     def timed(self, now_ms: int) -> PackedBatch | Rows:
         """The same, its records without a timestamp with this one. Raises CorruptData."""
@@ -67,7 +66,7 @@ class PackedBatch:
                 self.data, codec=self.codec, count=len(self), base_timestamp=now_ms, most=now_ms
             )
             return self
-        table = decode_table(memoryview(self.data), DECOMPRESSED_LIMIT_BYTES)
+        table = decode_table(memoryview(self.data))
         begin = shapes.TIMESTAMP * table.stride
         for cell in range(begin, begin + table.rows):
             if table.cells[cell] == UNTIMED_MS:

@@ -14,6 +14,7 @@ import logging
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from operator import sub
 from typing import Any, Final
 
 import pyarrow as pa
@@ -280,12 +281,12 @@ def _by_key(column: Any, table: Table, rows: array[int]) -> tuple[array[int], ar
 
 def _keyed_by_content(table: Table) -> Table:
     """The same rows, with all that a record holds but its time in place of the key."""
-    cells, stride = array("q", table.cells), table.stride
+    cells, stride, rows = array("q", table.cells), table.stride, table.rows
     rests, ends = table.column(shapes.REST), table.column(shapes.END)
-    for row, (rest, end) in enumerate(zip(rests, ends, strict=True)):
-        cells[shapes.KEY * stride + row] = rest
-        cells[shapes.KEY_SIZE * stride + row] = end - rest
-    return Table(table.data, cells, stride, table.rows)
+    key, size = shapes.KEY * stride, shapes.KEY_SIZE * stride
+    cells[key : key + rows] = array("q", rests)
+    cells[size : size + rows] = array("q", map(sub, ends, rests))
+    return Table(table.data, cells, stride, rows)
 
 
 def _check_partition(topic: str, partition: int | None, count: int) -> None:
