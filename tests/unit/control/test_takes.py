@@ -69,7 +69,9 @@ def test_what_never_began_waits_for_a_lost_lanes_first_row(begin_at: int) -> Non
     """It may arrive until then, and the records behind it under the same sequences: also where
     a start stays as it is, or a group says it, for retention and the group move both."""
     one = partition(begin_at=begin_at)
+    assert not one.why_put_off
     assert put_off(one, {})
+    assert one.why_put_off.endswith("it begins within 60 s")
     assert one.retry_at == one.wait_until
     assert not one.is_due(time.monotonic()), "or the map would be read in every turn"
 

@@ -199,12 +199,13 @@ class FlowSetup(FlowEnds):
             self._stay_fenced(news_of.read(), once=once, ended=ended)
             self.acts = claim.generation, news.intents
             take_over.write(adoption, claim)
-            capabilities = self.facts.capabilities(target)
-            found = self._discover(source, target, create=pause is None)
-            if once:
-                found.fail_absent(self.config)
-                found.plans = with_ends(source, self.config, found.plans)
-            work = self._work(claim, target, map_reader, found, capabilities)
+            with self.claims.setting_up(claim, clean=clean):
+                capabilities = self.facts.capabilities(target)
+                found = self._discover(source, target, create=pause is None)
+                if once:
+                    found.fail_absent(self.config)
+                    found.plans = with_ends(source, self.config, found.plans)
+                work = self._work(claim, target, map_reader, found, capabilities)
             return PreparedFlow(
                 work=work,
                 generation=claim.generation,
@@ -361,8 +362,7 @@ class FlowSetup(FlowEnds):
         """Note the end of a generation that drained, leave the group, close the connections."""
         with self._ending() as target:
             try:
-                if generation is not None:
-                    self.claims.end(target, generation)
+                self.claims.end(target, generation)
             finally:
                 if self.membership is not None:
                     self.membership.leave()
@@ -372,8 +372,7 @@ class FlowSetup(FlowEnds):
         """As `close`, but the membership stays, or goes to the successor where it leads there."""
         with self._ending() as target:
             try:
-                if generation is not None:
-                    self.claims.end(target, generation)
+                self.claims.end(target, generation)
             finally:
                 if successor is not None:
                     self.hand_on(successor)
@@ -408,6 +407,7 @@ class FlowSetup(FlowEnds):
         if self.membership is not None:
             if successor.target == self.target:
                 successor.membership = self.membership
+                successor.claims.idle = self.claims.idle
             else:
                 self.membership.leave()
             self.membership = None

@@ -78,7 +78,7 @@ def partition_snapshot(
         records=partition.total_records,
         bytes=partition.total_bytes,
         code="" if failure is None else failure.code,
-        message=vanished(partition) if failure is None else failure.message,
+        message=failure.message if failure else vanished(partition) or partition.why_put_off,
         since_ms=since_ms if failure is None else failure.since_ms,
         loss_records=loss_records_of(partition),
         loss_ms=loss_ms_of(partition, now_ms),

@@ -10,6 +10,7 @@ PENDING --Take--> ASSIGNED --Released--> PENDING (handed over) | DONE
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -400,6 +401,21 @@ class Partition:
     def waits_s(self) -> float:
         """For how many seconds requests of a dead holder may still arrive."""
         return max(0.0, self.wait_until - self.clock.monotonic())
+
+    def put_off(self) -> None:
+        """Nobody begins it while requests of a dead holder may arrive."""
+        self.retry_at = self.wait_until
+
+    @property
+    def why_put_off(self) -> str:
+        """For people; empty where it is not, or its trouble says more."""
+        left_s = self.waits_s()
+        if not left_s or self.placement is not Placement.PENDING or self.retry_at < self.wait_until:
+            return ""
+        return (
+            "a lane that was lost, or killed with its process, may still have written to it: it "
+            f"begins within {math.ceil(left_s)} s"
+        )
 
     @property
     def is_over(self) -> bool:

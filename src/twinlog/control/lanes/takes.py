@@ -105,7 +105,7 @@ def put_off(partition: Partition, maps: Maps) -> bool:
     keys = [plan.map_key._replace(branch=n, branches=plan.targets) for n in range(plan.targets)]
     if not partition.waits_s() or any(key in maps for key in keys or [plan.map_key]):
         return False
-    partition.retry_at = partition.wait_until
+    partition.put_off()
     return True
 
 

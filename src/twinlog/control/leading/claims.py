@@ -11,7 +11,8 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from twinlog.cluster.client import ClusterClient
@@ -20,6 +21,7 @@ from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.leading.lead import SetupWaiting
 from twinlog.control.loops.refusals import cluster_changed
+from twinlog.errors import TwinlogError
 from twinlog.lane import late_requests
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.generations import (
@@ -43,6 +45,10 @@ class FlowClaims:
     log_once: Callable[[str], None]
     mine: Claim | None = None
     """The last one that we won."""
+    idle: Claim | None = None
+    """One that we won behind a generation that had ended, and whose set-up failed: nothing ran in
+    it. So its successor need not wait for its lanes.
+    """
     _waits: tuple[int, float] = (-1, 0.0)
     """The generation whose lanes are waited for, and until when (monotonic)."""
 
@@ -71,9 +77,31 @@ class FlowClaims:
         rests = followed.promotion is not None or followed.pause is not None
         return not is_newer and not rests and flow_intents(self.name, rows, followed) == followed
 
-    def end(self, target: ClusterClient, generation: int) -> None:
-        """All lanes of a generation have drained."""
-        _write(target, closing(self.name, generation))
+    def end(self, target: ClusterClient, generation: int | None) -> None:
+        """All lanes of a generation have drained. None: none ran; an idle one ends all the same."""
+        if generation is None and self.idle is not None:
+            generation = self.idle.generation
+        if generation is not None:
+            _write(target, closing(self.name, generation))
+
+    @contextmanager
+    def setting_up(self, claim: Claim, *, clean: bool) -> Iterator[None]:
+        """Of a generation to which lanes are given behind this, and none where it fails."""
+        try:
+            yield
+        except TwinlogError:
+            self.idle = claim if clean else None
+            raise
+
+    def _has_ended(self, history: FlowHistory) -> bool:
+        """Whether no lane of the latest generation can write."""
+        idle, latest = self.idle, history.latest
+        is_idle = (
+            latest is not None
+            and idle is not None
+            and ((idle.generation, idle.claimant) == (latest.generation, latest.claimant))
+        )
+        return history.is_closed or is_idle
 
     def note_lost_map(
         self, target: ClusterClient, generation: int, targets: Iterable[TopicId]
@@ -139,12 +167,13 @@ class FlowClaims:
         if won is None or (won.generation, won.claimant) != (claim.generation, claim.claimant):
             raise SetupWaiting(f"another process claimed generation {claim.generation} first")
         self.mine = claim
-        is_clean = before < 0 if history is None else history.is_closed
+        is_clean = before < 0 if history is None else self._has_ended(history)
+        self.idle = None
         return claim, is_clean and not lost_claims
 
     def _check_meaning(self, history: FlowHistory | None, *, fresh_id: bool) -> None:
         """A changed meaning waits until no lane of the old one can still send (H3, a4)."""
-        if history is None or history.latest is None or history.is_closed:
+        if history is None or history.latest is None or self._has_ended(history):
             return
         if history.latest.meaning == self._meaning() and not fresh_id:
             return
