@@ -112,7 +112,9 @@ def test_mirror_copies_at_once_behind_one_that_could_not_begin(pair: Pair) -> No
     pair.config.write_text(text)
     with Mirror(pair.config) as mirror:
         eventually(
-            lambda: pair.remote in topic_names(pair.b)
-            and sum(end_offsets(pair.b, pair.remote).values()) == 10
+            lambda: (
+                pair.remote in topic_names(pair.b)
+                and sum(end_offsets(pair.b, pair.remote).values()) == 10
+            )
         )
         mirror.stop()
