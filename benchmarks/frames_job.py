@@ -35,7 +35,7 @@ def main(task: dict[str, Any]) -> None:
 
 
 def session(task: dict[str, Any]) -> Any:
-    """The same settings for both."""
+    """The same settings for both, and what docs/dataframes.md advises for ours."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
@@ -43,6 +43,8 @@ def session(task: dict[str, Any]) -> Any:
     builder = builder.config("spark.sql.streaming.numRecentProgressUpdates", "1000")
     if task["jars"]:
         builder = builder.config("spark.jars", task["jars"])
+    if task["format"] == "twinlog":
+        builder = builder.config("spark.python.daemon.module", "twinlog.records.daemon")
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     if task["format"] == "twinlog":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,14 @@ from tests.support.groups import Pair, numbered
 from tests.support.mirror import Mirror
 from tests.support.settings import settings_for
 from tests.support.topics import create_topic, end_offsets, topic_names
+from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.load import load
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.leading.claims import FlowClaims
+from twinlog.control.leading.lead import Fenced, StandingBy
 from twinlog.errors import TwinlogError, Unreachable
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.generations import FlowHistory, winning_claims
@@ -53,6 +56,25 @@ def no_answer(*_: object, **__: object) -> None:
     raise Unreachable("no answer of replication")
 
 
+def fails_at_once(setup: FlowSetup, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as failing:
+        failing.setattr(FlowSetup, "_discover", no_answer)
+        fails(setup)
+
+
+def was_killed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as killed:
+        killed.setattr(FlowClaims, "end", lambda *_: None)
+        with Mirror(pair.config, once=True) as mirror:
+            mirror.wait()
+    assert not history(pair).is_closed
+
+
+def copied(pair: Pair) -> int:
+    there = pair.remote in topic_names(pair.b)
+    return sum(end_offsets(pair.b, pair.remote).values()) if there else 0
+
+
 def history(pair: Pair) -> FlowHistory:
     with ClusterClient(settings_for(pair.b.bootstrap)) as client:
         rows = [(row.key, row.value) for row in read_to_end(client, STATE_TOPIC, 0)]
@@ -72,29 +94,21 @@ def test_the_next_process_waits_for_nothing(pair: Pair) -> None:
     prepared.close(drained=True)
 
 
-def test_nor_does_the_next_try_or_the_configuration_that_replaces_this_one(pair: Pair) -> None:
-    first, second = set_up(pair, TOO_MANY), set_up(pair)
-    fails(first)
-    first.hand_on(second)
-    prepared = second.prepare(once=False)
+def test_nor_does_its_next_try(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = set_up(pair)
+    fails_at_once(setup, monkeypatch)
+    prepared = setup.prepare(once=False)
     assert prepared.clean
-    assert second.claims.idle is None, "lanes run in this one"
     prepared.close(drained=False)
-    assert not history(pair).is_closed
+    assert not history(pair).is_closed, "lanes may have run in this one"
 
 
 def test_what_was_killed_before_it_is_waited_for(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as killed:
-        killed.setattr(FlowClaims, "end", lambda *_: None)
-        with Mirror(pair.config, once=True) as mirror:
-            mirror.wait()
+    was_killed(pair, monkeypatch)
     first = set_up(pair)
-    with monkeypatch.context() as failing:
-        failing.setattr(FlowSetup, "_discover", no_answer)
-        fails(first)
-        fails(first)
+    fails_at_once(first, monkeypatch)
     first.close(None)
     assert not history(pair).is_closed
     prepared = set_up(pair).prepare(once=False)
@@ -102,19 +116,89 @@ def test_what_was_killed_before_it_is_waited_for(
     prepared.close(drained=False)
 
 
-def test_mirror_copies_at_once_behind_one_that_could_not_begin(pair: Pair) -> None:
+def test_what_was_killed_is_waited_for_once(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a set-up fails: the time begins with the first that led."""
+    was_killed(pair, monkeypatch)
+    monkeypatch.setattr("twinlog.lane.late_requests.wait_s", lambda: 3600.0)
+    first = set_up(pair)
+    fails_at_once(first, monkeypatch)
+    until = first.claims.quiet_at
+    fails_at_once(first, monkeypatch)
+    assert first.claims.quiet_at == until
+    monkeypatch.setattr(first.claims, "quiet_at", 0.0)
+    prepared = first.prepare(once=False)
+    assert prepared.clean
+    prepared.close(drained=False)
+
+
+def test_a_number_that_another_process_was_given_is_not_ended(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state topic had lost our claim when that process won the same number."""
+    first, second = set_up(pair), set_up(pair)
+    fails_at_once(first, monkeypatch)
+    idle = first.claims.idle
+    assert idle is not None
+    assert first.membership is not None
+    first.membership.leave()
+    prepared = second.prepare(once=False)
+    first.claims.idle = replace(idle, generation=prepared.generation)
+    first.close(None)
+    assert not history(pair).is_closed
+    prepared.close(drained=True)
+
+
+def test_who_sees_another_process_lead_ends_nothing(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = set_up(pair), set_up(pair)
+    fails_at_once(first, monkeypatch)
+    assert first.membership is not None
+    first.membership.leave()
+    first.membership = None
+    prepared = second.prepare(once=False)
+    assert not prepared.clean, "it has not said that it ended"
+    with pytest.raises(StandingBy):
+        eventually(lambda: first.prepare(once=False) is None)
+    assert first.claims.idle is None
+    first.close(None)
+    prepared.close(drained=True)
+
+
+def test_a_promotion_ends_it(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = set_up(pair)
+    fails_at_once(setup, monkeypatch)
+    assert run(["flow", "promote", str(pair.config)]) == 0
+    with pytest.raises(Fenced):
+        setup.prepare(once=False)
+    assert history(pair).is_closed
+
+
+def test_mirror_copies_at_once_behind_one_that_could_not_begin(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = pair.config.read_text()
     pair.config.write_text(text + TOO_MANY)
     with Mirror(pair.config) as mirror:
-        eventually(lambda: any("REPLICATION_FACTOR" in one.reason for one in mirror.snapshots))
+        eventually(lambda: any("replication.factor" in one.reason for one in mirror.snapshots))
         mirror.stop()
     assert history(pair).is_closed
     pair.config.write_text(text)
+    monkeypatch.setattr("twinlog.lane.late_requests.wait_s", lambda: 3600.0)
     with Mirror(pair.config) as mirror:
-        eventually(
-            lambda: (
-                pair.remote in topic_names(pair.b)
-                and sum(end_offsets(pair.b, pair.remote).values()) == 10
-            )
-        )
+        eventually(lambda: copied(pair) == 10)
+        mirror.stop()
+
+
+def test_a_file_that_is_put_right_is_followed_at_once(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = pair.config.read_text()
+    pair.config.write_text(text + TOO_MANY)
+    with Mirror(pair.config) as mirror:
+        eventually(lambda: any("replication.factor" in one.reason for one in mirror.snapshots))
+        pair.config.write_text(text)
+        monkeypatch.setattr("twinlog.lane.late_requests.wait_s", lambda: 3600.0)
+        mirror.reload()
+        eventually(lambda: copied(pair) == 10)
         mirror.stop()

@@ -198,12 +198,24 @@ def test_topics_by_pattern_and_partitions_by_number(
     assert values(reader.option("assign", f'{{"{topic}": [1]}}').load()) == [1, 3, 5, 7, 9]
 
 
+@pytest.fixture
+def passing_filters(spark: SparkSession) -> Iterator[None]:
+    """As a session that was told to."""
+    name = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(name, "true")
+    yield
+    spark.conf.unset(name)
+
+
 @pytest.mark.skipif(not HAS_FILTERS, reason="Spark 4.0 passes no filters")
-def test_filters_decide_what_is_read(source_cluster: LocalCluster, topic: str, read: Read) -> None:
+def test_filters_decide_what_is_read(
+    source_cluster: LocalCluster, topic: str, read: Read, passing_filters: None
+) -> None:
+    """If they are asked to."""
     records = [Outgoing(b"k", b"%d" % at, (), NOW_MS + at, at % 2) for at in range(20)]
     produce(source_cluster, topic, records)
     late = lit((NOW_MS + 15) / 1000).cast("timestamp")
-    frame = read()
+    frame = read(pushFilters=True)
     for filtered, wanted, tasks in (
         (frame.where("partition = 1"), range(1, 20, 2), 1),
         (frame.where("partition = 1 AND offset >= 7"), [15, 17, 19], 1),
@@ -217,8 +229,32 @@ def test_filters_decide_what_is_read(source_cluster: LocalCluster, topic: str, r
     # what is not read cannot fail: the rest of the topic is gone
     delete_records(source_cluster, topic, before=5)
     begun = {"startingOffsets": f'{{"{topic}": {{"0": 0, "1": 5}}}}'}
+    begun["pushFilters"] = "true"
     assert values(read(**begun).where("partition = 1")) == [11, 13, 15, 17, 19]
     assert values(read(**begun).where("offset >= 6")) == [12, 13, 14, 15, 16, 17, 18, 19]
+
+
+@pytest.mark.parametrize("passes", [False, True], ids=["as it is", "where Spark passes filters"])
+@pytest.mark.witness("one DataFrame in many queries", case="where Spark passes filters")
+def test_a_frame_is_used_again(
+    source_cluster: LocalCluster,
+    topic: str,
+    read: Read,
+    request: pytest.FixtureRequest,
+    passes: bool,
+) -> None:
+    """What a filter leaves of it is no other query's, and of no other part of the same."""
+    if passes:
+        request.getfixturevalue("passing_filters")
+    produce(source_cluster, topic, numbers(0, 20))
+    frame = read()
+    one, other = frame.where("partition = 1"), frame.where("partition = 0 AND offset < 3")
+    assert values(one) == list(range(1, 20, 2))
+    assert values(frame) == list(range(20))
+    assert values(other) == [0, 2, 4]
+    assert values(one.union(frame)) == sorted([*range(20), *range(1, 20, 2)])
+    assert values(one.union(other)) == sorted([*range(1, 20, 2), 0, 2, 4])
+    assert one.alias("a").join(other.alias("b"), "offset").count() == 3
 
 
 def test_what_retention_deleted_has_its_range(

@@ -94,7 +94,7 @@ def topic(source_cluster: LocalCluster, fresh_topic: str) -> str:
 
 
 def test_a_batch_over_spark_connect(source_cluster: LocalCluster, topic: str) -> None:
-    """Spark knows the format by itself, and passes no filters then; `register` sees to them."""
+    """Spark knows the format by itself, and takes it once more."""
     said = over_connect(CONNECT, source_cluster.bootstrap, topic)
     assert said == ["[1, 3, 5, 7, 9]", "pyspark.sql.connect.session [1, 3, 5, 7, 9]"]
 

@@ -82,6 +82,32 @@ rows = partitioned(rows, options)
 rows.mapInArrow(slow, rows.schema).write.format("twinlog").options(**options).mode("append").save()
 """
 
+BEHIND_A_SHUFFLE = """
+import sys, time
+from pathlib import Path
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from twinlog.records import partitioned, register
+bootstrap, topic, folder, master = sys.argv[1:]
+spark = (
+    SparkSession.builder.master(master).config("spark.ui.enabled", "false")
+    .config("spark.sql.shuffle.partitions", "4")
+    .config("spark.sql.adaptive.enabled", "false").getOrCreate()
+)
+register(spark)
+def waits(batches):
+    Path(folder, f"writes-{TaskContext.get().partitionId()}").touch()
+    for batch in batches:
+        yield batch
+    while not Path(folder, "killed").exists():
+        time.sleep(0.1)
+options = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "kafka.max.request.size": "500"}
+rows = spark.range(6000, numPartitions=4).selectExpr("id % 3000 AS id").groupBy("id").count()
+rows = partitioned(rows.selectExpr("string(id) AS key", "string(id) AS value"), options)
+rows.mapInArrow(waits, rows.schema).write.format("twinlog").options(**options).mode("append").save()
+"""
+"""Tasks that write wait with their rows in the log."""
+
 
 class Killed:
     """The query in a process of its own, from one checkpoint."""
@@ -175,6 +201,45 @@ def run_a_task_twice_at_once(source_cluster: LocalCluster, topic: str, tmp_path:
     assert {"run-1-0", "run-1-1"} <= set(runs), runs
     seen = read_all(source_cluster, topic, isolation="read_committed")
     assert sorted(int(one.value or b"-1") for one in seen) == list(range(6000))
+
+
+def test_an_executor_is_lost_with_what_was_shuffled(
+    source_cluster: LocalCluster,
+    topic: str,
+    tmp_path: Path,
+    conf: Path,  # noqa: F811
+) -> None:
+    """Rows come from a `groupBy`. Spark runs it again, or ends the job (since 4.2): all rows are
+    there then, or none.
+    """
+    assert conf.is_dir()
+    with standalone(tmp_path) as master:
+        arguments = [source_cluster.bootstrap, topic, str(tmp_path), master]
+
+        def start() -> subprocess.Popen[str]:
+            return subprocess.Popen(
+                [sys.executable, "-c", BEHIND_A_SHUFFLE, *arguments],
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+
+        running = start()
+        eventually(lambda: len(list(tmp_path.glob("writes-*"))) >= 2, what="tasks that write")
+        mine = [one for one in executors() if one.cwd().startswith(str(tmp_path))]
+        mine[0].kill()
+        (tmp_path / "killed").touch()
+        _, said = running.communicate(timeout=PATIENCE_S)
+        seen = read_all(source_cluster, topic, isolation="read_committed")
+        if running.returncode:
+            assert seen == []
+            assert "checksum" in said.lower(), said[-4000:]
+            again = start()
+            _, said = again.communicate(timeout=PATIENCE_S)
+            assert again.returncode == 0, said[-4000:]
+            seen = read_all(source_cluster, topic, isolation="read_committed")
+    assert sorted(int(one.value or b"-1") for one in seen) == list(range(3000))
 
 
 def kill_the_driver(query: Killed, chance: random.Random) -> None:

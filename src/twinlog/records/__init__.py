@@ -6,7 +6,7 @@
 Read `source`, then `options` and `bounds` (what a user writes), `planning` and `ranges` (which
 offsets that is), `upstreams` (of which records they are copies), `batch_reader`, `stream_reader`,
 `filters`; `tasks`, `log_reader` and `decoding` run on executors, over kept `connections`; `gaps` is
-about what is gone. `write` is the other direction.
+about what is gone. `write` is the other direction. `daemon` is for who wants workers sooner.
 Nothing that mirrors loads any of it.
 """
 
@@ -26,8 +26,7 @@ def register(spark: SparkSession) -> None:
     """Make `format("twinlog")` known to a session, classic or Spark Connect, which it is by itself
     where Spark's Python has Twinlog installed.
 
-    From Spark 4.1 on it also sets `spark.sql.python.filterPushdown.enabled`, without which Spark
-    passes no filters to sources written in Python. Raises EnvironmentMissing without PyArrow.
+    Raises EnvironmentMissing without PyArrow.
     """
     from twinlog.records.spark_api import need_arrow
 

@@ -22,37 +22,12 @@ from twinlog.records.tasks import PlanningReader
 from twinlog.records.upstreams import UpstreamMaps
 
 
-class PushFilters:
-    """What Spark calls where it passes filters to sources written in Python
-    (`spark.sql.python.filterPushdown.enabled`). Where it does not, it ends each read of a reader
-    that has such a method of its own (DATA_SOURCE_PUSHDOWN_DISABLED): so this looks like the one
-    that every reader has, and such a session reads all, and filters then.
-    """
-
-    def __init__(self, reader: BatchReader) -> None:
-        self._reader = reader
-        self.__func__ = getattr(DataSourceReader, "pushFilters", None)
-
-    def __call__(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:
-        self._reader.narrow(filters)
-        return filters
-
-
 class BatchReader(PlanningReader, DataSourceReader):
     """Plans on the driver, reads in tasks."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         super().__init__(options, columns)
         self._bounds = RowBounds()
-
-    @property
-    def pushFilters(self) -> PushFilters:
-        """Narrows what is read; all filters stay with Spark, which applies them to the rows."""
-        return PushFilters(self)
-
-    def narrow(self, filters: list[datasource.Filter]) -> None:
-        """No row is asked for that these do not let through."""
-        self._bounds = bounds_of(filters)
 
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges, each a task. Raises TwinlogError."""
@@ -78,3 +53,17 @@ class BatchReader(PlanningReader, DataSourceReader):
         tps = [one.tp for one in found]
         times = first_of_time(client, tps, self._bounds.least_ms, isolation)
         return [self._bounds.within(one, times[one.tp]) for one in found]
+
+
+class FilteringReader(BatchReader):
+    """With `pushFilters`: reads no row that the filters of its query do not let through.
+
+    Not without being asked: Spark 4.1 to 4.3 keep what a filter has left of a DataFrame for all
+    queries of it, also those without that filter (`PythonDataSourceV2.setReadInfo`), which would
+    miss rows.
+    """
+
+    def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:
+        """All filters stay with Spark, which applies them to the rows."""
+        self._bounds = bounds_of(filters)
+        return filters

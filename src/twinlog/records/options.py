@@ -52,6 +52,7 @@ KNOWN: Final = (
     "startingOffsetsByTimestampStrategy",
     "minPartitions",
     "failOnDataLoss",
+    "pushFilters",
     "includeHeaders",
     "isolation",
     "upstream",
@@ -87,6 +88,8 @@ class ReadOptions:
     max_bytes: int | None
     commit_group: str
     fails_on_data_loss: bool
+    pushes_filters: bool
+    """Of a batch: its filters decide what is read."""
     upstreams: tuple[str, ...]
     """Aliases of clusters whose copies stand in the column `_upstream`."""
 
@@ -120,6 +123,7 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
         max_bytes=_optional_positive(options, "maxBytesPerTrigger"),
         commit_group=options.get("commitGroup", "").strip(),
         fails_on_data_loss=flag(options, "failOnDataLoss", default=True),
+        pushes_filters=flag(options, "pushFilters", default=False),
         upstreams=_upstreams(options),
     )
 
@@ -129,6 +133,8 @@ def _check_kind(options: Mapping[str, str], *, is_stream: bool) -> None:
         for name in _ENDS:
             if name in options:
                 raise wrong(name, "a stream has no end", "remove it, or use spark.read")
+        if "pushFilters" in options:
+            raise wrong("pushFilters", "Spark passes no filters to streams", "remove it")
         return
     for name in _OF_STREAMS:
         if name in options:

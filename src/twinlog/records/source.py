@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 
 FORMAT: Final = "twinlog"
 KNOWN_ALREADY: Final = "DATA_SOURCE_ALREADY_EXISTS"
-FILTER_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 class TwinlogSource(DataSource):
@@ -56,13 +55,15 @@ class TwinlogSource(DataSource):
         return ddl(all_columns(headers=headers, upstream="upstream" in self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from twinlog.records.batch_reader import BatchReader
+        from twinlog.records.batch_reader import BatchReader, FilteringReader
         from twinlog.records.options import parse_options
         from twinlog.records.planning import columns_of
 
         options = parse_options(self.options, is_stream=False)
+        needs("pushFilters", "4.1", is_there=HAS_FILTERS or not options.pushes_filters)
         say_slow_kernels()
-        return BatchReader(options, columns_of(schema, options))
+        reader = FilteringReader if options.pushes_filters else BatchReader
+        return reader(options, columns_of(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from twinlog.records.options import parse_options
@@ -103,14 +104,9 @@ def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("twinlog")` known to a session, classic or Spark Connect.
-
-    It also lets Spark pass filters to sources that are written in Python
-    (`spark.sql.python.filterPushdown.enabled`), which it does not by itself. A source that Spark
+    """Make `format("twinlog")` known to a session, classic or Spark Connect. A source that Spark
     has found by itself (`pyspark_twinlog`) is this one, and takes no other in its place.
     """
-    if HAS_FILTERS:
-        spark.conf.set(FILTER_PUSHDOWN, "true")
     try:
         spark.dataSource.register(TwinlogSource)
     except AnalysisException as error:

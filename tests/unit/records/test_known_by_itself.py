@@ -9,15 +9,16 @@ import sys
 import pytest
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import LongType, StructType
 
 from pyspark_twinlog import DefaultSource
 from twinlog.errors import EnvironmentMissing
 from twinlog.model import TopicPartition
-from twinlog.records.batch_reader import BatchReader
-from twinlog.records.options import parse_options
+from twinlog.records.batch_reader import FilteringReader
 from twinlog.records.source import TwinlogSource
 from twinlog.records.spark_api import HAS_FILTERS
 
+SCHEMA = StructType().add("offset", LongType())
 GIVEN = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 
 
@@ -48,11 +49,14 @@ def test_without_pyarrow_it_is_an_error_when_it_is_used(monkeypatch: pytest.Monk
 
 
 @pytest.mark.skipif(not HAS_FILTERS, reason="Spark passes no filters before 4.1")
-def test_a_reader_does_not_fail_where_spark_passes_no_filters() -> None:
-    """Spark's condition (`plan_data_source_read`), and what it does where it passes them."""
-    reader = BatchReader(parse_options(GIVEN, is_stream=False), ("value",))
-    found = getattr(reader.pushFilters, "__func__", None)
-    assert found is DataSourceReader.pushFilters
+def test_filters_narrow_only_a_reader_that_is_asked_to() -> None:
+    """Spark takes them to be passed to readers that have such a method of their own."""
+    found = [
+        TwinlogSource({**GIVEN, **more}).reader(SCHEMA) for more in ({}, {"pushFilters": "true"})
+    ]
+    assert [type(one).pushFilters is DataSourceReader.pushFilters for one in found] == [True, False]
+    reader = found[1]
+    assert isinstance(reader, FilteringReader)
     filters = [datasource.EqualTo(("partition",), 1), datasource.GreaterThan(("offset",), 4)]
     kept = [*reader.pushFilters(filters)]
     assert all(one is other for one, other in zip(kept, filters, strict=True))

@@ -25,8 +25,8 @@ def internals() -> set[str]:
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
-                case ast.Attribute(attr="_jrdd" | "_jsc" | "__func__" as name):
-                    found.add(name)  # the last: what Spark's worker compares of a reader's method
+                case ast.Attribute(attr="_jrdd" | "_jsc" as name):
+                    found.add(name)
                 case ast.Attribute(attr=name, value=owner, ctx=how):
                     is_set = isinstance(how, ast.Store)
                     if ast.unparse(owner) in OWNERS and (name.startswith("_") or is_set):
@@ -45,6 +45,6 @@ def internals() -> set[str]:
 def test_the_decision_names_all_that_is_used() -> None:
     named = DECISION.read_text()
     found = internals()
-    assert {"__func__", "_read_with_length", "spark.python.daemon.module"} <= found
+    assert {"_read_with_length", "spark.python.daemon.module"} <= found
     assert {"_jrdd", "_gateway", "pickleSer", "handle_error", "pyspark.daemon"} <= found
     assert {name for name in found if name not in named} == set()

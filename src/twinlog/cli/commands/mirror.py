@@ -260,7 +260,7 @@ class MirrorReport:
                 "topic": part.topic,
                 "partition": part.partition,
                 "code": part.code or "NOT_FINISHED",
-                "message": part.message or "stopped before its end was reached",
+                "message": part.message if part.code else "stopped before its end was reached",
             }
             for part in flow.partitions
             if self._is_failed(part)

@@ -44,7 +44,7 @@ from twinlog.control.leading.target_facts import TargetFacts
 from twinlog.control.loops.guard import LoopGuard
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.control.risk.source_questions import SourceQuestions
-from twinlog.errors import FlowError, TwinlogError
+from twinlog.errors import FlowError, NotLeader, TwinlogError
 from twinlog.lane import late_requests
 from twinlog.lane.messages import Work
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
@@ -199,7 +199,7 @@ class FlowSetup(FlowEnds):
             self._stay_fenced(news_of.read(), once=once, ended=ended)
             self.acts = claim.generation, news.intents
             take_over.write(adoption, claim)
-            with self.claims.setting_up(claim, clean=clean):
+            with self.claims.setting_up(claim):
                 capabilities = self.facts.capabilities(target)
                 found = self._discover(source, target, create=pause is None)
                 if once:
@@ -243,7 +243,11 @@ class FlowSetup(FlowEnds):
     def _lead(self, *, once: bool) -> None:
         self.membership = take_part(self.membership, self.target, self.config)
         self._stay_resigned(self.membership)  # before: it was not there yet for `resign` to leave
-        wait_to_lead(self.membership, self.config, once=once)
+        try:
+            wait_to_lead(self.membership, self.config, once=once)
+        except (StandingBy, NotLeader):
+            self.claims.idle = None  # another process leads, and its number may be the same
+            raise
         self._stay_resigned(self.membership)
 
     def _stay_resigned(self, membership: Membership) -> None:
@@ -281,7 +285,9 @@ class FlowSetup(FlowEnds):
         promotion = news.intents.promotion
         if promotion is None:
             return
-        if ended is not None:
+        if ended is None:
+            self.claims.end_idle(self.target)
+        else:
             self.claims.end(self.clients.target, ended)
         if self.membership is not None:
             self.membership.leave()
@@ -359,10 +365,15 @@ class FlowSetup(FlowEnds):
             membership.leave()
 
     def close(self, generation: int | None) -> None:
-        """Note the end of a generation that drained, leave the group, close the connections."""
+        """Note the end of a generation that drained, or in which no lane ran, leave the group,
+        close the connections.
+        """
         with self._ending() as target:
             try:
-                self.claims.end(target, generation)
+                if generation is None:
+                    self.claims.end_idle(self.target)
+                else:
+                    self.claims.end(target, generation)
             finally:
                 if self.membership is not None:
                     self.membership.leave()
@@ -372,7 +383,8 @@ class FlowSetup(FlowEnds):
         """As `close`, but the membership stays, or goes to the successor where it leads there."""
         with self._ending() as target:
             try:
-                self.claims.end(target, generation)
+                if generation is not None:
+                    self.claims.end(target, generation)
             finally:
                 if successor is not None:
                     self.hand_on(successor)
@@ -407,7 +419,6 @@ class FlowSetup(FlowEnds):
         if self.membership is not None:
             if successor.target == self.target:
                 successor.membership = self.membership
-                successor.claims.idle = self.claims.idle
             else:
                 self.membership.leave()
             self.membership = None

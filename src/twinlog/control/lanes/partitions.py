@@ -409,12 +409,13 @@ class Partition:
     @property
     def why_put_off(self) -> str:
         """For people; empty where it is not, or its trouble says more."""
-        left_s = self.waits_s()
-        if not left_s or self.placement is not Placement.PENDING or self.retry_at < self.wait_until:
+        left_s, is_pending = self.waits_s(), self.placement is Placement.PENDING
+        is_meant = self.is_wanted and not self.is_paused
+        if not (left_s and is_pending and is_meant) or self.retry_at < self.wait_until:
             return ""
         return (
-            "a lane that was lost, or killed with its process, may still have written to it: it "
-            f"begins within {math.ceil(left_s)} s"
+            "requests of a lane that was lost, or killed with its process, may still arrive: it "
+            f"begins in about {math.ceil(left_s)} s"
         )
 
     @property

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.producers import init_producer_id
+from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.leading.lead import SetupWaiting
@@ -35,6 +38,8 @@ from twinlog.mirror.state.mapped import losing_map
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader
 
+IDLE_ENDS_WITHIN_S: Final = 1.0
+
 
 @dataclass(slots=True, kw_only=True)
 class FlowClaims:
@@ -46,9 +51,9 @@ class FlowClaims:
     mine: Claim | None = None
     """The last one that we won."""
     idle: Claim | None = None
-    """One that we won behind a generation that had ended, and whose set-up failed: nothing ran in
-    it. So its successor need not wait for its lanes.
-    """
+    """The one whose set-up failed: no lane ran in it. Only as long as nobody else leads."""
+    quiet_at: float = -math.inf
+    """Monotonic: from when on no lane of a generation before `mine` can write."""
     _waits: tuple[int, float] = (-1, 0.0)
     """The generation whose lanes are waited for, and until when (monotonic)."""
 
@@ -77,31 +82,30 @@ class FlowClaims:
         rests = followed.promotion is not None or followed.pause is not None
         return not is_newer and not rests and flow_intents(self.name, rows, followed) == followed
 
-    def end(self, target: ClusterClient, generation: int | None) -> None:
-        """All lanes of a generation have drained. None: none ran; an idle one ends all the same."""
-        if generation is None and self.idle is not None:
-            generation = self.idle.generation
-        if generation is not None:
-            _write(target, closing(self.name, generation))
+    def end(self, target: ClusterClient, generation: int) -> None:
+        """All lanes of a generation have drained."""
+        _write(target, closing(self.name, generation))
 
     @contextmanager
-    def setting_up(self, claim: Claim, *, clean: bool) -> Iterator[None]:
-        """Of a generation to which lanes are given behind this, and none where it fails."""
+    def setting_up(self, claim: Claim) -> Iterator[None]:
+        """Of a generation whose lanes begin only behind this: where it fails, it had none."""
         try:
             yield
         except TwinlogError:
-            self.idle = claim if clean else None
+            self.idle = claim
             raise
 
-    def _has_ended(self, history: FlowHistory) -> bool:
-        """Whether no lane of the latest generation can write."""
-        idle, latest = self.idle, history.latest
-        is_idle = (
-            latest is not None
-            and idle is not None
-            and ((idle.generation, idle.claimant) == (latest.generation, latest.claimant))
-        )
-        return history.is_closed or is_idle
+    def end_idle(self, settings: ClusterSettings) -> None:
+        """Whoever leads next need not wait for lanes that never ran. It spares that time and
+        nothing else, so nobody waits long for it.
+        """
+        idle, self.idle = self.idle, None
+        if idle is None or time.monotonic() < self.quiet_at:
+            return
+        with ClusterClient(settings, api_timeout_s=IDLE_ENDS_WITHIN_S) as target:
+            history = self.history(target)
+            if history is not None and _is_same(idle, history.latest):
+                self.end(target, idle.generation)
 
     def note_lost_map(
         self, target: ClusterClient, generation: int, targets: Iterable[TopicId]
@@ -166,14 +170,25 @@ class FlowClaims:
         won = None if after is None else after.latest
         if won is None or (won.generation, won.claimant) != (claim.generation, claim.claimant):
             raise SetupWaiting(f"another process claimed generation {claim.generation} first")
-        self.mine = claim
-        is_clean = before < 0 if history is None else self._has_ended(history)
-        self.idle = None
-        return claim, is_clean and not lost_claims
+        is_first = before < 0 and history is None
+        if lost_claims or not (is_first or self._is_known(history)):
+            self.quiet_at = time.monotonic() + late_requests.wait_s()
+        elif is_first or (history is not None and history.is_closed):
+            self.quiet_at = -math.inf
+        self.mine, self.idle = claim, None
+        return claim, time.monotonic() >= self.quiet_at
+
+    def _is_known(self, history: FlowHistory | None) -> bool:
+        """Whether the latest generation has ended, or had no lane while we led."""
+        if history is None:
+            return False
+        return history.is_closed or (self.idle is not None and _is_same(self.idle, history.latest))
 
     def _check_meaning(self, history: FlowHistory | None, *, fresh_id: bool) -> None:
         """A changed meaning waits until no lane of the old one can still send (H3, a4)."""
-        if history is None or history.latest is None or self._has_ended(history):
+        if history is None or history.latest is None or history.is_closed:
+            return
+        if self._is_known(history) and time.monotonic() >= self.quiet_at:
             return
         if history.latest.meaning == self._meaning() and not fresh_id:
             return
@@ -199,6 +214,13 @@ class FlowClaims:
             *filter(None, [self.config.policy.custom]),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _is_same(one: Claim, other: Claim | None) -> bool:
+    return other is not None and (one.generation, one.claimant) == (
+        other.generation,
+        other.claimant,
+    )
 
 
 def _write(client: ClusterClient, row: tuple[bytes, bytes]) -> None:

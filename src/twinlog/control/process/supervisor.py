@@ -168,8 +168,10 @@ class Supervisor:
 
     def _leave_groups(self) -> None:  # of flows that never ran, or did not end in order
         left = [flow.setup for flow in self.flows if flow.phase is Phase.LEFT]
-        for thread in [leave(setup) for setup in left]:
-            thread.join(LEAVE_WITHIN_S)
+        leaving = [leave(setup) for setup in left]
+        until = self.clock.monotonic() + LEAVE_WITHIN_S  # for all of them
+        for thread in leaving:
+            thread.join(max(0.0, until - self.clock.monotonic()))
 
     # -- what a flow asks of its process
 

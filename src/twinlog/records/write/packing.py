@@ -16,6 +16,7 @@ from collections.abc import Collection
 from typing import Final
 
 import pyarrow as pa
+from pyspark.sql.types import StructType
 
 from twinlog.records.columns import PARTITION, VALUE
 from twinlog.records.write.gathering import Cuts
@@ -29,6 +30,8 @@ RECORD_BATCH: Final = "record_batch"
 LEAST_TIMESTAMP: Final = "least_timestamp"
 TYPES: Final = {PARTITION: "int", RECORD_BATCH: "binary", LEAST_TIMESTAMP: "bigint"}
 """The columns, and Spark's names of their types."""
+PLACED_AMONG: Final = "twinlog.placed.among"
+"""In the metadata of the column `partition`: how many partitions the topic had then."""
 UNTIMED_MS: Final = -1
 """Of a record without a timestamp."""
 
@@ -36,6 +39,12 @@ UNTIMED_MS: Final = -1
 def is_packed(columns: Collection[str]) -> bool:
     """Whether these are the columns of record batches, if perhaps not all of them, or more."""
     return RECORD_BATCH in columns and (VALUE not in columns or LEAST_TIMESTAMP in columns)
+
+
+def placed_among(schema: StructType) -> int:
+    """How many partitions rows were placed among; 0 where that is not known."""
+    found = next((one.metadata for one in schema if one.name == PARTITION), None) or {}
+    return int(found.get(PLACED_AMONG, 0))
 
 
 class PackedBatch:

@@ -56,6 +56,7 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
     conf = df.sparkSession.conf
     most = most_bytes(parsed, conf.get(BATCH_BYTES) or "", conf.get(BATCH_ROWS) or "0")
     packed = df.select(names).mapInArrow(_packing(parsed, count, most), schema)
+    packed = packed.withMetadata(PARTITION, {packing.PLACED_AMONG: count})
     if hasattr(packed, "repartitionById"):  # since Spark 4.1
         return packed.repartitionById(count, PARTITION)
     # by its hash: a task may have several partitions, or none

@@ -47,4 +47,5 @@ def write_rows(
             query=query,
             rows=appender.finish(),
             oldest_ms=placer.oldest_ms,
+            placed_among=begun.placed_among,
         )

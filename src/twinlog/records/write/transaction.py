@@ -68,6 +68,8 @@ class Begun:
     identity: ProducerIdentity
     now_ms: int
     """When it began: of rows without a timestamp."""
+    placed_among: int
+    """The partitions that the topic had when rows were placed; 0: tasks place them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +82,8 @@ class TaskWritten(WriterCommitMessage):
     rows: Mapping[TopicPartition, int]
     oldest_ms: Mapping[str, int]
     """Of each topic, where rows have timestamps of their own."""
+    placed_among: int
+    """As the task was given it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,14 +113,18 @@ def transactions(
     )
 
 
-def begin(options: WriteOptions) -> Begun:
+def begin(options: WriteOptions, placed_among: int = 0) -> Begun:
     """Shut out what ran before. Raises TwinlogError."""
     with connected(options.cluster()) as client:
         if options.topic:
             partitions_of(client, options.topic)  # before anything runs
         opened = transactions(client, options)
         opened.begin_epoch()
-        return Begun(identity=opened.identity, now_ms=time.time_ns() // 1_000_000)
+        return Begun(
+            identity=opened.identity,
+            now_ms=time.time_ns() // 1_000_000,
+            placed_among=placed_among,
+        )
 
 
 def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -> None:
@@ -140,6 +148,7 @@ def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -
         else:
             return  # there is nothing, and no topic to say so in
         _warn_of_old(client, messages)
+        _warn_of_growth(client, options.topic, first.placed_among)
         text = json.dumps({"batch": batch, "rows": sum(rows.values())})
         opened.commit_offsets({place: Committed(batch, text)})
         _end(client, opened, _counted(client, opened, rows), batch)
@@ -258,6 +267,19 @@ def _warn_of_old(client: ClusterClient, messages: Sequence[TaskWritten]) -> None
                 age_ms // 3_600_000,
                 kept_ms // 3_600_000,
             )
+
+
+def _warn_of_growth(client: ClusterClient, topic: str, placed_among: int) -> None:
+    count = partitions_of(client, topic) if topic and placed_among else 0
+    if count > placed_among:
+        log.warning(
+            "%s has %d partitions by now, and rows are placed among the %d that it had when "
+            "`partitioned` was called: none go to the others, and keys are not where Java's "
+            "producers put them. Stop the query and start it again",
+            topic,
+            count,
+            placed_among,
+        )
 
 
 def _differs(what: str) -> ClusterError:
