@@ -198,6 +198,15 @@ def test_topics_by_pattern_and_partitions_by_number(
     assert values(reader.option("assign", f'{{"{topic}": [1]}}').load()) == [1, 3, 5, 7, 9]
 
 
+def test_workers_are_forked_with_what_tasks_load(spark: SparkSession) -> None:
+    """As `spark.python.daemon.module` says of the session."""
+
+    def loaded(_: int) -> bool:
+        return "libarrow" in Path(f"/proc/{os.getppid()}/maps").read_text()
+
+    assert spark.sparkContext.parallelize([0], 1).map(loaded).collect() == [True]
+
+
 @pytest.fixture
 def passing_filters(spark: SparkSession) -> Iterator[None]:
     """As a session that was told to."""

@@ -36,6 +36,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("sp
 PARTITION_ENDS = 3000 // PARTITIONS
 FRAMES = """
 import sys
+from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql import SparkSession
 from twinlog.records import partitioned, register
 here, there, topic = sys.argv[1:]
@@ -54,6 +55,11 @@ to = {"kafka.bootstrap.servers": here, "topic": f"{topic}-back"}
 query = partitioned(back, to).writeStream.format("twinlog").options(**to)
 query = query.option("checkpointLocation", sys.argv[0] + ".checkpoint").trigger(availableNow=True)
 query.start().awaitTermination()
+nothing = partitioned(records.where("false").select("key", "value"), to)
+admin = AdminClient({"bootstrap.servers": here})
+for grown in admin.create_partitions([NewPartitions(to["topic"], 99)]).values():
+    grown.result()
+nothing.write.format("twinlog").options(**to).mode("append").save()
 """
 
 
@@ -72,7 +78,7 @@ def submit(master: str, file: Path, script: str, *arguments: str) -> list[str]:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:]
-    return done.stdout.splitlines()
+    return [*done.stdout.splitlines(), *done.stderr.splitlines()]
 
 
 @pytest.fixture(autouse=True)
@@ -132,6 +138,8 @@ def test_executors_need_only_a_python_and_the_archive(
     create_topic(source_cluster, f"{fresh_topic}-back", partitions=PARTITIONS)
     said = submit(master, tmp_path / "frames.py", FRAMES, *both, fresh_topic)
     assert "3000 3000" in said, said
+    grown = f"-back has 99 partitions by now, and rows are placed among the {PARTITIONS} "
+    assert sum(grown in line for line in said) == 1, said
     here, back = (
         read_all(source_cluster, name, isolation="read_committed")
         for name in (fresh_topic, f"{fresh_topic}-back")

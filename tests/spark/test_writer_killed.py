@@ -156,7 +156,7 @@ def topic(source_cluster: LocalCluster, fresh_topic: str) -> Iterator[str]:
     delete_topic(source_cluster, fresh_topic)
 
 
-@pytest.mark.parametrize("who", ["driver", "executors", "the slower run"])
+@pytest.mark.parametrize("who", ["driver", "executors", "the slower run", "a shuffle"])
 def test_killed_at_any_moment(
     source_cluster: LocalCluster,
     topic: str,
@@ -167,6 +167,9 @@ def test_killed_at_any_moment(
     assert conf.is_dir()
     if who == "the slower run":
         run_a_task_twice_at_once(source_cluster, topic, tmp_path)
+        return
+    if who == "a shuffle":
+        lose_an_executor_with_what_was_shuffled(source_cluster, topic, tmp_path)
         return
     if who == "driver":
         query = Killed(source_cluster, topic, tmp_path, "local[2,4]")
@@ -203,16 +206,12 @@ def run_a_task_twice_at_once(source_cluster: LocalCluster, topic: str, tmp_path:
     assert sorted(int(one.value or b"-1") for one in seen) == list(range(6000))
 
 
-def test_an_executor_is_lost_with_what_was_shuffled(
-    source_cluster: LocalCluster,
-    topic: str,
-    tmp_path: Path,
-    conf: Path,  # noqa: F811
+def lose_an_executor_with_what_was_shuffled(
+    source_cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
     """Rows come from a `groupBy`. Spark runs it again, or ends the job (since 4.2): all rows are
     there then, or none.
     """
-    assert conf.is_dir()
     with standalone(tmp_path) as master:
         arguments = [source_cluster.bootstrap, topic, str(tmp_path), master]
 

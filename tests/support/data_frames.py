@@ -18,7 +18,7 @@ from twinlog.spark.session import forget_gateway
 __all__ = ["spark_session"]
 
 ROOT: Final = Path(__file__).parents[2]
-DAEMON: Final = "tests.support.data_frame_daemon"
+DAEMON: Final = "twinlog.records.daemon"
 ROWS: Final = 20
 """Of an Arrow batch: a task that fails has written some of its rows by then."""
 

@@ -84,6 +84,7 @@ def run_task(
             query=options.write_id,
             rows=appender.finish(),
             oldest_ms=placer.oldest_ms,
+            placed_among=begun.placed_among,
         )
 
 

@@ -1,4 +1,5 @@
-"""Where reading begins or ends, as options say it: a word, JSON, a time, a group.
+"""Where reading begins or ends, as options say it: a word, JSON, a time, a group; and what is true
+or false. Spark asks for columns before it asks for a reader, so this loads little.
 
 `{"orders": {"0": 23, "1": -2}}` has an offset for each partition; -2 is the log start and -1 the
 end, as in Spark's own source. By timestamp the same shape has milliseconds since 1970.
@@ -164,3 +165,16 @@ def _object(option: str, text: str, todo: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise wrong(option, "it is no JSON object", todo)
     return found
+
+
+def flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """In any case. Raises ConfigError."""
+    text = options.get(name, str(default)).strip().lower()
+    if text not in ("true", "false"):
+        raise wrong(name, f"{text!r} is neither true nor false", "write one of them")
+    return text == "true"
+
+
+def wants_headers(options: Mapping[str, str]) -> bool:
+    """Whether there is a column for them."""
+    return flag(options, "includeHeaders", default=False)

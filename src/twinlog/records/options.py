@@ -17,13 +17,14 @@ from twinlog.records.bounds import (
     JSON_LATEST,
     Bound,
     BoundKind,
+    flag,
     parse_assignment,
     parse_offsets,
     parse_timestamp,
     parse_timestamps,
+    wants_headers,
     wrong,
 )
-from twinlog.records.flags import flag, wants_headers
 from twinlog.records.given import READER, client_of, named, positive, settings_of
 
 _PREFIX: Final = "kafka."

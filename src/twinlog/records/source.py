@@ -25,8 +25,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from twinlog.records.bounds import wants_headers
 from twinlog.records.columns import all_columns, ddl
-from twinlog.records.flags import wants_headers
 from twinlog.records.spark_api import HAS_FILTERS, HAS_LIMITS, HAS_STREAM_WRITERS, needs
 from twinlog.wire.kernels.chosen import CHOSEN, KERNELS_MISSING, Chosen
 

@@ -41,7 +41,7 @@ def is_packed(columns: Collection[str]) -> bool:
     return RECORD_BATCH in columns and (VALUE not in columns or LEAST_TIMESTAMP in columns)
 
 
-def placed_among(schema: StructType) -> int:
+def placement_count(schema: StructType) -> int:
     """How many partitions rows were placed among; 0 where that is not known."""
     found = next((one.metadata for one in schema if one.name == PARTITION), None) or {}
     return int(found.get(PLACED_AMONG, 0))
