@@ -202,3 +202,16 @@ def test_a_file_that_is_put_right_is_followed_at_once(
         mirror.reload()
         eventually(lambda: copied(pair) == 10)
         mirror.stop()
+
+
+def test_a_run_without_partitions_does_not_end_what_was_killed_before_it(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    was_killed(pair, monkeypatch)
+    killed = history(pair).latest
+    text = pair.config.read_text()
+    pair.config.write_text(text.replace(f"topics = {pair.topic}", f"topics = no-{pair.topic}"))
+    with Mirror(pair.config) as mirror:
+        eventually(lambda: history(pair).latest != killed)
+        mirror.stop()
+    assert not history(pair).is_closed

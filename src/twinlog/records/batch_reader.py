@@ -1,7 +1,8 @@
 """`spark.read.format("twinlog")`: ranges are fixed when the query is planned.
 
-`partitions` is called once per query. Whatever comes afterwards is behind the ends and not read, in
-whatever order tasks run and however often one is repeated.
+`partitions` is called once per query, and by Spark 4.1 to 4.3 once per `load()`. Whatever comes
+afterwards is behind the ends and not read, in whatever order tasks run and however often one is
+repeated.
 """
 
 from __future__ import annotations

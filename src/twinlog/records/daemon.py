@@ -12,29 +12,51 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from importlib import import_module
 from typing import Final
 
 from pyspark.daemon import manager
 
 OF_TASKS: Final = "pyspark.worker"
-NO_THREAD: Final = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
+NEEDED: Final = (
+    OF_TASKS,
+    "twinlog.records.source",
+    "twinlog.records.tasks",
+    "twinlog.records.write.tasks",
+)
+ALLOCATOR: Final = "JE_ARROW_MALLOC_CONF"
+NO_THREAD: Final = "background_thread:false"
 """PyArrow's allocator begins one when it is loaded, and a fork would lose it."""
 
 
 def load() -> None:
-    """All that a task may need."""
-    os.environ.update(NO_THREAD)
+    """All that a task may need. Raises ImportError where there is no PyArrow."""
+    given = os.environ.get(ALLOCATOR)
+    os.environ[ALLOCATOR] = ",".join(filter(None, (given, NO_THREAD)))
+    try:
+        for name in NEEDED:
+            import_module(name)
+    finally:
+        del os.environ[ALLOCATOR]
+        if given is not None:
+            os.environ[ALLOCATOR] = given
 
-    import twinlog.records.source
-    import twinlog.records.tasks
-    import twinlog.records.write.tasks  # noqa: F401
 
-    for name in NO_THREAD:
-        del os.environ[name]
+def seed() -> None:
+    """In a worker. NumPy before 2 seeds its random numbers when it is loaded: all that are forked
+    behind it would have the same ones.
+    """
+    loaded = sys.modules.get("numpy.random")
+    if loaded is not None:
+        loaded.seed()
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == [OF_TASKS]:
-        load()
+    if sys.argv[1:2] == [OF_TASKS]:
+        try:
+            load()
+        except ImportError as error:  # other Python code of the session may do without
+            sys.stderr.write(f"twinlog.records.daemon: nothing is loaded beforehand: {error}\n")
+        os.register_at_fork(after_in_child=seed)
     gc.freeze()  # else a collection in a worker touches, and so copies, all that it has inherited
     manager()

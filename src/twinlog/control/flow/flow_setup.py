@@ -286,7 +286,7 @@ class FlowSetup(FlowEnds):
         if promotion is None:
             return
         if ended is None:
-            self.claims.end_idle(self.target)
+            self.claims.end_idle(self.clients.target)
         else:
             self.claims.end(self.clients.target, ended)
         if self.membership is not None:
@@ -371,7 +371,7 @@ class FlowSetup(FlowEnds):
         with self._ending() as target:
             try:
                 if generation is None:
-                    self.claims.end_idle(self.target)
+                    self.claims.end_idle(target)
                 else:
                     self.claims.end(target, generation)
             finally:

@@ -59,7 +59,10 @@ class Generation:
     @property
     def is_drained(self) -> bool:
         """Nothing of ours, or of those before us, is on its way any more."""
-        return not any(partition.waits_s() for partition in self.run.partitions.values())
+        run = self.run
+        if run.clock.monotonic() < run.foreign_until:
+            return False  # also of a run that has no partition
+        return not any(partition.waits_s() for partition in run.partitions.values())
 
     def limits(self) -> RiskLimits:
         """What may be lost."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 import os
 import socket
@@ -19,7 +20,6 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.producers import init_producer_id
-from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.leading.lead import SetupWaiting
@@ -39,6 +39,8 @@ from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader
 
 IDLE_ENDS_WITHIN_S: Final = 1.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,17 +97,24 @@ class FlowClaims:
             self.idle = claim
             raise
 
-    def end_idle(self, settings: ClusterSettings) -> None:
+    def end_idle(self, target: ClusterClient) -> None:
         """Whoever leads next need not wait for lanes that never ran. It spares that time and
-        nothing else, so nobody waits long for it.
+        nothing else, so nobody waits long for it, and it may fail.
         """
         idle, self.idle = self.idle, None
         if idle is None or time.monotonic() < self.quiet_at:
             return
-        with ClusterClient(settings, api_timeout_s=IDLE_ENDS_WITHIN_S) as target:
+        usual_s, until = target.api_timeout_s, time.monotonic() + IDLE_ENDS_WITHIN_S
+        target.api_timeout_s = IDLE_ENDS_WITHIN_S / 2
+        try:
             history = self.history(target)
-            if history is not None and _is_same(idle, history.latest):
+            is_latest = history is not None and _is_same(idle, history.latest)
+            if is_latest and time.monotonic() < until:
                 self.end(target, idle.generation)
+        except TwinlogError as error:
+            log.info("generation %d could not be noted as ended: %s", idle.generation, error)
+        finally:
+            target.api_timeout_s = usual_s
 
     def note_lost_map(
         self, target: ClusterClient, generation: int, targets: Iterable[TopicId]

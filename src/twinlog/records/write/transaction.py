@@ -270,12 +270,18 @@ def _warn_of_old(client: ClusterClient, messages: Sequence[TaskWritten]) -> None
 
 
 def _warn_of_growth(client: ClusterClient, topic: str, placed_among: int) -> None:
-    count = partitions_of(client, topic) if topic and placed_among else 0
-    if count > placed_among:
+    if not topic or not placed_among:
+        return
+    try:
+        count = partitions_of(client, topic)
+    except TwinlogError as error:
+        log.info("%s: how many partitions it has by now is not known: %s", topic, error)
+        return
+    if count != placed_among:
         log.warning(
             "%s has %d partitions by now, and rows are placed among the %d that it had when "
-            "`partitioned` was called: none go to the others, and keys are not where Java's "
-            "producers put them. Stop the query and start it again",
+            "`partitioned` was called: keys are not where Java's producers put them. Call it "
+            "again; a stream has to be started again",
             topic,
             count,
             placed_among,
