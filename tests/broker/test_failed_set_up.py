@@ -16,7 +16,7 @@ from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.load import load
-from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.leading.lead import Fenced, StandingBy
@@ -60,6 +60,15 @@ def fails_at_once(setup: FlowSetup, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as failing:
         failing.setattr(FlowSetup, "_discover", no_answer)
         fails(setup)
+
+
+def another_leads(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> tuple[FlowSetup, PreparedFlow]:
+    """Who failed and lost the lead, and what has it since."""
+    first, second = set_up(pair), set_up(pair)
+    fails_at_once(first, monkeypatch)
+    assert first.membership is not None
+    first.membership.leave()
+    return first, second.prepare(once=False)
 
 
 def was_killed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,13 +144,9 @@ def test_a_number_that_another_process_was_given_is_not_ended(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The state topic had lost our claim when that process won the same number."""
-    first, second = set_up(pair), set_up(pair)
-    fails_at_once(first, monkeypatch)
+    first, prepared = another_leads(pair, monkeypatch)
     idle = first.claims.idle
     assert idle is not None
-    assert first.membership is not None
-    first.membership.leave()
-    prepared = second.prepare(once=False)
     first.claims.idle = replace(idle, generation=prepared.generation)
     first.close(None)
     assert not history(pair).is_closed
@@ -151,12 +156,8 @@ def test_a_number_that_another_process_was_given_is_not_ended(
 def test_who_sees_another_process_lead_ends_nothing(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = set_up(pair), set_up(pair)
-    fails_at_once(first, monkeypatch)
-    assert first.membership is not None
-    first.membership.leave()
+    first, prepared = another_leads(pair, monkeypatch)
     first.membership = None
-    prepared = second.prepare(once=False)
     assert not prepared.clean, "it has not said that it ended"
     with pytest.raises(StandingBy):
         eventually(lambda: first.prepare(once=False) is None)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from functools import partial
 from importlib import import_module
 from typing import Final
 
@@ -42,12 +43,12 @@ def load() -> None:
             os.environ[ALLOCATOR] = given
 
 
-def seed() -> None:
-    """In a worker. NumPy before 2 seeds its random numbers when it is loaded: all that are forked
-    behind it would have the same ones.
+def seed(daemon: int) -> None:
+    """In a worker. NumPy before 2 seeds its random numbers when it is loaded: all that this daemon,
+    a process id, forks behind it would have the same ones. What a worker forks is left as it is.
     """
     loaded = sys.modules.get("numpy.random")
-    if loaded is not None:
+    if loaded is not None and os.getppid() == daemon:
         loaded.seed()
 
 
@@ -57,6 +58,6 @@ if __name__ == "__main__":
             load()
         except ImportError as error:  # other Python code of the session may do without
             sys.stderr.write(f"twinlog.records.daemon: nothing is loaded beforehand: {error}\n")
-        os.register_at_fork(after_in_child=seed)
+        os.register_at_fork(after_in_child=partial(seed, os.getpid()))
     gc.freeze()  # else a collection in a worker touches, and so copies, all that it has inherited
     manager()

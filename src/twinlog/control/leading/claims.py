@@ -177,7 +177,7 @@ class FlowClaims:
         _write(target, claim.encode())
         after = self.history(target)
         won = None if after is None else after.latest
-        if won is None or (won.generation, won.claimant) != (claim.generation, claim.claimant):
+        if not _is_same(claim, won):
             raise SetupWaiting(f"another process claimed generation {claim.generation} first")
         is_first = before < 0 and history is None
         if lost_claims or not (is_first or self._is_known(history)):
