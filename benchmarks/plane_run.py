@@ -38,8 +38,10 @@ POLLED: Final = "polled"
 
 ORDER: Final = (BEFORE, OFF, SERVED, POLLED)
 
-IDLE_S: Final = 5.0
-"""Behind the copy, until memory is taken: what the copy needed is given back."""
+IDLE_S: Final = 10.0
+"""Behind the copy, until memory is taken: what the copy needed is given back. What is asked costs
+the same then, and shows without the copy's noise.
+"""
 MIB: Final = 2**20
 
 LITTLE: Final = Goal(text="at most 1.10x", at_most=1.10)
@@ -57,6 +59,8 @@ class Cost:
     """Of all processes of the mirror, from its first record to its last."""
     idle_bytes: int
     """PSS of all of them, at the end of the topic."""
+    idle_cores: float
+    """CPU seconds a second of all of them, there."""
     answered: int = 0
     used_by_others: float = 0.0
 
@@ -90,6 +94,7 @@ ROWS: Final = {
         goals={POLLED: (SERVED, KEPT)},
     ),
     "cpu_s": _Row(name="CPU of the copy", unit="s", digits=1, goals={}),
+    "idle_cores": _Row(name="CPU at the end of the topic", unit="cores", digits=3, goals={}),
 }
 
 
@@ -115,7 +120,8 @@ def main(arguments: Sequence[str]) -> int:
                 progress.say(
                     f"  first record after {cost.first_record_s:.2f} s; "
                     f"{cost.records_per_s:,.0f} records/s; {cost.idle_bytes / MIB:,.0f} MiB; "
-                    f"CPU {cost.cpu_s:.1f} s; {cost.answered:,} requests answered; "
+                    f"CPU {cost.cpu_s:.1f} s, then {cost.idle_cores:.3f} cores; "
+                    f"{cost.answered:,} requests answered; "
                     f"{cost.used_by_others:.0%} of the machine was used by others"
                 )
                 costs += [cost] if number else []
@@ -145,11 +151,12 @@ def _measured(stage: Stage, variant: str, clients: int, before: Path | None) -> 
             _asked(port, clients if variant == POLLED else 0) as polling,
         ):
             numbers = watch_copy(copier, remote, stage.backlog_records)
-            until = time.monotonic() + IDLE_S
-            while time.monotonic() < until:
+            began, cpu_s = time.monotonic(), copier.tree.cpu_s()
+            while time.monotonic() < began + IDLE_S:
                 copier.check()
                 copier.tree.look()
                 time.sleep(0.1)
+            idle_cores = (copier.tree.cpu_s() - cpu_s) / (time.monotonic() - began)
             idle_bytes = copier.tree.pss_bytes()
         share = others.share()
     stage.clean(flow.alias)
@@ -163,6 +170,7 @@ def _measured(stage: Stage, variant: str, clients: int, before: Path | None) -> 
         records_per_s=numbers.records / numbers.copy_s,
         cpu_s=numbers.cpu_s,
         idle_bytes=idle_bytes,
+        idle_cores=idle_cores,
         answered=polling.answered if polling else 0,
         used_by_others=share,
     )
