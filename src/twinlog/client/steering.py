@@ -10,7 +10,7 @@ from __future__ import annotations
 import getpass
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -41,11 +41,15 @@ class Change:
 
     intent: Intent
     before: Intent | None
-    """What is wanted now of the same kind; None: nothing."""
+    """What is wanted now of the same kind; None: nothing, or that cannot be read."""
+    is_readable: bool = True
+    """What is wanted now."""
 
     @property
     def is_needed(self) -> bool:
         """It is not so already."""
+        if not self.is_readable:
+            return True
         if not self.intent.is_set:
             return self.before is not None
         rate = self.intent.bytes_per_second
@@ -97,13 +101,15 @@ class FlowSteering:
     def flow(self) -> str:
         return str(self._config.flow)
 
-    def intents(self) -> FlowIntents:
-        """What is wanted of the flow now."""
+    def intents(self, corrupt: set[bytes] | None = None) -> FlowIntents:
+        """What is wanted of the flow now; `corrupt` gets the keys of rows that cannot be read,
+        which raise CorruptData otherwise.
+        """
         found = self._target.metadata([STATE_TOPIC]).topics.get(STATE_TOPIC)
         if found is None or found.error == UNKNOWN_TOPIC_OR_PARTITION:
             return FlowIntents()
         rows = read_to_end(self._target, STATE_TOPIC, 0)
-        return flow_intents(self.flow, ((row.key, row.value) for row in rows))
+        return flow_intents(self.flow, ((row.key, row.value) for row in rows), corrupt=corrupt)
 
     def want(self, kind: IntentKind) -> list[Change]:
         """Of the whole flow."""
@@ -115,10 +121,12 @@ class FlowSteering:
 
     def limit(self, bytes_per_second: int | None) -> list[Change]:
         """None: what the configuration says."""
+        corrupt: set[bytes] = set()
         return [
             self._change(
-                self.intents(),
+                self.intents(corrupt),
                 IntentKind.LIMIT,
+                corrupt=corrupt,
                 is_set=bytes_per_second is not None,
                 bytes_per_second=bytes_per_second,
             )
@@ -144,8 +152,11 @@ class FlowSteering:
         self, kind: IntentKind, topics: Iterable[str], *, is_set: bool = True
     ) -> list[Change]:
         """The same for each of these topics, which are known; "" is the flow."""
-        found = self.intents()
-        return [self._change(found, kind, topic, is_set=is_set) for topic in topics]
+        corrupt: set[bytes] = set()
+        found = self.intents(corrupt if kind is IntentKind.PAUSE else None)
+        return [
+            self._change(found, kind, topic, is_set=is_set, corrupt=corrupt) for topic in topics
+        ]
 
     def write(self, changes: Iterable[Change]) -> None:
         """Those that are needed, in few batches; written again they say the same."""
@@ -179,6 +190,7 @@ class FlowSteering:
         *,
         is_set: bool = True,
         bytes_per_second: int | None = None,
+        corrupt: Collection[bytes] = (),
     ) -> Change:
         intent = Intent(
             flow=self.flow,
@@ -190,7 +202,8 @@ class FlowSteering:
             at_ms=int(time.time() * 1000),
             reason=self._reason,
         )
-        return Change(intent=intent, before=found.get(kind, topic))
+        key, _ = intent.encode()
+        return Change(intent=intent, before=found.get(kind, topic), is_readable=key not in corrupt)
 
 
 def _pattern(names: Sequence[str]) -> NamePattern:

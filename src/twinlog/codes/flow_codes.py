@@ -155,7 +155,8 @@ FLOW_CODES: Final = (
         meaning="a row of state or map cannot be read",
         advice=(
             "find who else writes to that topic; keep it: without it nothing says whose the "
-            "copies are"
+            "copies are. A pause or a limit that cannot be read is replaced by the next one: "
+            "twinlog flow pause, resume or limit"
         ),
         retry=Retry.SOON,
         fault=Fault.WRITER,

@@ -49,6 +49,16 @@ def test_names_at_the_root_have_their_flow_in_front(rest: Rest) -> None:
     assert rest.get("/B/A/connectors") == []
 
 
+def test_flows_that_clusters_leaves_to_others_are_connectors_too(
+    monitor: Monitor, file: Path
+) -> None:
+    text = file.read_text().replace("clusters = A, B", "clusters = A, B, C")
+    file.write_text(f"{text}C.bootstrap.servers = 127.0.0.1:1\nA->C.enabled = true\n")
+    with rest_of(load(file, ["C"], environment={}), file, monitor) as rest:
+        assert len(rest.get("/connectors")) == 6
+        assert rest.get(f"{SOURCE}/status")["connector"]["state"] == "RUNNING"
+
+
 @pytest.mark.parametrize(
     "path",
     [SOURCE, "/connectors/A-%3EB.MirrorSourceConnector", "/connectors/MirrorSourceConnector"],

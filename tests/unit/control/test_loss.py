@@ -31,6 +31,7 @@ from twinlog.mirror.state.intents import Intent, IntentKind, flow_intents
 from twinlog.model import EARLIEST, StartAt, StartKind, TopicId, TopicPartition
 from twinlog.survey.map_reader import Maps
 from twinlog.survey.open_transactions import OpenTransaction
+from twinlog.survey.source_retention import NO_LIMIT
 
 FIRST, SECOND = (TopicPartition("orders", number) for number in range(2))
 PAUSED = flow_intents(
@@ -582,13 +583,16 @@ def test_a_log_that_is_cut_for_its_size_is_seen_by_its_start() -> None:
     assert second_part.left_ms == -1
 
 
-def test_a_topic_that_is_kept_for_ever_is_near_nothing() -> None:
+def test_a_topic_that_is_kept_for_ever_is_near_nothing_and_one_that_is_hidden_not_known() -> None:
     flow = Flow(rpo_seconds=None)
     far_behind(flow)
     flow.source.kept_ms = None
     found = flow.pass_time(200)
     assert found.state is FlowState.RUNNING
-    assert {part.left_ms for part in found.partitions} == {-1}
+    assert {(part.left_ms, part.is_left_known) for part in found.partitions} == {(-1, False)}
+    flow.source.kept_ms = NO_LIMIT
+    found = flow.pass_time(700)
+    assert {(part.left_ms, part.is_left_known) for part in found.partitions} == {(-1, True)}
 
 
 def test_a_flow_whose_source_nobody_asks_claims_nothing() -> None:

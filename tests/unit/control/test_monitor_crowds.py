@@ -88,6 +88,23 @@ def test_an_address_takes_places_from_itself_alone(now: list[float]) -> None:
         one.close()
 
 
+def test_an_address_that_reads_no_answer_takes_places_from_itself_alone(now: list[float]) -> None:
+    requests = OpenRequests(clock=lambda: now[0])
+    other, others_peer = socket.socketpair()
+    requests.add(other, "10.0.0.1")  # a probe that has not said its request yet
+    made = list(pairs(open_requests.AT_MOST + 3))
+    for ours, _ in made:
+        now[0] += 0.01
+        requests.add(ours, "10.0.0.2")
+        requests.asked(ours)
+    closed = [is_closed(peer) for _, peer in made]
+    assert closed.count(False) == open_requests.ASKED_OF_AN_ADDRESS
+    assert not any(closed[-open_requests.ASKED_OF_AN_ADDRESS :])
+    assert not is_closed(others_peer)
+    for one in (other, others_peer, *(end for pair in made for end in pair)):
+        one.close()
+
+
 def test_who_has_said_its_request_stays_before_who_has_not(now: list[float]) -> None:
     requests = OpenRequests(clock=lambda: now[0])
     made = list(pairs(open_requests.AT_ONCE + 1))

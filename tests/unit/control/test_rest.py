@@ -25,6 +25,7 @@ from twinlog.codes import CONDITIONS
 from twinlog.codes.states import PARTITION_STATES
 from twinlog.config.load import load
 from twinlog.control.check import offline_status
+from twinlog.control.duties.publication import published
 from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -171,7 +172,7 @@ def test_of_a_flow_led_elsewhere_the_row_tells_lag_objective_and_proof() -> None
         mode="full", at_ms=5, records=9, differences=0, is_complete=True
     )
     assert found["latency"] == answers.Latency(p50_ms=7, p99_ms=95)
-    assert found["retention"] is None, "its partitions are not in the row"
+    assert found["retention"] is None, "its leader is of an earlier release"
     earlier = shown._reported(PUBLISHED, PUBLISHED.at_ms)
     assert (earlier["lag"], earlier["lag_unknown_partitions"], earlier["verified"]) == (
         (None, None, None)
@@ -183,9 +184,15 @@ def test_the_soonest_end_of_retention_is_told_of_a_flow() -> None:
     parts = [partition("a"), partition("b", lag=1, left_ms=900)]
     parts.append(partition("c", lag=9, left_ms=70, needs_ms=80, is_near_deletion=True))
     found = shown._seen(flow(*parts), 0, 0.0)["retention"]
-    assert found == answers.Retention(kept_ms=70, topic="c", near_deletion=["c"])
-    none = answers.Retention(kept_ms=None, topic=None, near_deletion=[])
+    soonest = answers.Retention(kept_ms=70, kept_known=True, topic="c", near_deletion=["c"])
+    assert found == soonest
+    row = published(flow(*parts), every_ms=5000)
+    assert shown._reported(row, 0)["retention"] == soonest, "and so for other processes"
+    none = answers.Retention(kept_ms=None, kept_known=True, topic=None, near_deletion=[])
     assert shown._seen(flow(parts[0]), 0, 0.0)["retention"] == none
+    parts.append(partition("d", lag=1, is_left_known=False))
+    found = shown._seen(flow(*parts), 0, 0.0)["retention"]
+    assert (found.kept_ms, found.kept_known) == (70, False)
     assert shown._seen(flow(*parts, state="STANDBY"), 0, 0.0)["retention"] is None
 
 
@@ -214,6 +221,17 @@ def test_events_are_numbered_and_asked_for_by_flow(rest: Rest) -> None:
         "events": [],
         "last": found["last"],
     }
+
+
+def test_events_of_an_older_process_that_serves_next_are_behind_those_before(
+    rest: Rest, tmp_path: Path
+) -> None:
+    older = EventLog(tmp_path / "mm2.properties")
+    older.handle(logging.makeLogRecord({"msg": "long ago", "created": time.time() - 60}))
+    logging.getLogger("twinlog.test").warning("one")
+    last = rest.get("/api/v1/events")["last"]
+    older.handle(logging.makeLogRecord({"msg": "two", "created": time.time() + 0.1}))
+    assert [one.event.message for one in older.since(last)] == ["two"]
 
 
 def test_events_after_a_restart_are_behind_those_before(rest: Rest, tmp_path: Path) -> None:
@@ -376,7 +394,7 @@ def test_a_hundred_clients_that_come_at_once_are_all_answered(rest: Rest) -> Non
 def test_many_clients_are_answered_from_one_encoding_until_something_changes(
     rest: Rest, monitor: Monitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    eventually(lambda: "was not asked" in rest.get(A_B)["problem"], what="its target is away")
+    eventually(lambda: "could not be asked" in rest.get(A_B)["problem"], what="its target is away")
     monkeypatch.setattr(kept, "KEPT_S", 60.0)
     shows, shown_flows = shown.flow, []
 

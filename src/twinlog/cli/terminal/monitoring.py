@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -31,6 +33,8 @@ from twinlog.flow_log import FlowLog
 log = logging.getLogger(__name__)
 
 BINDS_AGAIN_S: Final = 1.0
+COUNTS_ON_S: Final = 60.0
+_NUMBER: Final = re.compile(r"\d[\d.,]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,20 @@ class Watch:
     """All flows as they are now."""
     turned: Callable[[], None]
     """It turned, and has no new numbers."""
+
+
+class _Said:
+    """The last line on a flow's state. A reason may count seconds and records: that it counts on is
+    a line a minute at most.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text, time.monotonic()
+
+    def differs(self, text: str) -> bool:
+        if _NUMBER.sub("", text) != _NUMBER.sub("", self._text):
+            return True
+        return text != self._text and time.monotonic() >= self._at + COUNTS_ON_S
 
 
 @contextmanager
@@ -63,15 +81,15 @@ def watched(
     monitor = Monitor(vital=vital, series=series)
     events = EventLog(config)
     notifier = ServiceNotifier.of(os.environ, os.getpid(), stop)
-    states: dict[str, tuple[str, str]] = {}
+    said: dict[str, _Said] = {}
 
     def update(flows: list[FlowSnapshot]) -> None:
         monitor.update(flows)
         for flow in flows:
-            state = (flow.state, flow.reason)
-            if states.get(flow.flow) != state:
-                states[flow.flow] = state
-                FlowLog(log, flow.flow).info("%s", ": ".join(filter(None, state)), code=flow.code)
+            text = ": ".join(filter(None, (flow.state, flow.reason)))
+            if flow.flow not in said or said[flow.flow].differs(text):
+                said[flow.flow] = _Said(text)
+                FlowLog(log, flow.flow).info("%s", text, code=flow.code)
         notifier.update(flows)
         events.save()
 

@@ -341,7 +341,7 @@ def _overlaid(seen: FlowSnapshot, told: PublishedStatus) -> FlowSnapshot:
     return replace(
         seen,
         state=FlowState(told.state),
-        code="",
+        code=told.code,
         reason="; ".join(filter(None, (told.reason, more))),
         guarantee=told.guarantee,
         generation=told.generation,
@@ -383,6 +383,7 @@ def _part(  # noqa: PLR0913 (what is known of it)
         copied=records,
         upstream=upstream,
         bytes=0,
+        is_left_known=lag == 0,  # who leads the flow alone follows how soon the source deletes
         code="" if error is None else error.code,
         message="" if error is None else error.message,
     )

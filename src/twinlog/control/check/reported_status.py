@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,11 +13,11 @@ from twinlog.cluster.net.metadata import ClusterMetadata, Operation
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import FlowState
-from twinlog.control.check.last_run import lives_here
-from twinlog.errors import TwinlogError
+from twinlog.control.check.last_run import LastRun, last_run, lives_here
+from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
 from twinlog.mirror.state.generations import FlowHistory, winning_claims
-from twinlog.mirror.state.intents import FlowIntents, flow_intents
+from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
 from twinlog.mirror.state.published import PublishedStatus, published_status
 from twinlog.model import TopicPartition
 from twinlog.survey.rights import may
@@ -24,8 +25,6 @@ from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_O
 
 WRITTEN_WITHIN_MS: Final = 600_000
 """Rows of the status topic: far longer than one is of now, whatever the hosts' clocks say."""
-
-_NOT_SEEN: Final = (UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED)
 
 Rows = Sequence[tuple[bytes | None, bytes | None]]
 
@@ -36,27 +35,78 @@ class Reported:
 
     status: PublishedStatus | None
     """None: nobody leads it, or its leader tells nothing."""
-    intents: FlowIntents
+    intents: FlowIntents | None
+    """None: what is wanted is not known."""
+    run: LastRun | None = None
+    """Where there is no status: how it ran last. None: that is not known."""
+    problem: str = ""
+    """Why something of it is not known."""
 
 
 def reports_of(
-    flows: Iterable[str], target: ClusterSettings, now_ms: int, give_up_s: float
+    flows: Mapping[str, bool], target: ClusterSettings, now_ms: int, give_up_s: float
 ) -> dict[str, Reported]:
-    """Of flows into one cluster, by name; raises TwinlogError where it cannot be asked."""
+    """Of flows into one cluster, by name: whether its leader writes reports, by the configuration.
+    Raises TwinlogError where the cluster cannot be asked; a flow whose rows cannot be read has a
+    problem of its own.
+    """
     with ClusterClient(target, api_timeout_s=give_up_s) as client:
         # by name: every page that is open asks again and again, also of clusters with many topics
         there = client.metadata([STATE_TOPIC, STATUS_TOPIC])
-        is_seen = there.topics[STATE_TOPIC].error not in _NOT_SEEN
-        state = state_rows(client) if is_seen else []
+        error = there.topics[STATE_TOPIC].error
+        is_hidden = error == TOPIC_AUTHORIZATION_FAILED
+        state = [] if is_hidden or error == UNKNOWN_TOPIC_OR_PARTITION else state_rows(client)
         status = status_rows(client, there, now_ms)
-    claims = winning_claims(state)
+    is_shown = may(there, STATUS_TOPIC, Operation.READ)
     return {
-        flow: Reported(
-            status=report_of_now(flow, status, claims.get(flow), now_ms),
-            intents=flow_intents(flow, state),
-        )
-        for flow in flows
+        flow: _of_hidden(flow, status, now_ms, target.alias)
+        if is_hidden
+        else _report(flow, state, status, now_ms, tells=tells and is_shown)
+        for flow, tells in flows.items()
     }
+
+
+def _of_hidden(flow: str, status: Rows, now_ms: int, target: str) -> Reported:
+    """Of a flow of whose target the state topic may not be read."""
+    hidden = f"what is wanted of it is not known: grant READ on topic {STATE_TOPIC} of {target}"
+    try:
+        return Reported(
+            status=report_of_now(flow, status, None, now_ms), intents=None, problem=hidden
+        )
+    except CorruptData as error:
+        return Reported(status=None, intents=None, problem=f"{hidden}; {error}")
+
+
+def _report(flow: str, state: Rows, status: Rows, now_ms: int, *, tells: bool) -> Reported:
+    """By the rows of this flow: those of others may be of a later release."""
+    problems: list[str] = []
+    intents, newest, run = None, None, None
+    try:
+        intents = flow_intents(flow, state)
+    except CorruptData as error:
+        problems.append(f"what is wanted of it cannot be read: {error}")
+    try:
+        newest = published_status(flow, status)
+    except CorruptData as error:
+        problems.append(str(error))
+    history = None
+    try:
+        history = winning_claims(_claims(flow, state)).get(flow)
+        run = last_run(history, newest, now_ms, tells=tells)
+    except CorruptData as error:
+        problems.append(str(error))
+    now = of_now(newest, history, now_ms)
+    return Reported(
+        status=now, intents=intents, run=None if now else run, problem="; ".join(problems)
+    )
+
+
+def _claims(flow: str, state: Rows) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Rows of this flow that are no intents."""
+    begin = json.dumps(["flow", flow], separators=(",", ":")).encode().rstrip(b"]") + b","
+    for key, value in state:
+        if key is not None and key.startswith(begin) and not is_intent_row(key, flow):
+            yield key, value
 
 
 def state_rows(target: ClusterClient) -> Rows:

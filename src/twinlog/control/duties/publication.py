@@ -27,6 +27,7 @@ from twinlog.mirror.state.published import (
     MOST_BEHIND,
     MOST_UNUSUAL,
     Behind,
+    Kept,
     Proof,
     PublishedStatus,
     Unusual,
@@ -39,6 +40,8 @@ GIVES_UP_S: Final = 10.0
 """What is written much later than its time says nothing."""
 
 LONGEST_TEXT: Final = 200
+MOST_NAMED: Final = 20
+"""Topics of which records will be deleted."""
 ENDS_WITHIN_S: Final = 2.0
 """What it says at the end is worth no longer wait."""
 
@@ -163,6 +166,22 @@ def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:
         p50_ms=-1 if snapshot.latency is None else snapshot.latency.p50_ms,
         p99_ms=-1 if snapshot.latency is None else snapshot.latency.p99_ms,
         proof=None if snapshot.verified is None else _proof(snapshot.verified),
+        code=snapshot.code,
+        kept=kept_of(snapshot.partitions),
+    )
+
+
+def kept_of(parts: tuple[PartitionSnapshot, ...]) -> Kept:
+    """How soon the source deletes what of these partitions waits."""
+    known = [part for part in parts if part.is_left_known]
+    ending = [part for part in known if part.left_ms >= 0]
+    first = min(ending, key=lambda part: part.left_ms, default=None)
+    near = dict.fromkeys(part.topic for part in ending if part.is_near_deletion)
+    return Kept(
+        ms=-1 if first is None else first.left_ms,
+        topic="" if first is None else first.topic,
+        near_deletion=(*near,)[:MOST_NAMED],
+        is_known=len(known) == len(parts),
     )
 
 

@@ -83,6 +83,7 @@ def partition_snapshot(
         loss_records=loss_records_of(partition),
         loss_ms=loss_ms_of(partition, now_ms),
         left_ms=outlook.left_ms,
+        is_left_known=outlook.is_known,
         needs_ms=outlook.needs_ms,
         is_near_deletion=outlook.is_near,
         batches=0 if progress is None else progress.batches,

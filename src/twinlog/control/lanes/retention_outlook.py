@@ -65,6 +65,12 @@ class RetentionOutlook:
     def _window_s(self) -> float:
         return self._seen[-1].at - self._seen[0].at if self._seen else 0.0
 
+    def is_known(self, retention_ms: int | None) -> bool:
+        """Whether an infinite `left_s` says anything. `retention_ms` None: the topic has no limit
+        of time.
+        """
+        return self._window_s >= LEAST_S and (retention_ms is None or self._copied_ms > 0)
+
     def left_s(self, *, now_ms: int, retention_ms: int | None) -> float:
         """For how many seconds at least the source keeps what comes next; infinite where nothing
         shows that it will be deleted. `retention_ms` None: the topic has no limit of time.

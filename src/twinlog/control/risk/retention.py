@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from twinlog.control.lanes.partitions import Partition
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.quantities import duration, plural
+from twinlog.survey.source_retention import NO_LIMIT
 
 CODE: Final = "RETENTION_NEAR"
 NEAR: Final = 0.25
@@ -29,25 +30,30 @@ class Outlook:
     """How long the copy needs to catch up."""
     is_near: bool
     """It will be deleted first, as things are."""
+    is_known: bool
+    """That no end is in sight was seen; else it is not known yet, or may not be asked."""
 
 
-NONE: Final = Outlook(left_ms=-1, needs_ms=-1, is_near=False)
+NONE: Final = Outlook(left_ms=-1, needs_ms=-1, is_near=False, is_known=True)
 
 
 def outlook_of(partition: Partition, retentions: Mapping[str, int], now_ms: int) -> Outlook:
     """What becomes of that which is not copied yet, by what was seen last."""
     if not partition.is_wanted or not partition.is_behind:
         return NONE
-    retention_ms = retentions.get(partition.plan.source.topic)
+    found = retentions.get(partition.plan.source.topic)
+    retention_ms = None if found == NO_LIMIT else found
     left = partition.keeping.left_s(now_ms=now_ms, retention_ms=retention_ms)
     if math.isinf(left):
-        return NONE
+        is_known = found is not None and partition.keeping.is_known(retention_ms)
+        return replace(NONE, is_known=is_known)
     needs = partition.keeping.needs_s()
     soon = NEAR_S if retention_ms is None else NEAR * retention_ms / 1000
     return Outlook(
         left_ms=int(left * 1000),
         needs_ms=-1 if math.isinf(needs) else int(needs * 1000),
         is_near=left < (soon if math.isinf(needs) else needs),
+        is_known=True,
     )
 
 

@@ -139,7 +139,7 @@ class SourceQuestions:
         return {tp: Rest(at, _written_ms(answers[tp], at)) for tp, at in froms.items()}
 
     def retentions(self, topics: Iterable[str]) -> dict[str, int]:
-        """retention.ms of the topics that have one."""
+        """retention.ms of the topics where it may be read, or NO_LIMIT."""
         with self._line.asking() as client:
             return retentions(client, topics)
 

@@ -52,7 +52,7 @@ class Source(Protocol):
         """Where they begin."""
 
     def retentions(self, topics: Iterable[str]) -> Mapping[str, int]:
-        """retention.ms of the topics that have one."""
+        """retention.ms of the topics where it may be read, or NO_LIMIT."""
 
     def open_ones(self, partitions: Iterable[TopicPartition]) -> OpenOnes:
         """Their open transactions."""

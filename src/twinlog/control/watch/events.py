@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import time
 from collections import deque
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -64,20 +63,15 @@ class EventLog(logging.Handler):
         super().__init__(logging.INFO)
         self._config = str(config.resolve())
         self._path = status_folder() / f"{os.getpid()}{SUFFIX}"
-        self._events: deque[Event] = deque(maxlen=KEPT)
+        self._events: deque[NumberedEvent] = deque(maxlen=KEPT)
         self._is_changed = False
-        # behind the numbers of the process before: a client that continues asking misses nothing
-        self._number = int(time.time() * 1000)
+        self._number = 0
 
     def since(self, number: int) -> list[NumberedEvent]:
         """Those behind that number which are still kept, the oldest first."""
         self.acquire()  # other threads log meanwhile
-        events, last = list(self._events), self._number
+        numbered = list(self._events)
         self.release()
-        first = last - len(events) + 1
-        numbered = (
-            NumberedEvent(number=first + at, event=event) for at, event in enumerate(events)
-        )
         return [one for one in numbered if one.number > number]
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -91,8 +85,10 @@ class EventLog(logging.Handler):
             flow=str(getattr(record, "flow", "")),
             code=str(getattr(record, "code", "")),
         )
-        self._number += 1
-        self._events.append(event)
+        # by the clock: who continues asking another process of this address misses nothing of it,
+        # whichever of them began first
+        self._number = max(self._number + 1, int(record.created * 1000))
+        self._events.append(NumberedEvent(number=self._number, event=event))
         self._is_changed = True
 
     def start(self) -> None:
@@ -105,7 +101,7 @@ class EventLog(logging.Handler):
         if not self._is_changed:
             return
         self.acquire()  # other threads log meanwhile
-        self._is_changed, events = False, list(self._events)
+        self._is_changed, events = False, [one.event for one in self._events]
         self.release()
         value = {
             "pid": os.getpid(),

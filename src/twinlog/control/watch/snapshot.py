@@ -50,6 +50,8 @@ class PartitionSnapshot:
     left_ms: int = -1
     """While records wait: for how long at least the source keeps the next; -1: no end is in sight.
     """
+    is_left_known: bool = True
+    """Or -1 says no more than that it is not known."""
     needs_ms: int = -1
     """How long the copy needs to catch up, 0 while that is not known; -1: it comes no nearer."""
     is_near_deletion: bool = False

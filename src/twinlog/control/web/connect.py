@@ -195,14 +195,14 @@ class _Connect:
         for flow, kind, known in self._connectors(request):
             if name == known:
                 return name, flow, kind
-        if name in short and len(self._site.config.flows) == 1:
+        if name in short and len(self._site.config.every_flow) == 1:
             return name, short[name], name
         raise RequestRefused(f"Connector {name[:200]} not found", code="NOT_FOUND")
 
     def _connectors(self, request: Request) -> Iterator[tuple[FlowConfig, str, str]]:
         """Flow, kind and name of each."""
         below = request.path_params.get("source"), request.path_params.get("target")
-        for flow in self._site.config.flows:
+        for flow in self._site.config.every_flow:
             if below == (None, None):
                 prefix = f"{flow.flow}."
             elif below == (flow.flow.source, flow.flow.target):
@@ -234,7 +234,7 @@ class _Connect:
 
 def _tasks(kind: str, told: answers.Flow) -> int:
     """Lanes copy; the rest is done by the process that leads."""
-    return told.lanes if kind == SOURCE else 0
+    return told.lanes or 0 if kind == SOURCE else 0
 
 
 def _config(name: str, flow: FlowConfig, kind: str) -> dict[str, str]:

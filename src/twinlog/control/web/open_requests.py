@@ -12,7 +12,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -20,8 +21,10 @@ from typing import Final, Protocol
 AT_ONCE: Final = 256
 OF_AN_ADDRESS: Final = 128
 """A hundred clients behind one proxy may come in one moment."""
-AT_MOST: Final = 512
+ASKED_OF_AN_ADDRESS: Final = 256
 """Those that are being answered included."""
+AT_MOST: Final = 512
+"""The same of all."""
 WITHIN_S: Final = 10.0
 """From the connection to the last byte of the answer."""
 
@@ -71,13 +74,19 @@ class OpenRequests:
                 connection=connection, address=address, since=now, due=now + WITHIN_S
             )
 
-    def _make_room(self, among: Iterable[_Open]) -> None:
-        """Who has said its request is closed only where there are far too many."""
+    def _make_room(self, among: Collection[_Open]) -> None:
+        """Who has said its request is closed only where there are far too many, and then one of the
+        address that has most.
+        """
         spare = [one for one in among if one.is_answered or not one.is_asked]
         if spare:
             self._close(min(spare, key=lambda one: (not one.is_answered, one.since)))
-        elif len(self._open) >= AT_MOST:
-            self._close(min(self._open.values(), key=lambda one: (one.is_asked, one.since)))
+            return
+        counts = Counter(one.address for one in among)
+        address, count = counts.most_common(1)[0]
+        if count >= ASKED_OF_AN_ADDRESS or len(self._open) >= AT_MOST:
+            asked = (one for one in among if one.address == address)
+            self._close(min(asked, key=lambda one: one.since))
 
     def asked(self, connection: ClosableConnection) -> None:
         """Its request was read, body and all."""

@@ -170,13 +170,47 @@ def flow_intents(
     flow: str,
     rows: Iterable[tuple[bytes | None, bytes | None]],
     known: FlowIntents | None = None,
+    corrupt: set[bytes] | None = None,
 ) -> FlowIntents:
     """From (key, value) in log order. Raises CorruptData for a newest row that cannot be read.
 
     `known`: what was wanted before, and is wanted still where no row takes it back: the topic may
-    have been created again.
+    have been created again. `corrupt`: gets the keys of STATE_CORRUPT rows, which then raise
+    nothing.
     """
     known = known or FlowIntents()
+    found = dict(known._set)
+    skips = {one.record_key: one for one in known.skips}
+    accepted = {one.record_key: one for one in known.accepted}
+    for key, value in _newest(flow, rows):
+        try:
+            parts, fields = read_row(key, value)
+            one = None if parts[3:4] in ([SKIP], [ACCEPT]) else _intent(parts, fields)
+        except CorruptData as error:
+            if corrupt is None or error.code != "STATE_CORRUPT":
+                raise
+            corrupt.add(key)
+            continue
+        if parts[3:4] == [SKIP]:
+            skip = wanted_skip(parts, fields)
+            skips[skip.record_key] = skip
+        elif parts[3:4] == [ACCEPT]:
+            acceptance = wanted_acceptance(parts, fields)
+            accepted[acceptance.record_key] = acceptance
+        elif one is not None and one.is_set:
+            found[one.key] = one
+        elif one is not None:
+            found.pop(one.key, None)
+    return FlowIntents(
+        found,
+        tuple(skips[place] for place in sorted(skips)),
+        tuple(accepted[place] for place in sorted(accepted)),
+    )
+
+
+def _newest(
+    flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
+) -> Iterable[tuple[bytes, bytes]]:
     newest: dict[bytes, bytes] = {}
     for key, value in rows:
         if key is None or not is_intent_row(key, flow):
@@ -185,26 +219,7 @@ def flow_intents(
             newest.pop(key, None)
         else:
             newest[key] = value
-    found = dict(known._set)
-    skips = {one.record_key: one for one in known.skips}
-    accepted = {one.record_key: one for one in known.accepted}
-    for key, value in newest.items():
-        parts, fields = read_row(key, value)
-        if parts[3:4] == [SKIP]:
-            skip = wanted_skip(parts, fields)
-            skips[skip.record_key] = skip
-        elif parts[3:4] == [ACCEPT]:
-            acceptance = wanted_acceptance(parts, fields)
-            accepted[acceptance.record_key] = acceptance
-        elif (one := _intent(parts, fields)).is_set:
-            found[one.key] = one
-        else:
-            found.pop(one.key, None)
-    return FlowIntents(
-        found,
-        tuple(skips[place] for place in sorted(skips)),
-        tuple(accepted[place] for place in sorted(accepted)),
-    )
+    return newest.items()
 
 
 def _intent(parts: list[Any], fields: dict[str, Any]) -> Intent:

@@ -75,6 +75,22 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """How soon the source deletes what waits to be copied."""
+
+    ms: int
+    """For how long at least the next record is kept where that is shortest; -1: no end is in sight
+    where it is known.
+    """
+    topic: str
+    """Where that is."""
+    near_deletion: tuple[str, ...]
+    """Topics of which records will be deleted before they are copied, as things are; the first."""
+    is_known: bool
+    """Of every partition that is behind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedStatus:
     """One flow at one moment, as its leader saw it; figures are -1 while they are not known."""
 
@@ -115,6 +131,10 @@ class PublishedStatus:
     """So long half of the batches of the last minute were on their way; -1: there was none."""
     p99_ms: int = -1
     """So long 99 of 100 of them."""
+    code: str = ""
+    """Of what keeps it from its work."""
+    kept: Kept | None = None
+    """None: its leader is of an earlier release."""
 
     @property
     def where(self) -> str:
@@ -181,12 +201,13 @@ def _status(flow: str, values: dict[str, Any]) -> PublishedStatus:
     behind = tuple(
         Behind(**{name: one[name] for name in _names(Behind)}) for one in values.get("behind", ())
     )
-    wanted = _names(PublishedStatus) - {"flow", "unusual", "behind", "proof"}
+    wanted = _names(PublishedStatus) - {"flow", "unusual", "behind", "proof", "kept"}
     found = PublishedStatus(
         flow=flow,
         unusual=unusual,
         behind=behind,
         proof=_proof(values.get("proof")),
+        kept=_kept(values.get("kept")),
         **{name: values[name] for name in wanted if name in values or name not in _LATER},
     )
     _check(found)
@@ -200,7 +221,9 @@ def _status(flow: str, values: dict[str, Any]) -> PublishedStatus:
     return found
 
 
-_LATER: Final = frozenset(("lag", "lag_unknown", "rpo_ms", "rpo_excess", "p50_ms", "p99_ms"))
+_LATER: Final = frozenset(
+    ("lag", "lag_unknown", "rpo_ms", "rpo_excess", "p50_ms", "p99_ms", "code")
+)
 """What rows of earlier releases do not say."""
 
 
@@ -208,6 +231,17 @@ def _proof(value: dict[str, Any] | None) -> Proof | None:
     if value is None:
         return None
     found = Proof(**{name: value[name] for name in _names(Proof)})
+    _check(found)
+    return found
+
+
+def _kept(value: dict[str, Any] | None) -> Kept | None:
+    if value is None:
+        return None
+    near = value["near_deletion"]
+    if type(near) is not list or any(type(topic) is not str for topic in near):
+        raise ValueError("near_deletion is no list of topics")
+    found = Kept(**{name: value[name] for name in _names(Kept)} | {"near_deletion": tuple(near)})
     _check(found)
     return found
 
@@ -222,7 +256,7 @@ def _poison(value: dict[str, Any] | None) -> Poison | None:
     return Poison(skip=skip, topic_id=value["topic_id"])
 
 
-def _check(one: PublishedStatus | Unusual | Behind | Proof) -> None:
+def _check(one: PublishedStatus | Unusual | Behind | Proof | Kept) -> None:
     for field in fields(one):
         value, kind = getattr(one, field.name), _KINDS.get(str(field.type))
         if kind is not None and type(value) is not kind:

@@ -48,7 +48,7 @@ from twinlog.records.connections import connected
 from twinlog.records.write.appending import shared
 from twinlog.records.write.options import WriteOptions
 from twinlog.records.write.rows import partitions_of
-from twinlog.survey.source_retention import retentions
+from twinlog.survey.source_retention import NO_LIMIT, retentions
 
 log = logging.getLogger(__name__)
 
@@ -259,7 +259,7 @@ def _warn_of_old(client: ClusterClient, messages: Sequence[TaskWritten]) -> None
             oldest[topic] = min(at, oldest.get(topic, at))
     for topic, kept_ms in (retentions(client, sorted(oldest)) if oldest else {}).items():
         age_ms = time.time_ns() // 1_000_000 - oldest[topic]
-        if age_ms > kept_ms:
+        if kept_ms != NO_LIMIT and age_ms > kept_ms:
             log.warning(
                 "%s: rows are up to %d hours old by their timestamps, and the topic keeps %d hours "
                 "(retention.ms): brokers delete such rows within minutes",

@@ -55,7 +55,7 @@ class Loss(Value):
     records: int | None
     ms: int | None
     """How long ago everything that the source had was last on the target."""
-    unknown_partitions: int
+    unknown_partitions: int | None
     objective_ms: int | None
     """twinlog.rpo.seconds"""
     excess: str
@@ -79,7 +79,10 @@ class Retention(Value):
 
     kept_ms: int | None
     """For how long at least the next record is kept where that is shortest; null: no end is in
-    sight."""
+    sight, as far as `kept_known` says."""
+    kept_known: bool
+    """Whether it is known of every partition that is behind: it takes 20 seconds, and
+    DESCRIBE_CONFIGS on the source's topics."""
     topic: str | None
     """Where that is."""
     near_deletion: list[str]
@@ -125,12 +128,12 @@ class Flow(Value):
     reason: str
     code: str
     guarantee: str
-    lanes: int
+    lanes: int | None
     generation: int | None
-    records: int
+    records: int | None
     """Copied by the process that leads it."""
-    bytes: int
-    partitions: int
+    bytes: int | None
+    partitions: int | None
     unusual_partitions: int | None
     """That are not simply copied; null where not told."""
     lag: int | None
@@ -141,10 +144,11 @@ class Flow(Value):
     latency: Latency | None
     """null: nothing came lately, nobody leads the flow, or its leader is of an earlier release."""
     retention: Retention | None
-    """null where another process leads the flow: its partitions tell it."""
+    """null: nobody leads the flow, or its leader is of an earlier release."""
     verified: Verified | None
     """null: twinlog.verify is off, or nobody leads the flow."""
-    wanted: list[Wanted]
+    wanted: list[Wanted] | None
+    """null: not known, `problem` says why."""
     told_by: str
     """`here`, or the host and process that leads it."""
     as_of_ms: int | None
@@ -179,7 +183,10 @@ class Partition(Value):
     lane: int | None
     """Of the flow's lease; null: no lane has it, or another process knows which."""
     kept_ms: int | None
-    """For how long at least the source keeps the next record; null: no end is in sight."""
+    """For how long at least the source keeps the next record; null: no end is in sight, if
+    `kept_known`."""
+    kept_known: bool
+    """Who leads the flow alone follows it."""
     catches_up_ms: int | None
     is_near_deletion: bool
     code: str

@@ -2,7 +2,8 @@
 flow's target.
 
 Read when somebody asks, and not more often than every two seconds, however many ask. An answer
-waits a moment for it; a target that is away makes it old, and says so, but keeps nobody waiting.
+waits a moment for it; a target that is away makes its own flows old, and says so, but keeps nobody
+waiting.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -39,17 +40,37 @@ class LeaderReport:
     """Why that is missing, or older than it should be."""
 
 
+@dataclass(slots=True)
+class _Target:
+    """One cluster that is asked, for all flows into it."""
+
+    begun: float = -math.inf
+    """When the last reading that has ended began."""
+    is_away: bool = False
+    waits_until: float = 0.0
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Just now."""
+        return self.task is not None and not self.task.done()
+
+    @property
+    def fresh_until(self) -> float:
+        return self.begun + (ASKED_AGAIN_S if self.is_away else FRESH_S)
+
+
 class Leaders:
     """Of one event loop."""
 
     def __init__(self) -> None:
         self._workers = RequestWorkers(AT_ONCE, 1 << 10)
         self._heard: dict[str, LeaderReport] = {}
-        self._begun = self._changed = -math.inf
+        self._targets: dict[str, _Target] = {}
+        """By alias."""
+        self._changed = -math.inf
         self.version = 0
         """Another one since something was heard, or written by this process."""
-        self._waits_until = 0.0
-        self._task: asyncio.Task[None] | None = None
 
     def changed(self) -> None:
         """Something was written just now: what was read before is old."""
@@ -59,70 +80,83 @@ class Leaders:
     @property
     def begins_again(self) -> float:
         """When the next reading is due; what is being read now changes the version."""
-        is_reading = self._task is not None and not self._task.done()
-        return math.inf if is_reading else self._fresh_until
-
-    @property
-    def _fresh_until(self) -> float:
-        is_away = any(one.problem for one in self._heard.values())
-        return self._begun + (ASKED_AGAIN_S if is_away else FRESH_S)
+        if not self._targets:
+            return -math.inf
+        due = (one.fresh_until for one in self._targets.values() if not one.is_read)
+        return min(due, default=math.inf)
 
     async def hear(self, flows: Sequence[FlowConfig]) -> dict[str, LeaderReport]:
         """By flow; of one that was never heard of there is nothing."""
+        by_target: dict[str, list[FlowConfig]] = {}
+        for one in flows:
+            by_target.setdefault(one.flow.target, []).append(one)
+        for gone in self._targets.keys() - by_target.keys():
+            del self._targets[gone]
         for _ in range(2):  # a reading that began before a change is followed by another one
-            if self._is_fresh(flows):
+            old = [
+                self._being_read(alias, some)
+                for alias, some in by_target.items()
+                if not self._is_fresh(alias, some)
+            ]
+            if not old:
                 break
-            if self._task is None or self._task.done():
-                self._waits_until = time.monotonic() + WAITED_S
-                self._task = asyncio.ensure_future(self._read(flows))
             # nobody waits for a reading that has taken too long already
-            left = max(0.0, self._waits_until - time.monotonic())
-            await asyncio.wait({self._task}, timeout=left)
+            left = max(0.0, max(one.waits_until for one in old) - time.monotonic())
+            await asyncio.wait([one.task for one in old if one.task is not None], timeout=left)
         return dict(self._heard)
 
-    def _is_fresh(self, flows: Sequence[FlowConfig]) -> bool:
-        is_young = self._begun > self._changed and time.monotonic() < self._fresh_until
+    def _is_fresh(self, alias: str, flows: Sequence[FlowConfig]) -> bool:
+        target = self._targets.get(alias, _Target())
+        is_young = target.begun > self._changed and time.monotonic() < target.fresh_until
         return is_young and all(str(flow.flow) in self._heard for flow in flows)
 
-    async def _read(self, flows: Sequence[FlowConfig]) -> None:
+    def _being_read(self, alias: str, flows: Sequence[FlowConfig]) -> _Target:
+        target = self._targets.setdefault(alias, _Target())
+        if not target.is_read:
+            target.waits_until = time.monotonic() + WAITED_S
+            target.task = asyncio.ensure_future(self._read(target, flows))
+        return target
+
+    async def _read(self, target: _Target, flows: Sequence[FlowConfig]) -> None:
         begun = time.monotonic()
         try:
-            settings = await self._workers.run(lambda: _by_target(flows))
-        except TwinlogError as error:  # a key file is being replaced
-            settings = []
-            for flow in flows:
-                self._problem(str(flow.flow), error)
-        await asyncio.gather(*(self._read_one(*one) for one in settings))
-        self._begun = begun
-        self.version += 1
-
-    async def _read_one(self, target: ClusterSettings, flows: list[str]) -> None:
-        now_ms = int(time.time() * 1000)
-        try:
-            found = await self._workers.run(lambda: reports_of(flows, target, now_ms, GIVES_UP_S))
+            settings = await self._workers.run(lambda: _by_settings(flows))
+            for one in settings:
+                await self._read_one(*one)
+            target.is_away = False
         except RequestRefused:  # others wait already
             raise
-        except TwinlogError as error:
+        except TwinlogError as error:  # or a key file is being replaced
+            target.is_away = True
             for flow in flows:
-                self._problem(flow, error)
-        else:
-            self._heard |= {flow: LeaderReport(told=told) for flow, told in found.items()}
+                self._problem(str(flow.flow), error)
+        target.begun = begun
+        self.version += 1
+
+    async def _read_one(self, target: ClusterSettings, flows: Mapping[str, bool]) -> None:
+        now_ms = int(time.time() * 1000)
+        found = await self._workers.run(lambda: reports_of(flows, target, now_ms, GIVES_UP_S))
+        self._heard |= {flow: LeaderReport(told=told) for flow, told in found.items()}
 
     def _problem(self, flow: str, error: TwinlogError) -> None:
         before = self._heard.get(flow, LeaderReport())
-        told = before.told
-        self._heard[flow] = LeaderReport(told=told, problem=f"its target was not asked: {error}")
+        self._heard[flow] = LeaderReport(
+            told=before.told, problem=f"its target could not be asked: {error}"
+        )
 
 
-def _by_target(flows: Sequence[FlowConfig]) -> list[tuple[ClusterSettings, list[str]]]:
-    """Flows that enter a cluster in the same way are asked for together."""
-    found: list[tuple[ClusterSettings, list[str]]] = []
+def _by_settings(flows: Sequence[FlowConfig]) -> list[tuple[ClusterSettings, dict[str, bool]]]:
+    """Flows that enter a cluster in the same way are asked for together: by name, whether their
+    leaders write reports.
+    """
+    found: list[tuple[ClusterSettings, dict[str, bool]]] = []
     for flow in flows:
         target = replace(flow_setup(flow).target, client_id="twinlog-rest")
+        name, tells = str(flow.flow), bool(flow.status_interval_seconds)
         for settings, names in found:
             if settings == target:
-                names.append(str(flow.flow))
+                names[name] = tells
                 break
         else:
-            found.append((target, [str(flow.flow)]))
+            found.append((target, {name: tells}))
     return found

@@ -4,6 +4,8 @@ show.
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -12,7 +14,9 @@ from twinlog.codes import CONDITIONS, FlowState, PartitionState
 from twinlog.codes.states import FLOW_STATES, PARTITION_STATES, severity_of
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.both_logs import LogFacts
-from twinlog.control.duties.publication import USUAL
+from twinlog.control.check.last_run import LastRun
+from twinlog.control.check.reported_status import Reported
+from twinlog.control.duties.publication import USUAL, kept_of
 from twinlog.control.watch.events import NumberedEvent
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.spread import Quantiles
@@ -20,10 +24,10 @@ from twinlog.control.watch.verified import Verified
 from twinlog.control.web.api import answers
 from twinlog.control.web.api.leaders import LeaderReport
 from twinlog.mirror.state.intents import FlowIntents
-from twinlog.mirror.state.published import Proof, PublishedStatus
+from twinlog.mirror.state.published import Kept, Proof, PublishedStatus
 
 HERE: Final = "here"
-MOST_NAMED: Final = 20
+_NOTHING: Final = Reported(status=None, intents=None)
 
 
 def leads(snapshot: FlowSnapshot | None) -> bool:
@@ -39,21 +43,32 @@ def flow(
     config: FlowConfig, snapshot: FlowSnapshot | None, age_s: float, heard: LeaderReport
 ) -> answers.Flow:
     """One flow by who leads it; `snapshot` is this process's, `age_s` old."""
-    told = None if heard.told is None else heard.told.status
-    intents = FlowIntents() if heard.told is None else heard.told.intents
+    told = heard.told or _NOTHING
+    problem = "; ".join(filter(None, (heard.problem, told.problem)))
     name: dict[str, Any] = {
         "flow": str(config.flow),
         "source": config.flow.source,
         "target": config.flow.target,
-        "wanted": wanted(intents),
-        "problem": heard.problem,
+        "wanted": None if told.intents is None else wanted(told.intents),
+        "problem": problem,
     }
     now_ms = int(time.time() * 1000)
-    if told is not None and not leads(snapshot):
-        return answers.Flow(**name, **_reported(told, now_ms))
+    # what was read before the target went away may be of a leader that is gone
+    row = told.status if told.status is not None and told.status.is_of(now_ms) else None
+    if row is not None and not leads(snapshot) and not _has_led(snapshot, row):
+        return answers.Flow(**name, **_reported(row, now_ms))
     if snapshot is not None:
         return answers.Flow(**name, **_seen(snapshot, now_ms, age_s))
-    return answers.Flow(**name, **_unknown())
+    return answers.Flow(**name, **_unknown(None if heard.problem else told.run, problem))
+
+
+def _has_led(snapshot: FlowSnapshot | None, row: PublishedStatus) -> bool:
+    """Whether that row is this process's own, of before it lost the lead."""
+    return (
+        snapshot is not None
+        and snapshot.state is not FlowState.STANDBY
+        and (row.host, row.pid) == (socket.gethostname(), os.getpid())
+    )
 
 
 def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
@@ -82,7 +97,7 @@ def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
             excess=seen.rpo_excess,
         ),
         "latency": _latency(seen.latency),
-        "retention": _retention(seen),
+        "retention": _retention(kept_of(seen.partitions)) if leads(seen) else None,
         "verified": None if found is None else _verified(found),
         "told_by": HERE,
         "as_of_ms": now_ms - int(age_s * 1000),
@@ -95,7 +110,7 @@ def _reported(told: PublishedStatus, now_ms: int) -> dict[str, Any]:
         "state": FlowState(told.state),
         "since_ms": told.since_ms or None,
         "reason": told.reason,
-        "code": "",
+        "code": told.code,
         "guarantee": told.guarantee,
         "lanes": told.lanes,
         "generation": _known(told.generation),
@@ -113,7 +128,7 @@ def _reported(told: PublishedStatus, now_ms: int) -> dict[str, Any]:
             excess=told.rpo_excess,
         ),
         "latency": _latency(_quantiles(told)),
-        "retention": None,
+        "retention": None if told.kept is None else _retention(told.kept),
         "verified": None if told.proof is None else _verified(told.proof),
         "told_by": told.where,
         "as_of_ms": told.at_ms,
@@ -139,37 +154,35 @@ def _quantiles(told: PublishedStatus) -> Quantiles | None:
     return None if told.p50_ms < 0 else Quantiles(p50_ms=told.p50_ms, p99_ms=told.p99_ms)
 
 
-def _retention(seen: FlowSnapshot) -> answers.Retention | None:
-    if not leads(seen):
-        return None
-    ending = [part for part in seen.partitions if part.left_ms >= 0]
-    first = min(ending, key=lambda part: part.left_ms, default=None)
-    near = dict.fromkeys(part.topic for part in ending if part.is_near_deletion)
+def _retention(kept: Kept) -> answers.Retention:
     return answers.Retention(
-        kept_ms=None if first is None else first.left_ms,
-        topic=None if first is None else first.topic,
-        near_deletion=[*near][:MOST_NAMED],
+        kept_ms=_known(kept.ms),
+        kept_known=kept.is_known,
+        topic=kept.topic or None,
+        near_deletion=[*kept.near_deletion],
     )
 
 
-def _unknown() -> dict[str, Any]:
-    """Before the first report of this process."""
+def _unknown(run: LastRun | None, problem: str) -> dict[str, Any]:
+    """Where nobody reports, and this process does not either."""
+    if run is None:
+        run = LastRun(FlowState.UNKNOWN, problem or "its target has not answered yet")
     return {
-        "state": FlowState.NOT_RUNNING,
+        "state": run.state,
         "since_ms": None,
-        "reason": "nobody that this process has heard of leads the flow",
-        "code": "",
+        "reason": run.text,
+        "code": run.code,
         "guarantee": "",
-        "lanes": 0,
+        "lanes": None,
         "generation": None,
-        "records": 0,
-        "bytes": 0,
-        "partitions": 0,
+        "records": None,
+        "bytes": None,
+        "partitions": None,
         "unusual_partitions": None,
         "lag": None,
         "lag_unknown_partitions": None,
         "loss": answers.Loss(
-            records=None, ms=None, unknown_partitions=0, objective_ms=None, excess=""
+            records=None, ms=None, unknown_partitions=None, objective_ms=None, excess=""
         ),
         "latency": None,
         "retention": None,
@@ -218,6 +231,7 @@ def partition(part: PartitionSnapshot) -> answers.Partition:
         next_offset=_known(part.upstream),
         lane=_known(part.lane),
         kept_ms=_known(part.left_ms),
+        kept_known=part.is_left_known,
         catches_up_ms=_known(part.needs_ms),
         is_near_deletion=part.is_near_deletion,
         code=part.code,

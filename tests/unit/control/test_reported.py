@@ -1,0 +1,184 @@
+"""What REST says of a flow by the rows on its target: of leaders elsewhere, of nobody, and of this
+process before it lost the lead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from tests.support.snapshots import PUBLISHED, flow
+from twinlog.cli.terminal import monitoring
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.codes import FlowState
+from twinlog.config.flow.schema import MirrorConfig
+from twinlog.config.load import load
+from twinlog.control.check.last_run import LastRun
+from twinlog.control.check.reported_status import Reported, _of_hidden, _report
+from twinlog.control.watch.events import last_events
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.control.web.api import answers, leaders, shown
+from twinlog.control.web.api.leaders import LeaderReport, Leaders
+from twinlog.errors import Unreachable
+from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
+from twinlog.mirror.state.published import PublishedStatus
+
+AWAY = "its target could not be asked: no broker"
+PAUSE = Intent(flow="A->B", kind=IntentKind.PAUSE, is_set=True, who="an operator", at_ms=1)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> MirrorConfig:
+    file = tmp_path / "mm2.properties"
+    servers = "".join(f"{one}.bootstrap.servers = 127.0.0.1:1\n" for one in "ABC")
+    flows = "A->B.enabled = true\nA->C.enabled = true\n"
+    file.write_text(f"clusters = A, B, C\n{servers}{flows}topics = orders.*\n")
+    return load(file, environment={})
+
+
+def shown_flow(
+    config: MirrorConfig, own: FlowSnapshot | None, told: Reported | None, problem: str = ""
+) -> answers.Flow:
+    heard = LeaderReport(told=told, problem=problem)
+    return shown.flow(config.flows[0], own, 1.0, heard)
+
+
+def row(age_s: float = 1.0, **changes: object) -> PublishedStatus:
+    at_ms = int((time.time() - age_s) * 1000)
+    return replace(PUBLISHED, at_ms=at_ms, **changes)  # type: ignore[arg-type]
+
+
+def of(status: PublishedStatus | None, run: LastRun | None = None) -> Reported:
+    return Reported(status=status, intents=FlowIntents(), run=run)
+
+
+def test_its_own_last_row_hides_no_outage(config: MirrorConfig) -> None:
+    own = flow(state="DEGRADED", reason="B: no broker", generation=-1, code="UNREACHABLE")
+    last = of(row(host=socket.gethostname(), pid=os.getpid()))
+    for problem in ("", AWAY):
+        found = shown_flow(config, own, last, problem)
+        assert (found.state, found.reason, found.told_by) == ("DEGRADED", "B: no broker", "here")
+    # processes of two containers may have one host name and number: a standby shows its leader
+    assert shown_flow(config, flow(state="STANDBY", generation=-1), last).state == "RUNNING"
+
+
+def test_a_leader_that_said_nothing_for_long_is_not_known_to_run(config: MirrorConfig) -> None:
+    told = of(row(age_s=60))
+    found = shown_flow(config, None, told, AWAY)
+    assert (found.state, found.reason, found.problem) == ("UNKNOWN", AWAY, AWAY)
+    assert (found.records, found.bytes, found.lanes, found.partitions) == (None,) * 4
+    assert (found.loss.records, found.loss.unknown_partitions) == (None, None)
+    assert shown_flow(config, None, of(row(age_s=20)), AWAY).state == "RUNNING"
+
+
+def test_of_a_flow_that_nobody_leads_it_is_said_how_it_ended(config: MirrorConfig) -> None:
+    gone = of(None, LastRun(FlowState.NOT_RUNNING, "killed", "PROCESS_GONE"))
+    found = shown_flow(config, None, gone)
+    assert (found.state, found.reason, found.code) == ("NOT_RUNNING", "killed", "PROCESS_GONE")
+    found = shown_flow(config, None, gone, AWAY)
+    assert (found.state, found.reason) == ("UNKNOWN", AWAY), "somebody may have begun since"
+
+
+def test_what_is_wanted_is_not_known_before_the_target_has_answered(config: MirrorConfig) -> None:
+    assert shown_flow(config, flow(), None, AWAY).wanted is None
+    assert shown_flow(config, flow(), of(None)).wanted == []
+
+
+def test_a_code_is_the_same_everywhere(config: MirrorConfig) -> None:
+    told = of(row(state="DEGRADED", code="UNREACHABLE"))
+    assert shown_flow(config, None, told).code == "UNREACHABLE"
+
+
+def test_rows_that_cannot_be_read_are_a_trouble_of_their_own_flow_alone() -> None:
+    newer = json.dumps({"v": 999}).encode()
+    other = [*map(str.encode, ('["flow","C->B","intent","pause",""]',))]
+    state = [
+        PAUSE.encode(),
+        (other[0], newer),
+        (b'["flow","C->B","generation",7]', newer),
+    ]
+    status = [row().encode(), (b'["flow","C->B","status"]', newer)]
+    now_ms = int(time.time() * 1000)
+    found = _report("A->B", state, status, now_ms, tells=True)
+    assert (found.status is not None, found.problem) == (True, "")
+    assert found.intents is not None
+    assert found.intents.pause == PAUSE
+    broken = _report("C->B", state, status, now_ms, tells=True)
+    assert (broken.status, broken.intents, broken.run) == (None, None, None)
+    assert broken.problem.count("newer release") >= 2
+
+
+def test_of_a_state_topic_that_may_not_be_read_nothing_is_claimed() -> None:
+    found = _of_hidden("A->B", [row().encode()], int(time.time() * 1000), "B")
+    assert found.status is not None
+    assert found.intents is None
+    assert "grant READ on topic" in found.problem
+
+
+def test_a_target_that_is_away_makes_no_other_old(
+    config: MirrorConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    ends = Event()
+
+    def reports(
+        flows: Mapping[str, bool], target: ClusterSettings, *_: object
+    ) -> dict[str, Reported]:
+        asked.append(target.alias)
+        if target.alias == "B":
+            ends.wait(20)
+            raise Unreachable("no broker")
+        return dict.fromkeys(flows, of(None))
+
+    monkeypatch.setattr(leaders, "reports_of", reports)
+    monkeypatch.setattr(leaders, "WAITED_S", 0.01)
+    monkeypatch.setattr(leaders, "FRESH_S", 0.05)
+
+    async def run() -> None:
+        some = Leaders()
+        for _ in range(200):
+            heard = await some.hear(config.flows)
+            if asked.count("C") > 3:
+                break
+            await asyncio.sleep(0.05)
+        assert asked.count("B") == 1, "it is being asked all the time"
+        assert heard["A->C"].problem == ""
+        ends.set()
+        while "A->B" not in heard:
+            heard = await some.hear(config.flows)
+            await asyncio.sleep(0.01)
+        assert heard["A->B"].problem == f"{AWAY} [UNREACHABLE]"
+
+    asyncio.run(run())
+
+
+def test_that_a_reason_counts_on_is_no_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "mm2.properties"
+    with monitoring.watched(file, None, Event(), lambda _: None) as watch:
+        for second in range(1, 50):
+            reason = f"RPO: records of the last {second}.5 s, {second * 1000:,} of them"
+            watch.update([flow(state="DEGRADED", reason=reason)])
+        watch.update([flow(state="DEGRADED", reason="B: no broker")])
+        monkeypatch.setattr(monitoring, "COUNTS_ON_S", 0.0)
+        watch.update([flow(state="DEGRADED", reason="B: no broker of 3")])
+        watch.update([flow(state="DEGRADED", reason="B: no broker of 4")])
+        watch.update([flow(state="DEGRADED", reason="B: no broker of 4")])
+    (process,) = last_events(file)
+    texts = [one.message for one in process.events if one.flow]
+    assert texts == [
+        "A->B: DEGRADED: RPO: records of the last 1.5 s, 1,000 of them",
+        "A->B: DEGRADED: B: no broker",
+        "A->B: DEGRADED: B: no broker of 3",
+        "A->B: DEGRADED: B: no broker of 4",
+    ]
