@@ -91,9 +91,11 @@ def verify(
         config = replace(config, flows=(one_flow(config.flows, flow),))
     found: list[VerifiedFlow] = []
     began_ms = int(time.time() * 1000)
-    reading = ReadingLine("offsets", count)
     try:
-        with workers(SparkOptions(**spark) if spark["master"] else None) as some:
+        with (
+            ReadingLine("offsets", count) as reading,
+            workers(SparkOptions(**spark) if spark["master"] else None) as some,
+        ):
             for one in verify_flows(config, scope, some, reading.step):
                 reading.clear()
                 found.append(one)
@@ -102,7 +104,6 @@ def verify(
                     if is_quiet():
                         write_warnings(text(f"{one.flow}: {line}") for line in problems(one))
     except TwinlogError as error:
-        reading.clear()
         error.exit_code = NOT_TOLD  # 1 would say that something differs
         raise
     if topics is not None and not any(one.partitions for one in found):
