@@ -18,7 +18,7 @@ from tests.support.command import ENTRY
 from tests.support.groups import commit
 from tests.support.rig import COMPACTED, Rig
 from tests.support.terminal import Terminal
-from tests.support.topics import alter_topic_configs, create_topic
+from tests.support.topics import add_partitions, alter_topic_configs, create_topic
 from tests.support.verified import COUNT, NOW, ByHand, bar_shares, page_script, verify
 from twinlog.cli.main import run
 from twinlog.control.verify import verification
@@ -208,6 +208,32 @@ def test_a_terminal_shows_how_far_it_is_and_a_pipe_nothing_of_it(
         assert shown.wait() == 1
         assert not bar_shares(shown.written)
     assert not err.read_text()
+
+
+def test_what_compares_nothing_is_not_called_identical(
+    by_hand: ByHand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_hand.put("wide", by_hand.records())
+    file = str(by_hand.file)
+    for words, said in (
+        (("--since", str(NOW + 20), "--until", str(NOW + 20)), "there is no time in between"),
+        (("--topics", "nothing-.*"), "no flow mirrors a topic that matches nothing-.*"),
+        (("--topics", "["), "[ is no regular expression"),
+        (("--master", "nonsense"), "nonsense is no master of Spark"),
+    ):
+        capsys.readouterr()
+        assert run(["verify", file, *words]) == 2
+        out, err = capsys.readouterr()
+        assert (out, len(err.splitlines())) == ("", 1), (out, err)
+        assert said in err
+    remote = f"{by_hand.alias}.{by_hand.mark}-wide"
+    add_partitions(by_hand.target, remote, 3)
+    assert verify(capsys, by_hand.file)[0] == 0  # nobody reads anything there
+    produce(by_hand.target, remote, [Outgoing(value=b"of others", partition=2)])
+    code, flow = verify(capsys, by_hand.file)
+    (note,) = flow["notes"]
+    assert (code, flow["answer"]) == (2, "not compared")
+    assert note.startswith(f"{remote}-2: not compared: it is not empty"), note
 
 
 def test_configs_that_the_sync_would_change_are_different(

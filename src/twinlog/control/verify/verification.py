@@ -58,6 +58,7 @@ from twinlog.survey.verify.rules import rules_of
 GIVES_UP_S: Final = 60.0
 BY_KEY: Final = "its records go by key to several partitions: order and offsets do not correspond"
 NO_BOUNDS: Final = "the bounds of its logs cannot be asked"
+NO_SUCH_PARTITION: Final = "not compared: it is not empty, and the source has no such partition"
 AGAIN: Final = "once more where it differs"
 Offsets = Mapping[TopicPartition, int]
 
@@ -229,7 +230,31 @@ class _Flow:
                     until=_until(until.get(plan.source)),
                 )
             )
+        self._note_wider(plans, out)
         return self._verified(wanted)
+
+    def _note_wider(self, plans: Sequence[PartitionPlan], out: VerifiedFlow) -> None:
+        """Records in partitions of a target that its source has not: no map says what they are."""
+        topics = {plan.target.topic: plan.source.topic for plan in plans if not plan.targets}
+        if self._setup.is_identity or not topics:
+            return
+        there = self._target.metadata(list(topics)).topics
+        # asked last: what a mirror made meanwhile for a partition of the source is no surplus
+        here = self._source.metadata(list(topics.values())).topics
+        surplus = [
+            TopicPartition(remote, part.partition)
+            for remote, name in topics.items()
+            if remote in there and name in here and here[name].partitions
+            for part in there[remote].partitions
+            if part.partition >= len(here[name].partitions)
+        ]
+        if not surplus:
+            return
+        starts = known_offsets(self._target, surplus, EARLIEST)
+        ends = known_offsets(self._target, surplus, LATEST)
+        for tp in surplus:
+            if ends.get(tp, -1) < 0 or tp not in starts or starts[tp] < ends[tp]:
+                out.leave_out(f"{tp}: {NO_SUCH_PARTITION}")
 
     def _written(self, plan: PartitionPlan, logs: _Logs) -> MappedCopy:
         end = logs.there_ends[plan.target]

@@ -80,12 +80,15 @@ def verify(
     from twinlog.control.verify.verification import VerifyScope, verify_flows
     from twinlog.control.verify.workers import SparkOptions, workers
 
+    since_ms, until_ms = _time(since, "--since"), _time(until, "--until")
     scope = VerifyScope(
         matches=matching(topics, "--topics"),
-        since_ms=_time(since, "--since"),
-        until_ms=_time(until, "--until"),
+        since_ms=since_ms,
+        until_ms=until_ms,
         is_deep=deep,
     )
+    if since_ms is not None and until_ms is not None and until_ms <= since_ms:
+        raise UsageError(f"--since {since} --until {until}: there is no time in between")
     config = load_file(file)
     if flow is not None:
         config = replace(config, flows=(one_flow(config.flows, flow),))
@@ -99,7 +102,8 @@ def verify(
             for one in verify_flows(config, scope, some, reading.step):
                 reading.clear()
                 found.append(one)
-                if not output.is_for_programs:
+                # of a flow that has none of --topics nothing is compared: it would look identical
+                if not output.is_for_programs and (topics is None or one.partitions):
                     write_all(parts(one))
                     if is_quiet():
                         write_warnings(text(f"{one.flow}: {line}") for line in problems(one))
