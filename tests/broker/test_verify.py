@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -13,10 +14,12 @@ from pyspark.sql import SparkSession
 
 from tests.support import surgery
 from tests.support.client import Outgoing, eventually, produce, produce_transaction
+from tests.support.command import ENTRY
 from tests.support.groups import commit
 from tests.support.rig import COMPACTED, Rig
-from tests.support.topics import alter_topic_configs, create_topic
-from tests.support.verified import COUNT, NOW, ByHand, page_script, verify
+from tests.support.terminal import Terminal
+from tests.support.topics import add_partitions, alter_topic_configs, create_topic
+from tests.support.verified import COUNT, NOW, ByHand, bar_shares, page_script, verify
 from twinlog.cli.main import run
 from twinlog.control.verify import verification
 from twinlog.mirror.map.offset_map import (
@@ -146,6 +149,91 @@ def test_what_cannot_be_told_is_not_identical(
     )
     assert run(["verify", str(by_hand.file)]) == 2
     assert "UNREACHABLE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("copy", ["no topic", "no records"])
+@pytest.mark.parametrize(
+    ("words", "lacks"),
+    [
+        ((), [0, COUNT]),
+        (("--since", str(NOW + 10)), [10, COUNT]),
+        (("--until", str(NOW + 15)), [0, 15]),
+        (("--since", str(NOW + 10), "--until", str(NOW + 15)), [10, 15]),
+        (("--since", str(NOW + COUNT)), None),
+        (("--until", str(NOW)), None),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
+)
+def test_of_what_was_never_copied_the_scope_counts(
+    by_hand: ByHand,
+    capsys: pytest.CaptureFixture[str],
+    copy: str,
+    words: tuple[str, ...],
+    lacks: list[int] | None,
+) -> None:
+    if copy == "no topic":
+        by_hand.put_source("never")
+    else:
+        by_hand.put("never", [], ())
+    code, flow = verify(capsys, by_hand.file, *words)
+    found = [(one["kind"], one["source"]) for one in flow["partitions"][0]["differences"]]
+    assert found == ([] if lacks is None else [("missing", lacks)])
+    assert code == (lacks is not None)
+
+
+def test_a_terminal_shows_how_far_it_is_and_a_pipe_nothing_of_it(
+    by_hand: ByHand, tmp_path: Path
+) -> None:
+    records = by_hand.records()
+    for name, there in (("clean", records), ("lost", records[:-1]), ("late", records)):
+        by_hand.put(name, there)
+    file, out, err = str(by_hand.file), tmp_path / "out", tmp_path / "err"
+    with Terminal(80, "verify", file) as shown:
+        assert shown.wait() == 1
+        shares = bar_shares(shown.written)
+        assert (shares, shares[-1]) == (sorted(shares), 100)
+        # all of its first line is the report's: what stood there is taken away
+        assert shown.text.startswith(f"{by_hand.alias}->B: different\n"), shown.text
+        assert "%" not in shown.text
+    # of a part of the logs it is all, too
+    into = ["sh", "-c", f'exec "$0" "$@" > {out}', *ENTRY]
+    words = ("--format", "json", "--since", str(NOW + 10), "--until", str(NOW + 15))
+    with Terminal(80, "verify", file, *words, command=into) as shown:
+        assert shown.wait() == 0
+        assert bar_shares(shown.written)[-1] == 100
+        assert not shown.text.strip()
+    assert json.loads(out.read_text())["answer"] == "identical"
+    into = ["sh", "-c", f'exec "$0" "$@" 2> {err}', *ENTRY]
+    with Terminal(80, "verify", file, command=into) as shown:
+        assert shown.wait() == 1
+        assert not bar_shares(shown.written)
+    assert not err.read_text()
+
+
+def test_what_compares_nothing_is_not_called_identical(
+    by_hand: ByHand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_hand.put("wide", by_hand.records())
+    file = str(by_hand.file)
+    for words, said in (
+        (("--since", str(NOW + 20), "--until", str(NOW + 20)), "there is no time in between"),
+        (("--topics", "nothing-.*"), "no flow mirrors a topic that matches nothing-.*"),
+        (("--topics", "["), "[ is no regular expression"),
+        (("--master", "nonsense"), "nonsense is no master of Spark"),
+    ):
+        capsys.readouterr()
+        assert run(["verify", file, *words]) == 2
+        out, err = capsys.readouterr()
+        assert (out, len(err.splitlines())) == ("", 1), (out, err)
+        assert said in err
+    remote = f"{by_hand.alias}.{by_hand.mark}-wide"
+    add_partitions(by_hand.target, remote, 3)
+    assert verify(capsys, by_hand.file)[0] == 0  # nobody reads anything there
+    produce(by_hand.target, remote, [Outgoing(value=b"of others", partition=2)])
+    code, flow = verify(capsys, by_hand.file)
+    (note,) = flow["notes"]
+    assert (code, flow["answer"]) == (2, "not compared")
+    assert note.startswith(f"{remote}-2: not compared: it is not empty"), note
 
 
 def test_configs_that_the_sync_would_change_are_different(

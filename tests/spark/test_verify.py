@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.support.verified import ByHand, verify
+from tests.support.command import ENTRY
+from tests.support.terminal import Terminal
+from tests.support.verified import COUNT, ByHand, bar_shares, verify
 from twinlog.mirror.map.offset_map import Run
 from twinlog.sandbox import LocalCluster
 from twinlog.survey.verify import sections
@@ -36,4 +39,16 @@ def test_tasks_of_spark_find_the_same(
         del one["bytes"]  # a batch across two sections is read for both
     assert (by_tasks, found) == (code, alone)
     assert code == 1
+
+    # a bar says how far the job is: sections that take less than a moment are in it, too
+    report = tmp_path / "report"
+    into = ["sh", "-c", f'exec "$0" "$@" > {report}', *ENTRY]
+    words = ("--master", "local[2]", "--format", "json", "--topics", f"{by_hand.mark}-(clean|lost)")
+    with Terminal(100, "verify", str(by_hand.file), *words, command=into) as shown:
+        assert shown.wait() == 1, shown.text
+        shares = bar_shares(shown.written)
+        assert (shares, shares[-1]) == (sorted(shares), 100)
+        assert f"100 %, {2 * COUNT - 1} of {2 * COUNT - 1} offsets" in shown.written
+        assert "%" not in shown.text
+    assert json.loads(report.read_text())["answer"] == "different"
     by_hand.close()

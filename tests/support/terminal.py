@@ -149,6 +149,8 @@ class Terminal:
 
     def __init__(self, columns: int, *arguments: str, command: Sequence[str] = ENTRY) -> None:
         self.screen = Screen(columns)
+        self.written = ""
+        """All that came, with its sequences: also what the screen no longer shows."""
         self._lock = threading.Lock()
         master, slave = pty.openpty()
         self._master = master
@@ -183,7 +185,9 @@ class Terminal:
                 if error.errno == errno.EIO:
                     return  # the program has ended
                 raise
-            rest += decoder.decode(data)
+            new = decoder.decode(data)
+            self.written += new
+            rest += new
             cut = CUT.search(rest)
             end = len(rest) if cut is None else cut.start()
             with self._lock:

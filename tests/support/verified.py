@@ -50,6 +50,11 @@ def verify(
     return code, flow
 
 
+def bar_shares(written: str) -> list[int]:
+    """What a progress bar on a terminal said, one after the other: so many per cent."""
+    return [int(share) for share in re.findall(r"(\d+) %", written)]
+
+
 def page_script(names: Mapping[str, str]) -> str:
     """The script of docs/verify.md, with these names in place of the page's."""
     page = (Path(__file__).parents[2] / "docs" / "verify.md").read_text()
@@ -86,6 +91,13 @@ class ByHand:
             for n in range(count)
         ]
 
+    def put_source(self, name: str, count: int = COUNT) -> str:
+        """The name of a topic of so many records, whose copy nobody has made."""
+        topic = f"{self.mark}-{name}"
+        create_topic(self.source, topic)
+        _fill(self.here, TopicPartition(topic, 0), self.records(count))
+        return topic
+
     def put(
         self,
         name: str,
@@ -98,11 +110,9 @@ class ByHand:
         """A topic of so many records, whose copy holds these, under these rows of the map; a mirror
         takes it for its own where it is of a producer that the map names.
         """
-        topic = f"{self.mark}-{name}"
+        topic = self.put_source(name, count)
         remote = f"{self.alias}.{topic}"
-        create_topic(self.source, topic)
         create_topic(self.target, remote)
-        _fill(self.here, TopicPartition(topic, 0), self.records(count))
         _fill(self.there, TopicPartition(remote, 0), there, producer_id)
         ids = (
             self.here.metadata([topic]).topics[topic].topic_id,

@@ -44,6 +44,13 @@ def test_decisions_are_numbered_without_a_gap() -> None:
     assert numbers == list(range(1, len(numbers) + 1))
 
 
+def test_a_decision_that_is_named_by_number_is_the_one_that_the_link_leads_to() -> None:
+    named = re.compile(r"\[(?:ADR|decision)\s+(\d+)\]\(([^)]*?(\d{4})-[^)]*)\)")
+    found = [(page.name, one) for page in PAGES for one in named.findall(page.read_text())]
+    assert len(found) > 10
+    assert [(page, link) for page, (said, link, meant) in found if int(said) != int(meant)] == []
+
+
 def test_the_list_of_decisions_has_all_with_their_titles() -> None:
     folder = ROOT / "docs" / "adr"
     titles = {path.name: path.read_text().split("\n")[0] for path in folder.glob("[0-9]*.md")}

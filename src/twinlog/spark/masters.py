@@ -23,10 +23,21 @@ SETTLED_S: Final = 3.0
 
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*(\*|\d+))?\])?")
 
+_OTHERS = re.compile(r"yarn|(?:spark|k8s)://.+|local-cluster\[.+\]")
+
 
 def is_local(master: str | None) -> bool:
     """Whether lanes run in this machine's own processes; `local-cluster[...]` has executors."""
     return master is None or _LOCAL.fullmatch(master) is not None
+
+
+def require_known(master: str) -> None:
+    """Raises EnvironmentMissing where Spark would refuse it, with a stack trace of its own."""
+    if not is_local(master) and _OTHERS.fullmatch(master) is None:
+        raise EnvironmentMissing(
+            f"--master: {master} is no master of Spark: write local[4], spark://host:7077, "
+            "k8s://https://host:443 or yarn"
+        )
 
 
 def local_master(

@@ -17,7 +17,14 @@ from pyspark import SparkConf, SparkContext, accumulators
 from twinlog.errors import EnvironmentMissing
 from twinlog.spark.authentication import security_settings
 from twinlog.spark.gateway import Gateway, start_jvm, submit_jvm
-from twinlog.spark.masters import TASK_FAILURES, is_local, local_master, task_slots, usable_cores
+from twinlog.spark.masters import (
+    TASK_FAILURES,
+    is_local,
+    local_master,
+    require_known,
+    task_slots,
+    usable_cores,
+)
 from twinlog.spark.pack import ALIAS
 
 log = logging.getLogger(__name__)
@@ -67,6 +74,8 @@ def start_spark(
     `archive` is unpacked by executors, which then need a Python but not Twinlog. `may_be_open`: a
     master without a secret is not refused. `task_failures`: how often a task may fail.
     """
+    if master is not None:
+        require_known(master)
     hush_libraries()
     read_past_accumulators()
     settings = {**SETTINGS, **_archive_settings(archive)}

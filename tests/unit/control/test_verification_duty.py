@@ -73,14 +73,15 @@ class Copy:
             source_end=COUNT,
             is_begun=True,
         )
-        self.maps = 0
+        self.maps, self.map_s, self.looks = 0, 0.0, 0
+        """How often the map was read, what it costs, and how often partitions were asked for."""
         self.flow = LedFlow(
             config=config,
             policy=setup.policy,
             generation=1,
             source=setup.source,
             target=setup.target,
-            partitions=lambda: (self.view,),
+            partitions=self._partitions,
             read_map=self._read_map,
             snapshot=lambda: replace(snapshots.flow(), lane_cpu_ms=self.lane_ms, state=self.state),
             log_once=self.said.append,
@@ -108,8 +109,13 @@ class Copy:
         self.cpu_s += 0.01
         return int(client.log.log_start)
 
+    def _partitions(self) -> tuple[PartitionView, ...]:
+        self.looks += 1
+        return (self.view,)
+
     def _read_map(self) -> Maps:
         self.maps += 1
+        self.cpu_s += self.map_s
         known = PartitionMap(key=self.view.map_key, topic="orders")
         row = ChunkRow(
             key=self.view.map_key,
@@ -161,6 +167,23 @@ def test_it_uses_no_more_than_its_share_of_the_mirrors_cpu(full: Copy) -> None:
         duty.round()
     assert full.cpu_s <= 0.03 * 3.0 + 0.02
     assert few < full.found.records < COUNT
+
+
+def test_a_round_over_budget_reads_no_map(full: Copy) -> None:
+    full.mirror_s = 1.0
+    full.map_s = 0.04  # more than all of its share
+    duty = full.duty()
+    for _ in range(20):
+        duty.round()
+    assert (full.maps, full.looks, full.found.records) == (1, 1, 0)
+    full.mirror_s = 1.4  # what it cost is paid
+    duty.round()
+    assert (full.maps, full.looks) == (2, 2)
+    duty.round()
+    assert (full.maps, full.looks) == (2, 2)
+    full.mirror_s, full.map_s = 3.0, 0.0  # and what was not read then is read now
+    duty.round()
+    assert full.found.records > 0
 
 
 def test_nothing_is_read_while_the_copy_is_throttled_nor_soon_after(full: Copy) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,7 +15,8 @@ from tests.support.memory_log import MemoryLog
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.server import LaneConnected, LaneMessage
 from twinlog.control.verify import workers
-from twinlog.control.verify.workers import ClusterPair, Tasks
+from twinlog.control.verify.progress import WalkProgress
+from twinlog.control.verify.workers import ClusterPair, OnStep, Tasks, Threads
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, Range
@@ -22,6 +24,7 @@ from twinlog.mirror.verify.walk import Rules
 from twinlog.model import Isolation, TopicPartition
 from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
 from twinlog.survey.verify import sections
+from twinlog.survey.verify.extent import extent
 from twinlog.survey.verify.partition import (
     MappedCopy,
     PartitionBounds,
@@ -111,16 +114,110 @@ class Engine:
         assert isinstance(sent.pop(), VerifyTaken)
 
 
-def by_tasks(one: VerifyTask, here: MemoryLog, there: MemoryLog, attempts: int = 1) -> Compared:
+def by_tasks(
+    one: VerifyTask,
+    here: MemoryLog,
+    there: MemoryLog,
+    attempts: int = 1,
+    on_step: OnStep = lambda _: None,
+) -> Compared:
     tasks = Tasks()
     tasks.starter = engine = Engine(tasks, here, there)
     engine.attempts = attempts
     settings = cast("Any", _settings())
     clusters = ClusterPair(source=settings, target=settings)
-    (found,) = tasks.verify(clusters, [one], lambda _: None)
+    (found,) = tasks.verify(clusters, [one], on_step)
     assert not found.why_not
     assert engine.jobs[0] > 5
     return found.compared
+
+
+class Bar:
+    """What is said of how far the walks of a job are: (is it the second look, done, of how many)"""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[bool, int, int]] = []
+
+    def step(self, progress: WalkProgress) -> None:
+        self.seen.append((progress.is_again, progress.done, progress.total))
+
+    def last(self, *, is_again: bool = False) -> tuple[int, int]:
+        """(done, total), of what never went back."""
+        of_it = [(done, total) for again, done, total in self.seen if again is is_again]
+        assert of_it == sorted(of_it)
+        return of_it[-1]
+
+
+@pytest.mark.parametrize("attempts", [1, 2], ids=["once", "repeated"])
+def test_progress_reaches_all_that_is_to_be_compared(
+    monkeypatch: pytest.MonkeyPatch, attempts: int
+) -> None:
+    """Also of sections that take less than a step waits for, and of a task that is repeated."""
+    monkeypatch.setattr(sections, "LEAST_OFFSETS", 8)
+    some = [record(number) for number in range(COUNT)]
+    here, there = log_of(some), log_of(some)
+    one, bar = wanted(here, there, WHOLE, deep=False), Bar()
+    by_tasks(one, here, there, attempts, bar.step)
+    assert bar.last() == (COUNT, COUNT)
+    assert not any(is_again for is_again, *_ in bar.seen)
+    # of a part of the logs
+    some_of_it, bar = replace(one, since=11, until=53), Bar()
+    by_tasks(some_of_it, here, there, attempts, bar.step)
+    assert bar.last() == (42, 42)
+    # what differs is walked once more, and counted by itself
+    lost, bar = log_of(some[:31] + some[32:]), Bar()
+    by_tasks(wanted(here, lost, WHOLE, deep=False), here, lost, attempts, bar.step)
+    assert bar.last() == (COUNT - 1, COUNT - 1)
+    done, total = bar.last(is_again=True)
+    assert 0 < done == total < COUNT - 1
+
+
+class Entered(Cluster):
+    """A client that somebody closes."""
+
+    def __enter__(self) -> Entered:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_threads_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = [record(number) for number in range(COUNT)]
+    here, there = log_of(some), log_of(some[:-1])
+    logs = iter((here, there))
+    monkeypatch.setattr(workers, "ClusterClient", lambda *_, **__: Entered(next(logs)))
+    monkeypatch.setattr(workers, "MOST_THREADS", 1)
+    one, bar = replace(wanted(here, there, WHOLE, deep=False), since=20), Bar()
+    settings = cast("Any", _settings())
+    # of the second one more was said to be there than can be read
+    short = replace(one, there=PartitionBounds(start=0, end=COUNT + 5))
+    Threads().verify(ClusterPair(source=settings, target=settings), [one, short], bar.step)
+    assert len(bar.seen) > 4
+    assert bar.last() == (39 + 45, 39 + 45)
+
+
+@pytest.mark.parametrize(
+    ("change", "offsets"),
+    [
+        ({}, 50),
+        ({"since": 30}, 30),
+        ({"since": 1 << 62}, 0),
+        ({"until": 30}, 20),
+        ({"until": 200}, 50),
+        ({"since": 35, "until": 30}, 0),
+        ({"here": PartitionBounds(start=25, end=61)}, 34),
+        ({"there": PartitionBounds(start=20, end=50)}, 30),
+        ({"written": MappedCopy()}, 0),
+        ({"written": MappedCopy(runs=(Run(0, 10, 0), Run(15, 26, 16)))}, 50),
+    ],
+)
+def test_what_a_walk_has_before_it(change: dict[str, Any], offsets: int) -> None:
+    """The copy began at offset 10; 25 is no record, and neither is 15 of the target."""
+    log = log_of([record(number) for number in range(50)])
+    one = wanted(log, log, (Run(0, 10, 0), Run(15, 26, 16)), deep=False)
+    one = replace(one, here=PartitionBounds(start=0, end=61))
+    assert extent(replace(one, **change)) == offsets
 
 
 def _settings() -> Any:

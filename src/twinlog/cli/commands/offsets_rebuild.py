@@ -62,9 +62,11 @@ def rebuild(
     config = one_flow(load_file(file).flows, flow)
     if not (dry_run or yes or sys.stdin.isatty()):
         raise UsageError("give --yes, or --dry-run to see what would be written")
-    shown = ReadingLine("offsets", count)
-    work = MapRebuild(flow_setup(config), on_step=shown.step, say=shown.say)
-    with closing(work):
+    setup = flow_setup(config)
+    with (
+        ReadingLine("offsets", count) as shown,
+        closing(MapRebuild(setup, on_step=shown.step, say=shown.say)) as work,
+    ):
         plans = work.plan(chosen)
         if not dry_run:
             if not (yes or _is_wanted(str(config.flow), plans)):
@@ -72,7 +74,6 @@ def rebuild(
                 return 1
             work.lead()
         lines = list(work.run(plans))
-        shown.clear()
     if output.is_for_programs:
         body = {
             "flow": str(config.flow),

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import click
+from rich.console import Console
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
 from twinlog.cli.terminal.output import write_line
-from twinlog.shown import shown
+from twinlog.cli.terminal.tables import text
 
 SHOWN_EVERY_S: Final = 0.2
+BAR: Final = 20
+LEAST_NAME: Final = 16
+ECHO: Final = len("^C")
+"""Columns that stay free: what the terminal itself writes behind the line must not begin another,
+which nobody would delete.
+"""
 
 
 class ReadingLine:
-    """The line; nothing where stderr is no terminal."""
+    """The line; nothing where stderr is no terminal. It is deleted where the block ends."""
 
     def __init__(self, unit: str, said: Callable[[int], str]) -> None:
         """`said` words a number of units."""
@@ -31,16 +43,39 @@ class ReadingLine:
         now = time.monotonic()
         if name != self._name or not done:
             self._name, self._began = name, now
-        if now - self._last < SHOWN_EVERY_S:
+        if now - self._last < SHOWN_EVERY_S and done < total:
             return
         self._last = now
         rate = done / max(now - self._began, SHOWN_EVERY_S)
-        share = 100 * done // max(1, total)
-        line = (
-            f"{name}: {self._said(done)} of {self._said(total)} {self._unit} ({share} %), "
-            f"{self._said(int(rate))}/s"
+        share = 100 * done // total if total else 100
+        numbers = (
+            f"{share} %",
+            f"{self._said(done)} of {self._said(total)} {self._unit}",
+            f"{self._said(int(rate))}/s",
         )
-        click.echo(f"\r\x1b[K{shown(line)}", file=sys.stderr, nl=False)
+        # stdout may be a file, or another terminal
+        width = max(1, (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - ECHO)
+        console = Console(file=sys.stderr, width=width)
+        with console.capture() as drawn:
+            console.print(self._drawn(numbers, share, width), end="")
+        click.echo(f"\r\x1b[K{drawn.get().rstrip()}", file=sys.stderr, nl=False)
+
+    def _drawn(self, numbers: tuple[str, ...], share: int, width: int) -> Table:
+        """What has no room is left out, from the right; the name is cut."""
+        name = text((self._name, "bold"))
+        room = width - min(name.cell_len, LEAST_NAME)
+        shown, is_barred = numbers[0], room > BAR + len(numbers[0]) + 2
+        room -= (BAR + 1) * is_barred
+        for number in numbers[1:]:
+            if len(shown) + len(number) + 3 > room:
+                break
+            shown += f", {number}"
+        room = width - len(shown) - 1 - (BAR + 1) * is_barred
+        name.truncate(max(1, room), overflow="ellipsis")
+        line = Table.grid(padding=(0, 1, 0, 0))
+        bars = [ProgressBar(completed=share, width=BAR, finished_style="green")] * is_barred
+        line.add_row(name, *bars, Text(shown))
+        return line
 
     def say(self, line: str) -> None:
         """A line of its own."""
@@ -48,6 +83,18 @@ class ReadingLine:
         write_line(line, sys.stderr)
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Delete the line."""
         if self._last and sys.stderr.isatty():
             click.echo("\r\x1b[K", file=sys.stderr, nl=False)
+            self._last = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.clear()

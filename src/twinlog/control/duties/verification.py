@@ -136,23 +136,28 @@ class Verification:
             )
 
     def _verify(self) -> None:
-        """As many sections as the budget allows; large flows are asked about once a round."""
+        """As many sections as the budget allows; large flows are asked about once a round.
+
+        Over budget a round asks for the snapshot that exists anyway, and for nothing else: what
+        partitions and the map cost is this thread's CPU, too, and grows with the flow.
+        """
+        snapshot, began = self._flow.snapshot(), time.monotonic()
+        if snapshot.state is FlowState.THROTTLED:
+            self._held_until = began + HELD_S
+        mirror_s = time.process_time() / len(self._of_process) + snapshot.lane_cpu_ms / 1000
+        if _is_spent(mirror_s):
+            return
         every = self._flow.partitions()
         views = sorted(filter(_is_usable, every), key=lambda view: view.source)
         if all(self._done.get(_pair(view), 0) >= view.next_upstream for view in views):
             is_all = self._is_full and 0 < len(views) == len(every)
             self._flow.verified.complete(is_complete=is_all)
             return
-        snapshot, began = self._flow.snapshot(), time.monotonic()
-        if snapshot.state is FlowState.THROTTLED:
-            self._held_until = began + HELD_S
         if began < self._held_until:
             return
-        lanes_s = snapshot.lane_cpu_ms / 1000
-        mirror_s = time.process_time() / len(self._of_process) + lanes_s
         maps = self._flow.read_map()  # behind the views: it has all that is copied
         for _ in range(SECTIONS_A_ROUND):
-            if time.thread_time() > SHARE * mirror_s:
+            if _is_spent(mirror_s):
                 return
             section = self._choose(views, maps)
             if section is None:
@@ -290,6 +295,11 @@ class Verification:
         self._of_process.discard(self)
         self._source.close()
         self._target.close()
+
+
+def _is_spent(mirror_s: float) -> bool:
+    """Whether this thread has had its part of what the mirror has used."""
+    return time.thread_time() > SHARE * mirror_s
 
 
 def _is_usable(view: PartitionView) -> bool:

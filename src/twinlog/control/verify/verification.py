@@ -36,6 +36,7 @@ from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.verify.groups import offsets_there, verify_groups
+from twinlog.control.verify.progress import WalkProgress
 from twinlog.control.verify.result import VerifiedFlow, VerifiedPartition
 from twinlog.control.verify.workers import ClusterPair, Found, VerifyWorkers
 from twinlog.lane.watches.compaction import may_lack_offsets
@@ -57,6 +58,8 @@ from twinlog.survey.verify.rules import rules_of
 GIVES_UP_S: Final = 60.0
 BY_KEY: Final = "its records go by key to several partitions: order and offsets do not correspond"
 NO_BOUNDS: Final = "the bounds of its logs cannot be asked"
+NO_SUCH_PARTITION: Final = "not compared: it is not empty, and the source has no such partition"
+AGAIN: Final = "once more where it differs"
 Offsets = Mapping[TopicPartition, int]
 
 
@@ -73,7 +76,7 @@ class VerifyScope:
 
 
 OnStep = Callable[[str, int, int], None]
-"""Which flow, how many target offsets are done, of how many."""
+"""Which flow, how many offsets of the target are done, of how many are to be compared."""
 
 
 def verify_flows(
@@ -176,12 +179,14 @@ class _Flow:
         ]
         starts = known_offsets(self._source, lost, EARLIEST) if lost else {}
         ends = known_ends(self._source, self._setup.config, lost) if lost else {}
+        since, until = self._scoped(lost)
         for tp in lost:
             target = TopicPartition(policy.format_remote_topic(alias, tp.topic), tp.partition)
             compared, problem = Compared(), why.get(tp.topic, "")
             here = Range(starts.get(tp, -1), ends.get(tp, -1))
             if not problem and min(here) < 0:
                 problem = NO_BOUNDS
+            here = _narrowed(here, _since(since.get(tp, 0)), _until(until.get(tp)))
             if not problem and here.next > here.first:
                 if out.is_led:
                     compared.pending = here
@@ -196,10 +201,7 @@ class _Flow:
         logs = self._ask(plans)
         lacking_here = may_lack_offsets(self._source, {plan.source.topic for plan in plans})
         lacking_there = may_lack_offsets(self._target, {plan.target.topic for plan in plans})
-        since, until = (
-            {} if at is None else self._by_time([plan.source for plan in plans], at)
-            for at in (self._scope.since_ms, self._scope.until_ms)
-        )
+        since, until = self._scoped([plan.source for plan in plans])
         wanted: list[VerifyTask | VerifiedPartition] = []
         for plan in plans:
             why_not = self._why_not(plan, logs)
@@ -228,7 +230,31 @@ class _Flow:
                     until=_until(until.get(plan.source)),
                 )
             )
+        self._note_wider(plans, out)
         return self._verified(wanted)
+
+    def _note_wider(self, plans: Sequence[PartitionPlan], out: VerifiedFlow) -> None:
+        """Records in partitions of a target that its source has not: no map says what they are."""
+        topics = {plan.target.topic: plan.source.topic for plan in plans if not plan.targets}
+        if self._setup.is_identity or not topics:
+            return
+        there = self._target.metadata(list(topics)).topics
+        # asked last: what a mirror made meanwhile for a partition of the source is no surplus
+        here = self._source.metadata(list(topics.values())).topics
+        surplus = [
+            TopicPartition(remote, part.partition)
+            for remote, name in topics.items()
+            if remote in there and name in here and here[name].partitions
+            for part in there[remote].partitions
+            if part.partition >= len(here[name].partitions)
+        ]
+        if not surplus:
+            return
+        starts = known_offsets(self._target, surplus, EARLIEST)
+        ends = known_offsets(self._target, surplus, LATEST)
+        for tp in surplus:
+            if ends.get(tp, -1) < 0 or tp not in starts or starts[tp] < ends[tp]:
+                out.leave_out(f"{tp}: {NO_SUCH_PARTITION}")
 
     def _written(self, plan: PartitionPlan, logs: _Logs) -> MappedCopy:
         end = logs.there_ends[plan.target]
@@ -267,8 +293,15 @@ class _Flow:
     def _maps(self) -> Maps:
         return read_maps(self._target, self._setup.config.flow.source)
 
-    def _by_time(self, tps: Iterable[TopicPartition], at_ms: int) -> Offsets:
-        """The first offset that is not before a time; -1: none is."""
+    def _scoped(self, tps: Sequence[TopicPartition]) -> tuple[Offsets, Offsets]:
+        """By `since` and `until`: the first offset that is not before a time; -1: none is."""
+        since, until = (
+            {} if at_ms is None or not tps else self._by_time(tps, at_ms)
+            for at_ms in (self._scope.since_ms, self._scope.until_ms)
+        )
+        return since, until
+
+    def _by_time(self, tps: Sequence[TopicPartition], at_ms: int) -> Offsets:
         return known_offsets(self._source, tps, at_ms, isolation=self._setup.config.isolation_level)
 
     def _rules(self, plan: PartitionPlan) -> Rules:
@@ -286,12 +319,11 @@ class _Flow:
         self, wanted: Sequence[VerifyTask | VerifiedPartition]
     ) -> list[VerifiedPartition]:
         asked = [one for one in wanted if isinstance(one, VerifyTask)]
-        done, total = 0, sum(one.there.end - one.there.start for one in asked)
+        name = self._setup.name
 
-        def step(offsets: int) -> None:
-            nonlocal done
-            done += offsets
-            self._on_step(self._setup.name, done, total)
+        def step(progress: WalkProgress) -> None:
+            of = f"{name}, {AGAIN}" if progress.is_again else name
+            self._on_step(of, progress.done, progress.total)
 
         clusters = ClusterPair(source=self._setup.source, target=self._setup.target)
         found = iter(self._workers.verify(clusters, asked, step))
@@ -309,6 +341,11 @@ def _partition(wanted: VerifyTask, found: Found) -> VerifiedPartition:
         why_not=found.why_not,
         map=digest_of(wanted.written.runs),
     )
+
+
+def _narrowed(here: Range, since: int, until: int | None) -> Range:
+    """Empty, or less, where nothing of it is in the scope."""
+    return Range(max(here.first, since), here.next if until is None else min(here.next, until))
 
 
 def _since(offset: int) -> int:

@@ -1,7 +1,7 @@
 """Who compares the partitions of a flow: threads of this process, or tasks of Spark.
 
 One process is the default: batches that are equal cost little more than to receive them, and Spark
-takes seconds to start (docs/adr/0032). With a master the partitions are split into sections, a task
+takes seconds to start (docs/adr/0034). With a master the partitions are split into sections, a task
 for each.
 """
 
@@ -22,6 +22,7 @@ from twinlog.channel.reachable import address_for_executors
 from twinlog.channel.server import ChannelEvent, ChannelServer, LaneConnected, LaneMessage
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.control.verify.progress import WalkProgress
 from twinlog.errors import EnvironmentMissing, TwinlogError
 from twinlog.mirror.verify.difference import Compared
 from twinlog.spark.verify import (
@@ -42,8 +43,7 @@ TASK_FAILURES: Final = 4
 FIRST_TASK_WITHIN_S: Final = 60.0
 TICK_S: Final = 0.1
 
-OnStep = Callable[[int], None]
-"""Told so many more offsets of the target."""
+OnStep = Callable[[WalkProgress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,21 @@ class Threads:
         """In order; `on_step` is called by one thread at a time."""
         count = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(wanted)))
         mine, lock, is_over = threading.local(), threading.Lock(), threading.Event()
+        progress = WalkProgress(wanted)
 
-        def step(offsets: int) -> None:
-            if is_over.is_set():
-                raise CancelledError  # somebody interrupted us: nobody waits for the answer
-            with lock:
-                on_step(offsets)
+        def stepping(number: int) -> Callable[[int], None]:
+            done = 0
+
+            def step(offsets: int) -> None:
+                nonlocal done
+                if is_over.is_set():
+                    raise CancelledError  # somebody interrupted us: nobody waits for the answer
+                done += offsets
+                with lock:
+                    progress.reach(number, done)
+                    on_step(progress)
+
+            return step
 
         with ExitStack() as stack:
 
@@ -98,18 +107,21 @@ class Threads:
                     for client in mine.clients:
                         stack.enter_context(client)
 
-            def verify(one: VerifyTask) -> Found:
+            def verify(number: int, one: VerifyTask) -> Found:
                 compared, why_not = Compared(), ""
                 try:
                     source, target = mine.clients
-                    verify_partition(one, source, target, step, compared)
+                    verify_partition(one, source, target, stepping(number), compared)
                 except TwinlogError as error:
                     why_not = str(error)  # what was found before it still counts
+                with lock:
+                    progress.end(number)
+                    on_step(progress)
                 return Found(compared, why_not)
 
             pool = stack.enter_context(ThreadPoolExecutor(count, initializer=enter))
             try:
-                return list(pool.map(verify, wanted))
+                return list(pool.map(verify, range(len(wanted)), wanted))
             finally:
                 is_over.set()
                 pool.shutdown(cancel_futures=True)
@@ -162,7 +174,7 @@ class Tasks:
     def __init__(self) -> None:
         self.starter: Any = None
         self._jobs = 0
-        self._job = _Job(number=0, work=())
+        self._job = _Job(number=0, work=(), progress=WalkProgress(()))
 
     def verify(
         self, clusters: ClusterPair, wanted: Sequence[VerifyTask], on_step: OnStep
@@ -170,7 +182,8 @@ class Tasks:
         """In order. Raises TwinlogError where a task failed again and again."""
         offsets = size(wanted)
         parts = [split(one, offsets) for one in wanted]
-        flat = self._run(clusters, [one for sections in parts for one in sections], on_step)
+        every = [one for sections in parts for one in sections]
+        flat = self._run(clusters, every, WalkProgress(every), on_step)
         of_each, at = list[list[Found]](), 0
         for sections in parts:
             of_each.append(flat[at : at + len(sections)])
@@ -181,7 +194,7 @@ class Tasks:
             for first, behind in doubtful(sections, [one.compared for one in found])
         ]
         whole = [joined(parts[number][first:behind]) for number, first, behind in again]
-        answers = self._run(clusters, whole, lambda _: None) if whole else []
+        answers = self._run(clusters, whole, WalkProgress(whole, is_again=True), on_step)
         # from behind: what lies before stays where it is
         for (number, first, behind), answer in reversed(list(zip(again, answers, strict=True))):
             of_each[number][first:behind] = [answer]
@@ -194,7 +207,11 @@ class Tasks:
         ]
 
     def _run(
-        self, clusters: ClusterPair, sections: Sequence[VerifyTask], on_step: OnStep
+        self,
+        clusters: ClusterPair,
+        sections: Sequence[VerifyTask],
+        progress: WalkProgress,
+        on_step: OnStep,
     ) -> list[Found]:
         if not sections:
             return []
@@ -205,14 +222,13 @@ class Tasks:
                 VerifyWork(source=clusters.source, target=clusters.target, wanted=one)
                 for one in sections
             ],
+            progress=progress,
         )
         running = self.starter.start(job.number, len(sections))
-        began, told = time.monotonic(), 0
+        began = time.monotonic()
         try:
             while not running.done.wait(TICK_S):
-                done = job.offsets
-                on_step(done - told)
-                told = done
+                on_step(progress)
                 if not job.is_begun and time.monotonic() > began + FIRST_TASK_WITHIN_S:
                     raise EnvironmentMissing(
                         f"no task of Spark has begun within {FIRST_TASK_WITHIN_S:.0f} s: look at "
@@ -222,6 +238,7 @@ class Tasks:
             running.cancel()
         if running.error is not None:
             raise running.error
+        on_step(progress)
         return job.found()
 
     def deliver(self, event: ChannelEvent) -> None:
@@ -238,8 +255,9 @@ class Tasks:
                     VerifyWork(source=work.source, target=work.target, wanted=narrowed(work.wanted))
                 )
             case LaneMessage(message=VerifyStep(offsets=offsets)):
-                job.steps[task] = offsets
+                job.progress.reach(task, offsets)
             case LaneMessage(peer=peer, message=VerifyDone() as done):
+                job.progress.end(task)
                 job.answers.setdefault(task, Found(done.compared, done.why_not))
                 peer.send(VerifyTaken())
 
@@ -248,13 +266,9 @@ class Tasks:
 class _Job:
     number: int
     work: Sequence[VerifyWork]
+    progress: WalkProgress
     is_begun: bool = False
-    steps: dict[int, int] = field(default_factory=dict)
     answers: dict[int, Found] = field(default_factory=dict)
-
-    @property
-    def offsets(self) -> int:
-        return sum(list(self.steps.values()))
 
     def found(self) -> list[Found]:
         """Of each section; a task ends only once its answer was taken."""

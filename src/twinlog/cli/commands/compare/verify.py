@@ -80,29 +80,34 @@ def verify(
     from twinlog.control.verify.verification import VerifyScope, verify_flows
     from twinlog.control.verify.workers import SparkOptions, workers
 
+    since_ms, until_ms = _time(since, "--since"), _time(until, "--until")
     scope = VerifyScope(
         matches=matching(topics, "--topics"),
-        since_ms=_time(since, "--since"),
-        until_ms=_time(until, "--until"),
+        since_ms=since_ms,
+        until_ms=until_ms,
         is_deep=deep,
     )
+    if since_ms is not None and until_ms is not None and until_ms <= since_ms:
+        raise UsageError(f"--since {since} --until {until}: there is no time in between")
     config = load_file(file)
     if flow is not None:
         config = replace(config, flows=(one_flow(config.flows, flow),))
     found: list[VerifiedFlow] = []
     began_ms = int(time.time() * 1000)
-    reading = ReadingLine("offsets", count)
     try:
-        with workers(SparkOptions(**spark) if spark["master"] else None) as some:
+        with (
+            ReadingLine("offsets", count) as reading,
+            workers(SparkOptions(**spark) if spark["master"] else None) as some,
+        ):
             for one in verify_flows(config, scope, some, reading.step):
                 reading.clear()
                 found.append(one)
-                if not output.is_for_programs:
+                # of a flow that has none of --topics nothing is compared: it would look identical
+                if not output.is_for_programs and (topics is None or one.partitions):
                     write_all(parts(one))
                     if is_quiet():
                         write_warnings(text(f"{one.flow}: {line}") for line in problems(one))
     except TwinlogError as error:
-        reading.clear()
         error.exit_code = NOT_TOLD  # 1 would say that something differs
         raise
     if topics is not None and not any(one.partitions for one in found):

@@ -1,0 +1,35 @@
+"""How far several walks are, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twinlog.survey.verify.extent import extent
+from twinlog.survey.verify.partition import VerifyTask
+
+
+class WalkProgress:
+    """In offsets of the target. It never goes back, and is all once each walk has ended: also one
+    that was done again from its beginning, read less than it was to, or failed.
+
+    One thread at a time changes it; others may read.
+    """
+
+    def __init__(self, wanted: Sequence[VerifyTask], *, is_again: bool = False) -> None:
+        self._of_each = [extent(one) for one in wanted]
+        self._done = [0] * len(wanted)
+        self.is_again = is_again
+        """Of what was compared before."""
+        self.total = sum(self._of_each)
+        self.done = 0
+
+    def reach(self, number: int, offsets: int) -> None:
+        """So many of this walk are done."""
+        now = min(offsets, self._of_each[number])
+        if now > self._done[number]:
+            self.done += now - self._done[number]
+            self._done[number] = now
+
+    def end(self, number: int) -> None:
+        """This walk will read no more."""
+        self.reach(number, self._of_each[number])
