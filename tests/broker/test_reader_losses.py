@@ -205,7 +205,7 @@ def test_what_compaction_leaves_out(table: Table) -> None:
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_records_that_are_deleted_while_they_are_read(table: Table, fails: bool) -> None:
+def test_records_that_are_deleted_before_a_task_begins(table: Table, fails: bool) -> None:
     put(table, 0, 10)
     put(table, 10, 20)
     reader = table._reader(failOnDataLoss=fails)
