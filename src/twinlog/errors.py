@@ -238,7 +238,7 @@ class CorruptData(TwinlogError):
 
 
 class RecordsLost(TwinlogError):
-    """Records that a reader asked for are not in the log any more: RETENTION, TRUNCATED."""
+    """Records that a reader asked for are not in the log: RETENTION, TRUNCATED, LOG_GAP."""
 
     code = "RETENTION"
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.client import Outgoing, eventually, produce
+from tests.support.client import Outgoing, consumer, eventually, produce
+from tests.support.groups import committed
 from tests.support.topics import create_topic, delete_topic, topic_names
 from twinlog.cluster.net.connection import Connection
 from twinlog.errors import TwinlogError
@@ -81,3 +82,33 @@ def test_tasks_keep_their_connections(
     with pytest.raises(TwinlogError, match="TRUNCATED"):
         rows(20, 30)
     assert (rows(0, 10), bool(dialled)) == (10, True)
+
+
+def test_offsets_of_a_group_with_members_are_not_overwritten(
+    source_cluster: LocalCluster, fresh_topic: str
+) -> None:
+    group = f"g-{fresh_topic}"
+    create_topic(source_cluster, fresh_topic)
+    produce(source_cluster, fresh_topic, [Outgoing(b"k", b"%d" % at) for at in range(10)])
+    options = {
+        "kafka.bootstrap.servers": source_cluster.bootstrap,
+        "subscribe": fresh_topic,
+        "commitGroup": group,
+    }
+    reader = StreamReader(parse_options(options, is_stream=True), ["value"])
+    member = consumer(source_cluster, config={"group.id": group, "auto.offset.reset": "earliest"})
+    try:
+        member.subscribe([fresh_topic])
+        eventually(lambda: bool(member.consume(1, 0.2)), what="a member that reads")
+        with pytest.raises(TwinlogError, match=f"group {group} has members") as caught:
+            reader.commit({fresh_topic: {"0": 5}})
+        assert caught.value.code == "GROUP_ACTIVE"
+        assert "another commitGroup" in caught.value.message
+        assert committed(source_cluster, group, fresh_topic) < 0
+        member.close()
+        # nothing is kept of the refusal
+        reader.commit({fresh_topic: {"0": 5}})
+        assert committed(source_cluster, group, fresh_topic) == 5
+    finally:
+        reader.stop()
+    delete_topic(source_cluster, fresh_topic)

@@ -34,6 +34,38 @@ DATAFRAME_CODES: Final = (
         at_risk=AtRisk.SOURCE,
     ),
     Condition(
+        codes=("LOG_GAP",),
+        meaning=(
+            '`format("twinlog")`: offsets are missing inside of a log that is not compacted; '
+            "the message has their range. A damaged segment that is not the last one looks so to "
+            "its broker; a topic that was compacted before does as well"
+        ),
+        advice=(
+            "compare the segment on the leader with another replica's (`kafka-dump-log.sh`), and "
+            "let a sound one lead; `failOnDataLoss=false` reads what is left and says the same as "
+            "a warning: right for a topic that was compacted"
+        ),
+        fault=Fault.SOURCE,
+        at_risk=AtRisk.SOURCE,
+    ),
+    Condition(
+        codes=("COMPACTION",),
+        meaning=(
+            '`format("twinlog")`, in the log of a task: so many offsets of that range have no row, '
+            "because the topic was compacted. It is a warning where `cleanup.policy` of the topic "
+            "may not be read: they may be lost then"
+        ),
+        advice="nothing; with the warning, give the user DESCRIBE_CONFIGS on the topic",
+    ),
+    Condition(
+        codes=("TRANSACTIONS",),
+        meaning=(
+            '`format("twinlog")`, in the log of a task: so many offsets of that range have no row, '
+            "because they are markers of transactions, or records that were rolled back"
+        ),
+        advice="nothing",
+    ),
+    Condition(
         codes=("ROW_INVALID",),
         meaning=(
             '`format("twinlog")`: rows that are to be written cannot be records: no topic, a '

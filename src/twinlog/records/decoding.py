@@ -112,6 +112,8 @@ class ColumnDecoder:
         self._columns = tuple(columns)
         self._origins = origins if origins is not None and UPSTREAM in columns else None
         self._schema = arrow_schema(columns)
+        self.taken = 0
+        """Rows, of all batches."""
         self._clear()
 
     def _clear(self) -> None:
@@ -169,6 +171,7 @@ class ColumnDecoder:
         if part.first < part.end:
             self._parts.append(part)
             self._rows += part.end - part.first
+            self.taken += part.end - part.first
             self._bytes += len(part.table.data)
 
     def _chunk(self) -> pa.RecordBatch:

@@ -1,23 +1,37 @@
-"""Records that were asked for and are not in the log any more: why, and which.
+"""Offsets of which there is no row: why, and which.
+
+A loss; `failOnDataLoss=false` makes a warning of each, with the same words:
 
     RETENTION   [first, log start): deleted from the front: retention, or somebody deleted records
     TRUNCATED   [log end, end): the log ends before what was read or is to be read; its end was
                 lost by an unclean election, or the topic was created again, or nobody ever wrote it
+    LOG_GAP     inside of a log that is not compacted: a broker that finds no sound batch in a
+                segment answers with the next one
 
-What compaction and transactions leave out inside of a log is no loss, and is not reported.
-`failOnDataLoss=false` makes a warning of each, with the same words.
+No loss; counted, and said once for each range of a task, at INFO:
+
+    TRANSACTIONS   markers, and records that were rolled back
+    COMPACTION     what a cleaner has left out
+
+Which of both a gap between two batches is, LOG_GAP or COMPACTION, `cleanup.policy` of the topic
+tells. It is asked when a gap is there, not when the read is planned: a topic that was made a
+compacted one in between is no loss, and who reads a topic without gaps asks nothing. Nobody can
+tell who may not read it (DESCRIBE_CONFIGS): such a gap is taken for compaction, as a warning. A gap
+inside of a batch needs no question. Brokers take no such batch from a producer, and its checksum is
+right, so a cleaner has written it. Messages of the formats 0 and 1 have no gaps that can be told.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from enum import Enum, auto
+from typing import Final, TypeVar
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
-from twinlog.errors import RecordsLost, TwinlogError, or_raise
+from twinlog.errors import RecordsLost, TwinlogError, Unauthorized, Unsupported, or_raise
 from twinlog.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -67,38 +81,46 @@ def all_answers(answers: Mapping[TopicPartition, T | TwinlogError]) -> dict[Topi
     return out
 
 
-def find_loss(wanted: OffsetRange, bounds: LogBounds) -> RecordsLost | None:
-    """What of these offsets the log does not have any more; at most one of both can be."""
+def find_losses(wanted: OffsetRange, bounds: LogBounds) -> list[RecordsLost]:
+    """What of these offsets the log does not have any more: in front, behind, or both."""
     tp = wanted.tp
+    found: list[RecordsLost] = []
     if wanted.first < min(bounds.start, wanted.end):
         lost = (wanted.first, min(bounds.start, wanted.end))
-        return RecordsLost(
-            f"{tp}: offsets [{lost[0]}, {lost[1]}) were deleted before they were read, the log "
-            f"starts at {bounds.start}: look at retention.ms and retention.bytes of the topic; "
-            "failOnDataLoss=false reads what is left",
-            code="RETENTION",
-            lost=lost,
+        found.append(
+            RecordsLost(
+                f"{tp}: offsets [{lost[0]}, {lost[1]}) were deleted before they were read, the log "
+                f"starts at {bounds.start}: look at retention.ms and retention.bytes of the topic; "
+                "failOnDataLoss=false reads what is left",
+                code="RETENTION",
+                lost=lost,
+            )
         )
     if bounds.end < max(wanted.first, wanted.end):
         lost = (bounds.end, max(wanted.first, wanted.end))
-        return RecordsLost(
-            f"{tp}: offsets [{lost[0]}, {lost[1]}) are not there, the log ends at {bounds.end}: "
-            "they were never written, or an unclean election lost them, or the topic was "
-            "re-created; compare what was read with another copy, then continue with "
-            "failOnDataLoss=false or from other startingOffsets",
-            code="TRUNCATED",
-            lost=lost,
+        found.append(
+            RecordsLost(
+                f"{tp}: offsets [{lost[0]}, {lost[1]}) are not there, the log ends at "
+                f"{bounds.end}: they were never written, or an unclean election lost them, or the "
+                "topic was re-created; compare what was read with another copy, then continue with "
+                "failOnDataLoss=false or from other startingOffsets",
+                code="TRUNCATED",
+                lost=lost,
+            )
         )
-    return None
+    return found
 
 
-def report(loss: RecordsLost | None, *, fails: bool) -> None:
-    """Raise it, or say it where the reader is to continue with what is left."""
-    if loss is None:
+def report(losses: Sequence[RecordsLost], *, fails: bool) -> None:
+    """Raise them, or say each where the reader is to continue with what is left."""
+    if not losses:
         return
     if fails:
-        raise loss
-    log.warning("%s", loss)
+        first, *others = losses
+        text = "; and ".join([first.message, *map(str, others)])
+        raise RecordsLost(text, code=first.code, lost=first.lost)
+    for one in losses:
+        log.warning("%s", one)
 
 
 def what_is_left(wanted: OffsetRange, bounds: LogBounds) -> OffsetRange:
@@ -106,3 +128,130 @@ def what_is_left(wanted: OffsetRange, bounds: LogBounds) -> OffsetRange:
     end = min(wanted.end, bounds.end)
     first = min(max(wanted.first, bounds.start), end)
     return OffsetRange(tp=wanted.tp, first=first, end=end)
+
+
+FEW_GAPS: Final = 10
+"""Of a range are said one by one. A topic that was compacted before may have a gap at each batch;
+the others are one line."""
+
+
+class Policy(Enum):
+    """What `cleanup.policy` says of a gap between two batches."""
+
+    COMPACTS = auto()
+    DELETES = auto()
+    HIDDEN = auto()
+    """From our user."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """So many offsets, in [first, end)."""
+
+    offsets: int = 0
+    first: int = 0
+    end: int = 0
+
+    def add(self, first: int, end: int, offsets: int | None = None) -> None:
+        if not self.offsets:
+            self.first = first
+        self.end = end
+        self.offsets += end - first if offsets is None else offsets
+
+
+class LeftOut:
+    """Of which offsets of a range there is no row: to be noted in order, and said at its end."""
+
+    def __init__(self, tp: TopicPartition, policy: Callable[[], Policy], *, fails: bool) -> None:
+        """`policy` is asked once, if there is a gap."""
+        self._tp = tp
+        self._ask = policy
+        self._policy: Policy | None = None
+        self._fails = fails
+        self._gaps = 0
+        self._transactions, self._compacted = _Tally(), _Tally()
+        self._hidden, self._more = _Tally(), _Tally()
+
+    def in_transaction(self, first: int, end: int) -> None:
+        """A marker, or a batch that was rolled back."""
+        self._transactions.add(first, end)
+
+    def in_batch(self, first: int, end: int, offsets: int) -> None:
+        """So many of this part of a batch."""
+        self._compacted.add(first, end, offsets)
+
+    def between_batches(self, first: int, end: int, log_start: int) -> None:
+        """The log continues behind them. Raises TwinlogError."""
+        gap = OffsetRange(tp=self._tp, first=first, end=end)
+        # it may have been deleted from the front while the broker read
+        rest = LogBounds(start=log_start, end=end)
+        report(find_losses(gap, rest), fails=self._fails)
+        gap = what_is_left(gap, rest)
+        if not gap.size:
+            return
+        if self._policy is None:
+            self._policy = self._ask()
+        match self._policy:
+            case Policy.COMPACTS:
+                self._compacted.add(gap.first, gap.end)
+            case Policy.HIDDEN:
+                self._hidden.add(gap.first, gap.end)
+            case Policy.DELETES:
+                self._lost(gap)
+
+    def _lost(self, gap: OffsetRange) -> None:
+        self._gaps += 1
+        if self._gaps > FEW_GAPS:
+            self._more.add(gap.first, gap.end)
+            return
+        loss = RecordsLost(
+            f"{gap.tp}: offsets [{gap.first}, {gap.end}) are missing inside of the log, though the "
+            "topic is not compacted: a segment of the leader is damaged, or the topic was "
+            "compacted before; compare it with another replica (kafka-dump-log.sh); "
+            "failOnDataLoss=false reads what is left, and is right for a topic that was compacted",
+            code="LOG_GAP",
+            lost=(gap.first, gap.end),
+        )
+        report([loss], fails=self._fails)
+
+    def say(self) -> None:
+        """What was noted."""
+        if (seen := self._transactions).offsets:
+            log.info(
+                "%s: no rows of %d offsets in [%d, %d): markers of transactions, and records that "
+                "were rolled back [TRANSACTIONS]",
+                *(self._tp, seen.offsets, seen.first, seen.end),
+            )
+        if (seen := self._compacted).offsets:
+            log.info(
+                "%s: no rows of %d offsets in [%d, %d): the topic was compacted [COMPACTION]",
+                *(self._tp, seen.offsets, seen.first, seen.end),
+            )
+        if (seen := self._hidden).offsets:
+            log.warning(
+                "%s: no rows of %d offsets in [%d, %d): taken for compaction, but they may be "
+                "lost: cleanup.policy of the topic may not be read; give the user "
+                "DESCRIBE_CONFIGS on it [COMPACTION]",
+                *(self._tp, seen.offsets, seen.first, seen.end),
+            )
+        if (seen := self._more).offsets:
+            log.warning(
+                "%s: %d more offsets in [%d, %d) are missing inside of the log, in %d gaps "
+                "[LOG_GAP]",
+                *(self._tp, seen.offsets, seen.first, seen.end, self._gaps - FEW_GAPS),
+            )
+
+
+def cleanup_policy(client: ClusterClient, topic: str) -> Policy:
+    """Raises TwinlogError where it is not known whether it may be read."""
+    # 40 ms of loading, for those who meet a gap
+    from twinlog.cluster.topics.configs import describe_topic_configs
+
+    try:
+        configs = or_raise(describe_topic_configs(client, [topic])[topic])
+    except (Unauthorized, Unsupported):
+        return Policy.HIDDEN
+    found = [one.value for one in configs if one.name == "cleanup.policy"]
+    if not found or found[0] is None:
+        return Policy.HIDDEN
+    return Policy.COMPACTS if "compact" in found[0] else Policy.DELETES

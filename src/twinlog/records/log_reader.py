@@ -5,6 +5,7 @@ Spark takes the rows of one attempt. While it reads,
 
 - the leader moves: the request is answered with an error and goes to the new one;
 - the log start passes the position: RETENTION, with the range that is gone;
+- offsets are missing inside of the log: LOG_GAP, or compaction (`records.gaps`);
 - the log is cut behind the position: TRUNCATED. One that was cut and has grown past the position
   again cannot be told from one that was not: the offsets of a range carry no leader epoch, as in
   Spark's own source;
@@ -15,6 +16,7 @@ Spark takes the rows of one attempt. While it reads,
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -26,14 +28,16 @@ from twinlog.mirror.copy.intake import RolledBack
 from twinlog.model import Isolation
 from twinlog.records.decoding import ColumnDecoder
 from twinlog.records.gaps import (
+    LeftOut,
     LogBounds,
     OffsetRange,
-    find_loss,
+    cleanup_policy,
+    find_losses,
     log_bounds,
     report,
     what_is_left,
 )
-from twinlog.wire.record_batch import read_headers, verify_crc
+from twinlog.wire.record_batch import BatchHeader, read_headers, verify_crc
 
 FETCH_BYTES: Final = 8 << 20
 """In one answer: few requests for much data, and no more memory than a lane has."""
@@ -62,6 +66,11 @@ class RangeReader:
         self._isolation = isolation
         self._fails = fails_on_data_loss
         self._decoder = decoder
+        self._left_out = LeftOut(
+            self._tp,
+            partial(cleanup_policy, client, self._tp.topic),
+            fails=fails_on_data_loss,
+        )
         self._fetch_bytes = FIRST_BYTES
 
     def read(self) -> Iterator[pa.RecordBatch]:
@@ -82,6 +91,7 @@ class RangeReader:
             if not self._client.patience.pause(failures, deadline):
                 raise self._stalled()
         yield from self._decoder.rest()
+        self._left_out.say()
 
     def _fetch(self) -> FetchedRecords | None:
         """What is there at the position; None after a gap, or where it has to be asked again."""
@@ -97,7 +107,7 @@ class RangeReader:
 
     def _pass_gap(self, bounds: LogBounds) -> None:
         wanted = OffsetRange(tp=self._tp, first=self._position, end=self._end)
-        report(find_loss(wanted, bounds), fails=self._fails)
+        report(find_losses(wanted, bounds), fails=self._fails)
         left = what_is_left(wanted, bounds)
         self._position, self._end = left.first, left.end
 
@@ -115,18 +125,33 @@ class RangeReader:
         rolled_back = RolledBack(answer.aborted if committed else ())
         for header, at in read_headers(answer.records):
             if header.magic >= 2 and header.base_offset >= self._end:
-                self._position = self._end
+                self._jump(self._end, answer)
                 return
             verify_crc(answer.records, at, header)
             batch = answer.records[at : at + header.length]
             is_rolled_back = rolled_back.skip(header, batch)
             if header.next_offset <= self._position:
                 continue
-            if not is_rolled_back and not header.is_control:
-                yield from self._decoder.take(header, batch, self._position, self._end)
+            if header.magic >= 2 and header.base_offset > self._position:
+                self._jump(header.base_offset, answer)
+            if is_rolled_back or header.is_control:
+                self._left_out.in_transaction(self._position, min(header.next_offset, self._end))
+            else:
+                yield from self._take(header, batch)
             self._position = header.next_offset
             if self._position >= self._end:
                 return  # what lies behind is not asked for, and may be damaged
+
+    def _jump(self, to: int, answer: FetchedRecords) -> None:
+        self._left_out.between_batches(self._position, to, answer.log_start)
+        self._position = to
+
+    def _take(self, header: BatchHeader, batch: memoryview) -> Iterator[pa.RecordBatch]:
+        first, end, before = self._position, min(header.next_offset, self._end), self._decoder.taken
+        yield from self._decoder.take(header, batch, first, self._end)
+        missing = end - first - (self._decoder.taken - before)
+        if missing and header.magic >= 2:
+            self._left_out.in_batch(first, end, missing)
 
     def _stalled(self) -> ClusterError:
         held = " (or a transaction that is still open)"

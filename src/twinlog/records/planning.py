@@ -25,7 +25,7 @@ from twinlog.records.gaps import (
     LogBounds,
     OffsetRange,
     all_answers,
-    find_loss,
+    find_losses,
     report,
     what_is_left,
 )
@@ -113,7 +113,7 @@ def present(
 ) -> list[OffsetRange]:
     """What the logs have of these ranges; the rest is raised or said, by `failOnDataLoss`."""
     for one in wanted:
-        report(find_loss(one, bounds[one.tp]), fails=fails)
+        report(find_losses(one, bounds[one.tp]), fails=fails)
     return [what_is_left(one, bounds[one.tp]) for one in wanted]
 
 

@@ -33,7 +33,7 @@ from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.errors import ClusterError, Fate, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.records.bounds import from_json, to_json
-from twinlog.records.gaps import OffsetRange, find_loss, log_bounds, report
+from twinlog.records.gaps import OffsetRange, find_losses, log_bounds, report
 from twinlog.records.options import ReadOptions
 from twinlog.records.planning import Offsets, find_partitions, latest, present, resolve
 from twinlog.records.ranges import joined, limited, split
@@ -190,7 +190,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         for one in behind:
             reached = OffsetRange(tp=one.tp, first=one.first, end=one.first)
             whole = bounds[one.tp]
-            report(find_loss(reached, whole), fails=self._options.fails_on_data_loss)
+            report(find_losses(reached, whole), fails=self._options.fails_on_data_loss)
             out[one.tp] = min(one.first, whole.end)
         return out
 

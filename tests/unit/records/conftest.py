@@ -1,9 +1,24 @@
-"""Spark 4.0 has no filters to test with."""
+"""Spark 4.0 has no filters to test with; what reads and writes bytes is tried with both kernels."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
+import pytest
+
+from tests.support.kernel_fuzz import use
 from twinlog.records.spark_api import HAS_FILTERS
+from twinlog.wire.kernels.chosen import CHOSEN
+from twinlog.wire.kernels.twin import TWIN
 
 collect_ignore: Final = [] if HAS_FILTERS else ["test_filters.py"]
+
+
+@pytest.fixture(scope="module", params=["compiled", "Python"])
+def each_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
+    """All tests of a module, with each."""
+    if request.param == "compiled" and not CHOSEN.is_compiled:
+        pytest.skip(f"the kernels are not compiled here: {CHOSEN.why_slow}")
+    with use(CHOSEN.kernels if request.param == "compiled" else TWIN):
+        yield

@@ -45,6 +45,8 @@ from twinlog.wire.record_batch import (
 from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_batch
 from twinlog.wire.records import TimestampType as KafkaTimestampType
 
+pytestmark = pytest.mark.usefixtures("each_kernels")
+
 TP = TopicPartition("orders", 3)
 ALL = all_columns(headers=True)
 LIMIT = 1 << 20

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 
 from twinlog.model import TopicPartition
 from twinlog.records.filters import RowBounds, bounds_of
-from twinlog.records.gaps import LogBounds, OffsetRange, find_loss
+from twinlog.records.gaps import LogBounds, OffsetRange, find_losses
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TESTS: dict[type, Callable[[Any, Any], bool]] = {
@@ -121,8 +121,7 @@ def test_a_range_that_begins_behind_the_log_is_not_cut_to_an_empty_one(
 ) -> None:
     wanted = OffsetRange(tp=TopicPartition("orders", 0), first=1000, end=100)
     within = bounds_of(filters).within(wanted)
-    loss = find_loss(within, LogBounds(start=0, end=100))
-    assert loss is not None
+    (loss,) = find_losses(within, LogBounds(start=0, end=100))
     assert (loss.code, loss.lost) == ("TRUNCATED", (100, 1000))
 
 

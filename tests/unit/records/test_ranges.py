@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from twinlog.errors import RecordsLost
 from twinlog.model import TopicPartition
-from twinlog.records.gaps import LogBounds, OffsetRange, find_loss, report, what_is_left
+from twinlog.records.gaps import (
+    FEW_GAPS,
+    LeftOut,
+    LogBounds,
+    OffsetRange,
+    Policy,
+    find_losses,
+    report,
+    what_is_left,
+)
 from twinlog.records.ranges import joined, limited, split
 
 SIZES = st.lists(st.integers(0, 1000), max_size=6)
@@ -82,8 +91,7 @@ def test_bytes_are_shared_by_what_offsets_weigh() -> None:
 
 
 def test_what_retention_deleted() -> None:
-    loss = find_loss(of(0, 10, 50), LogBounds(start=20, end=90))
-    assert loss is not None
+    (loss,) = find_losses(of(0, 10, 50), LogBounds(start=20, end=90))
     assert (loss.code, loss.lost) == ("RETENTION", (10, 20))
     assert "orders-0: offsets [10, 20) were deleted" in loss.message
     assert what_is_left(of(0, 10, 50), LogBounds(start=20, end=90)) == of(0, 20, 50)
@@ -97,8 +105,7 @@ def test_what_retention_deleted() -> None:
 )
 def test_what_was_cut_off(wanted: tuple[int, int], lost: tuple[int, int]) -> None:
     bounds = LogBounds(start=0, end=5)
-    loss = find_loss(of(0, *wanted), bounds)
-    assert loss is not None
+    (loss,) = find_losses(of(0, *wanted), bounds)
     assert (loss.code, loss.lost) == ("TRUNCATED", lost)
     left = what_is_left(of(0, *wanted), bounds)
     assert (left.end, left.size) == (5, max(0, 5 - wanted[0]))
@@ -107,23 +114,86 @@ def test_what_was_cut_off(wanted: tuple[int, int], lost: tuple[int, int]) -> Non
 @pytest.mark.parametrize("wanted", [(10, 50), (20, 20), (50, 50)], ids=["all", "start", "end"])
 def test_what_is_there_is_no_loss(wanted: tuple[int, int]) -> None:
     bounds = LogBounds(start=10, end=50)
-    assert find_loss(of(0, *wanted), bounds) is None
+    assert find_losses(of(0, *wanted), bounds) == []
     assert what_is_left(of(0, *wanted), bounds) == of(0, *wanted)
-    report(None, fails=True)
+    report([], fails=True)
 
 
 def test_an_empty_range_before_the_log_start_misses_nothing() -> None:
-    assert find_loss(of(0, 5, 5), LogBounds(start=10, end=50)) is None
+    assert find_losses(of(0, 5, 5), LogBounds(start=10, end=50)) == []
 
 
 def test_a_loss_is_raised_or_said(caplog: pytest.LogCaptureFixture) -> None:
-    loss = find_loss(of(0, 10, 50), LogBounds(start=20, end=90))
+    loss = find_losses(of(0, 10, 50), LogBounds(start=20, end=90))
     with caplog.at_level(logging.WARNING):
         report(loss, fails=False)
     assert "[10, 20)" in caplog.text
     assert "[RETENTION]" in caplog.text
     with pytest.raises(RecordsLost, match="failOnDataLoss=false reads what is left"):
         report(loss, fails=True)
+
+
+def test_what_is_lost_on_both_sides_is_said_of_both(caplog: pytest.LogCaptureFixture) -> None:
+    wanted, bounds = of(0, 0, 100), LogBounds(start=50, end=80)
+    losses = find_losses(wanted, bounds)
+    assert [(one.code, one.lost) for one in losses] == [
+        ("RETENTION", (0, 50)),
+        ("TRUNCATED", (80, 100)),
+    ]
+    report(losses, fails=False)
+    assert ["[RETENTION]" in line for line in caplog.messages] == [True, False]
+    with pytest.raises(
+        RecordsLost, match=r"offsets \[0, 50\).*; and .*offsets \[80, 100\)"
+    ) as caught:
+        report(losses, fails=True)
+    assert (caught.value.code, caught.value.lost) == ("RETENTION", (0, 50))
+    assert what_is_left(wanted, bounds) == of(0, 50, 80)
+
+
+@pytest.mark.parametrize("bounds", [(60, 60), (50, 50)], ids=["behind", "at the end"])
+def test_what_is_deleted_is_not_truncated_as_well(bounds: tuple[int, int]) -> None:
+    start, end = bounds
+    (loss,) = find_losses(of(0, 10, 50), LogBounds(start=start, end=end))
+    assert (loss.code, loss.lost) == ("RETENTION", (10, 50))
+
+
+def left_out(policy: Policy, *, fails: bool = False) -> LeftOut:
+    return LeftOut(of(0, 0, 0).tp, lambda: policy, fails=fails)
+
+
+def test_gaps_of_a_topic_that_was_compacted_before(caplog: pytest.LogCaptureFixture) -> None:
+    """Each batch may have one: the first are named, and all are counted."""
+    noted = left_out(Policy.DELETES)
+    for at in range(0, 20 * (FEW_GAPS + 3), 20):
+        noted.between_batches(at, at + 10, 0)
+    noted.say()
+    assert len(caplog.messages) == FEW_GAPS + 1
+    assert caplog.messages[-1] == (
+        "orders-0: 30 more offsets in [200, 250) are missing inside of the log, in 3 gaps [LOG_GAP]"
+    )
+
+
+def test_a_gap_that_nobody_can_tell_from_compaction(caplog: pytest.LogCaptureFixture) -> None:
+    noted = left_out(Policy.HIDDEN, fails=True)
+    noted.between_batches(3, 5, 0)
+    noted.between_batches(7, 10, 0)
+    noted.say()
+    (line,) = caplog.messages
+    assert "no rows of 5 offsets in [3, 10): taken for compaction, but they may be lost" in line
+    assert "DESCRIBE_CONFIGS" in line
+
+
+def test_a_gap_that_the_log_start_has_passed(caplog: pytest.LogCaptureFixture) -> None:
+    """The broker answers from behind it while it deletes from the front."""
+    with pytest.raises(RecordsLost) as caught:
+        left_out(Policy.COMPACTS, fails=True).between_batches(3, 10, 10)
+    assert (caught.value.code, caught.value.lost) == ("RETENTION", (3, 10))
+    with pytest.raises(RecordsLost) as caught:
+        left_out(Policy.DELETES, fails=True).between_batches(3, 10, 2)
+    assert (caught.value.code, caught.value.lost) == ("LOG_GAP", (3, 10))
+    left_out(Policy.DELETES).between_batches(3, 10, 7)
+    assert "[3, 7)" in caplog.messages[0]
+    assert "[7, 10)" in caplog.messages[1]
 
 
 def test_a_loss_keeps_its_range_on_its_way_from_a_task() -> None:

@@ -20,6 +20,8 @@ from twinlog.wire.record import Record
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.rows import Rows, rows_of
 
+pytestmark = pytest.mark.usefixtures("each_kernels")
+
 BROKERS = {"kafka.bootstrap.servers": "localhost:9092"}
 STREAM = {**BROKERS, "topic": "t", "checkpointLocation": "s3://a/b"}
 NOW_MS = 1_790_000_000_000
