@@ -473,6 +473,8 @@ def test_the_page_does_what_it_says(
         ("time:2026-01-31T12:00:00Z", f"time:{NOW_MS}"),
         ("time:2026-01-31T13:00:00Z", f"time:{NOW_MS + 3_600_000}"),
         ('"topic": "big-orders"', f'"topic": "{large}"'),
+        ("big-orders-of-2026-01-31T12", large),
+        ("archive-", f"{large}-"),
         ('"big-orders-checkpoint"', f'"{tmp_path}/large-checkpoint"'),
     ):
         assert said in script
@@ -498,6 +500,7 @@ def test_the_readme_does_what_it_says(
         ("localhost:9092", source_cluster.bootstrap),
         ('subscribe="orders"', f'subscribe="{topic}"'),
         ('"large-orders"', f'"{large}"'),
+        ('"large-orders-1"', f'"{large}"'),
     ):
         assert script.count(said) == 1
         script = script.replace(said, meant)

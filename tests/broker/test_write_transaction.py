@@ -24,7 +24,8 @@ from twinlog.cluster.logs import raw_log
 from twinlog.errors import ClusterError, Disconnected, TwinlogError
 from twinlog.records.write import appending, transaction
 from twinlog.records.write.options import WriteOptions
-from twinlog.records.write.transaction import transactions
+from twinlog.records.write.transaction import Begun, TaskWritten, transactions
+from twinlog.records.write.writers import BatchWriter, StreamWriter
 from twinlog.sandbox import LocalCluster
 
 pytestmark = pytest.mark.broker
@@ -141,7 +142,7 @@ def test_a_task_runs_again_with_other_rows(
     with pytest.raises(ClusterError, match=r"-0 has 5 rows of it, and tasks wrote 0") as error:
         transaction.commit(options, [written], 0)
     assert error.value.code == "PARTITION_SHARED"
-    transaction.abort(options, [written])
+    transaction.abort(options, written.identity)
     assert committed(source_cluster, topic) == []
     run_batch(options, 0)
     assert committed(source_cluster, topic) == list(range(ROWS))
@@ -190,9 +191,106 @@ def test_a_newer_run_shuts_the_older_one_out(
             act()
         assert error.value.code == "WRITER_FENCED"
     again = run_task(options, new, [as_batch([1, 2], 0)])
-    transaction.abort(options, [written])  # of the older run, which must not hurt the newer one
+    transaction.abort(
+        options, written.identity
+    )  # of the older run, which must not hurt the newer one
     transaction.commit(options, [again], 0)
     assert committed(source_cluster, topic) == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["batch", "stream"])
+@pytest.mark.witness("an older run that fails leaves a newer one alone")
+def test_an_older_run_fails_without_any_task(
+    source_cluster: LocalCluster, topic: str, options: WriteOptions, kind: str
+) -> None:
+    """Its tasks were shut out by the newer run, so none of them tells Spark's abort of which run it
+    is.
+    """
+    old = transaction.begin(options)
+    with pytest.raises(Died):
+        run_task(options, old, [as_batch([1, 2], 0)], die)
+    new = transaction.begin(options)
+    written = run_task(options, new, [as_batch([1, 2], 0)])
+    if kind == "batch":
+        BatchWriter(options, old).abort([None, None])
+    else:
+        StreamWriter(options, None).abort([None, None], 0)
+    more = run_task(options, new, [as_batch([3], 1)])
+    transaction.commit(options, [written, more], 0)
+    assert committed(source_cluster, topic) == [1, 2, 3]
+
+
+def test_a_newer_run_begins_while_an_older_one_is_rolled_back(
+    source_cluster: LocalCluster,
+    topic: str,
+    options: WriteOptions,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Behind the last question, whether it has begun."""
+    old = transaction.begin(options)
+    run_task(options, old, [as_batch([1, 2], 0)])
+    real, begun = Transactions.end, list[Begun]()
+
+    def then_begins(self: Transactions, *, committed: bool) -> None:
+        real(self, committed=committed)
+        if not begun:
+            begun.append(transaction.begin(options))
+
+    monkeypatch.setattr(Transactions, "end", then_begins)
+    BatchWriter(options, old).abort([None])
+    monkeypatch.undo()
+    (new,) = begun
+    transaction.commit(options, [run_task(options, new, [as_batch([3], 0)])], 0)
+    assert committed(source_cluster, topic) == [3]
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["with rows", "without rows"])
+def test_the_newest_run_fails_without_any_task(
+    source_cluster: LocalCluster, topic: str, options: WriteOptions, is_open: bool
+) -> None:
+    """What it wrote is rolled back at once, and a task that comes late opens nothing."""
+    begun = transaction.begin(options)
+    if is_open:
+        with pytest.raises(Died):
+            run_task(options, begun, [as_batch([1, 2], 0)], die)
+    BatchWriter(options, begun).abort([None])
+    with ClusterClient(options.cluster()) as client:
+        assert not transactions(client, options).describe().is_open
+    for partition in (0, 1):
+        with pytest.raises(TwinlogError) as error:
+            run_task(options, begun, [as_batch([3], partition)])
+        assert error.value.code == "WRITER_FENCED"
+    BatchWriter(options, begun).abort([None])  # repeated, it does nothing
+    run_batch(options, 0)
+    assert committed(source_cluster, topic) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("moment", ["repeated", "committed"])
+def test_a_newer_run_begins_while_an_older_one_commits(
+    source_cluster: LocalCluster,
+    topic: str,
+    options: WriteOptions,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+) -> None:
+    """The older run ends its epoch last, and must not end the newer one's."""
+    if moment == "repeated":
+        run_batch(options, 0)
+    old = transaction.begin(options)
+    halves = [list(range(task, ROWS, 2)) for task in range(2)]
+    written = [run_task(options, old, [as_batch(one, task)]) for task, one in enumerate(halves)]
+    real, newer = Transactions.end_epoch, list[TaskWritten]()
+
+    def late(self: Transactions) -> None:
+        monkeypatch.undo()
+        begun = transaction.begin(options)
+        newer.append(run_task(options, begun, [as_batch([ROWS], 0)]))
+        real(self)
+
+    monkeypatch.setattr(Transactions, "end_epoch", late)
+    transaction.commit(options, written, 0)
+    transaction.commit(options, newer, 1)
+    assert committed(source_cluster, topic) == list(range(ROWS + 1))
 
 
 def test_a_transaction_that_takes_too_long(

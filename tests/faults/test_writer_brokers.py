@@ -6,15 +6,18 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.support.client import eventually, read_all
-from tests.support.topics import create_topic
-from tests.support.write_loop import ROWS, Loop, options_for, run_batch
+from tests.support.topics import create_topic, leader
+from tests.support.write_loop import ROWS, Loop, as_batch, options_for, run_batch, run_task
+from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.transactions import Transactions
 from twinlog.errors import Disconnected
-from twinlog.sandbox import LocalCluster
+from twinlog.records.write import transaction
+from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.faults, pytest.mark.long]
 
@@ -77,3 +80,45 @@ def test_the_coordinator_dies_in_the_end_of_a_transaction(
     assert len(killed) == 1
     seen = read_all(source3, fresh_topic, isolation="read_committed")
     assert sorted(int(one.value or b"-1") for one in seen) == list(range(3 * ROWS))
+
+
+PATIENT: Final = {
+    "broker.session.timeout.ms": "600000",
+    "transaction.state.log.replication.factor": "1",
+    "offsets.topic.replication.factor": "1",
+}
+"""A broker that is frozen leads on; elsewhere it does so for some seconds."""
+
+
+def test_a_leader_is_away_while_a_write_is_committed(
+    fresh_topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The coordinator has committed, and cannot tell this leader. An error would have a write
+    without `writeId` repeated.
+    """
+    with LocalCluster("two", brokers=2, config=PATIENT, jvm_flags=QUICK_JVM) as cluster:
+        create_topic(cluster, fresh_topic, 2)
+        options = options_for(cluster.bootstrap, fresh_topic, f"query-{uuid.uuid4()}")
+        begun = transaction.begin(options)
+        with ClusterClient(options.cluster()) as client:
+            coordinator = transaction.transactions(client, options)._coordinator()
+        nodes = {leader(cluster, fresh_topic, at): at for at in range(2)}
+        ((away, partition),) = [one for one in nodes.items() if one[0] != coordinator]
+        written = run_task(options, begun, [as_batch([1, 2], partition)])
+        real = Transactions.end
+
+        def freezes_before(self: Transactions, *, committed: bool) -> None:
+            self._client.api_timeout_s = 5.0
+            cluster.freeze(away)
+            real(self, committed=committed)
+
+        monkeypatch.setattr(Transactions, "end", freezes_before)
+        transaction.commit(options, [written], 0)
+        monkeypatch.undo()
+        (said,) = [one for one in caplog.messages if "is committed" in one]
+        assert "its epoch could not be ended yet" in said
+        cluster.thaw(away)
+        again = transaction.begin(options)
+        transaction.commit(options, [run_task(options, again, [as_batch([3], partition)])], 1)
+        seen = read_all(cluster, fresh_topic, isolation="read_committed")
+        assert sorted(int(one.value or b"-1") for one in seen) == [1, 2, 3]

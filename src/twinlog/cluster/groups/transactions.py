@@ -3,7 +3,8 @@
 
 `write` is a whole transaction of one process. Its steps are there by themselves, too: a transaction
 that one process begins (`begin_epoch`), others add to (`joining` it by its producer id and epoch),
-and one ends. A partition must then be written by one of them only, whose sequences begin with 0.
+and one ends (`end`, then `end_epoch`). A partition must then be written by one of them only, whose
+sequences begin with 0.
 
 One at a time by its transactional id: `begin_epoch` fences whoever had it before, and what that one
 left open is rolled back, or finished where its end was decided. When it has answered nothing of the
@@ -128,24 +129,48 @@ class Transactions:
 
     def begin_epoch(self) -> None:
         """Fence whoever has the id; waits until what was open has ended."""
-
-        def ask() -> ProducerIdentity:
-            request = InitProducerIdRequest(
-                transactional_id=self._id,
-                transaction_timeout_ms=self._timeout_ms,
-                producer_id=-1,
-                producer_epoch=-1,
-            )
-            answer = self._client.attempt(
-                self._coordinator(), request, maximum=WITHOUT_TWO_PHASE_COMMIT
-            )
-            self._require(int(answer.error_code), "beginning an epoch of")
-            return ProducerIdentity(
-                producer_id=int(answer.producer_id), producer_epoch=int(answer.producer_epoch)
-            )
-
-        self._identity = self._retrying(ask)
+        self._identity = self._retrying(lambda: self._new_epoch(NOBODY))
         self._sequences = {}
+
+    def end_epoch(self) -> None:
+        """Roll back what is open in our epoch, and fence all who joined it; waits until it is done.
+        Where somebody has begun since, nothing happens. Raises TwinlogError.
+
+        The coordinator compares the epoch of an EndTxn always, and that of an InitProducerId unless
+        a transaction is open. So it is asked before each try whether we are the last to have begun.
+        A run that begins behind its answer is not hurt, unless it opens its transaction before our
+        next request, a round trip later, is there: then it is fenced, which is an error there, and
+        never a wrong row.
+        """
+
+        def ask() -> None:
+            found = self._described()
+            if found.identity != self._identity:
+                return
+            if found.is_open:
+                self.end(committed=False)
+            self._new_epoch(self._identity)
+
+        try:
+            self._retrying(ask)
+        except BrokerRefused as error:
+            if error.code != self._fenced.code:
+                raise
+
+    def _new_epoch(self, behind: ProducerIdentity) -> ProducerIdentity:
+        request = InitProducerIdRequest(
+            transactional_id=self._id,
+            transaction_timeout_ms=self._timeout_ms,
+            producer_id=behind.producer_id,
+            producer_epoch=behind.producer_epoch,
+        )
+        answer = self._client.attempt(
+            self._coordinator(), request, maximum=WITHOUT_TWO_PHASE_COMMIT
+        )
+        self._require(int(answer.error_code), "beginning an epoch of")
+        return ProducerIdentity(
+            producer_id=int(answer.producer_id), producer_epoch=int(answer.producer_epoch)
+        )
 
     def write(
         self,
@@ -211,26 +236,24 @@ class Transactions:
 
     def describe(self) -> Described:
         """Raises Unsupported before Kafka 3.0."""
+        return self._retrying(self._described)
 
-        def ask() -> Described:
-            request = DescribeTransactionsRequest(transactional_ids=[self._id])
-            (answer,) = self._client.attempt(self._coordinator(), request).transaction_states
-            self._require(int(answer.error_code), "describing the transaction of", "DESCRIBE")
-            return Described(
-                identity=ProducerIdentity(
-                    producer_id=int(answer.producer_id),
-                    producer_epoch=int(answer.producer_epoch),
-                ),
-                is_open=answer.transaction_state == OPEN,
-                started_ms=int(answer.transaction_start_time_ms),
-                tps=frozenset(
-                    TopicPartition(str(topic.topic), int(partition))
-                    for topic in answer.topics
-                    for partition in topic.partitions
-                ),
-            )
-
-        return self._retrying(ask)
+    def _described(self) -> Described:
+        request = DescribeTransactionsRequest(transactional_ids=[self._id])
+        (answer,) = self._client.attempt(self._coordinator(), request).transaction_states
+        self._require(int(answer.error_code), "describing the transaction of", "DESCRIBE")
+        return Described(
+            identity=ProducerIdentity(
+                producer_id=int(answer.producer_id), producer_epoch=int(answer.producer_epoch)
+            ),
+            is_open=answer.transaction_state == OPEN,
+            started_ms=int(answer.transaction_start_time_ms),
+            tps=frozenset(
+                TopicPartition(str(topic.topic), int(partition))
+                for topic in answer.topics
+                for partition in topic.partitions
+            ),
+        )
 
     def _add_group(self) -> None:
         def ask() -> None:

@@ -19,7 +19,7 @@ lost, and nobody knows what the topic has.
 - We die before EndTxn: the next begin, or the time-out, rolls back. The mark is the one before.
 - We die behind EndTxn: the mark says so, the repeated micro-batch is recognised.
 - EndTxn's answer is lost: it is asked again while the coordinator has the same transaction open, by
-  the time at which that began. Else a new epoch is taken, and the mark, read when nothing is in
+  the time at which that began. Else the epoch is ended, and the mark, read when nothing is in
   doubt (KIP-447), says what became of it.
 - Somebody else begins meanwhile: our epoch is refused (WRITER_FENCED), and nothing was committed,
   or it was and the mark says so to the next run.
@@ -120,6 +120,7 @@ def begin(options: WriteOptions, placed_among: int = 0) -> Begun:
             partitions_of(client, options.topic)  # before anything runs
         opened = transactions(client, options)
         opened.begin_epoch()
+        opened.describe()  # brokers that cannot are refused before a row is written
         return Begun(
             identity=opened.identity,
             now_ms=time.time_ns() // 1_000_000,
@@ -137,7 +138,7 @@ def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -
         found = _mark(client, opened.group)
         if _is_repeated(found, batch, sum(rows.values()), options):
             log.info("micro-batch %d of %s is committed already", batch, opened.group)
-            opened.begin_epoch()  # which rolls back what tasks have written again
+            opened.end_epoch()  # which rolls back what tasks have written again
             return
         if options.topic:
             place = TopicPartition(options.topic, 0)
@@ -154,18 +155,20 @@ def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -
         _end(client, opened, _counted(client, opened, rows), batch)
 
 
-def abort(options: WriteOptions, messages: Sequence[TaskWritten | None]) -> None:
-    """Readers need not wait for the time-out; a newer run is left alone where we know our epoch."""
-    known = next((one for one in messages if one is not None), None)
+def abort(options: WriteOptions, identity: ProducerIdentity) -> None:
+    """Roll back what the tasks of a run wrote: readers need not wait for the time-out, and a task
+    that is still running can open nothing any more. Raises TwinlogError.
+
+    A run that fails may be an older one, whose tasks failed because a newer one has begun. That one
+    is left alone, so the identity must be that of the run which fails (`Transactions.end_epoch`):
+
+    - The newer run has begun before: our epoch is refused, and its begin has rolled ours back.
+    - It begins meanwhile: the same, or it waits for our rollback and begins then.
+    - The time was up: the coordinator has rolled back, and refuses our epoch likewise.
+    - We die on our way, or an answer is lost: it is done or not; the next begin does the rest.
+    """
     with connected(options.cluster()) as client:
-        opened = transactions(client, options, identity=known.identity if known else NOBODY)
-        if known is not None:
-            try:
-                opened.end(committed=False)
-            except TwinlogError as error:
-                if error.code == FENCED.code:
-                    return
-        opened.begin_epoch()
+        transactions(client, options, identity=identity).end_epoch()
 
 
 def _rows(messages: Sequence[TaskWritten]) -> dict[TopicPartition, int]:
@@ -243,13 +246,32 @@ def _end(client: ClusterClient, opened: Transactions, state: Described, batch: i
             now = opened.describe()
             if now.is_open and now.started_ms == state.started_ms:
                 continue  # it has not ended, and is still the one that was counted
-            opened.begin_epoch()
+            opened.end_epoch()
             found = _mark(client, opened.group)
             if found is None or found.batch != batch:
                 raise
             return
-        opened.begin_epoch()  # a run of a task that comes late can open no other
+        _end_epoch(opened, batch)
         return
+
+
+def _end_epoch(opened: Transactions, batch: int) -> None:
+    """So that a run of a task which comes late can open nothing. It waits for the end of what was
+    committed, which all leaders must have heard of. Where one is away, all is committed
+    nevertheless: an error would have the rows written again.
+    """
+    try:
+        opened.end_epoch()
+    except TwinlogError as error:
+        log.warning(
+            "%s: micro-batch %d is committed, and its rows are there once all leaders of "
+            "partitions are; its epoch could not be ended yet. The next write with this id does "
+            "so. A run of a task that comes late could open a transaction until then, for which "
+            "readers with read_committed wait for up to kafka.transaction.timeout.ms: %s",
+            opened.group,
+            batch,
+            error,
+        )
 
 
 def _warn_of_old(client: ClusterClient, messages: Sequence[TaskWritten]) -> None:

@@ -6,6 +6,7 @@ anything: only the source that was not copied yet does (`source`).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ from twinlog.records.write.packing import placement_count
 from twinlog.records.write.rows import check_schema, warn_of_others
 from twinlog.records.write.tasks import write_rows
 from twinlog.records.write.transaction import Begun, TaskWritten
+
+log = logging.getLogger(__name__)
 
 
 def prepared(options: WriteOptions, schema: StructType, *, overwrite: bool) -> Begun:
@@ -43,7 +46,7 @@ class BatchWriter(DataSourceArrowWriter):
         transaction.commit(self._options, _written(messages), 0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        transaction.abort(self._options, _written(messages))
+        transaction.abort(self._options, self._begun.identity)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -60,7 +63,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         transaction.commit(self._options, _written(messages), batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        transaction.abort(self._options, _written(messages))
+        """Which run fails, only its tasks know. Where none has ended well, what is open may be a
+        newer run's: it is left alone, and rolled back by the next begin, or when its time is up.
+        """
+        written = _written(messages)
+        if written:
+            transaction.abort(self._options, written[0].identity)
+        else:
+            log.info("micro-batch %d failed in all of its tasks: nothing is rolled back", batchId)
 
 
 def _written(messages: list[WriterCommitMessage | None]) -> list[TaskWritten]:
