@@ -79,10 +79,10 @@ def test_who_may_not_read_configs_cannot_tell_a_hole_from_compaction(
     assert (caught.value.code, caught.value.lost) == ("LOG_GAP", (10, 20))
 
 
-def test_a_commit_group_needs_read_on_it(cluster: LocalCluster) -> None:
+def test_rights_on_groups(cluster: LocalCluster) -> None:
     create_topic(cluster, "streamed")
     put(cluster, "streamed", 0, 10)
-    end = {"streamed": {"0": 10}}
+    end = {"streamed": {"0": 6}}
     for user, right in ((USERS[4], "DESCRIBE"), (USERS[5], "READ")):
         allow(cluster, user, ["READ"], topic="streamed")
         allow(cluster, user, [right], group="progress")
@@ -97,3 +97,9 @@ def test_a_commit_group_needs_read_on_it(cluster: LocalCluster) -> None:
                 assert caught.value.code == "GROUP_UNAUTHORIZED"
         finally:
             reader.stop()
+    allow(cluster, USERS[6], ["READ"], topic="streamed")
+    given = options(cluster, USERS[6], "streamed", startingOffsets="group:progress")
+    with pytest.raises(TwinlogError, match="grant DESCRIBE on group progress"):
+        read(given)
+    allow(cluster, USERS[6], ["DESCRIBE"], group="progress")
+    assert read(given) == [6, 7, 8, 9]

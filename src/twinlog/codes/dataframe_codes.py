@@ -38,12 +38,13 @@ DATAFRAME_CODES: Final = (
         meaning=(
             '`format("twinlog")`: offsets are missing inside of a log that is not compacted; '
             "the message has their range. A damaged segment that is not the last one looks so to "
-            "its broker; a topic that was compacted before does as well"
+            "its broker; a topic that was compacted before does as well, and so do brokers of "
+            "other makers that keep records of their own in the log"
         ),
         advice=(
             "compare the segment on the leader with another replica's (`kafka-dump-log.sh`), and "
             "let a sound one lead; `failOnDataLoss=false` reads what is left and says the same as "
-            "a warning: right for a topic that was compacted"
+            "a warning: right where nothing was lost"
         ),
         fault=Fault.SOURCE,
         at_risk=AtRisk.SOURCE,

@@ -113,7 +113,8 @@ def _transactional_id(options: Mapping[str, str], client: ClientProperties, writ
     if not place:
         raise wrong(
             f"kafka.{TRANSACTIONAL_ID}",
-            "missing, and there is no option checkpointLocation to make one of",
+            "missing, and there is no option checkpointLocation to make one of (the session's "
+            "spark.sql.streaming.checkpointLocation cannot be seen here)",
             "write one of them; the id is the query's own",
         )
     return f"twinlog-{hashlib.sha256(place.rstrip('/').encode()).hexdigest()[:20]}"
