@@ -33,6 +33,8 @@ pytestmark = pytest.mark.broker
 STEPS = "twinlog.cluster.groups.transactions:Transactions"
 TASKS = "twinlog.records.write.appending:append_batches"
 BATCHES = 4
+MORE_THAN_IT_DOES = 1000
+"""Micro-batches: a process comes to some dozens of them in a second."""
 
 
 @pytest.fixture
@@ -388,13 +390,31 @@ def test_killed_at_a_step(
     assert committed(source_cluster, topic) == list(range(BATCHES * ROWS))
 
 
-@pytest.mark.long
-def test_killed_at_any_moment(source_cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
-    loop, chance = Loop(source_cluster, topic, tmp_path, BATCHES), random.Random(9)
-    for _ in range(20):
-        running = loop.start()
-        time.sleep(chance.uniform(0.5, 3.0))  # the moment is the point, not the time
-        running.kill()
-        running.wait()
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.witness("a writer that is killed at random moments of its work", case="4")
+def test_killed_at_any_moment(
+    source_cluster: LocalCluster, topic: str, tmp_path: Path, kills: int
+) -> None:
+    """Each process is killed at work: it has begun, and has more to do than it comes to."""
+    loop, chance = Loop(source_cluster, topic, tmp_path, 0), random.Random(9)
+    at_work = with_rows = 0  # kills
+    with ClusterClient(loop.options.cluster()) as client:
+        opened = transactions(client, loop.options)
+        transaction.begin(loop.options)  # so that there is something to describe
+        while at_work < kills:
+            before = opened.describe().identity
+            loop.batches = loop.noted() + 1 + MORE_THAN_IT_DOES
+            running = loop.start()
+            eventually(lambda was=before: opened.describe().identity != was, what="a begin")  # type: ignore[misc]
+            time.sleep(chance.uniform(0, 0.5))  # the moment is the point, not the time
+            if at_work % 2:
+                eventually(lambda: opened.describe().is_open, what="rows in a transaction")
+            is_at_work = running.poll() is None
+            running.kill()
+            assert running.wait() == -9, "it came to its end, or failed"
+            at_work += is_at_work
+            with_rows += opened.describe().is_open
+    assert with_rows > 0
+    loop.batches = loop.noted() + 3
     loop.finish()
-    assert committed(source_cluster, topic) == list(range(BATCHES * ROWS))
+    assert committed(source_cluster, topic) == list(range(loop.batches * ROWS))

@@ -115,13 +115,17 @@ class Loop:
     """Micro-batches in processes that die, each begun where the one before has noted its last."""
 
     def __init__(self, cluster: LocalCluster, topic: str, folder: Path, batches: int) -> None:
-        self._notes, self._batches = folder / "notes", batches
+        self.batches = batches
+        """May grow between two processes."""
+        self._notes = folder / "notes"
         self._notes.write_text("-1")
         query = f"query-{uuid.uuid4()}"
-        self._arguments = [cluster.bootstrap, topic, query, str(self._notes), str(batches)]
+        self.options = options_for(cluster.bootstrap, topic, query)
+        self._arguments = [cluster.bootstrap, topic, query, str(self._notes)]
 
     def start(self, *death: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, "-m", __name__, *self._arguments, *death])
+        given = [*self._arguments, str(self.batches), *death]
+        return subprocess.Popen([sys.executable, "-m", __name__, *given])
 
     def noted(self) -> int:
         """The last micro-batch that was noted."""
