@@ -1,4 +1,6 @@
-"""A stream that writes, killed at any moment: the driver with its JVM, executors of a cluster."""
+"""A stream that writes, killed at any moment: the driver with its JVM, executors of a cluster; a
+batch with a `writeId`, run again when its driver was killed.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +22,10 @@ from tests.support.client import eventually, read_all
 from tests.support.eventually import PATIENCE_S
 from tests.support.standalone import conf, executors, standalone  # noqa: F401 (a fixture)
 from tests.support.topics import create_topic, delete_topic
+from tests.support.write_loop import options_for
+from twinlog.cluster.client import ClusterClient
+from twinlog.errors import TwinlogError
+from twinlog.records.write.transaction import OFFSETS_TOPIC, transactions
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [
@@ -109,6 +116,36 @@ rows.mapInArrow(waits, rows.schema).write.format("twinlog").options(**options).m
 """Tasks that write wait with their rows in the log."""
 
 
+WRITE = """
+import sys, time
+from pathlib import Path
+from pyspark.sql import SparkSession
+from twinlog.records import partitioned, register
+bootstrap, topic, write_id, folder, moment = sys.argv[1:]
+spark = (
+    SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    .config("spark.sql.execution.arrow.maxRecordsPerBatch", "10").getOrCreate()
+)
+register(spark)
+def waits(batches):
+    Path(folder, "task").touch()
+    for number, batch in enumerate(batches):
+        while number == {"begun": 0, "rows": 3}.get(moment, -1):
+            time.sleep(60)
+        yield batch
+options = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "kafka.max.request.size": "1000"}
+rows = spark.range(3000, numPartitions=2).selectExpr("string(id) AS key", "string(id) AS value")
+rows = partitioned(rows, options)
+rows = rows.mapInArrow(waits, rows.schema)
+rows.write.format("twinlog").options(**options).option("writeId", write_id).mode("append").save()
+while moment:
+    time.sleep(60)
+"""
+"""It is never at its end before it is killed."""
+
+BATCH_ROWS = 3000
+
+
 class Killed:
     """The query in a process of its own, from one checkpoint."""
 
@@ -149,6 +186,61 @@ class Killed:
         assert sorted(int(one.value or b"-1") for one in seen) == list(range(self.files * ROWS))
 
 
+class Write:
+    """One `df.write`, run again and again."""
+
+    def __init__(self, cluster: LocalCluster, topic: str, folder: Path) -> None:
+        self._cluster, self._topic, self._folder = cluster, topic, folder
+        self._write_id = f"write-{uuid.uuid4()}"
+        self._options = options_for(cluster.bootstrap, topic, self._write_id)
+
+    def start(self, moment: str = "") -> subprocess.Popen[bytes]:
+        """`moment`: at which it is to be killed."""
+        (self._folder / "task").unlink(missing_ok=True)
+        arguments = [self._cluster.bootstrap, self._topic, self._write_id, str(self._folder)]
+        return subprocess.Popen(
+            [sys.executable, "-c", WRITE, *arguments, moment],
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def kill(self, moment: str) -> None:
+        """Its driver, when it has come so far."""
+        running = self.start(moment)
+        with ClusterClient(self._options.cluster()) as client:
+            opened = transactions(client, self._options)
+
+            def is_open() -> bool:
+                assert running.poll() is None, "it has failed"
+                try:
+                    return opened.describe().is_open
+                except TwinlogError:
+                    return False  # nobody has begun yet
+
+            def is_marked() -> bool:
+                return any(tp.topic == OFFSETS_TOPIC for tp in opened.describe().tps)
+
+            eventually((self._folder / "task").exists, what="a task")
+            if moment in ("rows", "marked"):
+                eventually(is_open, what="an open transaction")
+            if moment == "rows":
+                eventually(lambda: self.rows("read_uncommitted"), what="rows")
+            while moment == "marked" and is_open() and not is_marked():
+                pass  # it is marked for some milliseconds only
+            if moment == "committed":
+                eventually(lambda: len(self.rows("read_committed")) == BATCH_ROWS, what="a commit")
+            assert running.poll() is None
+            os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+            assert moment != "rows" or opened.describe().is_open
+
+    def rows(self, isolation: str) -> list[int]:
+        seen = read_all(self._cluster, self._topic, isolation=isolation)
+        return sorted(int(one.value or b"-1") for one in seen)
+
+
 @pytest.fixture
 def topic(source_cluster: LocalCluster, fresh_topic: str) -> Iterator[str]:
     create_topic(source_cluster, fresh_topic, 3)
@@ -156,7 +248,9 @@ def topic(source_cluster: LocalCluster, fresh_topic: str) -> Iterator[str]:
     delete_topic(source_cluster, fresh_topic)
 
 
-@pytest.mark.parametrize("who", ["driver", "executors", "the slower run", "a shuffle"])
+@pytest.mark.parametrize(
+    "who", ["driver", "batch driver", "executors", "the slower run", "a shuffle"]
+)
 def test_killed_at_any_moment(
     source_cluster: LocalCluster,
     topic: str,
@@ -170,6 +264,13 @@ def test_killed_at_any_moment(
         return
     if who == "a shuffle":
         lose_an_executor_with_what_was_shuffled(source_cluster, topic, tmp_path)
+        return
+    if who == "batch driver":
+        write = Write(source_cluster, topic, tmp_path)
+        for moment in ("begun", "rows", "marked", "committed"):
+            write.kill(moment)
+        assert write.start().wait() == 0
+        assert write.rows("read_committed") == list(range(BATCH_ROWS))
         return
     if who == "driver":
         query = Killed(source_cluster, topic, tmp_path, "local[2,4]")
