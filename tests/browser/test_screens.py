@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.support.browser import CHROMIUM, IS_NEEDED, Browser, axe_script
+from tests.support.browser import Browser, axe_script
 from tests.support.eventually import eventually
 from tests.support.rest import Rest, rest_of
 from tests.support.snapshots import PUBLISHED, flow, partition
 from twinlog.addresses import Address
-from twinlog.client import steering
 from twinlog.codes import PartitionState
 from twinlog.config.load import load
-from twinlog.control.check import offline_status
 from twinlog.control.check.both_logs import LogFacts
 from twinlog.control.check.reported_status import Reported
-from twinlog.control.cutover import scope
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.spread import Quantiles
 from twinlog.control.web.api import endpoints, leaders
@@ -30,19 +26,8 @@ from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_i
 from twinlog.mirror.state.published import Proof
 from twinlog.model import TopicPartition
 
-pytestmark = [
-    pytest.mark.skipif(
-        CHROMIUM is None and not IS_NEEDED, reason="no Chromium here: scripts/browser installs it"
-    ),
-    pytest.mark.xdist_group("browser"),
-]
+pytestmark = pytest.mark.xdist_group("browser")
 
-FILE = (
-    "clusters = A, B, C\n"
-    "A.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
-    "C.bootstrap.servers = 127.0.0.1:3\n"
-    "A->B.enabled = true\nC->B.enabled = true\ntopics = orders.*\n"
-)
 AXE = """axe.run(document).then((found) => found.violations.map((one) =>
   `${one.id}: ${one.nodes.map((node) => node.html).join(" ").slice(0, 300)}`))"""
 """All rules of axe-core, those of WCAG and those of good practice."""
@@ -70,45 +55,6 @@ PLACES = {
     "Compare": "#/flow/A-%3EB/compare",
     "Events": "#/events",
 }
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clusters that are away are given up at once."""
-    for module in (steering, leaders, offline_status, scope):
-        monkeypatch.setattr(module, "GIVES_UP_S", 0.3)
-    monkeypatch.setattr(scope, "SOURCE_ANSWERS_WITHIN_S", 0.3)
-    monkeypatch.setattr(leaders, "WAITED_S", 0.05)
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("chromium")) as started:
-        yield started
-
-
-@pytest.fixture
-def browser(chromium: Browser) -> Iterator[Browser]:
-    yield chromium
-    chromium.close_tabs()
-
-
-@pytest.fixture
-def monitor() -> Monitor:
-    monitor = Monitor()
-    good = [partition("orders", number, lag=0, records=100) for number in range(300)]
-    monitor.update(
-        [flow(*good, loss_records=0, loss_ms=0), flow(flow="C->B", loss_records=0, loss_ms=0)]
-    )
-    return monitor
-
-
-@pytest.fixture
-def rest(monitor: Monitor, tmp_path: Path) -> Iterator[Rest]:
-    file = tmp_path / "mm2.properties"
-    file.write_text(FILE)
-    with rest_of(load(file, environment={}), file, monitor) as rest:
-        yield rest
 
 
 @pytest.mark.witness("the page says in one sentence whether all is well")
@@ -392,14 +338,15 @@ def test_a_change_is_looked_at_first_and_errors_are_told(rest: Rest, browser: Br
 
 
 @pytest.mark.witness("the page asks for a token")
-def test_a_token_is_asked_for(monitor: Monitor, tmp_path: Path, browser: Browser) -> None:
+def test_a_token_is_asked_for(
+    monitor: Monitor, file: Path, tmp_path: Path, browser: Browser
+) -> None:
     from twinlog.config.rest import RestRole
     from twinlog.control.web.tokens import append, new_token
 
     made, tokens = new_token("oncall", RestRole.OPERATE), tmp_path / "tokens"
     append(tokens, "oncall", made.line)
-    file = tmp_path / "mm2.properties"
-    file.write_text(f"{FILE}twinlog.rest.tokens.file = {tokens}\n")
+    file.write_text(f"{file.read_text()}twinlog.rest.tokens.file = {tokens}\n")
     with rest_of(load(file, environment={}), file, monitor, Address("127.0.0.1", 0)) as rest:
         page = browser.open(f"http://{rest.address}/page/")
         page.shows("Who are you?")
@@ -481,19 +428,8 @@ def test_an_address_that_is_none_of_ours_opens_all_the_same(rest: Rest, browser:
     page.shows("Yes: all 2 flows copy")
 
 
-def test_the_end_of_the_process_is_told_beside_its_last_numbers(
-    monitor: Monitor, tmp_path: Path, browser: Browser
-) -> None:
-    file = tmp_path / "mm2.properties"
-    file.write_text(FILE)
-    with rest_of(load(file, environment={}), file, monitor) as rest:
-        page = browser.open(f"http://{rest.address}/page/{PLACES['Flow']}")
-        page.shows("RUNNING")
-    page.shows("this process does not answer", "main > div")
-
-
 def test_who_is_shut_out_sees_nothing_more(
-    monitor: Monitor, tmp_path: Path, browser: Browser
+    monitor: Monitor, file: Path, tmp_path: Path, browser: Browser
 ) -> None:
     from twinlog.config.rest import RestRole
     from twinlog.control.web.tokens import append, new_token
@@ -501,8 +437,7 @@ def test_who_is_shut_out_sees_nothing_more(
     made, tokens = new_token("oncall", RestRole.OPERATE), tmp_path / "tokens"
     append(tokens, "oncall", made.line)
     append(tokens, "other", new_token("other", RestRole.READ).line)
-    file = tmp_path / "mm2.properties"
-    file.write_text(f"{FILE}twinlog.rest.tokens.file = {tokens}\n")
+    file.write_text(f"{file.read_text()}twinlog.rest.tokens.file = {tokens}\n")
     with rest_of(load(file, environment={}), file, monitor, Address("127.0.0.1", 0)) as rest:
         page = browser.open(f"http://{rest.address}/page/")
         page.shows("Who are you?")
@@ -516,3 +451,25 @@ def test_who_is_shut_out_sees_nothing_more(
         assert "Who are you?" in page.text()
         assert "A->B" not in page.text("body")
         assert page.run("sessionStorage.getItem('twinlog-token')") == ""
+
+
+def test_partitions_are_filtered_by_their_code(
+    rest: Rest, monitor: Monitor, browser: Browser
+) -> None:
+    codes = {"orders": "", "logs": "RECORD_TOO_LARGE", "pay": "DIVERGED"}
+    parts = [partition(topic, code=code) for topic, code in codes.items()]
+    monitor.update([flow(*parts), flow(flow="C->B")])
+    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
+    page.shows("3 partitions")
+    offered = page.run("[...document.querySelectorAll('#codes option')].map((one) => one.value)")
+    assert {*codes.values()} - {*offered} == {""}
+    page.run("document.querySelector('input[list]').focus()")
+    for key in "diverged":
+        page.press(key)
+    page.run("document.activeElement.blur()")
+    page.shows("1 partition,")
+    page.shows("pay-0")
+    assert page.run("location.hash").endswith("topics?code=DIVERGED")
+    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}?code=RECORD_TOO_LARGE")
+    page.shows("logs-0")
+    assert page.run("document.querySelector('input[list]').value") == "RECORD_TOO_LARGE"

@@ -1,46 +1,68 @@
-// A change: a reason, what it would do, and then the order.
+// A change: a reason, what it would do, and then the order. Only what was shown is written.
 
 import { ask, flowPath } from "./api.js";
 import { failure } from "./told.js";
-import { h } from "./view.js";
+import { h, rate } from "./view.js";
 
 const dialog = document.getElementById("dialog");
 
 /** `what`: a path below the flow; `more`: what else its body has. */
 export function changing(what, flow, title, more = {}) {
-  const reason = h("input", { name: "reason", maxlength: 500, placeholder: "for those who see it" });
-  const limit = h("input", { name: "rate", type: "number", min: 1, step: "any", placeholder: "empty: as the file says" });
+  const reason = h("input", { name: "reason", maxlength: 500, placeholder: "for those who see it", input: edited });
+  const limit = h("input", { name: "rate", type: "number", min: 1, step: "any", input: edited });
+  const none = h("input", { name: "none", type: "checkbox", input: () => ((limit.disabled = none.checked), edited()) });
   const shown = h("div", { role: "status" });
   const write = h("button", { class: "do first", disabled: true, click: () => send(false) }, title);
   const look = h("button", { class: "do", click: () => send(true) }, "What would it do?");
+  let previewed = null; // the body that is shown, and may be written
 
-  function body(dryRun) {
-    const found = { ...more, reason: reason.value, dryRun };
-    if (what === "limit") found.bytesPerSecond = limit.value === "" ? null : Math.round(Number(limit.value) * 1e6);
+  function edited() {
+    previewed = null;
+    write.disabled = true;
+    shown.replaceChildren();
+  }
+
+  function body() {
+    const found = { ...more, reason: reason.value };
+    if (what === "limit") found.bytesPerSecond = none.checked ? null : bytesPerSecond();
+    return found;
+  }
+
+  /** Nothing, a half number and one without end are no limit: sent as null they would remove it. */
+  function bytesPerSecond() {
+    const found = Math.round(limit.valueAsNumber * 1e6);
+    if (limit.validity.badInput || !Number.isFinite(found)) throw new Error("MB a second needs a number. Nothing was sent.");
     return found;
   }
 
   async function send(dryRun) {
     look.disabled = write.disabled = true;
     try {
-      const { changes } = await ask(`${flowPath(flow)}/${what}`, body(dryRun));
+      if (dryRun) previewed = body();
+      const asked = previewed;
+      const { changes } = await ask(`${flowPath(flow)}/${what}`, { ...asked, dryRun });
+      if (dryRun && asked !== previewed) return; // edited meanwhile
       const needed = changes.filter((one) => one.isNeeded);
-      const lines = changes.map((one) => `${one.topic || one.flow}: ${one.isNeeded ? (one.isSet ? one.intent : `${one.intent} no more`) : "is so already"}`);
-      shown.replaceChildren(h("pre", {}, lines.join("\n") || "nothing"), h("p", { class: "small soft" }, dryRun ? "Nothing was changed yet." : "Written; it is followed within two seconds."));
-      look.disabled = false;
+      shown.replaceChildren(h("pre", {}, changes.map(line).join("\n") || "nothing"), h("p", { class: "small soft" }, dryRun ? "Nothing was changed yet." : "Written; it is followed within two seconds."));
       write.disabled = !dryRun || !needed.length;
-      if (!dryRun) look.disabled = true;
     } catch (error) {
       shown.replaceChildren(failure(error));
+    } finally {
       look.disabled = false;
     }
   }
 
+  const rates = [h("label", {}, "MB a second", limit), h("label", { class: "choice" }, none, "No limit but the file's")];
   dialog.replaceChildren(
     h("h2", { id: "dialog-title" }, `${title} ${flow}${more.topics ? `: ${more.topics.join(", ")}` : ""}`),
-    what === "limit" && h("label", {}, "MB a second", limit),
+    ...(what === "limit" ? rates : []),
     h("label", {}, "Reason", reason),
     shown,
     h("div", { class: "bar" }, look, write, h("button", { class: "do", click: () => dialog.close() }, "Close")));
   dialog.showModal();
+}
+
+function line(one) {
+  const intent = one.bytesPerSecond === null ? one.intent : `${one.intent} ${rate(one.bytesPerSecond)}`;
+  return `${one.topic || one.flow}: ${one.isNeeded ? (one.isSet ? intent : `${intent} no more`) : "is so already"}`;
 }

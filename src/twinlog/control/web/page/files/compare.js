@@ -30,7 +30,7 @@ export function compare({ state, main, flow }) {
     close: () => (isOpen = false),
     update() {
       const one = state.flows.find((each) => each.flow === flow);
-      last.replaceChildren(...(one ? ["Records of both sides, compared while they are copied: ", proof(one)] : []));
+      last.replaceChildren(...(one ? ["Records of both sides, compared while they are copied: ", proof(state, one)] : []));
     },
   };
 }

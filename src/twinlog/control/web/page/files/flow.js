@@ -2,8 +2,8 @@
 
 import { ask, flowPath } from "./api.js";
 import { caughtUp, lagUnknown, loss, proof, speed } from "./overview.js";
-import { advice, failure, missing } from "./told.js";
-import { badge, card, clock, count, duration, h, plural, put, rate, spark, table } from "./view.js";
+import { advice, ago, failure, missing, stateNow } from "./told.js";
+import { badge, card, clock, count, duration, h, keptFor, plural, put, rate, spark, table } from "./view.js";
 import { changing } from "./change.js";
 
 export function flowScreen({ state, main, flow }) {
@@ -51,29 +51,29 @@ export function flowScreen({ state, main, flow }) {
     update() {
       const one = state.flows.find((each) => each.flow === flow);
       if (!one) return put(head, missing(state, flow));
+      const recordsPerS = speed(state, one, "recordsPerS");
       const seen = state.history.get(flow) || [];
       put(head,
-        state.problem ? failure(state.problem) : "",
-        h("h1", {}, `${flow} `, badge(one.state)),
+        h("h1", {}, `${flow} `, badge(one.state, stateNow(state, one))),
         h("p", {}, `since ${clock(one.sinceMs)} UTC`, one.reason && `: ${one.reason}`, advice(state, one.code)),
         one.problem && h("p", { class: "warn" }, one.problem));
       put(numbers, h("div", { class: "cards" },
         card("lost if the source died now", loss(one), one.loss.excess || (one.loss.objectiveMs ? `the objective is ${duration(one.loss.objectiveMs)}` : "")),
         card("records that wait", `${count(one.lag)}${lagUnknown(one)}`, one.lag === null ? "see Topics" : `caught up: ${caughtUp(state, one)}`),
-        card("speed", rate(speed(state, one)), `${count(Math.round(speed(state, one, "recordsPerS") ?? 0))} records/s`),
+        card("speed", rate(speed(state, one)), `${count(recordsPerS && Math.round(recordsPerS))} records/s`),
         card("latency, p50", one.latency ? duration(one.latency.p50Ms) : "?", one.latency ? `p99 ${duration(one.latency.p99Ms)}, of batches of the last minute` : "no batch in the last minute"),
         card("source retention", kept(one), retention(one)),
-        card("copied by this process", count(one.records), "records"),
+        card(`copied by ${one.toldBy === "here" ? "this process" : one.toldBy}`, count(one.records), "records"),
         card("partitions", count(one.partitions), one.unusualPartitions ? `${plural(one.unusualPartitions, "partition")} not simply copied` : ""),
-        card("last proof", proof(one)),
+        card("last proof", proof(state, one)),
         card("guarantee", one.guarantee || "?"),
         card("lanes", count(one.lanes), one.generation === null ? "" : `generation ${one.generation}`),
-        card("reported by", one.toldBy, one.ageMs === null ? "" : state.problem ? `at ${clock(one.asOfMs)} UTC` : `${duration(one.ageMs)} ago`)));
+        card("reported by", one.toldBy, ago(state, one))));
       const line = (label, field) => h("div", { class: "card" }, h("span", { class: "small soft" }, label),
         spark(seen.map((row) => [row.at, row[field]]), label, marks));
       put(lines, h("div", { class: "cards" }, line("bytes/s", "bytesPerS"), line("records/s", "recordsPerS"), line("lag", "lag"), line("latency p50, ms", "p50"), line("latency p99, ms", "p99"), line("records that would be lost", "loss"), line("time that would be lost", "lossMs")));
-      put(wanted, one.wanted.length
-        ? table("Rows of the state", [
+      put(wanted, one.wanted === null ? h("p", { class: "soft" }, `not known${one.problem && `: ${one.problem}`}`)
+        : one.wanted.length ? table("Rows of the state", [
           { name: "What", cell: (row) => row.intent },
           { name: "Topic", cell: (row) => row.topic || "the flow" },
           { name: "Rate", number: true, cell: (row) => (row.bytesPerSecond === null ? "" : rate(row.bytesPerSecond)) },
@@ -88,13 +88,14 @@ export function flowScreen({ state, main, flow }) {
 
 /** For how long the source keeps what waits, of the partition where that is shortest. */
 function kept(one) {
-  if (!one.retention) return "see Topics";
-  return h("span", { class: one.retention.nearDeletion.length ? "bad" : "" }, one.retention.keptMs === null ? "no end in sight" : duration(one.retention.keptMs));
+  if (!one.retention) return one.toldBy === "here" && one.state !== "STANDBY" ? "not known" : "not known here: the leader knows it";
+  return h("span", { class: one.retention.nearDeletion.length ? "bad" : "" }, keptFor(one.retention));
 }
 
 function retention({ flow, retention: found }) {
-  if (!found) return "another process leads it";
+  if (!found) return "";
   const near = found.nearDeletion;
   if (near.length) return h("a", { href: `#/flow/${encodeURIComponent(flow)}/topics?sort=keptMs` }, `will lose records of ${plural(near.length, "topic")}: ${near.slice(0, 3).join(", ")}`);
-  return found.topic ? `until records of ${found.topic} are deleted` : "nothing that waits will be deleted";
+  if (found.topic) return `until records of ${found.topic} are deleted${found.keptKnown ? "" : "; of other partitions it is not known"}`;
+  return found.keptKnown ? "nothing that waits will be deleted" : "";
 }

@@ -33,11 +33,14 @@ function shown(found) {
     ...found.notes.map((note) => h("p", { class: "small soft" }, note)),
     found.left_out || found.leftOut ? h("p", { class: "small soft" }, `${plural(found.leftOut ?? found.left_out, "group")} left out by groups and groups.exclude`) : null,
     ...found.groups.map((one) => h("details", { class: "card" },
-      h("summary", {}, `${one.group} `, h("span", { class: `badge ${one.is_ready ? "good" : "warn"}` }, one.is_ready ? "may move" : one.why_not[0] || one.state), ` lag ${count(one.lag)}, ${plural(one.members.length, "member")}`),
+      h("summary", {}, `${one.group} `, h("span", { class: `badge ${one.is_ready ? "good" : "warn"}` }, one.is_ready ? "may move" : one.why_not[0] || one.state), ` lag ${known(one.lag)}, ${plural(one.members.length, "member")}`),
       one.why_not.length ? h("ul", {}, one.why_not.map((why) => h("li", {}, why))) : null,
       table(`Offsets of ${one.group}`, columns(one.offsets), one.offsets))),
   ].filter(Boolean);
 }
+
+/** An offset or lag. */
+const known = (value) => (value < 0 ? "not known" : count(value));
 
 /** As many as the answer has: each field of an offset is a column. */
 function columns(offsets) {
@@ -45,6 +48,6 @@ function columns(offsets) {
   return names.map((name) => ({
     name: name.replace(/_/g, " "),
     number: offsets.some((one) => typeof one[name] === "number"),
-    cell: (one) => (one[name] === null || one[name] === undefined ? "" : typeof one[name] === "number" ? count(one[name]) : String(one[name])),
+    cell: (one) => (one[name] === null || one[name] === undefined ? "" : typeof one[name] === "number" ? known(one[name]) : String(one[name])),
   }));
 }

@@ -1,5 +1,6 @@
 // Is it all right? One sentence first, then a picture, then each flow.
 
+import { ageNow, ago, isOld, stateNow } from "./told.js";
 import { badge, clock, count, duration, h, kind, plural, put, rate, spark, svg, table } from "./view.js";
 
 export function overview({ state, main }) {
@@ -12,7 +13,7 @@ export function overview({ state, main }) {
       const [text, look] = sentence(state);
       if (verdict.textContent !== text) verdict.textContent = text;
       verdict.className = `verdict ${look}`;
-      put(picture, map(state.flows, Math.min(600, picture.clientWidth || 600)));
+      put(picture, map(state, Math.min(600, picture.clientWidth || 600)));
       put(list, flows(state));
     },
   };
@@ -22,6 +23,7 @@ const OLD_MS = 45000; // as long as the row of a leader holds
 
 /** What speaks against a flow though nothing of it is broken; empty where nothing does. */
 function doubt(one) {
+  if (one.state === "UNKNOWN") return "its state is not known";
   if (one.ageMs === null || one.ageMs > OLD_MS) return one.ageMs === null ? "no report yet" : `last report ${duration(one.ageMs)} ago`;
   if (one.state === "STANDBY") return "STANDBY, and no leader reports";
   if (one.problem && one.toldBy !== "here") return one.problem;
@@ -30,8 +32,9 @@ function doubt(one) {
 }
 
 /** The one sentence, and how it looks. */
-export function sentence({ flows, problem }) {
-  if (problem) return [`Nobody knows: ${problem.message}`, "bad"];
+export function sentence(state) {
+  const { flows, problem } = state;
+  if (isOld(state)) return [`Nobody knows: ${problem ? problem.message : "nothing has answered for long"}`, "bad"];
   if (!flows.length) return ["No flow is configured.", "warn"];
   const bad = flows.filter((one) => kind(one.state) === "bad");
   const odd = flows.filter(doubt);
@@ -52,15 +55,15 @@ export function sentence({ flows, problem }) {
 function flows(state) {
   return table(`${plural(state.flows.length, "flow")}; times are UTC`, [
     { name: "Flow", cell: (one) => h("a", { href: `#/flow/${encodeURIComponent(one.flow)}` }, one.flow) },
-    { name: "State", cell: (one) => [badge(one.state), h("div", { class: "small soft" }, `since ${clock(one.sinceMs)}`)] },
+    { name: "State", cell: (one) => [badge(one.state, stateNow(state, one)), h("div", { class: "small soft" }, `since ${clock(one.sinceMs)}`)] },
     { name: "Lost if the source died now", cell: (one) => loss(one) },
     { name: "Lag", number: true, cell: (one) => [count(one.lag), lagUnknown(one)] },
     { name: "Lag, lately", cell: (one) => spark((state.history.get(one.flow) || []).map((row) => [row.at, row.lag]), `lag of ${one.flow}`) },
     { name: "Speed", number: true, cell: (one) => rate(speed(state, one)) },
     { name: "Caught up in", number: true, cell: (one) => caughtUp(state, one) },
-    { name: "Last proof", cell: (one) => proof(one) },
+    { name: "Last proof", cell: (one) => proof(state, one) },
     { name: "Guarantee", cell: (one) => one.guarantee || "?" },
-    { name: "Reported by", cell: (one) => [one.toldBy, h("div", { class: "small soft" }, one.ageMs === null ? "never" : `${duration(one.ageMs)} ago`)] },
+    { name: "Reported by", cell: (one) => [one.toldBy, h("div", { class: "small soft" }, ago(state, one))] },
   ], state.flows, { stacked: true, note: (one) => [one.loss.excess, one.reason, one.problem].filter(Boolean).join("; ") });
 }
 
@@ -71,11 +74,11 @@ export function loss(one) {
   return h("span", { class: one.loss.excess ? "bad" : one.loss.records || dark ? "" : "good" }, `${plural(one.loss.records, "record")}${ms}`, dark ? `; not known of ${plural(dark, "partition")}` : "");
 }
 
-/** What of the copy was compared with the source while it was made. */
-export function proof(one) {
+/** What of the copy was compared with the source while it was made, and when by the server's clock. */
+export function proof(state, one) {
   const found = one.verified;
   if (!found) return "none";
-  const when = found.atMs === null ? "nothing yet" : `${duration(Date.now() - found.atMs)} ago`;
+  const when = found.atMs === null ? "nothing yet" : `${duration(Math.max(0, one.asOfMs + ageNow(state, one) - found.atMs))} ago`;
   const equal = `${plural(found.records, "record")} equal${found.isComplete ? ", all that is copied" : ""}`;
   return h("span", { class: found.differences ? "bad" : "" },
     found.differences ? `${plural(found.differences, "range")} differ` : found.atMs === null ? "" : equal,
@@ -111,7 +114,8 @@ export function caughtUp(state, one) {
 }
 
 /** The clusters on a ring; `wide` pixels, so that a narrow window shrinks distances and not the words. */
-function map(flows, wide) {
+function map(state, wide) {
+  const { flows } = state;
   const names = [...new Set(flows.flatMap((one) => [one.source, one.target]))];
   const [high, radius] = [names.length > 2 ? 300 : 140, 34];
   const at = new Map(names.map((name, n) => {
@@ -124,18 +128,18 @@ function map(flows, wide) {
     const [ux, uy] = [(x2 - x1) / long, (y2 - y1) / long];
     const [sx, sy, ex, ey] = [x1 + ux * (radius + 8), y1 + uy * 26, x2 - ux * (radius + 14), y2 - uy * 30];
     const [mx, my] = [(sx + ex) / 2 - uy * 28, (sy + ey) / 2 + ux * 28];
-    const title = `${one.flow}: ${one.state}`;
+    const title = `${one.flow}: ${stateNow(state, one)}`;
     return svg("a", { href: `#/flow/${encodeURIComponent(one.flow)}`, "aria-label": title },
       svg("title", {}, title),
       svg("path", { class: `edge ${kind(one.state)}`, d: `M${sx} ${sy}Q${mx} ${my} ${ex} ${ey}`, "marker-end": "url(#tip)" }),
-      svg("text", { x: (sx + ex) / 2 - uy * 36, y: (sy + ey) / 2 + ux * 30 + 4 }, one.state));
+      svg("text", { x: (sx + ex) / 2 - uy * 36, y: (sy + ey) / 2 + ux * 30 + 4 }, stateNow(state, one)));
   });
   const nodes = names.map((name) => {
     const [x, y] = at.get(name);
     return [svg("rect", { class: "node", x: x - radius - 12, y: y - 20, width: 2 * radius + 24, height: 40, rx: 8 }),
       svg("text", { x, y: y + 5 }, name.length > 12 ? `${name.slice(0, 11)}…` : name, svg("title", {}, name))];
   });
-  return svg("svg", { class: "map", viewBox: `0 0 ${wide} ${high}`, role: "group", "aria-label": flows.map((one) => `${one.flow} ${one.state}`).join(", ") },
+  return svg("svg", { class: "map", viewBox: `0 0 ${wide} ${high}`, role: "group", "aria-label": flows.map((one) => `${one.flow} ${stateNow(state, one)}`).join(", ") },
     svg("defs", {}, svg("marker", { id: "tip", viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0 0 8 4 0 8z", fill: "context-stroke" }))),
     edges, nodes);
 }

@@ -2,6 +2,7 @@
 
 import { Refused, ask, setToken } from "./api.js";
 import { duration, h, learn, put } from "./view.js";
+import { isOld, oldNote } from "./told.js";
 import { overview } from "./overview.js";
 import { flowScreen } from "./flow.js";
 import { topics } from "./topics.js";
@@ -20,6 +21,7 @@ const state = { flows: [], history: new Map(), codes: new Map(), states: [], pro
 const OF_FLOW = { "": flowScreen, topics, groups, cutover, compare };
 const NAMES = { "": "Flow", topics: "Topics", groups: "Groups", cutover: "Cut-over", compare: "Compare" };
 const main = document.getElementById("main");
+const note = h("div"); // above each screen
 let screen = null;
 let isAsked = false; // who it is: no screen is opened meanwhile
 
@@ -65,7 +67,7 @@ function links(here) {
 function open() {
   const here = place();
   screen?.close?.();
-  main.replaceChildren();
+  main.replaceChildren(note);
   screen = here.make({ state, main, flow: here.flow, query: here.query, noted });
   links(here);
   document.title = `${here.flow || "Twinlog"} ${NAMES[here.name] || here.name} - Twinlog`;
@@ -78,7 +80,7 @@ function remember(flows) {
     const seen = state.history.get(one.flow) || [];
     const before = seen[seen.length - 1];
     const seconds = before ? (now - before.at) / 1000 : 0;
-    const isOn = before && one.bytes >= before.bytes && one.generation === before.generation;
+    const isOn = before && one.bytes !== null && before.bytes !== null && one.bytes >= before.bytes && one.generation === before.generation;
     const row = {
       at: now, lag: one.lag, loss: one.loss.records, lossMs: one.loss.ms, bytes: one.bytes, records: one.records,
       generation: one.generation, state: one.state, p50: one.latency?.p50Ms ?? null, p99: one.latency?.p99Ms ?? null,
@@ -109,6 +111,7 @@ async function poll() {
     state.problem = error;
     if (error.status === 401) return login(error);
   }
+  age();
   if (screen === null) open();
   else {
     links(place());
@@ -146,6 +149,8 @@ function login(error) {
 }
 
 function age() {
+  main.classList.toggle("old", isOld(state));
+  put(note, oldNote(state));
   const text = state.problem instanceof Refused
     ? `not up to date: ${state.problem.message}`
     : state.askedMs ? `asked ${duration(Date.now() - state.askedMs)} ago` : "";
@@ -163,5 +168,8 @@ addEventListener("keydown", (event) => {
     if (filter) event.preventDefault(), filter.focus();
   }
 });
-setInterval(age, 1000);
+setInterval(() => {
+  age();
+  if (isOld(state)) screen?.update?.(); // ages grow though nothing answers
+}, 1000);
 poll();

@@ -1,6 +1,28 @@
-// What went wrong, and what to do.
+// What went wrong, what to do, and how old what is shown is.
 
-import { h } from "./view.js";
+import { clock, duration, h } from "./view.js";
+
+const LATE_MS = 15000; // an answer may take ten seconds, and is asked for every two
+
+/** Flows are shown as they were: the last question failed, or nothing has answered for long. */
+export const isOld = ({ problem, askedMs }) => Boolean(problem) || (askedMs > 0 && Date.now() - askedMs > LATE_MS);
+
+/** Above each screen while that is so. */
+export function oldNote(state) {
+  if (!isOld(state)) return [];
+  return [state.problem && failure(state.problem), state.askedMs > 0 && h("p", { class: "warn" }, `The last answer came at ${clock(state.askedMs)} UTC. What is below is not of now.`)];
+}
+
+/** A flow's state in words: of now, or of the last answer. */
+export const stateNow = (state, one) => (isOld(state) ? `was ${one.state}` : one.state);
+
+/** How old a flow's numbers are by now, in milliseconds; null where it has none. */
+export const ageNow = (state, one) => (one.ageMs === null ? null : one.ageMs + Date.now() - state.askedMs);
+
+export function ago(state, one) {
+  const age = ageNow(state, one);
+  return age === null ? "never" : `${duration(age)} ago`;
+}
 
 /** A problem as it was answered. */
 export function failure(error) {
@@ -17,5 +39,5 @@ export function advice(state, code) {
 }
 
 export function missing(state, flow) {
-  return state.problem ? failure(state.problem) : h("p", { class: "verdict warn" }, state.flows.length ? `There is no flow ${flow} here.` : "Asking ...");
+  return h("p", { class: "verdict warn" }, state.flows.length ? `There is no flow ${flow} here.` : "Asking ...");
 }

@@ -3,7 +3,7 @@
 import { ask, flowPath } from "./api.js";
 import { changing } from "./change.js";
 import { advice, failure } from "./told.js";
-import { badge, clock, count, duration, h, plural, put, table } from "./view.js";
+import { badge, clock, count, duration, h, keptFor, plural, put, table } from "./view.js";
 
 const PAGE = 200;
 const USUAL = { topic: "", state: "", code: "", sort: "-lag", offset: 0 };
@@ -14,10 +14,13 @@ export function topics({ state, main, flow, query, noted }) {
   const field = h("input", { type: "search", value: wish.topic, placeholder: "press / to come here", input: () => soon() });
   const option = (name) => h("option", { value: name, selected: name === wish.state }, name || "any");
   const chosen = h("select", { change: () => again({ state: chosen.value, offset: 0 }) }, option(""), state.states.map(option));
+  // all of a code, so that what is half written finds nothing: asked when it is written
+  const code = h("input", { list: "codes", value: wish.code, change: () => again({ code: code.value.trim().toUpperCase(), offset: 0 }) });
+  const codes = h("datalist", { id: "codes" }, [...state.codes.keys()].sort().map((value) => h("option", { value })));
   const list = h("div");
   const pages = h("div", { class: "bar" });
   main.append(h("h1", {}, `Topics of ${flow}`),
-    h("div", { class: "bar" }, h("label", {}, "Topic contains", field), h("label", {}, "State", chosen)), list, pages);
+    h("div", { class: "bar" }, h("label", {}, "Topic contains", field), h("label", {}, "State", chosen), h("label", {}, "Code", code), codes), list, pages);
   let waits = 0;
   let isOpen = true;
   let number = 0; // an answer to an earlier question may come last
@@ -74,7 +77,10 @@ export function topics({ state, main, flow, query, noted }) {
     last = found;
     const to = found.offset + found.partitions.length;
     const caption = `${plural(found.total, "partition")}, ${count(found.total ? found.offset + 1 : 0)} to ${count(to)}; reported by ${found.toldBy === "here" ? "this process" : "both clusters"} at ${clock(found.asOfMs)} UTC`;
-    put(list, table(caption, COLUMNS(state, flow, unfolded), found.partitions, { sorted: wish.sort, onSort: (sort) => again({ sort, offset: 0 }), note: (one) => (one.message || one.code) && [one.message, advice(state, one.code)] }));
+    const one = state.flows.find((each) => each.flow === flow);
+    const wanted = one?.wanted ?? null;
+    const note = wanted === null && h("p", { class: "warn" }, `What people want of ${flow} is not known, so neither Pause nor Resume is offered${one?.problem ? `: ${one.problem}` : ""}`);
+    put(list, note, table(caption, COLUMNS(flow, wanted, unfolded), found.partitions, { sorted: wish.sort, onSort: (sort) => again({ sort, offset: 0 }), note: (one) => (one.message || one.code) && [one.message, advice(state, one.code)] }));
     put(pages,
       h("button", { class: "do", disabled: found.offset === 0, click: () => again({ offset: Math.max(0, wish.offset - PAGE) }) }, "Before"),
       h("button", { class: "do", disabled: to >= found.total, click: () => again({ offset: wish.offset + PAGE }) }, "Next"));
@@ -97,24 +103,24 @@ function bothLogs(found) {
   return h("ul", { class: "plain small" }, lines.map(([name, text]) => h("li", {}, h("span", { class: "soft" }, `${name}: `), text)));
 }
 
-const COLUMNS = (state, flow, unfolded) => [
+const COLUMNS = (flow, wanted, unfolded) => [
   { name: "Topic", sort: "topic", cell: unfolded },
   { name: "State", cell: (one) => badge(one.state) },
   { name: "Lag", sort: "lag", number: true, cell: (one) => count(one.lag) },
   { name: "Lag, time", number: true, cell: (one) => (one.lagMs === null ? "?" : duration(one.lagMs)) },
   { name: "Would be lost", sort: "lossRecords", number: true, cell: (one) => count(one.lossRecords) },
-  { name: "Kept by the source for", sort: "keptMs", number: true, cell: (one) => h("span", { class: one.isNearDeletion && "bad" }, one.keptMs === null ? "no end in sight" : duration(one.keptMs)) },
+  { name: "Kept by the source for", sort: "keptMs", number: true, cell: (one) => h("span", { class: one.isNearDeletion && "bad" }, keptFor(one)) },
   { name: "Next offset", number: true, cell: (one) => count(one.nextOffset) },
   { name: "On the target", cell: (one) => one.targetTopic },
   { name: "Catches up in", number: true, cell: (one) => (one.keptMs === null ? "" : one.catchesUpMs === null ? "no nearer" : one.catchesUpMs ? duration(one.catchesUpMs) : "?") },
   { name: "Copied", sort: "records", number: true, cell: (one) => count(one.records) },
   { name: "Since", sort: "sinceMs", cell: (one) => (one.sinceMs === null ? "?" : new Date(one.sinceMs).toISOString().slice(11, 19)) },
-  { name: "Steer", cell: (one) => act(state, flow, one.topic) },
+  { name: "Steer", cell: (one) => act(flow, wanted, one.topic) },
 ];
 
 /** What was named is resumed; of a flow that is paused as a whole no topic can be, but each may be named besides. */
-function act(state, flow, topic) {
-  const wanted = state.flows.find((each) => each.flow === flow)?.wanted || [];
+function act(flow, wanted, topic) {
+  if (wanted === null) return "not known";
   const isNamed = wanted.some((row) => row.topic === topic && (row.intent === "pause" || row.intent === "release"));
   const [what, title] = isNamed ? ["topics/resume", "Resume"] : ["topics/pause", "Pause"];
   const topics = [topic.replace(/[.]/g, "\\.")];

@@ -40,6 +40,9 @@ export function duration(ms) {
   return `${Math.round(seconds / 86400)} days`;
 }
 
+/** How long the source keeps what waits. */
+export const keptFor = ({ keptMs, keptKnown }) => (keptMs !== null ? duration(keptMs) : keptKnown ? "no end in sight" : "not known");
+
 /** Bytes a second in words. */
 export function rate(bytes) {
   if (bytes === null || bytes === undefined) return "?";
@@ -57,10 +60,10 @@ const STATES = new Map(); // by name: the catalogue's row
 /** Take the catalogue of the server: what states there are, and how each is shown. */
 export const learn = (states) => states.forEach((one) => STATES.set(one.state, one));
 
-/** good, warn or bad. */
-export const kind = (state) => STATES.get(state)?.severity || "warn";
+/** good, warn or bad; nothing where the state is not known. */
+export const kind = (state) => (state === "UNKNOWN" ? "" : STATES.get(state)?.severity || "warn");
 
-export const badge = (state) => h("span", { class: `badge ${kind(state)}`, title: STATES.get(state)?.meaning }, state);
+export const badge = (state, text = state) => h("span", { class: `badge ${kind(state)}`, title: STATES.get(state)?.meaning }, text);
 
 const USED = "a, button, summary, input, select, [tabindex]";
 const namesOf = (one) => `${one.tagName} ${one.getAttribute("href") || ""} ${one.getAttribute("aria-label") || one.textContent}`;

@@ -1,0 +1,135 @@
+"""What is not known is said to be so, and nothing is offered by a guess."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.support.browser import Browser
+from tests.support.eventually import eventually
+from tests.support.rest import Rest
+from tests.support.snapshots import PUBLISHED, flow, partition
+from twinlog.control.check.group_readiness import CommittedOffset, FlowGroups, GroupReadiness
+from twinlog.control.check.reported_status import Reported
+from twinlog.control.watch.monitor import Monitor
+from twinlog.control.web.api import endpoints, leaders
+from twinlog.mirror.state.intents import FlowIntents
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+FLOW = "#/flow/A-%3EB"
+BUTTONS = "[...document.querySelectorAll('td button')].map((one) => one.ariaLabel)"
+
+
+def test_a_flow_of_which_nothing_is_known_is_not_fine(
+    rest: Rest, monitor: Monitor, browser: Browser
+) -> None:
+    """No process here runs it, and its target is away."""
+    monitor.update([flow(loss_records=0, loss_ms=0)])
+    page = browser.open(f"http://{rest.address}/page/")
+    page.shows("Check C->B (its state is not known)", "#verdict")
+    page.shows("(of 1 flow it is not known)", "#verdict")
+    page.shows("UNKNOWN", "main table")
+    kinds = "[...document.querySelectorAll('.badge')].map((one) => one.className.trim())"
+    assert page.run(kinds) == ["badge good", "badge"]
+    page.run("location.hash = '#/flow/C-%3EB'")
+    page.shows("UNKNOWN", "h1")
+    cards = "[...document.querySelectorAll('.cards > .card')].map((one) => one.innerText)"
+    shown = dict(one.split("\n")[:2] for one in page.run(cards) if "\n" in one)
+    names = ("records that wait", "speed", "copied by this process", "partitions", "lanes")
+    assert {name: shown[name] for name in names} == dict.fromkeys(names, "?")
+    assert shown["lost if the source died now"] == "not known"
+    assert shown["source retention"] == "not known"
+    assert "0 records/s" not in page.text()
+
+
+def test_what_people_want_is_not_guessed(rest: Rest, monitor: Monitor, browser: Browser) -> None:
+    """Its target is away."""
+    page = browser.open(f"http://{rest.address}/page/{FLOW}")
+    page.shows("not known: its target could not be asked")
+    assert "as its file says" not in page.text()
+    page.run(f"location.hash = '{FLOW}/topics'")
+    page.shows("What people want of A->B is not known, so neither Pause nor Resume is offered: its")
+    page.shows("300 partitions")
+    assert page.run(BUTTONS) == []
+
+
+def test_nothing_is_wanted_where_that_is_known(
+    rest: Rest, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = Reported(status=None, intents=FlowIntents())
+    monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, known))
+    page = browser.open(f"http://{rest.address}/page/{FLOW}")
+    page.shows("Nothing: it copies as its file says.")
+    page.run(f"location.hash = '{FLOW}/topics'")
+    eventually(lambda: page.run(BUTTONS)[:1] == ["Pause orders"])
+
+
+@pytest.mark.parametrize(("is_known", "text"), [(True, "no end in sight"), (False, "not known")])
+def test_how_long_the_source_keeps_what_waits(
+    rest: Rest, monitor: Monitor, browser: Browser, *, is_known: bool, text: str
+) -> None:
+    waits = partition("orders", 0, lag=7, is_left_known=is_known)
+    monitor.update([flow(waits), flow(flow="C->B")])
+    page = browser.open(f"http://{rest.address}/page/{FLOW}")
+    page.shows(f"source retention\n{text}", ".cards")
+    assert ("nothing that waits will be deleted" in page.text()) is is_known
+    page.run(f"location.hash = '{FLOW}/topics'")
+    page.shows("1 partition,")
+    cells = "[...document.querySelectorAll('tbody td')].map((one) => one.innerText)"
+    assert page.run(cells)[5] == text
+
+
+def test_what_is_kept_in_one_place_is_shown_where_others_are_not_known(
+    rest: Rest, monitor: Monitor, browser: Browser
+) -> None:
+    near = partition("logs", 0, lag=7, left_ms=90_000)
+    monitor.update(
+        [flow(near, partition("orders", 0, lag=7, is_left_known=False)), flow(flow="C->B")]
+    )
+    page = browser.open(f"http://{rest.address}/page/{FLOW}")
+    page.shows(
+        "90 s\nuntil records of logs are deleted; of other partitions it is not known", ".cards"
+    )
+
+
+def test_a_standby_names_who_has_copied(
+    rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitor.update([flow(state="STANDBY", generation=-1), flow(flow="C->B")])
+
+    def reports(flows: list[str], *_: object) -> dict[str, Reported]:
+        row = replace(PUBLISHED, at_ms=int(time.time() * 1000), records=4321)
+        return dict.fromkeys(flows, Reported(status=row, intents=FlowIntents()))
+
+    monkeypatch.setattr(leaders, "reports_of", reports)
+    page = browser.open(f"http://{rest.address}/page/{FLOW}")
+    page.shows("copied by east-1 (process 77)\n4,321", ".cards")
+    page.shows("source retention\nnot known here: the leader knows it", ".cards")
+    assert "copied by this process" not in page.text()
+
+
+def test_a_groups_lag_may_be_unknown(
+    rest: Rest, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = CommittedOffset(
+        topic="orders",
+        partition=0,
+        offset=7,
+        end=-1,
+        to_topic="A.orders",
+        to_offset=7,
+        why_not="",
+    )
+    group = GroupReadiness(
+        group="billing", is_share=False, state="Empty", members=(), places=(place,), why_not=()
+    )
+    found = FlowGroups(flow="A->B", groups=[group])
+    monkeypatch.setattr(endpoints, "ready_groups", lambda *_: iter([found]))
+    page = browser.open(f"http://{rest.address}/page/{FLOW}/groups")
+    page.shows("lag not known, 0 members")
+    page.click("billing may move lag not known, 0 members")
+    page.shows("not known", "main td:nth-child(4)")
+    assert "-1" not in page.text()
