@@ -27,7 +27,7 @@ ROWS: Final = 20
 def spark_session() -> Iterator[SparkSession]:
     """On two cores, where a task may fail twice; in the small JVM that mirrors have."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT))  # where workers find their daemon
+        patch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'src'}")  # where workers find their daemon
         jvm = start_jvm([])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)

@@ -13,10 +13,9 @@ import click
 from rich.console import Console
 from rich.progress_bar import ProgressBar
 from rich.table import Table
-from rich.text import Text
 
 from twinlog.cli.terminal.output import write_line
-from twinlog.cli.terminal.tables import text
+from twinlog.cli.terminal.tables import row, text
 
 SHOWN_EVERY_S: Final = 0.2
 BAR: Final = 20
@@ -74,7 +73,7 @@ class ReadingLine:
         name.truncate(max(1, room), overflow="ellipsis")
         line = Table.grid(padding=(0, 1, 0, 0))
         bars = [ProgressBar(completed=share, width=BAR, finished_style="green")] * is_barred
-        line.add_row(name, *bars, Text(shown))
+        row(line, name, *bars, shown)
         return line
 
     def say(self, line: str) -> None:
