@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -347,7 +348,10 @@ def test_intent_that_cannot_be_read_stops_nothing_and_begins_nothing(flow: Flow)
         looks = counted_looks(mirror)
         eventually(lambda: len(looks) > 3)
         assert flow.copied(later) == 0
+        key = replace(row, topic=later, is_set=True).encode()[0]
+        write(flow.target, key, b'{"v":1}')
         assert flow.do("flow", "resume") == 0, "the newest row of a key counts"
+        assert flow.do("topic", "resume", "--topics", later) == 0
         eventually(lambda: flow.copied(later) == 5)
         eventually(lambda: state(mirror).state is FlowState.RUNNING)
         mirror.stop()

@@ -34,6 +34,9 @@ from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 
 GIVES_UP_S: Final = 60.0
 
+Corrupt = set[tuple[IntentKind, str]]
+"""Kind and topic ("" is the flow) of intents that cannot be read."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
@@ -101,8 +104,8 @@ class FlowSteering:
     def flow(self) -> str:
         return str(self._config.flow)
 
-    def intents(self, corrupt: set[bytes] | None = None) -> FlowIntents:
-        """What is wanted of the flow now; `corrupt` gets the keys of rows that cannot be read,
+    def intents(self, corrupt: Corrupt | None = None) -> FlowIntents:
+        """What is wanted of the flow now; `corrupt` gets pauses and limits that cannot be read,
         which raise CorruptData otherwise.
         """
         found = self._target.metadata([STATE_TOPIC]).topics.get(STATE_TOPIC)
@@ -121,7 +124,7 @@ class FlowSteering:
 
     def limit(self, bytes_per_second: int | None) -> list[Change]:
         """None: what the configuration says."""
-        corrupt: set[bytes] = set()
+        corrupt: Corrupt = set()
         return [
             self._change(
                 self.intents(corrupt),
@@ -141,18 +144,23 @@ class FlowSteering:
         """Of topics of which one of these is wanted by name, and that match; the source is not
         asked.
         """
-        found, pattern = self.intents(), _pattern(names)
-        return [
-            self._change(found, kind, topic, is_set=False)
-            for kind in kinds
-            for topic in filter(pattern.matches, found.topics(kind))
-        ]
+        corrupt: Corrupt = set()
+        found, pattern = self.intents(corrupt), _pattern(names)
+        changes: list[Change] = []
+        for kind in kinds:
+            topics = {*found.topics(kind), *(topic for one, topic in corrupt if one is kind)}
+            changes += [
+                self._change(found, kind, topic, is_set=False, corrupt=corrupt)
+                for topic in sorted(topics - {""})
+                if pattern.matches(topic)
+            ]
+        return changes
 
     def wanted(
         self, kind: IntentKind, topics: Iterable[str], *, is_set: bool = True
     ) -> list[Change]:
         """The same for each of these topics, which are known; "" is the flow."""
-        corrupt: set[bytes] = set()
+        corrupt: Corrupt = set()
         found = self.intents(corrupt if kind is IntentKind.PAUSE else None)
         return [
             self._change(found, kind, topic, is_set=is_set, corrupt=corrupt) for topic in topics
@@ -190,7 +198,7 @@ class FlowSteering:
         *,
         is_set: bool = True,
         bytes_per_second: int | None = None,
-        corrupt: Collection[bytes] = (),
+        corrupt: Collection[tuple[IntentKind, str]] = (),
     ) -> Change:
         intent = Intent(
             flow=self.flow,
@@ -202,8 +210,8 @@ class FlowSteering:
             at_ms=int(time.time() * 1000),
             reason=self._reason,
         )
-        key, _ = intent.encode()
-        return Change(intent=intent, before=found.get(kind, topic), is_readable=key not in corrupt)
+        is_readable = (kind, topic) not in corrupt
+        return Change(intent=intent, before=found.get(kind, topic), is_readable=is_readable)
 
 
 def _pattern(names: Sequence[str]) -> NamePattern:

@@ -156,7 +156,7 @@ FLOW_CODES: Final = (
         advice=(
             "find who else writes to that topic; keep it: without it nothing says whose the "
             "copies are. A pause or a limit that cannot be read is replaced by the next one: "
-            "twinlog flow pause, resume or limit"
+            "twinlog flow pause, resume or limit, and of topics twinlog topic pause or resume"
         ),
         retry=Retry.SOON,
         fault=Fault.WRITER,

@@ -46,6 +46,16 @@ def gone() -> int:
     return process.pid
 
 
+def test_a_leader_that_took_over_just_now_is_not_gone() -> None:
+    known = history()
+    assert known.latest is not None
+    began_ms = known.latest.started_ms
+    state, text, code = last_run(known, None, began_ms + 9000, tells=True)
+    assert (state, code) == ("UNKNOWN", "")
+    assert text.startswith("east-1 (process 77) leads it since 9")
+    assert last_run(known, None, began_ms + 60_000, tells=True).code == "PROCESS_GONE"
+
+
 @pytest.mark.parametrize(
     ("known", "told", "tells", "state", "said"),
     [

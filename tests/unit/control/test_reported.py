@@ -161,6 +161,28 @@ def test_a_target_that_is_away_makes_no_other_old(
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_a_flow_that_cannot_enter_its_target_hides_no_other_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_reversed: bool
+) -> None:
+    file = tmp_path / "mm2.properties"
+    servers = "".join(f"{one}.bootstrap.servers = 127.0.0.1:1\n" for one in "ABC")
+    flows = "A->B.enabled = true\nC->B.enabled = true\n"
+    other = "A->B.target.cluster.security.protocol = SSL\n"
+    file.write_text(f"clusters = A, B, C\n{servers}{flows}{other}topics = orders.*\n")
+
+    def reports(flows: Mapping[str, bool], *_: object) -> dict[str, Reported]:
+        if "A->B" in flows:
+            raise Unreachable("no broker")
+        return dict.fromkeys(flows, of(None))
+
+    monkeypatch.setattr(leaders, "reports_of", reports)
+    found = sorted(load(file, environment={}).flows, key=str, reverse=is_reversed)
+    heard = asyncio.run(Leaders().hear(found))
+    assert heard["A->B"].problem == f"{AWAY} [UNREACHABLE]"
+    assert (heard["C->B"].problem, heard["C->B"].told) == ("", of(None))
+
+
 def test_that_a_reason_counts_on_is_no_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +192,8 @@ def test_that_a_reason_counts_on_is_no_event(
             reason = f"RPO: records of the last {second}.5 s, {second * 1000:,} of them"
             watch.update([flow(state="DEGRADED", reason=reason)])
         watch.update([flow(state="DEGRADED", reason="B: no broker")])
+        watch.update([flow(state="DEGRADED", reason="orders-3: no leader")])
+        watch.update([flow(state="DEGRADED", reason="orders-7: no leader")])
         monkeypatch.setattr(monitoring, "COUNTS_ON_S", 0.0)
         watch.update([flow(state="DEGRADED", reason="B: no broker of 3")])
         watch.update([flow(state="DEGRADED", reason="B: no broker of 4")])
@@ -179,6 +203,8 @@ def test_that_a_reason_counts_on_is_no_event(
     assert texts == [
         "A->B: DEGRADED: RPO: records of the last 1.5 s, 1,000 of them",
         "A->B: DEGRADED: B: no broker",
+        "A->B: DEGRADED: orders-3: no leader",
+        "A->B: DEGRADED: orders-7: no leader",
         "A->B: DEGRADED: B: no broker of 3",
         "A->B: DEGRADED: B: no broker of 4",
     ]

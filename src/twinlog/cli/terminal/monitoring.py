@@ -34,7 +34,8 @@ log = logging.getLogger(__name__)
 
 BINDS_AGAIN_S: Final = 1.0
 COUNTS_ON_S: Final = 60.0
-_NUMBER: Final = re.compile(r"\d[\d.,]*")
+_NUMBER: Final = re.compile(r"(?<![\w.:-])\d[\d.,]*")
+"""That stands alone: others are of names, addresses and codes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

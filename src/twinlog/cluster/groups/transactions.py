@@ -73,6 +73,7 @@ REPLAY: Final = ProducerFenced(
 )
 NOBODY: Final = ProducerIdentity(producer_id=-1, producer_epoch=-1)
 OPEN: Final = "Ongoing"
+COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 NOT_ATTEMPTED: Final = 55
 
 
@@ -82,6 +83,8 @@ class Described:
 
     identity: ProducerIdentity
     is_open: bool
+    is_committed: bool
+    """Its end is decided, if perhaps not known to all leaders of partitions yet."""
     started_ms: int
     """By the coordinator's clock: another transaction of the same epoch has another."""
     tps: frozenset[TopicPartition]
@@ -247,6 +250,7 @@ class Transactions:
                 producer_id=int(answer.producer_id), producer_epoch=int(answer.producer_epoch)
             ),
             is_open=answer.transaction_state == OPEN,
+            is_committed=answer.transaction_state in COMMITTED,
             started_ms=int(answer.transaction_start_time_ms),
             tps=frozenset(
                 TopicPartition(str(topic.topic), int(partition))

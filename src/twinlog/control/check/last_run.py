@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from twinlog.codes import FlowState
 from twinlog.mirror.state.generations import FlowHistory
-from twinlog.mirror.state.published import PublishedStatus
+from twinlog.mirror.state.published import LIVE_MS, PublishedStatus
 from twinlog.quantities import duration
 
 CLOCKS_DIFFER_MS: Final = 2000
@@ -47,8 +47,19 @@ def last_run(
     if lives:
         text = f"process {latest.pid} of this host leads it, and has not said how it is"
         return LastRun(FlowState.UNKNOWN, f"{text}: ask as its user, with its file")
+    return _elsewhere(where, told, now_ms, now_ms - latest.started_ms, tells=tells)
+
+
+def _elsewhere(
+    where: str, told: PublishedStatus | None, now_ms: int, age_ms: int, *, tells: bool
+) -> LastRun:
+    """Of another host. `age_ms`: of its lead."""
     if not tells:
         text = f"it last ran on {where}, and has not said that it ended: ask on that host"
+        return LastRun(FlowState.UNKNOWN, text)
+    if told is None and abs(age_ms) < LIVE_MS:
+        since = duration(max(0, age_ms) / 1000)
+        text = f"{where} leads it since {since}, and has not said how it is yet"
         return LastRun(FlowState.UNKNOWN, text)
     silent = "" if told is None else f" for {duration(max(0, now_ms - told.at_ms) / 1000)}"
     return _gone(f"it last ran on {where}, which has said nothing{silent}: killed, or cut off")

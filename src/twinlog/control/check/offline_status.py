@@ -23,7 +23,6 @@ from twinlog.cluster.logs.offsets import (
 )
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.cluster.logs.start_offsets import Begin
-from twinlog.cluster.net.metadata import Operation
 from twinlog.codes import FlowState, PartitionState
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.asked_clusters import AskedClusters
@@ -40,7 +39,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.verified import Verified
 from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
-from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import FlowHistory, winning_claims
 from twinlog.mirror.state.intents import FlowIntents, Intent, flow_intents, promoted
@@ -49,7 +48,6 @@ from twinlog.model import TopicPartition
 from twinlog.quantities import plural
 from twinlog.survey.discovery import discover, mirrored_topics
 from twinlog.survey.map_reader import MapReader
-from twinlog.survey.rights import may
 from twinlog.wire.record_batch import read_headers
 
 GIVES_UP_S = 60.0
@@ -179,13 +177,12 @@ class _OfflineFlow:
     def _run(self, parts: Iterable[PartitionSnapshot]) -> FlowSnapshot:
         """With who runs it, or ran it last, as the target has it."""
         now_ms, told, problem = int(time.time() * 1000), None, ""
+        rows = self._status_rows(now_ms)
         try:
-            told = published_status(self.setup.name, self._status_rows(now_ms))
+            told = published_status(self.setup.name, rows or [])
         except CorruptData as error:
             problem = str(error)
-        tells = bool(self._flow.status_interval_seconds) and may(
-            self._there, STATUS_TOPIC, Operation.READ
-        )
+        tells = bool(self._flow.status_interval_seconds) and rows is not None
         state, ran, code = last_run(self._history, told, now_ms, tells=tells)
         paused = "" if self._intents.pause is None else f"paused {self._intents.pause}"
         reason = "; ".join(filter(None, (paused, ran, problem)))
@@ -218,7 +215,7 @@ class _OfflineFlow:
         rows = state_rows(self._target)
         return winning_claims(rows).get(self.setup.name), flow_intents(self.setup.name, rows)
 
-    def _status_rows(self, now_ms: int) -> Rows:
+    def _status_rows(self, now_ms: int) -> Rows | None:
         """What processes that led the flow, on whatever host, wrote in the last minutes."""
         return status_rows(self._target, self._there, now_ms)
 

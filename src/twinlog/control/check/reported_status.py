@@ -57,11 +57,10 @@ def reports_of(
         is_hidden = error == TOPIC_AUTHORIZATION_FAILED
         state = [] if is_hidden or error == UNKNOWN_TOPIC_OR_PARTITION else state_rows(client)
         status = status_rows(client, there, now_ms)
-    is_shown = may(there, STATUS_TOPIC, Operation.READ)
     return {
-        flow: _of_hidden(flow, status, now_ms, target.alias)
+        flow: _of_hidden(flow, status or [], now_ms, target.alias)
         if is_hidden
-        else _report(flow, state, status, now_ms, tells=tells and is_shown)
+        else _report(flow, state, status or [], now_ms, tells=tells and status is not None)
         for flow, tells in flows.items()
     }
 
@@ -114,13 +113,15 @@ def state_rows(target: ClusterClient) -> Rows:
     return [(row.key, row.value) for row in read_to_end(target, STATE_TOPIC, 0)]
 
 
-def status_rows(target: ClusterClient, there: ClusterMetadata, now_ms: int) -> Rows:
-    """The last minutes of the status topic; none where it is not there or may not be read."""
+def status_rows(target: ClusterClient, there: ClusterMetadata, now_ms: int) -> Rows | None:
+    """The last minutes of the status topic; None where it is not there, or cannot be read."""
     if not may(there, STATUS_TOPIC, Operation.READ):
-        return []
+        return None
     home = TopicPartition(STATUS_TOPIC, 0)
     begin = list_offsets(target, [home], now_ms - WRITTEN_WITHIN_MS)[home]
-    if isinstance(begin, TwinlogError) or begin.offset < 0:
+    if isinstance(begin, TwinlogError):
+        return None
+    if begin.offset < 0:
         return []
     return [(row.key, row.value) for row in read_to_end(target, STATUS_TOPIC, 0, begin.offset)]
 

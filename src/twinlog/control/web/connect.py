@@ -191,12 +191,12 @@ class _Connect:
     def _named(self, request: Request) -> tuple[str, FlowConfig, str]:
         """The connector of a path: its name, its flow, its kind."""
         name = request.path_params["name"]
-        short = {kind: flow for flow, kind, _ in self._connectors(request)}
         for flow, kind, known in self._connectors(request):
             if name == known:
                 return name, flow, kind
-        if name in short and len(self._site.config.every_flow) == 1:
-            return name, short[name], name
+        flows = self._site.config.flows
+        if name in KINDS and len(flows) == 1 and "source" not in request.path_params:
+            return name, flows[0], name
         raise RequestRefused(f"Connector {name[:200]} not found", code="NOT_FOUND")
 
     def _connectors(self, request: Request) -> Iterator[tuple[FlowConfig, str, str]]:

@@ -170,13 +170,13 @@ def flow_intents(
     flow: str,
     rows: Iterable[tuple[bytes | None, bytes | None]],
     known: FlowIntents | None = None,
-    corrupt: set[bytes] | None = None,
+    corrupt: set[tuple[IntentKind, str]] | None = None,
 ) -> FlowIntents:
     """From (key, value) in log order. Raises CorruptData for a newest row that cannot be read.
 
     `known`: what was wanted before, and is wanted still where no row takes it back: the topic may
-    have been created again. `corrupt`: gets the keys of STATE_CORRUPT rows, which then raise
-    nothing.
+    have been created again. `corrupt`: gets kind and topic of pauses and limits that are
+    STATE_CORRUPT, which then raise nothing.
     """
     known = known or FlowIntents()
     found = dict(known._set)
@@ -187,9 +187,10 @@ def flow_intents(
             parts, fields = read_row(key, value)
             one = None if parts[3:4] in ([SKIP], [ACCEPT]) else _intent(parts, fields)
         except CorruptData as error:
-            if corrupt is None or error.code != "STATE_CORRUPT":
+            replaceable = _replaceable(key)
+            if corrupt is None or replaceable is None or error.code != "STATE_CORRUPT":
                 raise
-            corrupt.add(key)
+            corrupt.add(replaceable)
             continue
         if parts[3:4] == [SKIP]:
             skip = wanted_skip(parts, fields)
@@ -206,6 +207,16 @@ def flow_intents(
         tuple(skips[place] for place in sorted(skips)),
         tuple(accepted[place] for place in sorted(accepted)),
     )
+
+
+def _replaceable(key: bytes) -> tuple[IntentKind, str] | None:
+    """Of a pause or a limit, by its key alone: the next row of that key says what is wanted."""
+    try:
+        _, _, _, kind, topic = json.loads(key)
+    except ValueError:
+        return None
+    is_one = kind in (IntentKind.PAUSE, IntentKind.LIMIT) and isinstance(topic, str)
+    return (IntentKind(kind), topic) if is_one else None
 
 
 def _newest(

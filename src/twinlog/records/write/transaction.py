@@ -138,7 +138,7 @@ def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -
         found = _mark(client, opened.group)
         if _is_repeated(found, batch, sum(rows.values()), options):
             log.info("micro-batch %d of %s is committed already", batch, opened.group)
-            opened.end_epoch()  # which rolls back what tasks have written again
+            _end_epoch(opened, batch)  # which rolls back what tasks have written again
             return
         if options.topic:
             place = TopicPartition(options.topic, 0)
@@ -244,8 +244,12 @@ def _end(client: ClusterClient, opened: Transactions, state: Described, batch: i
             if error.fate is not Fate.RETRIABLE or not client.patience.pause(failures, deadline):
                 raise
             now = opened.describe()
-            if now.is_open and now.started_ms == state.started_ms:
+            is_ours = now.identity == state.identity and now.started_ms == state.started_ms
+            if is_ours and now.is_open:
                 continue  # it has not ended, and is still the one that was counted
+            if is_ours and now.is_committed:
+                _end_epoch(opened, batch)
+                return
             opened.end_epoch()
             found = _mark(client, opened.group)
             if found is None or found.batch != batch:

@@ -19,7 +19,6 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.reported_status import Reported, reports_of
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.control.web.problem import RequestRefused
 from twinlog.control.web.workers import RequestWorkers
 from twinlog.errors import TwinlogError
 
@@ -29,6 +28,9 @@ ASKED_AGAIN_S: Final = 10.0
 WAITED_S: Final = 1.5
 GIVES_UP_S: Final = 10.0
 AT_ONCE: Final = 4
+
+Problems = dict[str, TwinlogError]
+"""By flow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,8 @@ class Leaders:
             by_target.setdefault(one.flow.target, []).append(one)
         for gone in self._targets.keys() - by_target.keys():
             del self._targets[gone]
+        names = {str(one.flow) for one in flows}
+        self._heard = {flow: one for flow, one in self._heard.items() if flow in names}
         for _ in range(2):  # a reading that began before a change is followed by another one
             old = [
                 self._being_read(alias, some)
@@ -114,49 +118,60 @@ class Leaders:
         target = self._targets.setdefault(alias, _Target())
         if not target.is_read:
             target.waits_until = time.monotonic() + WAITED_S
-            target.task = asyncio.ensure_future(self._read(target, flows))
+            target.task = asyncio.ensure_future(self._read(alias, target, flows))
         return target
 
-    async def _read(self, target: _Target, flows: Sequence[FlowConfig]) -> None:
+    async def _read(self, alias: str, target: _Target, flows: Sequence[FlowConfig]) -> None:
         begun = time.monotonic()
         try:
-            settings = await self._workers.run(lambda: _by_settings(flows))
-            for one in settings:
-                await self._read_one(*one)
-            target.is_away = False
-        except RequestRefused:  # others wait already
-            raise
-        except TwinlogError as error:  # or a key file is being replaced
-            target.is_away = True
-            for flow in flows:
-                self._problem(str(flow.flow), error)
+            settings, problems = await self._workers.run(lambda: _by_settings(flows))
+            answers = await asyncio.gather(*(self._reports(*one) for one in settings))
+        except TwinlogError as error:  # too many wait already
+            answers, problems = [], {str(flow.flow): error for flow in flows}
+        if self._targets.get(alias) is not target:
+            return  # a reload has taken it away meanwhile
+        for found, failed in answers:
+            self._heard |= {flow: LeaderReport(told=told) for flow, told in found.items()}
+            problems |= failed
+        for flow, why in problems.items():
+            before = self._heard.get(flow, LeaderReport())
+            self._heard[flow] = LeaderReport(
+                told=before.told, problem=f"its target could not be asked: {why}"
+            )
+        target.is_away = bool(problems)
         target.begun = begun
         self.version += 1
 
-    async def _read_one(self, target: ClusterSettings, flows: Mapping[str, bool]) -> None:
+    async def _reports(
+        self, target: ClusterSettings, flows: Mapping[str, bool]
+    ) -> tuple[dict[str, Reported], Problems]:
         now_ms = int(time.time() * 1000)
-        found = await self._workers.run(lambda: reports_of(flows, target, now_ms, GIVES_UP_S))
-        self._heard |= {flow: LeaderReport(told=told) for flow, told in found.items()}
-
-    def _problem(self, flow: str, error: TwinlogError) -> None:
-        before = self._heard.get(flow, LeaderReport())
-        self._heard[flow] = LeaderReport(
-            told=before.told, problem=f"its target could not be asked: {error}"
-        )
+        try:
+            run = self._workers.run(lambda: reports_of(flows, target, now_ms, GIVES_UP_S))
+            return await run, {}
+        except TwinlogError as error:
+            return {}, dict.fromkeys(flows, error)
 
 
-def _by_settings(flows: Sequence[FlowConfig]) -> list[tuple[ClusterSettings, dict[str, bool]]]:
+def _by_settings(
+    flows: Sequence[FlowConfig],
+) -> tuple[list[tuple[ClusterSettings, dict[str, bool]]], Problems]:
     """Flows that enter a cluster in the same way are asked for together: by name, whether their
-    leaders write reports.
+    leaders write reports; and those that cannot enter, such as while a key file is replaced.
     """
     found: list[tuple[ClusterSettings, dict[str, bool]]] = []
+    problems: Problems = {}
     for flow in flows:
-        target = replace(flow_setup(flow).target, client_id="twinlog-rest")
         name, tells = str(flow.flow), bool(flow.status_interval_seconds)
+        try:
+            target = replace(flow_setup(flow).target, client_id="twinlog-rest")
+        except TwinlogError as error:
+            problems[name] = error
+            continue
         for settings, names in found:
             if settings == target:
                 names[name] = tells
                 break
         else:
             found.append((target, {name: tells}))
-    return found
+    return found, problems
