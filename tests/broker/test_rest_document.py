@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.client import Outgoing, produce
-from tests.support.rest import Rest, rest_of
+from tests.support.rest import Rest, few, rest_of
 from tests.support.topics import create_topic
 from twinlog.config.load import load
 from twinlog.control.watch.monitor import Monitor
@@ -73,11 +72,6 @@ schema = schemathesis.pytest.from_fixture("document")
 
 
 @schema.parametrize()
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@few(EXAMPLES)
 def test_every_handler_answers_as_the_document_says(case: Any) -> None:
     case.call_and_validate()

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hypothesis import HealthCheck, Phase, settings
+
 from tests.support.monitor import LOCAL, Told
 from twinlog.addresses import Address
 from twinlog.cli.terminal.monitoring import Sources, web_server
@@ -19,7 +21,17 @@ from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.current_config import CurrentConfig
 
-__all__ = ["Rest", "rest_of"]
+__all__ = ["Rest", "few", "rest_of"]
+
+
+def few(examples: int) -> settings:
+    """So many requests of schemathesis for each operation."""
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from twinlog.codes import FlowState
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
 from twinlog.control.check.last_run import LastRun
-from twinlog.control.check.reported_status import Reported, _of_hidden, _report
+from twinlog.control.check.reported_status import Reported, _report
 from twinlog.control.watch.events import last_events
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.web.api import answers, leaders, shown
@@ -118,9 +118,9 @@ def test_rows_that_cannot_be_read_are_a_trouble_of_their_own_flow_alone() -> Non
 
 
 def test_of_a_state_topic_that_may_not_be_read_nothing_is_claimed() -> None:
-    found = _of_hidden("A->B", [row().encode()], int(time.time() * 1000), "B")
+    found = _report("A->B", None, [row().encode()], int(time.time() * 1000), tells=True)
     assert found.status is not None
-    assert found.intents is None
+    assert (found.intents, found.run) == (None, None)
     assert "grant READ on topic" in found.problem
 
 

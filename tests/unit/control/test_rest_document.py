@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, settings
 
-from tests.support.rest import Rest, rest_of
+from tests.support.rest import Rest, few, rest_of
 from tests.support.snapshots import flow, partition
 from twinlog.client import steering
 from twinlog.config.load import load
@@ -55,12 +54,7 @@ schema = schemathesis.pytest.from_fixture("document")
 
 
 @schema.parametrize()
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@few(EXAMPLES)
 def test_every_answer_is_as_the_document_says(case: Any) -> None:
     case.call_and_validate()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +15,7 @@ from twinlog.codes import FlowState
 from twinlog.control.check.last_run import LastRun, last_run, lives_here
 from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
-from twinlog.mirror.state.generations import FlowHistory, winning_claims
+from twinlog.mirror.state.generations import FlowHistory, encode_row, winning_claims
 from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
 from twinlog.mirror.state.published import PublishedStatus, published_status
 from twinlog.model import TopicPartition
@@ -54,46 +53,40 @@ def reports_of(
         # by name: every page that is open asks again and again, also of clusters with many topics
         there = client.metadata([STATE_TOPIC, STATUS_TOPIC])
         error = there.topics[STATE_TOPIC].error
-        is_hidden = error == TOPIC_AUTHORIZATION_FAILED
-        state = [] if is_hidden or error == UNKNOWN_TOPIC_OR_PARTITION else state_rows(client)
+        state: Rows | None = []
+        if error == TOPIC_AUTHORIZATION_FAILED:
+            state = None
+        elif error != UNKNOWN_TOPIC_OR_PARTITION:
+            state = state_rows(client)
         status = status_rows(client, there, now_ms)
     return {
-        flow: _of_hidden(flow, status or [], now_ms, target.alias)
-        if is_hidden
-        else _report(flow, state, status or [], now_ms, tells=tells and status is not None)
+        flow: _report(flow, state, status or [], now_ms, tells=tells and status is not None)
         for flow, tells in flows.items()
     }
 
 
-def _of_hidden(flow: str, status: Rows, now_ms: int, target: str) -> Reported:
-    """Of a flow of whose target the state topic may not be read."""
-    hidden = f"what is wanted of it is not known: grant READ on topic {STATE_TOPIC} of {target}"
-    try:
-        return Reported(
-            status=report_of_now(flow, status, None, now_ms), intents=None, problem=hidden
-        )
-    except CorruptData as error:
-        return Reported(status=None, intents=None, problem=f"{hidden}; {error}")
-
-
-def _report(flow: str, state: Rows, status: Rows, now_ms: int, *, tells: bool) -> Reported:
-    """By the rows of this flow: those of others may be of a later release."""
+def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, tells: bool) -> Reported:
+    """By the rows of this flow: those of others may be of a later release. `state` is None where it
+    may not be read.
+    """
     problems: list[str] = []
-    intents, newest, run = None, None, None
-    try:
-        intents = flow_intents(flow, state)
-    except CorruptData as error:
-        problems.append(f"what is wanted of it cannot be read: {error}")
+    intents, newest, history, run = None, None, None, None
     try:
         newest = published_status(flow, status)
     except CorruptData as error:
         problems.append(str(error))
-    history = None
-    try:
-        history = winning_claims(_claims(flow, state)).get(flow)
-        run = last_run(history, newest, now_ms, tells=tells)
-    except CorruptData as error:
-        problems.append(str(error))
+    if state is None:
+        problems.append(f"what is wanted of it is not known: grant READ on topic {STATE_TOPIC}")
+    else:
+        try:
+            intents = flow_intents(flow, state)
+        except CorruptData as error:
+            problems.append(f"what is wanted of it cannot be read: {error}")
+        try:
+            history = winning_claims(_claims(flow, state)).get(flow)
+            run = last_run(history, newest, now_ms, tells=tells)
+        except CorruptData as error:
+            problems.append(str(error))
     now = of_now(newest, history, now_ms)
     return Reported(
         status=now, intents=intents, run=None if now else run, problem="; ".join(problems)
@@ -102,7 +95,8 @@ def _report(flow: str, state: Rows, status: Rows, now_ms: int, *, tells: bool) -
 
 def _claims(flow: str, state: Rows) -> Iterator[tuple[bytes | None, bytes | None]]:
     """Rows of this flow that are no intents."""
-    begin = json.dumps(["flow", flow], separators=(",", ":")).encode().rstrip(b"]") + b","
+    whole, _ = encode_row(["flow", flow], {})
+    begin = whole.removesuffix(b"]") + b","
     for key, value in state:
         if key is not None and key.startswith(begin) and not is_intent_row(key, flow):
             yield key, value
@@ -124,13 +118,6 @@ def status_rows(target: ClusterClient, there: ClusterMetadata, now_ms: int) -> R
     if begin.offset < 0:
         return []
     return [(row.key, row.value) for row in read_to_end(target, STATUS_TOPIC, 0, begin.offset)]
-
-
-def report_of_now(
-    flow: str, rows: Rows, history: FlowHistory | None, now_ms: int
-) -> PublishedStatus | None:
-    """What the leader of now says; None where it has ended, or has not written for too long."""
-    return of_now(published_status(flow, rows), history, now_ms)
 
 
 def of_now(
