@@ -5,7 +5,8 @@ as a field, with the code, the topic and the partition where they are known.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from twinlog.errors import TwinlogError
@@ -39,9 +40,10 @@ class FlowLog:
         """An event of normal operation."""
         self._write(logging.INFO, message, values, partition, code)
 
-    def news(self, message: str, *values: object) -> None:
-        """Something good, or wanted, that people should know."""
-        self._write(logging.INFO, message, values, None, "", **NEWS)
+    def news(self, message: str, *values: object, topic: str = "", person: str = "") -> None:
+        """Something good, or wanted (by that person), that people should know."""
+        about = {name: value for name, value in (("topic", topic), ("person", person)) if value}
+        self._write(logging.INFO, message, values, None, "", about={**NEWS, **about})
 
     def warning(self, message: str, *values: object) -> None:
         """Something that people should know; the code is that of an error among the values."""
@@ -60,11 +62,11 @@ class FlowLog:
         code: str,
         *,
         is_bug: bool = False,
-        news: bool = False,
+        about: Mapping[str, str | bool] = MappingProxyType({}),
     ) -> None:
         if not self._log.isEnabledFor(level):
             return
-        fields: dict[str, str | int] = {"flow": self._flow, **(NEWS if news else {})}
+        fields: dict[str, str | int] = {"flow": self._flow, **about}
         if partition is not None:
             fields |= partition._asdict()
         errors = [value for value in values if isinstance(value, TwinlogError)]

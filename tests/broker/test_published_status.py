@@ -8,15 +8,17 @@ import socket
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.client import Outgoing, eventually, produce
 from tests.support.mirror import EmittingMirror
 from tests.support.mirror_process import Driver
+from tests.support.rest import Rest, rest_of
 from tests.support.settings import settings_for
 from tests.support.snapshots import PUBLISHED
-from tests.support.topics import create_topic
+from tests.support.topics import apply_topic_configs, create_topic
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append_rows, read_to_end
@@ -25,6 +27,7 @@ from twinlog.codes import FlowState, PartitionState
 from twinlog.config.load import load
 from twinlog.control.check.offline_status import offline_status
 from twinlog.control.leading.claims import FlowClaims
+from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
 from twinlog.mirror.state.generations import winning_claims
@@ -149,6 +152,48 @@ def test_mirror_that_was_killed_is_not_well_though_nothing_waits(
     assert run([*status, "--format", "json"]) == 1
     (error,) = json.loads(capsys.readouterr().out)["errors"]
     assert error["code"] == "PROCESS_GONE"
+
+
+def seen_elsewhere(rest: Rest, code: str) -> dict[str, Any]:
+    """The only event of this code."""
+    found: list[dict[str, Any]] = []
+
+    def there() -> bool:
+        events = rest.get("/api/v1/events")["events"]
+        found[:] = [one for one in events if one["code"] == code and one["topic"]]
+        return bool(found)
+
+    eventually(there, what=f"an event of {code}")
+    (event,) = found
+    return event
+
+
+@pytest.mark.long
+def test_another_process_shows_what_happens_to_the_flow_and_who_wanted_it(flow: Flow) -> None:
+    with flow.file.open("a") as file:
+        file.write("sync.topic.configs.enabled = false\n")
+    remote = f"{flow.name.partition('-')[0]}.{flow.topic}"
+    produce(flow.source, flow.topic, [Outgoing(value=b"x", partition=n) for n in (0, 1)])
+    config = load(flow.file, environment={})
+    with (
+        Driver(flow.file, emits=True) as driver,
+        rest_of(config, flow.file, Monitor()) as standby,
+    ):
+        eventually(lambda: driver.state.records == 2)
+        apply_topic_configs(flow.target, remote, {"max.message.bytes": "1000"})
+        produce(flow.source, flow.topic, [Outgoing(value=os.urandom(5000), partition=1)])
+        event = seen_elsewhere(standby, "RECORD_TOO_LARGE")
+        assert event["who"] == f"{socket.gethostname()} (process {driver.pid})"
+        assert (event["flow"], event["topic"], event["partition"]) == (flow.name, flow.topic, 1)
+        topic = ["topic", "pause", str(flow.file), "--topics", flow.topic]
+        assert run(topic) == 0
+
+        def pauses() -> list[str]:
+            events = standby.get("/api/v1/events")["events"]
+            return [one["person"] for one in events if one["person"] and one["topic"] == flow.topic]
+
+        eventually(pauses, what="the pause, with who wanted it")
+        assert len(pauses()) == 1
 
 
 def test_flow_that_its_limit_holds_back_is_well(

@@ -80,7 +80,7 @@ def test_one_sentence_says_whether_it_is_all_right(
 @pytest.mark.witness("every screen of the page opens by its address")
 def test_every_screen_opens_by_its_address(rest: Rest, browser: Browser) -> None:
     before = len(browser.errors)
-    titles = {"Overview": "Is it all right?", "Events": "Events of this process"}
+    titles = {"Overview": "Is it all right?", "Events": "Events"}
     for name, place in PLACES.items():
         page = browser.open(f"http://{rest.address}/page/{place}")
         page.shows(titles.get(name, "A->B"), "h1")

@@ -27,6 +27,7 @@ from twinlog.control.process.supervisor import Supervisor
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.vital import Vital
 from twinlog.lane.messages import MESSAGES
+from twinlog.mirror.state.published_events import PublishedEvents
 from twinlog.model import TopicPartition
 
 CORES = 2
@@ -66,6 +67,7 @@ class Mirror:
         connector: str | None = None,
         tls: bool = False,
         on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None,
+        events: Callable[[str], PublishedEvents | None] = lambda _: None,
     ) -> None:
         file = config if isinstance(config, Path) else Path(config.file)
         if isinstance(config, Path):
@@ -96,6 +98,7 @@ class Mirror:
             lease_s=lease_s,
             lane_count=lambda setup, parts: lanes_of(setup.config, CORES, lanes, parts),
             on_snapshot=self._keep,
+            events=events,
         )
         self.server = ChannelServer(
             MessageCodec(MESSAGES),

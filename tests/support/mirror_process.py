@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -131,6 +132,7 @@ def main() -> None:
     parser.add_argument("--clusters", nargs="*", default=())
     told = parser.parse_args()
     stop = threading.Event()
+    logging.getLogger("twinlog").setLevel(logging.INFO)  # as the command line does
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     file, address = told.file, parse_listen(told.listen)
     config = load(file, told.clusters)
@@ -142,7 +144,13 @@ def main() -> None:
 
     with (
         watched(file, address, stop, served, current=current) as watch,
-        kind(config, lanes=told.lanes, on_snapshot=watch.update, adopt_mm2=told.adopt) as mirror,
+        kind(
+            config,
+            lanes=told.lanes,
+            on_snapshot=watch.update,
+            events=watch.events,
+            adopt_mm2=told.adopt,
+        ) as mirror,
     ):
         last = ""
         while not stop.wait(0.1):

@@ -29,6 +29,7 @@ from twinlog.control.web.front import App
 from twinlog.control.web.server import WebServer
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
+from twinlog.mirror.state.published_events import PublishedEvents
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ class Watch:
     """All flows as they are now."""
     turned: Callable[[], None]
     """It turned, and has no new numbers."""
+    events: Callable[[str], PublishedEvents]
+    """What happened to a flow, for other hosts."""
 
 
 class _Said:
@@ -111,7 +114,7 @@ def watched(
             listener.start()
         closing.callback(notifier.stopping)
         try:
-            yield Watch(update=update, turned=turned)
+            yield Watch(update=update, turned=turned, events=events.of_flow)
         except Exception:
             # stderr belongs to the command line; the file and the events must know as well
             log.info("mirror_fails", exc_info=True)

@@ -18,6 +18,7 @@ from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
 from twinlog.mirror.state.generations import FlowHistory, encode_row, winning_claims
 from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
 from twinlog.mirror.state.published import PublishedStatus, published_status
+from twinlog.mirror.state.published_events import PublishedEvents, published_events
 from twinlog.model import TopicPartition
 from twinlog.survey.rights import may
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
@@ -40,6 +41,8 @@ class Reported:
     """Where there is no status: how it ran last. None: that is not known."""
     problem: str = ""
     """Why something of it is not known."""
+    events: tuple[PublishedEvents, ...] = ()
+    """What happened to it, by those who led it in the last minutes."""
 
 
 def reports_of(
@@ -71,6 +74,11 @@ def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, tells: 
     """
     problems: list[str] = []
     intents, newest, history, run = None, None, None, None
+    events: tuple[PublishedEvents, ...] = ()
+    try:
+        events = published_events(flow, status)
+    except CorruptData as error:
+        problems.append(str(error))
     try:
         newest = published_status(flow, status)
     except CorruptData as error:
@@ -89,7 +97,11 @@ def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, tells: 
             problems.append(str(error))
     now = of_now(newest, history, now_ms)
     return Reported(
-        status=now, intents=intents, run=None if now else run, problem="; ".join(problems)
+        status=now,
+        intents=intents,
+        run=None if now else run,
+        problem="; ".join(problems),
+        events=events,
     )
 
 

@@ -32,6 +32,7 @@ from twinlog.mirror.state.published import (
     PublishedStatus,
     Unusual,
 )
+from twinlog.mirror.state.published_events import PublishedEvents
 from twinlog.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,11 @@ MOST_NAMED: Final = 20
 """Topics of which records will be deleted."""
 ENDS_WITHIN_S: Final = 2.0
 """What it says at the end is worth no longer wait."""
+
+EVENTS_AGAIN_S: Final = 240.0
+"""Events are written when there is a new one, and so often: who looks for the first time reads the
+last ten minutes.
+"""
 
 USUAL: Final = frozenset(
     (
@@ -71,6 +77,9 @@ class Publication:
         self._has_topic = False
         self._refused_until = 0.0
         self._last: PublishedStatus | None = None
+        self._events: PublishedEvents | None = None
+        """As written last."""
+        self._events_again = 0.0
 
     @property
     def name(self) -> str:
@@ -85,7 +94,8 @@ class Publication:
         if now < self._refused_until:
             return
         try:
-            self._write(published(self._flow.snapshot(), every_ms=int(self.interval_s * 1000)))
+            status = published(self._flow.snapshot(), every_ms=int(self.interval_s * 1000))
+            self._write(status, self._flow.events())
         except Unauthorized as error:
             self._refused_until = now + REFUSED_PAUSE_S
             self._flow.log_once(
@@ -119,14 +129,21 @@ class Publication:
         except TwinlogError as error:
             FlowLog(log, self._flow.name).info("its last status was not written: %s", error)
 
-    def _write(self, status: PublishedStatus) -> None:
+    def _write(self, status: PublishedStatus, events: PublishedEvents | None) -> None:
         if not self._has_topic:
             # whether it is compacted is nobody's concern: what is old tells nothing
             factor = self._flow.config.state_topic_replication_factor
             ensure_mm2_topic(self._client, STATUS_TOPIC, factor)
             self._has_topic = True
-        append_rows(self._client, _HOME, [status.encode()], status.at_ms)
+        rows = [status.encode()]
+        now = time.monotonic()
+        is_due = events != self._events or now >= self._events_again
+        if events is not None and events.events and is_due:
+            rows.append(events.encode())
+        append_rows(self._client, _HOME, rows, status.at_ms)
         self._last = status
+        if len(rows) > 1:
+            self._events, self._events_again = events, now + EVENTS_AGAIN_S
 
     def close(self) -> None:
         self._client.close()

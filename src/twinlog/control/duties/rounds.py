@@ -32,6 +32,7 @@ from twinlog.mirror.names.naming import ReplicationPolicy
 from twinlog.mirror.plan import Pairing
 from twinlog.mirror.state.generations import Claim
 from twinlog.mirror.state.intents import FlowIntents
+from twinlog.mirror.state.published_events import PublishedEvents
 from twinlog.model import TopicId
 from twinlog.survey.map_reader import Maps
 
@@ -129,6 +130,8 @@ class LedFlow:
     """Whether this process leads by its own clock; asks nobody."""
     log_once: Callable[[str], None]
     """Says a line once in the life of the process: for what is left out and stops nothing."""
+    events: Callable[[], PublishedEvents | None] = lambda: None
+    """What happened to it in this process, for other hosts; None: that is not kept."""
     groups: GroupsReport = field(default_factory=GroupsReport)
     """For the snapshots."""
     held_rate: HeldRate = field(default_factory=HeldRate)

@@ -27,6 +27,7 @@ from twinlog.control.groups.keyed_groups import keyed_groups
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.state.intents import FlowIntents
+from twinlog.mirror.state.published_events import PublishedEvents
 
 CLAIMS_WITHIN_S: Final = 5.0
 """What a duty waits for the state topic, which it reads before each act."""
@@ -62,6 +63,7 @@ def led_flow(
     snapshot: Callable[[], FlowSnapshot],
     intents: Callable[[], FlowIntents],
     synced: SyncedOffsets,
+    events: Callable[[], PublishedEvents | None],
 ) -> LedFlow:
     """The flow as its duties see it.
 
@@ -96,5 +98,6 @@ def led_flow(
         log_once=setup.log_once,
         adopted=setup.adopts,
         synced=synced,
+        events=events,
         has_held_producers=prepared.news.has_held_producers,
     )

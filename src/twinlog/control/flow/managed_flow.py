@@ -179,6 +179,7 @@ class ManagedFlow:
             snapshot=lambda: process.ask(self.last_snapshot),
             intents=lambda: run.intents,
             synced=process.synced,
+            events=partial(process.events, setup.name),
         )
 
         def count(error: TwinlogError) -> None:

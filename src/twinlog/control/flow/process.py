@@ -12,6 +12,7 @@ from twinlog.control.lanes.lanes import Job
 from twinlog.control.risk.background import InBackground
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
+from twinlog.mirror.state.published_events import PublishedEvents
 from twinlog.survey.map_reader import Maps
 
 T = TypeVar("T")
@@ -24,6 +25,8 @@ class Process(Protocol):
     once: bool
     background: InBackground
     synced: SyncedOffsets
+    events: Callable[[str], PublishedEvents | None]
+    """What happened to a flow here, for other hosts; None where that is not kept."""
 
     @property
     def can_lead(self) -> bool:

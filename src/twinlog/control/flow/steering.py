@@ -130,19 +130,22 @@ class Steering:
 
     def _say(self, before: FlowIntents, intents: FlowIntents) -> None:
         """One line for all topics of which the same person wants the same."""
-        said: dict[str, list[str]] = {}
+        said: dict[tuple[str, str], list[str]] = {}
         for kind, topic in sorted({*before.keys(), *intents.keys()}):
             old, new = before.get(kind, topic), intents.get(kind, topic)
             if new == old:
                 continue
-            what = f"{kind.participle} no more"
+            what, who = f"{kind.participle} no more", ""
             if new is not None:
+                who = new.who
                 value = f" to {new.bytes_per_second} B/s" if kind is IntentKind.LIMIT else ""
                 what = f"{kind.participle}{value} {new}"
-            said.setdefault(what, []).append(topic or "the flow")
-        for what, topics in said.items():
+            said.setdefault((what, who), []).append(topic)
+        for (what, who), topics in said.items():
             verb = "is" if len(topics) == 1 else "are"
-            self.log.news("%s %s %s", first_few(topics), verb, what)
+            names = first_few([topic or "the flow" for topic in topics])
+            about = topics[0] if len(topics) == 1 else ""
+            self.log.news("%s %s %s", names, verb, what, topic=about, person=who)
         for skip in (one for one in intents.skips if one not in before.skips):
             self.log.news("is to be left out: %s", skip)
         for one in (one for one in intents.accepted if one not in before.accepted):

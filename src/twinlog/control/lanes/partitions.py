@@ -81,6 +81,8 @@ class Partition:
 
     plan: PartitionPlan
     clock: Clock = CLOCK
+    flow: str = ""
+    """For lines about it."""
     is_shared: bool = False
     """Others may write to its target topic, too."""
     is_wanted: bool = True
@@ -320,7 +322,7 @@ class Partition:
             gap.next,
             gap.offsets,
             code,
-            extra={**self.plan.source._asdict(), "code": code},
+            extra={"flow": self.flow, **self.plan.source._asdict(), "code": code},
         )
         return code
 
@@ -336,7 +338,7 @@ class Partition:
                     self.plan.source,
                     *one,
                     code,
-                    extra={**self.plan.source._asdict(), "code": code},
+                    extra={"flow": self.flow, **self.plan.source._asdict(), "code": code},
                 )
                 yield code
 
@@ -356,7 +358,7 @@ class Partition:
                 wanted.code,
                 f": {wanted.reason}" if wanted.reason else "",
                 code,
-                extra={**self.plan.source._asdict(), "code": code},
+                extra={"flow": self.flow, **self.plan.source._asdict(), "code": code},
             )
             yield code
 

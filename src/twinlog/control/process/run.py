@@ -34,6 +34,7 @@ from twinlog.control.watch.vital import Vital
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import MESSAGES
+from twinlog.mirror.state.published_events import PublishedEvents
 from twinlog.quantities import plural
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,8 @@ class MirrorOptions:
     on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None
     on_turn: Callable[[], None] = lambda: None
     """The supervisor turns, and there are no new numbers yet."""
+    events: Callable[[str], PublishedEvents | None] = lambda _: None
+    """What happened to a flow, for other hosts."""
     on_config: Callable[[MirrorConfig], None] = lambda _: None
     """Told what holds from now on, when it was read again."""
     vital: Vital = field(default_factory=Vital)
@@ -109,6 +112,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
         reloader=reloader,
         on_snapshot=show,
         on_turn=options.on_turn,
+        events=options.events,
     )
     key_files = KeyFileWatch(on_renewed=supervisor.hurry)
     watch = nullcontext() if reloader is None else FileWatch(reloader, options.commands)

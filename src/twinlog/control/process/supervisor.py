@@ -27,6 +27,7 @@ from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
+from twinlog.mirror.state.published_events import PublishedEvents
 
 T = TypeVar("T")
 
@@ -53,10 +54,12 @@ class Supervisor:
         reloader: Reloader | None = None,
         on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None,
         on_turn: Callable[[], None] = lambda: None,
+        events: Callable[[str], PublishedEvents | None] = lambda _: None,
         clock: Clock = CLOCK,
     ) -> None:
         """Once a second `on_snapshot` is called, or `on_turn` where they were not checked.
-        `reloader`: None where the configuration is read once.
+        `reloader`: None where the configuration is read once. `events`: what happened to a flow,
+        for other hosts.
         """
         self.once = once
         self.clock = clock
@@ -72,6 +75,7 @@ class Supervisor:
             look=self.snapshots, on_snapshot=on_snapshot, on_turn=on_turn, clock=clock.monotonic
         )
         self.synced = SyncedOffsets()
+        self.events = events
         self.sharing = Sharing(clock=clock.monotonic)
         self.commands = commands or CommandPort()
         self._reloads = Reloads(reloader=reloader, background=self.background, change=self._change)

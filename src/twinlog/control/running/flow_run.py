@@ -111,7 +111,12 @@ class FlowRun(RunState):
     def _new(self, plan: PartitionPlan) -> Partition:
         shared, until = not self.work.is_ours_alone, self.foreign_until
         return Partition(
-            plan=plan, clock=self.clock, spread=self.spread, is_shared=shared, wait_until=until
+            plan=plan,
+            flow=self.name,
+            clock=self.clock,
+            spread=self.spread,
+            is_shared=shared,
+            wait_until=until,
         )
 
     # -- turning

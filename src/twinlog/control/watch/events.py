@@ -10,19 +10,31 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
+import time
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from twinlog.control.watch.status_file import status_folder, write_status
+from twinlog.mirror.state.published_events import (
+    LONGEST_MESSAGE,
+    PublishedEvent,
+    PublishedEvents,
+    within_bounds,
+)
 from twinlog.private_files import FolderNotPrivate, is_running, read_private
 from twinlog.shown import ShownFormatter
 
 KEPT: Final = 300
 OLD_FILES: Final = 3
 """Of ended processes, per configuration."""
+
+MOST_PROCESSES: Final = 10_000
+"""Processes times flows of which it is known what was heard of them."""
 
 SUFFIX: Final = ".events"
 _PLAIN: Final = ShownFormatter("%(message)s")
@@ -37,14 +49,23 @@ class Event:
     message: str
     flow: str = ""
     code: str = ""
+    topic: str = ""
+    """On the source; a file of an earlier release says neither this nor what follows."""
+    partition: int | None = None
+    who: str = ""
+    """The host and process whose log has it."""
+    person: str = ""
+    """Who wanted it, where somebody did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberedEvent:
-    """One of this process; numbers grow, and none is given twice."""
+    """One that this process knows; numbers grow, and none is given twice."""
 
     number: int
     event: Event
+    published: PublishedEvent | None = None
+    """For other hosts: of this process, about a flow, and more than normal operation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,31 +85,79 @@ class EventLog(logging.Handler):
         self._config = str(config.resolve())
         self._path = status_folder() / f"{os.getpid()}{SUFFIX}"
         self._events: deque[NumberedEvent] = deque(maxlen=KEPT)
+        self._heard: deque[NumberedEvent] = deque(maxlen=KEPT)
+        """Of other processes; numbered as they came."""
+        self._heard_up_to: dict[tuple[str, str], int] = {}
+        """By process and flow: its number of the newest."""
         self._is_changed = False
         self._number = 0
+        self._host, self._pid = socket.gethostname(), os.getpid()
+
+    @property
+    def who(self) -> str:
+        """This host and process."""
+        return f"{self._host} (process {self._pid})"
+
+    def of_flow(self, flow: str) -> PublishedEvents:
+        """The newest of this process about the flow, for other hosts."""
+        self.acquire()  # other threads log meanwhile
+        told = [one.published for one in self._events if one.event.flow == flow]
+        self.release()
+        events = within_bounds(one for one in told if one is not None)
+        return PublishedEvents(flow=flow, host=self._host, pid=self._pid, events=events)
+
+    def hear(self, told: Iterable[PublishedEvents]) -> None:
+        """Events of other processes, each once."""
+        self.acquire()
+        for some in told:
+            if some.where != self.who:
+                self._take(some)
+        self.release()
+
+    def _take(self, told: PublishedEvents) -> None:
+        key = told.where, told.flow
+        newest = self._heard_up_to.pop(key, 0)
+        for one in told.events:
+            if one.number > newest:
+                newest = one.number
+                event = _event_of(told, one)
+                number = self._next_number(time.time())
+                self._heard.append(NumberedEvent(number=number, event=event))
+        self._heard_up_to[key] = newest
+        if len(self._heard_up_to) > MOST_PROCESSES:
+            del self._heard_up_to[next(iter(self._heard_up_to))]
+
+    def _next_number(self, at: float) -> int:
+        # by the clock: who continues asking another process of this address misses nothing of it,
+        # whichever of them began first
+        self._number = max(self._number + 1, int(at * 1000))
+        return self._number
 
     def since(self, number: int) -> list[NumberedEvent]:
         """Those behind that number which are still kept, the oldest first."""
         self.acquire()  # other threads log meanwhile
-        numbered = list(self._events)
+        numbered = [*self._events, *self._heard]
         self.release()
-        return [one for one in numbered if one.number > number]
+        wanted = (one for one in numbered if one.number > number)
+        return sorted(wanted, key=lambda one: one.number)
 
     def emit(self, record: logging.LogRecord) -> None:
-        at = datetime.fromtimestamp(record.created, UTC)
         # message and traceback, as a log file has them
         text = _PLAIN.format(record)
         event = Event(
-            time=at.isoformat(timespec="milliseconds"),
+            time=_in_words(record.created),
             level=record.levelname,
             message=text,
             flow=str(getattr(record, "flow", "")),
             code=str(getattr(record, "code", "")),
+            topic=str(getattr(record, "topic", "")),
+            partition=getattr(record, "partition", None),
+            who=self.who,
+            person=str(getattr(record, "person", "")),
         )
-        # by the clock: who continues asking another process of this address misses nothing of it,
-        # whichever of them began first
-        self._number = max(self._number + 1, int(record.created * 1000))
-        self._events.append(NumberedEvent(number=self._number, event=event))
+        number = self._next_number(record.created)
+        told = _published(number, record, event) if _is_published(record, event) else None
+        self._events.append(NumberedEvent(number=number, event=event, published=told))
         self._is_changed = True
 
     def start(self) -> None:
@@ -140,6 +209,44 @@ def remove_events(config: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def _in_words(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def _is_published(record: logging.LogRecord, event: Event) -> bool:
+    """To other hosts: it is about a flow, and more than normal operation."""
+    if not event.flow:
+        return False
+    return record.levelno >= logging.WARNING or bool(event.code) or hasattr(record, "news")
+
+
+def _published(number: int, record: logging.LogRecord, event: Event) -> PublishedEvent:
+    return PublishedEvent(
+        number=number,
+        at_ms=int(record.created * 1000),
+        level=event.level,
+        message=event.message.partition("\n")[0][:LONGEST_MESSAGE],  # without a traceback
+        code=event.code,
+        topic=event.topic,
+        partition=-1 if event.partition is None else event.partition,
+        person=event.person[:LONGEST_MESSAGE],
+    )
+
+
+def _event_of(told: PublishedEvents, one: PublishedEvent) -> Event:
+    return Event(
+        time=_in_words(one.at_ms / 1000),
+        level=one.level,
+        message=one.message,
+        flow=told.flow,
+        code=one.code,
+        topic=one.topic,
+        partition=None if one.partition < 0 else one.partition,
+        who=told.where,
+        person=one.person,
+    )
+
+
 def _files() -> list[Path]:
     def written(path: Path) -> float:
         try:
@@ -165,6 +272,9 @@ def _read(path: Path) -> ProcessEvents | None:
         )
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None  # of another release, or nobody's
-    texts = [found.config, *(text for one in found.events for text in asdict(one).values())]
+    values: list[dict[str, Any]] = [asdict(one) for one in found.events]
+    numbers = [one.pop("partition") for one in values]
+    texts = [found.config, *(text for one in values for text in one.values())]
     is_whole = type(found.pid) is int and all(isinstance(text, str) for text in texts)
+    is_whole = is_whole and all(one is None or type(one) is int for one in numbers)
     return found if is_whole else None

@@ -275,18 +275,28 @@ class GroupQuery(Value):
 
 
 class Event(Value):
-    """A line of this process's log."""
+    """A line of the log of this process, or of one that leads a flow elsewhere."""
 
     number: int
+    """Of this process's answers."""
     time: str
     level: str
     flow: str
+    topic: str | None
+    """On the source; null: it is about none, or about several."""
+    partition: int | None
     code: str
     message: str
+    who: str
+    """The host and process whose log has it."""
+    person: str | None
+    """Who wanted it, where somebody did."""
 
 
 class Events(Value):
-    """The newest lines of this process's log, the oldest first."""
+    """The newest lines of this process's log, and what is not normal of flows that others lead, as
+    far as they have written it to the target; by time, the oldest first.
+    """
 
     events: list[Event]
     last: int

@@ -171,9 +171,11 @@ def _planned(
 
 async def _events(asked: CheckedRequest) -> answers.Events:
     query: answers.EventQuery = asked.query
+    await asked.site.hear()
     found = asked.site.events.since(query.since)
     last = found[-1].number if found else query.since
     wanted = [one for one in found if query.flow in ("", one.event.flow)]
+    wanted.sort(key=lambda one: one.event.time)
     return answers.Events(events=[shown.event(one) for one in wanted[-query.limit :]], last=last)
 
 
@@ -353,7 +355,7 @@ ENDPOINTS: Final = (
     ),
     _get(
         "/api/v1/events",
-        "The last lines of this process's log, numbered; not of others.",
+        "The last lines of this process's log, and what is not normal of flows led elsewhere.",
         answers.Events,
         _events,
         answers.EventQuery,

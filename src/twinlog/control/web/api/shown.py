@@ -296,8 +296,12 @@ def event(one: NumberedEvent) -> answers.Event:
         time=said.time,
         level=said.level,
         flow=said.flow,
+        topic=said.topic or None,
+        partition=said.partition,
         code=said.code,
         message=said.message,
+        who=said.who,
+        person=said.person or None,
     )
 
 

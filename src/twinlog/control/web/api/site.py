@@ -62,6 +62,8 @@ class Site:
         self._monitor = monitor
         self._current = current
         self._asked: dict[str, Parts] = {}
+        self._heard = -1
+        """The version of the leaders whose events are known."""
 
     @property
     def config(self) -> MirrorConfig:
@@ -89,14 +91,22 @@ class Site:
 
     async def flows(self) -> answers.Flows:
         """All of them, also those that `--clusters` leaves to others."""
-        flows = self.config.every_flow
-        heard = await self.leaders.hear(flows)
-        return answers.Flows(flows=[self._flow(one, heard) for one in flows])
+        heard = await self.hear()
+        return answers.Flows(flows=[self._flow(one, heard) for one in self.config.every_flow])
 
     async def flow(self, name: str) -> answers.Flow:
         """One of them."""
         config = self.flow_config(name)
-        return self._flow(config, await self.leaders.hear(self.config.every_flow))
+        return self._flow(config, await self.hear())
+
+    async def hear(self) -> dict[str, LeaderReport]:
+        """What leaders say of their flows, by flow; `events` knows what has happened to them."""
+        heard = await self.leaders.hear(self.config.every_flow)
+        if self._heard != self.leaders.version:
+            self._heard = self.leaders.version
+            for one in heard.values():
+                self.events.hear(() if one.told is None else one.told.events)
+        return heard
 
     def _flow(self, config: FlowConfig, heard: dict[str, LeaderReport]) -> answers.Flow:
         name = str(config.flow)

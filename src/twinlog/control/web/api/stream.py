@@ -1,4 +1,5 @@
-"""Server-sent events: all flows when one of them changed, and each new event of this process.
+"""Server-sent events: all flows when one of them changed, and each new event of this process and of
+those that lead a flow elsewhere.
 
     event: flows     data: as GET /api/v1/flows answers
     event: event     data: as one of GET /api/v1/events, its number as the id

@@ -1,13 +1,16 @@
-// What happened: the lines of this process.
+// What happened: the lines of this process, and what others that lead a flow tell of it.
 
 import { ask } from "./api.js";
 import { advice, failure } from "./told.js";
 import { h, plural, put, table } from "./view.js";
 
+const about = (one) => (one.partition === null ? one.topic || "" : `${one.topic}-${one.partition}`);
+const who = (one) => [one.person, one.who].filter(Boolean).join(", ");
+
 export function events({ state, main, query, noted }) {
   const body = h("div");
   const field = h("input", { type: "search", value: query.get("contains"), input: () => (noted({ contains: field.value }), show()) });
-  main.append(h("h1", {}, "Events of this process"), h("div", { class: "bar" }, h("label", {}, "Contains", field)), body);
+  main.append(h("h1", {}, "Events"), h("div", { class: "bar" }, h("label", {}, "Contains", field)), body);
   let [last, rows, isOpen] = [0, [], true];
 
   async function load() {
@@ -23,13 +26,15 @@ export function events({ state, main, query, noted }) {
 
   function show() {
     const word = field.value.toLowerCase();
-    const some = rows.filter((one) => !word || `${one.flow} ${one.code} ${one.message}`.toLowerCase().includes(word)).reverse();
+    const some = rows.filter((one) => !word || `${one.flow} ${about(one)} ${one.code} ${one.message} ${who(one)}`.toLowerCase().includes(word)).sort((a, b) => b.time.localeCompare(a.time) || b.number - a.number);
     put(body, table(`${plural(some.length, "event")}, the newest first`, [
       { name: "Time", cell: (one) => one.time },
       { name: "Level", cell: (one) => h("span", { class: one.level === "ERROR" ? "bad" : one.level === "WARNING" ? "warn" : "" }, one.level) },
       { name: "Flow", cell: (one) => (one.flow ? h("a", { href: `#/flow/${encodeURIComponent(one.flow)}` }, one.flow) : "") },
+      { name: "Topic", wrap: true, cell: about },
       { name: "Text", wrap: true, cell: (one) => [one.message, advice(state, one.code)] },
-    ], some));
+      { name: "Who", wrap: true, cell: who },
+    ], some, { stacked: true }));
   }
 
   load();

@@ -38,7 +38,7 @@ export function flowScreen({ state, main, flow }) {
       marks = events.map((one) => Date.parse(one.time)).filter((at) => !Number.isNaN(at));
       put(last, events.length
         ? h("ul", { class: "plain small" }, events.reverse().map((one) => h("li", {}, h("span", { class: "soft" }, `${one.time} `), one.message, advice(state, one.code))))
-        : h("p", { class: "soft" }, "None in this process since it started."));
+        : h("p", { class: "soft" }, "None is known."));
     } catch (error) {
       last.replaceChildren(failure(error));
     }

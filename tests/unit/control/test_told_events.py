@@ -1,0 +1,127 @@
+"""Events as other processes are told of them, and as they are heard from others."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.rest import Rest, rest_of
+from twinlog.config.load import load
+from twinlog.control.check.reported_status import Reported
+from twinlog.control.watch.events import EventLog, last_events
+from twinlog.control.watch.monitor import Monitor
+from twinlog.control.web.api import leaders
+from twinlog.flow_log import FlowLog
+from twinlog.mirror.state.published_events import PublishedEvent, PublishedEvents
+from twinlog.model import TopicPartition
+
+FILE = (
+    "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
+    "A->B.enabled = true\ntopics = .*\n"
+)
+ONE = PublishedEvent(
+    number=7,
+    at_ms=1_800_000_000_000,
+    level="WARNING",
+    message="A->B: orders-3: no",
+    code="DIVERGED",
+    topic="orders",
+    partition=3,
+    person="",
+)
+TOLD = PublishedEvents(flow="A->B", host="east-1", pid=77, events=(ONE,))
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EventLog]:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    kept = EventLog(tmp_path / "mm2.properties")
+    kept.start()
+    yield kept
+    kept.stop()
+
+
+def test_others_are_told_what_is_not_normal_and_what_people_want(kept: EventLog) -> None:
+    log = FlowLog(logging.getLogger("twinlog.test"), "A->B")
+    log.info("of normal operation")
+    log.info("no", partition=TopicPartition("orders", 3), code="DIVERGED")
+    log.news("%s is paused", "pay", topic="pay", person="ann@east-1")
+    FlowLog(logging.getLogger("twinlog.test"), "C->B").warning("of another flow")
+    try:
+        raise ValueError("with its lines")
+    except ValueError:
+        log.bug("a bug")
+    told = kept.of_flow("A->B")
+    assert told.where == kept.who
+    seen = [(e.message, e.topic, e.partition, e.code, e.person) for e in told.events]
+    assert seen == [
+        ("A->B: no", "orders", 3, "DIVERGED", ""),
+        ("A->B: pay is paused", "pay", -1, "", "ann@east-1"),
+        ("A->B: a bug", "", -1, "", ""),
+    ]
+
+
+def test_each_event_of_another_is_heard_once_and_our_own_not_again(kept: EventLog) -> None:
+    logging.getLogger("twinlog.test").warning("one")
+    FlowLog(logging.getLogger("twinlog.test"), "A->B").warning("two")
+    last = kept.since(0)[-1].number
+    newer = replace(TOLD, events=(ONE, replace(ONE, number=8, message="A->B: again")))
+    other = replace(TOLD, flow="C->B", events=(replace(ONE, number=5),))
+    for _ in range(2):
+        kept.hear([kept.of_flow("A->B"), TOLD, newer, other])
+    found = kept.since(last)
+    assert [one.event.message for one in found] == [ONE.message, "A->B: again", ONE.message]
+    assert [one.event.flow for one in found] == ["A->B", "A->B", "C->B"]
+    assert found[0].event.who == "east-1 (process 77)"
+    assert len({one.number for one in found}) == 3
+    assert kept.since(found[-1].number) == []
+
+
+def test_a_file_of_an_earlier_release_is_read(kept: EventLog, tmp_path: Path) -> None:
+    FlowLog(logging.getLogger("twinlog.test"), "A->B").warning("one")
+    kept.save()
+    (file,) = (tmp_path / "twinlog").glob("*.events")
+    value = json.loads(file.read_text())
+    for name in ("topic", "partition", "who", "person"):
+        del value["events"][0][name]
+    file.write_text(json.dumps(value))
+    (process,) = last_events(tmp_path / "mm2.properties")
+    assert [(one.message, one.topic, one.partition) for one in process.events] == [
+        ("A->B: one", "", None)
+    ]
+
+
+@pytest.fixture
+def rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rest]:
+    """Whose flow is led elsewhere."""
+    found = {"A->B": Reported(status=None, intents=None, events=(TOLD,))}
+    monkeypatch.setattr(leaders, "reports_of", lambda *_: found)
+    file = tmp_path / "mm2.properties"
+    file.write_text(FILE)
+    with rest_of(load(file, environment={}), file, Monitor()) as rest:
+        yield rest
+
+
+def test_rest_tells_those_of_a_flow_that_is_led_elsewhere_by_time(rest: Rest) -> None:
+    logging.getLogger("twinlog.test").warning("here")
+    for _ in range(2):
+        found = rest.get("/api/v1/events")["events"]
+        assert [one["message"] for one in found] == ["here", "A->B: orders-3: no"]
+    number = found[-1].pop("number")
+    assert found[-1] == {
+        "time": "2027-01-15T08:00:00.000+00:00",
+        "level": "WARNING",
+        "flow": "A->B",
+        "topic": "orders",
+        "partition": 3,
+        "code": "DIVERGED",
+        "message": "A->B: orders-3: no",
+        "who": "east-1 (process 77)",
+        "person": None,
+    }
+    assert rest.get(f"/api/v1/events?since={number}")["events"] == []

@@ -1,0 +1,74 @@
+"""Rows of what happened to a flow: they come back, within bounds, and nothing else does."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.support.snapshots import PUBLISHED
+from twinlog.errors import CorruptData
+from twinlog.mirror.state.published import published_status
+from twinlog.mirror.state.published_events import (
+    LONGEST_MESSAGE,
+    MOST_CHARACTERS,
+    MOST_EVENTS,
+    PublishedEvent,
+    PublishedEvents,
+    published_events,
+    within_bounds,
+)
+
+ONE = PublishedEvent(
+    number=7,
+    at_ms=1_800_000_000_000,
+    level="WARNING",
+    message="A->B: orders-3: no",
+    code="DIVERGED",
+    topic="orders",
+    partition=3,
+    person="",
+)
+TOLD = PublishedEvents(flow="A->B", host="east-1", pid=77, events=(ONE,))
+
+
+def test_rows_of_all_leaders_come_back_beside_the_status() -> None:
+    other = replace(TOLD, host="west-1")
+    rows = [TOLD.encode(), PUBLISHED.encode(), other.encode()]
+    assert published_events("A->B", rows) == (TOLD, other)
+    assert published_events("C->B", rows) == ()
+    assert published_events("A->B", [PUBLISHED.encode()]) == (), "of an earlier release"
+    assert published_status("A->B", rows) == PUBLISHED
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"events": [{}]},
+        {"events": 5},
+        {"pid": "1"},
+        {"host": None},
+        {"v": 99},
+        {"events": [{**json.loads(TOLD.encode()[1])["events"][0], "at_ms": 10**15}]},
+        {"events": [{**json.loads(TOLD.encode()[1])["events"][0], "level": "<b>"}]},
+    ],
+)
+def test_what_is_none_of_ours_is_said_where_nothing_else_is_there(
+    change: dict[str, object],
+) -> None:
+    key, value = TOLD.encode()
+    bad = key, json.dumps(json.loads(value) | change).encode()
+    assert published_events("A->B", [bad, TOLD.encode()]) == (TOLD,)
+    with pytest.raises(CorruptData):
+        published_events("A->B", [bad])
+
+
+def test_a_row_is_small_and_has_the_newest() -> None:
+    many = [replace(ONE, number=n, message="no") for n in range(100)]
+    assert [one.number for one in within_bounds(many)] == [*range(100 - MOST_EVENTS, 100)]
+    long = [replace(one, message="x" * LONGEST_MESSAGE) for one in many]
+    kept = within_bounds(long)
+    assert kept[-1].number == 99
+    assert sum(len(one.message) for one in kept) <= MOST_CHARACTERS
+    assert len(replace(TOLD, events=kept).encode()[1]) < 5000
