@@ -31,11 +31,11 @@ export function failure(error) {
     problem.do && h("div", { class: "small" }, problem.do));
 }
 
-/** What a code means, folded. */
-export function advice(state, code) {
+/** What a code means, folded; `of` tells it from those of others in the same list. */
+export function advice(state, code, of = "") {
   const found = code && state.codes.get(code);
   if (!found) return code ? h("span", { class: "small" }, ` ${code}`) : null;
-  return h("details", { class: "small" }, h("summary", {}, code), h("div", {}, found.meaning), found.advice && h("div", { class: "soft" }, found.advice));
+  return h("details", { class: "small", "data-of": of }, h("summary", {}, code), h("div", {}, found.meaning), found.advice && h("div", { class: "soft" }, found.advice));
 }
 
 export function missing(state, flow) {
