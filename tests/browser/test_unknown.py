@@ -45,6 +45,18 @@ def test_a_flow_of_which_nothing_is_known_is_not_fine(
     assert "0 records/s" not in page.text()
 
 
+def test_what_is_wrong_is_said_once(rest: Rest, monitor: Monitor, browser: Browser) -> None:
+    late = "60 s would be lost, 30 s are allowed"
+    monitor.update([flow(state="DEGRADED", reason=f"A: {late}", rpo_excess=late)])
+    page = browser.open(f"http://{rest.address}/page/")
+    page.shows("B (127.0.0.1:2): connection refused", "main tbody tr:last-child")
+    assert page.text("main tbody tr:last-child").count("connection refused") == 1, "of C->B"
+    assert page.text().count(late) == 1
+    page.run("location.hash = '#/flow/C-%3EB'")
+    page.shows("UNKNOWN", "h1")
+    assert page.text("main > div + div").count("connection refused") == 1
+
+
 def test_what_people_want_is_not_guessed(rest: Rest, monitor: Monitor, browser: Browser) -> None:
     """Its target is away."""
     page = browser.open(f"http://{rest.address}/page/{FLOW}")

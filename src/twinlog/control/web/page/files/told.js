@@ -24,6 +24,12 @@ export function ago(state, one) {
   return age === null ? "never" : `${duration(age)} ago`;
 }
 
+/** These texts, and none that another of them says already. */
+export function once(...texts) {
+  const said = [...new Set(texts.filter(Boolean))];
+  return said.filter((one) => !said.some((other) => other !== one && other.includes(one)));
+}
+
 /** A problem as it was answered. */
 export function failure(error) {
   const problem = error.problem || {};
