@@ -66,7 +66,8 @@ def limit_and_pause_topics(leader: Rest, other: Rest, path: str, topic: str) -> 
 
 def logs_of_second(rest: Rest, path: str, topic: str, remote: str) -> Any:
     """Of 5 records the source has deleted 2 since they were copied; the lane that has them."""
-    found = rest.get(f"{path}/logs?topic={topic}&partition=1")
+    first, found = rest.get(f"{path}/logs?topic={topic}&partitions=0,1")["partitions"]
+    assert (first["partition"], first["source"]["problem"]) == (0, "")
     assert found["nextOffset"] == 5
     for side, name, start in (("source", topic, 2), ("target", remote, 0)):
         log = found[side]
@@ -145,7 +146,7 @@ def test_any_process_answers_for_the_flow_and_steers_it(
             logs_of_second(rest, path, topic, f"s{mark}.{topic}") for rest in (leader, other)
         )
         assert (has in (0, 1), knows_not) == (True, None), "its own process knows its lane"
-        nothing = other.ask(f"{path}/logs?topic={topic}&partition=2")
+        nothing = other.ask(f"{path}/logs?topic={topic}&partitions=1,2")
         assert nothing.status == 404
         assert f"{topic}-2" in nothing.body.decode()
         diff = other.get(f"{path}/diff?topics={topic}")

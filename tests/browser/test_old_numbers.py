@@ -47,7 +47,8 @@ def test_what_a_process_that_is_gone_has_said_is_old_on_every_screen(
         green = green_of(page)
         assert green in page.run(COLORS)
         age = age_of(page)
-    page.shows("Nobody knows: this process does not answer", "#verdict")
+    page.shows("Nobody knows.", "#verdict")
+    eventually(lambda: page.text().count("this process does not answer") == 1, what="said once")
     page.shows("was RUNNING", "main tbody")
     assert page.run("document.querySelector('svg.map text').textContent") == "was RUNNING"
     assert green not in page.run(COLORS)

@@ -20,6 +20,7 @@ from twinlog.config.load import load
 from twinlog.control.check.both_logs import LogFacts
 from twinlog.control.check.reported_status import Reported
 from twinlog.control.watch.monitor import Monitor
+from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.control.watch.spread import Quantiles
 from twinlog.control.web.api import endpoints, leaders
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
@@ -90,67 +91,104 @@ def test_every_screen_opens_by_its_address(rest: Rest, browser: Browser) -> None
     assert errors == []
 
 
-def test_topics_are_filtered_sorted_and_paged(rest: Rest, browser: Browser) -> None:
+def many(count: int) -> list[PartitionSnapshot]:
+    return [partition(f"topic-{number:03}", lag=number) for number in range(count)]
+
+
+def test_topics_are_filtered_sorted_and_paged(
+    rest: Rest, monitor: Monitor, browser: Browser
+) -> None:
+    monitor.update([flow(*many(300)), flow(flow="C->B")])
     page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
-    page.shows("300 partitions, 1 to 200")
+    page.shows("300 topics, 1 to 200")
     page.click("Next")
-    page.shows("300 partitions, 201 to 300")
+    page.shows("300 topics, 201 to 300")
     page.click("Topic")
-    page.shows("300 partitions, 1 to 200")
+    page.shows("300 topics, 1 to 200")
     page.press("/")
     assert page.run("document.activeElement.type") == "search"
     page.run(
         "document.activeElement.value = 'nothing',"
         "document.activeElement.dispatchEvent(new Event('input'))"
     )
-    page.shows("0 partitions")
+    page.shows("0 topics")
 
 
-def test_a_partition_unfolds_to_both_logs_and_stays_so(
-    rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("wide", [360, 1200])
+def test_a_topic_unfolds_to_its_partitions_with_both_logs_and_stays_so(
+    rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch, wide: int
 ) -> None:
-    here = LogFacts(
-        topic="orders", start=3, last_stable=1234, end=1240, leader=2, replicas=(1, 2), in_sync=(2,)
-    )
     asked = itertools.count(1)
 
-    def told(_: object, source: TopicPartition, target: TopicPartition) -> tuple[LogFacts, ...]:
-        assert (source, target) == (TopicPartition("orders", 7), TopicPartition("A.orders", 7))
-        return here, LogFacts(topic="A.orders", problem=f"away {next(asked)}: {HOSTILE}")
+    def told(
+        _: object, source: list[TopicPartition], target: list[TopicPartition]
+    ) -> tuple[dict[TopicPartition, LogFacts], ...]:
+        here = LogFacts(topic="orders", start=3, last_stable=1234, end=1240, leader=2)
+        here = replace(here, replicas=(1, 2), in_sync=(2,))
+        away = LogFacts(topic="A.orders", problem=f"away {next(asked)}: {HOSTILE}")
+        return dict.fromkeys(source, here), dict.fromkeys(target, away)
 
     monkeypatch.setattr(endpoints, "both_logs", told)
-    parts = [partition("orders", n, lag=9, upstream=1225, lane=1) for n in range(10)]
+    parts = [partition("orders", n, lag=9, upstream=1225, lane=1) for n in range(60)]
+    parts[7] = replace(parts[7], state=PartitionState.FAILED, code="RECORD_TOO_LARGE")
     monitor.update([flow(*parts), flow(flow="C->B")])
-    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
-    page.click("orders-7")
-    page.shows("source: 3 to 1,240, last stable 1,234; leader 2, in sync 2 of 1, 2")
-    page.shows("copied to: 1,225")
-    page.shows("lane: 1")
-    page.shows(f"target: away 1: {HOSTILE}")
-    monitor.update([flow(*parts[:9]), flow(flow="C->B")])
-    page.shows("9 partitions, 1 to 9")
-    page.shows("target: away 2")  # it stays unfolded, and is asked for again
+    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}", wide=wide)
+    page.shows("FAILED", "main tbody")
+    page.run("document.querySelector('button[aria-expanded=false]').focus()")
+    page.run("document.activeElement.click()")
+    page.shows("60 partitions of orders, 1 to 50; both logs as of", "td.below")
+    assert page.run("document.activeElement.ariaExpanded") == "true"
+    row = "[...document.querySelectorAll('td.below tbody tr:first-child td')]"
+    cells = page.run(f"{row}.map((one) => one.innerText.trim())")
+    assert cells[2:7] == ["3", "1,234", "1,240", "1,225", "?"]
+    assert cells[12:15] == ["2; in sync 2 of 1, 2", "?", "1"]
+    page.shows(f"target: away 1: {HOSTILE}", "td.below")
+    page.click("RECORD_TOO_LARGE", "td.below summary")
+    page.shows("max.message.bytes", "td.below")
+    page.shows("target: away 2", "td.below")  # it stays unfolded, and is asked for again
+    assert page.run("document.querySelector('td.below details').open")
+    inside = "document.querySelector('td.below .scroll').getBoundingClientRect()"
+    assert page.run(f"{inside}.right") <= wide
+    assert page.run("document.documentElement.scrollWidth") <= wide
+    assert page.run(f"{CHECKS}.unreadable()") == []
+    page.run(f"{axe_script().read_text()}; true")
+    assert page.run(AXE) == []
+    page.run("document.querySelector('[aria-label=\"Next partitions of orders\"]').click()")
+    page.shows("60 partitions of orders, 51 to 60; both logs as of", "td.below")
+    page.click("orders")
+    eventually(lambda: not page.run("document.querySelector('td.below')"))
 
 
 def test_the_states_are_those_of_the_servers_catalogue(rest: Rest, browser: Browser) -> None:
     page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
-    page.shows("300 partitions")
+    page.shows("1 topic,")
     offered = page.run("[...document.querySelectorAll('select option')].map((one) => one.value)")
     assert offered == ["", *PartitionState]
 
 
-def test_an_address_keeps_what_was_filtered_and_sorted(rest: Rest, browser: Browser) -> None:
-    place = f"{PLACES['Topics']}?sort=topic&state=AT_END&topic=orders&offset=200"
+def test_an_address_keeps_what_was_filtered_and_sorted(
+    rest: Rest, monitor: Monitor, browser: Browser
+) -> None:
+    monitor.update([flow(*many(300)), flow(flow="C->B")])
+    place = f"{PLACES['Topics']}?sort=topic&state=AT_END&topic=topic&offset=200"
     page = browser.open(f"http://{rest.address}/page/{place}")
-    page.shows("300 partitions, 201 to 300")
+    page.shows("300 topics, 201 to 300")
     assert page.run("document.querySelector('select').value") == "AT_END"
-    assert page.run("document.querySelector('input').value") == "orders"
+    assert page.run("document.querySelector('input').value") == "topic"
     page.click("Before")
-    page.shows("300 partitions, 1 to 200")
+    page.shows("300 topics, 1 to 200")
     page.click("Copied")
     hash_is = "decodeURIComponent(location.hash)"
-    wanted = "#/flow/A->B/topics?topic=orders&state=AT_END&sort=-records"
+    wanted = "#/flow/A->B/topics?topic=topic&state=AT_END&sort=-records"
     eventually(lambda: page.run(hash_is) == wanted, what="the address of the second table")
+
+
+def test_an_address_that_sorts_by_what_only_partitions_have_opens_as_usual(
+    rest: Rest, browser: Browser
+) -> None:
+    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}?sort=-sinceMs&topic=or")
+    page.shows("1 topic,")
+    page.shows("Lag ▼", "thead")
 
 
 def test_new_numbers_take_nothing_out_of_a_readers_hands(
@@ -189,7 +227,7 @@ def test_how_long_batches_and_records_have_is_on_the_flows_screen(
     page.shows("0.1 s\np99 2.0 s", ".cards")
     page.shows("90 s\nwill lose records of 1 topic: logs", ".cards")
     page.click("will lose records of 1 topic: logs")
-    page.shows("1 partition", "table")
+    page.shows("1 topic", "table")
 
 
 @pytest.mark.alone  # it measures
@@ -202,11 +240,11 @@ def test_ten_thousand_topics_are_smooth(rest: Rest, monitor: Monitor, browser: B
     monitor.update([flow(*parts), flow(flow="C->B")])
     begun = time.monotonic()
     page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
-    page.shows("100,000 partitions, 1 to 200")
+    page.shows("10,000 topics, 1 to 200")
     took = {"opens": time.monotonic() - begun}
     for what, click, shows in (
-        ("sorts", "Copied", "99,999"),
-        ("turns round", "Copied ▼", "topic-00000-0"),
+        ("sorts", "Copied", "999,945"),
+        ("turns round", "Copied ▼", "topic-00000"),
         ("next page", "Next", "201 to 400"),
     ):
         monitor.update([flow(*parts), flow(flow="C->B")])
@@ -218,10 +256,10 @@ def test_ten_thousand_topics_are_smooth(rest: Rest, monitor: Monitor, browser: B
     page.press("/")
     for key in "09999":
         page.press(key)
-    page.shows("10 partitions, 1 to 10")
+    page.shows("1 topic, 1 to 1")
     took["filters"] = time.monotonic() - begun
     page.go(f"http://{rest.address}/page/{PLACES['Topics']}?sort=topic")
-    page.shows("topic-00019-9")
+    page.shows("topic-00199")
     frames = page.run(SCROLL)
     assert took["opens"] < 2, took
     assert all(seconds < 1 for what, seconds in took.items() if what != "opens"), took
@@ -242,7 +280,7 @@ def test_resume_is_offered_of_a_topic_that_was_named_and_not_of_a_paused_flow(
     parts = [partition(topic, state=state) for topic, state in states.items()]
     monitor.update([flow(*parts, state="PAUSED"), flow(flow="C->B")])
     page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
-    labels = "[...document.querySelectorAll('td button')].map((one) => one.ariaLabel).sort()"
+    labels = "[...document.querySelectorAll('td button.do')].map((one) => one.ariaLabel).sort()"
     wanted = ["Pause axb", "Resume a.b", "Resume gone"]
     eventually(lambda: page.run(labels) == wanted, what="a button for each topic")
 
@@ -453,23 +491,23 @@ def test_who_is_shut_out_sees_nothing_more(
         assert page.run("sessionStorage.getItem('twinlog-token')") == ""
 
 
-def test_partitions_are_filtered_by_their_code(
+def test_topics_are_filtered_by_a_code_of_their_partitions(
     rest: Rest, monitor: Monitor, browser: Browser
 ) -> None:
     codes = {"orders": "", "logs": "RECORD_TOO_LARGE", "pay": "DIVERGED"}
     parts = [partition(topic, code=code) for topic, code in codes.items()]
     monitor.update([flow(*parts), flow(flow="C->B")])
     page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
-    page.shows("3 partitions")
+    page.shows("3 topics")
     offered = page.run("[...document.querySelectorAll('#codes option')].map((one) => one.value)")
     assert {*codes.values()} - {*offered} == {""}
     page.run("document.querySelector('input[list]').focus()")
     for key in "diverged":
         page.press(key)
     page.run("document.activeElement.blur()")
-    page.shows("1 partition,")
-    page.shows("pay-0")
+    page.shows("1 topic,")
+    page.shows("pay")
     assert page.run("location.hash").endswith("topics?code=DIVERGED")
     page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}?code=RECORD_TOO_LARGE")
-    page.shows("logs-0")
+    page.shows("logs")
     assert page.run("document.querySelector('input[list]').value") == "RECORD_TOO_LARGE"

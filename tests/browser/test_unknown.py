@@ -20,7 +20,7 @@ from twinlog.mirror.state.intents import FlowIntents
 pytestmark = pytest.mark.xdist_group("browser")
 
 FLOW = "#/flow/A-%3EB"
-BUTTONS = "[...document.querySelectorAll('td button')].map((one) => one.ariaLabel)"
+BUTTONS = "[...document.querySelectorAll('td button.do')].map((one) => one.ariaLabel)"
 
 
 def test_a_flow_of_which_nothing_is_known_is_not_fine(
@@ -45,6 +45,18 @@ def test_a_flow_of_which_nothing_is_known_is_not_fine(
     assert "0 records/s" not in page.text()
 
 
+def test_what_is_wrong_is_said_once(rest: Rest, monitor: Monitor, browser: Browser) -> None:
+    late = "60 s would be lost, 30 s are allowed"
+    monitor.update([flow(state="DEGRADED", reason=f"A: {late}", rpo_excess=late)])
+    page = browser.open(f"http://{rest.address}/page/")
+    page.shows("B (127.0.0.1:2): connection refused", "main tbody tr:last-child")
+    assert page.text("main tbody tr:last-child").count("connection refused") == 1, "of C->B"
+    assert page.text().count(late) == 1
+    page.run("location.hash = '#/flow/C-%3EB'")
+    page.shows("UNKNOWN", "h1")
+    assert page.text("main > div + div").count("connection refused") == 1
+
+
 def test_what_people_want_is_not_guessed(rest: Rest, monitor: Monitor, browser: Browser) -> None:
     """Its target is away."""
     page = browser.open(f"http://{rest.address}/page/{FLOW}")
@@ -52,7 +64,7 @@ def test_what_people_want_is_not_guessed(rest: Rest, monitor: Monitor, browser: 
     assert "as its file says" not in page.text()
     page.run(f"location.hash = '{FLOW}/topics'")
     page.shows("What people want of A->B is not known, so neither Pause nor Resume is offered: its")
-    page.shows("300 partitions")
+    page.shows("1 topic,")
     assert page.run(BUTTONS) == []
 
 
@@ -77,9 +89,9 @@ def test_how_long_the_source_keeps_what_waits(
     page.shows(f"source retention\n{text}", ".cards")
     assert ("nothing that waits will be deleted" in page.text()) is is_known
     page.run(f"location.hash = '{FLOW}/topics'")
-    page.shows("1 partition,")
+    page.shows("1 topic,")
     cells = "[...document.querySelectorAll('tbody td')].map((one) => one.innerText)"
-    assert page.run(cells)[5] == text
+    assert page.run(cells)[7] == text
 
 
 def test_what_is_kept_in_one_place_is_shown_where_others_are_not_known(

@@ -22,7 +22,7 @@ from tests.support.rest import Rest, rest_of
 from tests.support.snapshots import PUBLISHED, flow, partition
 from twinlog.client import steering
 from twinlog.codes import CONDITIONS
-from twinlog.codes.states import PARTITION_STATES
+from twinlog.codes.states import PARTITION_STATES, severity_of
 from twinlog.config.load import load
 from twinlog.control.check import offline_status
 from twinlog.control.duties.publication import published
@@ -30,7 +30,7 @@ from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.web import server
-from twinlog.control.web.api import answers, kept, leaders, shown, stream
+from twinlog.control.web.api import answers, kept, leaders, shown, stream, topics
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.state.published import Proof
 
@@ -148,6 +148,63 @@ def test_partitions_are_filtered_sorted_and_paged(
     total = {"?topic=order&sort=-lag&limit=2": 5, "?state=FAILED": 1, "?code=RECORD_TOO_LARGE": 1}
     assert found["total"] == total.get(query, 0 if "UNREACHABLE" in query else 6)
     assert found["toldBy"] == "here"
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", ["logs", "orders"]),
+        ("?sort=-topic&limit=1", ["orders"]),
+        ("?sort=-lag", ["orders", "logs"]),
+        ("?sort=-state", ["logs", "orders"]),
+        ("?sort=-unusualPartitions&limit=1", ["logs"]),
+        ("?sort=partitions&offset=1", ["orders"]),
+        ("?topic=ord", ["orders"]),
+        ("?state=FAILED", ["logs"]),
+        ("?state=AT_END&code=RECORD_TOO_LARGE", []),
+    ],
+)
+def test_topics_are_filtered_sorted_and_paged(rest: Rest, query: str, expected: list[str]) -> None:
+    found = rest.get(f"{A_B}/topics{query}")
+    assert [one["topic"] for one in found["topics"]] == expected
+    assert found["total"] == (2 if "limit" in query or "offset" in query else len(expected))
+    assert found["toldBy"] == "here"
+
+
+def test_a_topic_has_the_numbers_of_its_partitions_and_says_what_is_not_known() -> None:
+    parts = [
+        partition("orders", 0, lag=5, lag_ms=70, loss_records=2, loss_ms=30, left_ms=900, bytes=1),
+        partition("orders", 1, lag=-1, loss_records=-1, is_left_known=False, bytes=2),
+        partition("orders", 2, lag=4, state="FAILED", code="DIVERGED", left_ms=400, bytes=3),
+        partition("pay", 0, lag=1000, loss_records=0, bytes=0, state="PAUSED"),
+    ]
+    total, (one, _) = topics.page(parts, topics.TopicQuery())
+    assert (total, one.topic, one.target_topic, one.partitions) == (2, "orders", "A.orders", 3)
+    assert (one.state, one.codes, one.unusual_partitions) == ("FAILED", ["DIVERGED"], 1)
+    assert (one.lag, one.lag_unknown_partitions, one.lag_ms) == (9, 1, 70)
+    assert (one.loss_records, one.loss_unknown_partitions, one.loss_ms) == (2, 2, 30)
+    assert (one.kept_ms, one.kept_known, one.bytes) == (400, False, 6)
+    query = topics.TopicQuery.model_validate({"sort": "-lag"})
+    assert [row.topic for row in topics.page(parts, query)[1]] == ["orders", "pay"], "may be worst"
+    (pay,) = topics.page(parts, topics.TopicQuery(code="", topic="pay"))[1]
+    assert (pay.kept_ms, pay.kept_known, pay.loss_records, pay.loss_ms) == (None, True, 0, None)
+
+
+def test_every_state_is_ranked_and_no_good_one_is_worse_than_a_bad_one() -> None:
+    assert sorted(topics.WORST_FIRST) == sorted(PARTITION_STATES)
+    found = [severity_of(state) for state in topics.WORST_FIRST]
+    assert found == sorted(found, key=["bad", "warn", "good"].index)
+
+
+def test_of_ten_thousand_topics_a_page_is_made_at_once(rest: Rest, monitor: Monitor) -> None:
+    parts = [partition(f"topic-{n // 10:05}", n % 10, lag=n % 977) for n in range(100_000)]
+    monitor.update([flow(*parts)])
+    begun = time.monotonic()
+    found = rest.get(f"{A_B}/topics?sort=-lag&limit=200")
+    took = time.monotonic() - begun
+    assert (found["total"], len(found["topics"])) == (10_000, 200)
+    assert took < 1, "20 times what it takes"
+    assert rest.get(f"{A_B}/partitions?ofTopic=topic-00001")["total"] == 10
 
 
 def test_what_is_not_known_is_said_and_sorted_as_the_worst() -> None:

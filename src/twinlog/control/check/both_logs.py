@@ -1,10 +1,11 @@
-"""What both clusters have of one partition: where its logs begin and end, and who leads them."""
+"""What both clusters have of partitions: where their logs begin and end, and who leads them."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
@@ -42,9 +43,11 @@ class LogFacts:
 
 
 def both_logs(
-    flow: FlowConfig, source: TopicPartition, target: TopicPartition
-) -> tuple[LogFacts, LogFacts]:
-    """The source's and the target's, each as far as its cluster answers."""
+    flow: FlowConfig, source: Collection[TopicPartition], target: Collection[TopicPartition]
+) -> tuple[dict[TopicPartition, LogFacts], dict[TopicPartition, LogFacts]]:
+    """The source's and the target's, each as far as its cluster answers; all partitions of a
+    cluster are asked for at once.
+    """
     setup = flow_setup(flow)
     with ExitStack() as closing:
         clusters = AskedClusters(closing, GIVES_UP_S)
@@ -52,35 +55,46 @@ def both_logs(
         return _facts(clusters, setup.source, source), _facts(clusters, setup.target, target)
 
 
-def _facts(clusters: AskedClusters, cluster: ClusterSettings, tp: TopicPartition) -> LogFacts:
-    nothing = LogFacts(topic=tp.topic)
+def _facts(
+    clusters: AskedClusters, cluster: ClusterSettings, parts: Collection[TopicPartition]
+) -> dict[TopicPartition, LogFacts]:
     problem = clusters.problem(cluster)
     if problem is None:
         try:
-            return _asked(clusters.client(cluster), tp)
+            return _asked(clusters.client(cluster), parts)
         except TwinlogError as error:
             problem = error
-    return replace(nothing, problem=str(problem.without_flow()))
+    text = str(problem.without_flow())
+    return {tp: LogFacts(topic=tp.topic, problem=text) for tp in parts}
 
 
-def _asked(client: ClusterClient, tp: TopicPartition) -> LogFacts:
-    topic = client.metadata([tp.topic]).topics.get(tp.topic)
-    led = None if topic is None else topic.partition(tp.partition)
-    if led is None:
-        return LogFacts(topic=tp.topic, problem=f"{tp} is not there, or may not be described")
-    offsets, problem = {}, ""
+def _asked(
+    client: ClusterClient, parts: Collection[TopicPartition]
+) -> dict[TopicPartition, LogFacts]:
+    topics = client.metadata(sorted({tp.topic for tp in parts})).topics if parts else {}
+    facts: dict[TopicPartition, LogFacts] = {}
+    for tp in parts:
+        topic = topics.get(tp.topic)
+        led = None if topic is None else topic.partition(tp.partition)
+        facts[tp] = (
+            LogFacts(topic=tp.topic, problem=f"{tp} is not there, or may not be described")
+            if led is None
+            else LogFacts(
+                topic=tp.topic,
+                leader=led.leader,
+                leader_epoch=led.leader_epoch,
+                replicas=led.replicas,
+                in_sync=led.isr,
+            )
+        )
+    there = [tp for tp, one in facts.items() if not one.problem]
     for name, (at, isolation) in _ASKED.items():
-        found = list_offsets(client, [tp], at, isolation=isolation)[tp]
-        if isinstance(found, TwinlogError):
-            problem = problem or str(found.without_flow())
-        else:
-            offsets[name] = found.offset
-    return LogFacts(
-        topic=tp.topic,
-        leader=led.leader,
-        leader_epoch=led.leader_epoch,
-        replicas=led.replicas,
-        in_sync=led.isr,
-        problem=problem,
-        **offsets,
-    )
+        for tp, found in list_offsets(client, there, at, isolation=isolation).items():
+            known = facts[tp]
+            if isinstance(found, TwinlogError):
+                said = known.problem or str(found.without_flow())
+                facts[tp] = replace(known, problem=said)
+            else:
+                changed: dict[str, Any] = {name: found.offset}
+                facts[tp] = replace(known, **changed)
+    return facts

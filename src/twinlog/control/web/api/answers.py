@@ -211,6 +211,7 @@ class PartitionQuery(Value):
     """Which partitions, and in which order."""
 
     topic: str = Field(default="", description="Only topics whose name contains it.")
+    of_topic: str = Field(default="", description="Only those of exactly this topic.")
     state: PartitionState | None = Field(default=None, description="Only those in this state.")
     code: str = Field(default="", description="Only those with this code.")
     sort: Literal[
@@ -240,22 +241,32 @@ class Log(Value):
 class PartitionLogs(Value):
     """Both logs of a partition, and how far it is copied."""
 
-    flow: str
-    topic: str
     partition: int
     next_offset: int | None
     lane: int | None
     source: Log
     target: Log | None
     """Of the same number: records that are placed by key may be in others. null: none is known."""
+
+
+class Logs(Value):
+    """Both logs of some partitions of a topic, in the order that was asked for."""
+
+    flow: str
+    topic: str
+    partitions: list[PartitionLogs]
     as_of_ms: int
 
 
-class PartitionLogsQuery(Value):
-    """Which partition."""
+class LogsQuery(Value):
+    """Which partitions."""
 
     topic: Name
-    partition: int = Field(ge=0, le=2_147_483_647)
+    partitions: str = Field(
+        max_length=1000,
+        pattern=r"^[0-9]{1,9}(,[0-9]{1,9}){0,99}$",
+        description="Their numbers, with commas between; up to 100.",
+    )
 
 
 class Groups(Value):

@@ -23,7 +23,7 @@ from twinlog.control.doctor.findings import as_json, findings
 from twinlog.control.doctor.observing import observe
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.flow.wishes import Ask, wish
-from twinlog.control.web.api import answers, shown
+from twinlog.control.web.api import answers, shown, topics
 from twinlog.control.web.api.site import Site
 from twinlog.control.web.problem import RequestRefused
 from twinlog.control.web.tokens import Client
@@ -87,26 +87,52 @@ async def _partitions(asked: CheckedRequest) -> answers.PartitionPage:
     )
 
 
-async def _logs(asked: CheckedRequest) -> answers.PartitionLogs:
-    query: answers.PartitionLogsQuery = asked.query
-    config, parts = asked.site.flow_config(asked.flow), await asked.site.parts(asked.flow)
-    wanted = TopicPartition(query.topic, query.partition)
-    part = next((one for one in parts.partitions if (one.topic, one.partition) == wanted), None)
-    if part is None:
-        raise RequestRefused(
-            f"{asked.flow} has no partition {query.topic[:200]}-{query.partition}", code="NOT_FOUND"
-        )
-    there = TopicPartition(part.target_topic, part.partition)
-    source, target = await asked.site.questions.run(lambda: both_logs(config, wanted, there))
-    return answers.PartitionLogs(
+async def _topics(asked: CheckedRequest) -> topics.TopicPage:
+    query: topics.TopicQuery = asked.query
+    parts = await asked.site.parts(asked.flow)
+    total, rows = await asked.site.pages.run(lambda: topics.page(parts.partitions, query))
+    age_ms = int((time.monotonic() - parts.at) * 1000)
+    return topics.TopicPage(
         flow=asked.flow,
-        topic=part.topic,
-        partition=part.partition,
-        next_offset=part.upstream if part.upstream >= 0 else None,
-        lane=part.lane if part.lane >= 0 else None,
-        source=shown.log(source),
-        target=shown.log(target) if part.target_topic else None,
-        as_of_ms=int(time.time() * 1000),
+        total=total,
+        offset=query.offset,
+        topics=rows,
+        told_by="here" if parts.is_here else "clusters",
+        as_of_ms=int(time.time() * 1000) - age_ms,
+        age_ms=age_ms,
+    )
+
+
+async def _logs(asked: CheckedRequest) -> answers.Logs:
+    query: answers.LogsQuery = asked.query
+    config, parts = asked.site.flow_config(asked.flow), await asked.site.parts(asked.flow)
+    known = {one.partition: one for one in parts.partitions if one.topic == query.topic}
+    numbers = dict.fromkeys(map(int, query.partitions.split(",")))
+    missing = next((number for number in numbers if number not in known), None)
+    if missing is not None:
+        raise RequestRefused(
+            f"{asked.flow} has no partition {query.topic[:200]}-{missing}", code="NOT_FOUND"
+        )
+    wanted = [known[number] for number in numbers]
+    here = [TopicPartition(one.topic, one.partition) for one in wanted]
+    there = [TopicPartition(one.target_topic, one.partition) for one in wanted if one.target_topic]
+    source, target = await asked.site.questions.run(lambda: both_logs(config, here, there))
+    rows = [
+        answers.PartitionLogs(
+            partition=one.partition,
+            next_offset=one.upstream if one.upstream >= 0 else None,
+            lane=one.lane if one.lane >= 0 else None,
+            source=shown.log(source[TopicPartition(one.topic, one.partition)]),
+            target=(
+                shown.log(target[TopicPartition(one.target_topic, one.partition)])
+                if one.target_topic
+                else None
+            ),
+        )
+        for one in wanted
+    ]
+    return answers.Logs(
+        flow=asked.flow, topic=query.topic, partitions=rows, as_of_ms=int(time.time() * 1000)
     )
 
 
@@ -308,6 +334,13 @@ ENDPOINTS: Final = (
         is_kept=True,
     ),
     _get(
+        f"{_FLOW}/topics",
+        "Topics of a flow, with the numbers of their partitions taken together.",
+        topics.TopicPage,
+        _topics,
+        topics.TopicQuery,
+    ),
+    _get(
         f"{_FLOW}/partitions",
         "Partitions of a flow. Where another process leads it, both clusters are asked.",
         answers.PartitionPage,
@@ -316,10 +349,11 @@ ENDPOINTS: Final = (
     ),
     _get(
         f"{_FLOW}/logs",
-        "Both logs of a partition: where they begin and end, who leads them. It may take seconds.",
-        answers.PartitionLogs,
+        "Both logs of partitions of a topic: where they begin and end, who leads them. It may take "
+        "seconds.",
+        answers.Logs,
         _logs,
-        answers.PartitionLogsQuery,
+        answers.LogsQuery,
     ),
     _get(
         f"{_FLOW}/groups",

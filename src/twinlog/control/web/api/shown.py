@@ -80,20 +80,20 @@ def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
         "code": seen.code,
         "guarantee": seen.guarantee,
         "lanes": seen.lanes,
-        "generation": _known(seen.generation),
+        "generation": known(seen.generation),
         "records": seen.records,
         "bytes": seen.bytes,
         "partitions": len(seen.partitions),
         "unusual_partitions": sum(
             bool(part.code) or part.state not in USUAL for part in seen.partitions
         ),
-        "lag": _known(seen.lag),
+        "lag": known(seen.lag),
         "lag_unknown_partitions": seen.lag_unknown,
         "loss": answers.Loss(
-            records=_known(seen.loss_records),
-            ms=_known(seen.loss_ms),
+            records=known(seen.loss_records),
+            ms=known(seen.loss_ms),
             unknown_partitions=seen.loss_unknown,
-            objective_ms=_known(seen.rpo_ms),
+            objective_ms=known(seen.rpo_ms),
             excess=seen.rpo_excess,
         ),
         "latency": _latency(seen.latency),
@@ -113,18 +113,18 @@ def _reported(told: PublishedStatus, now_ms: int) -> dict[str, Any]:
         "code": told.code,
         "guarantee": told.guarantee,
         "lanes": told.lanes,
-        "generation": _known(told.generation),
+        "generation": known(told.generation),
         "records": told.records,
         "bytes": told.bytes,
         "partitions": told.partitions,
         "unusual_partitions": told.unusual_partitions,
-        "lag": _known(told.lag),
-        "lag_unknown_partitions": _known(told.lag_unknown),
+        "lag": known(told.lag),
+        "lag_unknown_partitions": known(told.lag_unknown),
         "loss": answers.Loss(
-            records=_known(told.loss_records),
-            ms=_known(told.loss_ms),
+            records=known(told.loss_records),
+            ms=known(told.loss_ms),
             unknown_partitions=told.loss_unknown,
-            objective_ms=_known(told.rpo_ms),
+            objective_ms=known(told.rpo_ms),
             excess=told.rpo_excess,
         ),
         "latency": _latency(_quantiles(told)),
@@ -156,7 +156,7 @@ def _quantiles(told: PublishedStatus) -> Quantiles | None:
 
 def _retention(kept: Kept) -> answers.Retention:
     return answers.Retention(
-        kept_ms=_known(kept.ms),
+        kept_ms=known(kept.ms),
         kept_known=kept.is_known,
         topic=kept.topic or None,
         near_deletion=[*kept.near_deletion],
@@ -222,17 +222,17 @@ def partition(part: PartitionSnapshot) -> answers.Partition:
         target_topic=part.target_topic,
         state=part.state,
         since_ms=part.since_ms or None,
-        lag=_known(part.lag),
-        lag_ms=_known(part.lag_ms),
-        loss_records=_known(part.loss_records),
-        loss_ms=_known(part.loss_ms),
+        lag=known(part.lag),
+        lag_ms=known(part.lag_ms),
+        loss_records=known(part.loss_records),
+        loss_ms=known(part.loss_ms),
         records=part.records,
         bytes=part.bytes,
-        next_offset=_known(part.upstream),
-        lane=_known(part.lane),
-        kept_ms=_known(part.left_ms),
+        next_offset=known(part.upstream),
+        lane=known(part.lane),
+        kept_ms=known(part.left_ms),
         kept_known=part.is_left_known,
-        catches_up_ms=_known(part.needs_ms),
+        catches_up_ms=known(part.needs_ms),
         is_near_deletion=part.is_near_deletion,
         code=part.code,
         message=part.message,
@@ -243,27 +243,27 @@ def log(found: LogFacts) -> answers.Log:
     """One side of a partition."""
     return answers.Log(
         topic=found.topic,
-        start=_known(found.start),
-        last_stable=_known(found.last_stable),
-        end=_known(found.end),
-        leader=_known(found.leader),
-        leader_epoch=_known(found.leader_epoch),
+        start=known(found.start),
+        last_stable=known(found.last_stable),
+        end=known(found.end),
+        leader=known(found.leader),
+        leader_epoch=known(found.leader_epoch),
         replicas=[*found.replicas],
         in_sync=[*found.in_sync],
         problem=found.problem,
     )
 
 
-def _most(number: int) -> int:
+def most(number: int) -> int:
     """What is not known may be the worst, and is sorted as that."""
     return number if number >= 0 else 1 << 62
 
 
 _COLUMNS: Final[dict[str, Callable[[PartitionSnapshot], int]]] = {
-    "lag": lambda part: _most(part.lag),
-    "lossRecords": lambda part: _most(part.loss_records),
-    "lossMs": lambda part: _most(part.loss_ms),
-    "keptMs": lambda part: _most(part.left_ms),
+    "lag": lambda part: most(part.lag),
+    "lossRecords": lambda part: most(part.loss_records),
+    "lossMs": lambda part: most(part.loss_ms),
+    "keptMs": lambda part: most(part.left_ms),
     "records": lambda part: part.records,
     "sinceMs": lambda part: part.since_ms,
 }
@@ -277,6 +277,7 @@ def page(
         part
         for part in parts
         if query.topic in part.topic
+        and (not query.of_topic or part.topic == query.of_topic)
         and (query.state is None or part.state is query.state)
         and (not query.code or part.code == query.code)
     ]
@@ -340,5 +341,5 @@ def clusters(config: MirrorConfig) -> answers.Clusters:
     )
 
 
-def _known(value: int) -> int | None:
+def known(value: int) -> int | None:
     return value if value >= 0 else None

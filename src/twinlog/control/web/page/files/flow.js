@@ -56,7 +56,7 @@ export function flowScreen({ state, main, flow }) {
       put(head,
         h("h1", {}, `${flow} `, badge(one.state, stateNow(state, one))),
         h("p", {}, `since ${clock(one.sinceMs)} UTC`, one.reason && `: ${one.reason}`, advice(state, one.code)),
-        one.problem && h("p", { class: "warn" }, one.problem));
+        one.problem && !one.reason.includes(one.problem) && h("p", { class: "warn" }, one.problem));
       put(numbers, h("div", { class: "cards" },
         card("lost if the source died now", loss(one), one.loss.excess || (one.loss.objectiveMs ? `the objective is ${duration(one.loss.objectiveMs)}` : "")),
         card("records that wait", `${count(one.lag)}${lagUnknown(one)}`, one.lag === null ? "see Topics" : `caught up: ${caughtUp(state, one)}`),

@@ -1,6 +1,6 @@
 // Is it all right? One sentence first, then a picture, then each flow.
 
-import { ageNow, ago, isOld, stateNow } from "./told.js";
+import { ageNow, ago, isOld, once, stateNow } from "./told.js";
 import { badge, clock, count, duration, h, kind, plural, put, rate, spark, svg, table } from "./view.js";
 
 export function overview({ state, main }) {
@@ -26,7 +26,7 @@ function doubt(one) {
   if (one.state === "UNKNOWN") return "its state is not known";
   if (one.ageMs === null || one.ageMs > OLD_MS) return one.ageMs === null ? "no report yet" : `last report ${duration(one.ageMs)} ago`;
   if (one.state === "STANDBY") return "STANDBY, and no leader reports";
-  if (one.problem && one.toldBy !== "here") return one.problem;
+  if (one.problem && one.toldBy !== "here") return "not all of it is known"; // its row says why
   if (one.verified?.differences) return "its copy differs";
   return kind(one.state) === "warn" || one.loss.excess || one.unusualPartitions ? one.state : "";
 }
@@ -34,7 +34,7 @@ function doubt(one) {
 /** The one sentence, and how it looks. */
 export function sentence(state) {
   const { flows, problem } = state;
-  if (isOld(state)) return [`Nobody knows: ${problem ? problem.message : "nothing has answered for long"}`, "bad"];
+  if (isOld(state)) return [problem ? "Nobody knows." : "Nobody knows: nothing has answered for long.", "bad"];
   if (!flows.length) return ["No flow is configured.", "warn"];
   const bad = flows.filter((one) => kind(one.state) === "bad");
   const odd = flows.filter(doubt);
@@ -64,7 +64,7 @@ function flows(state) {
     { name: "Last proof", cell: (one) => proof(state, one) },
     { name: "Guarantee", cell: (one) => one.guarantee || "?" },
     { name: "Reported by", cell: (one) => [one.toldBy, h("div", { class: "small soft" }, ago(state, one))] },
-  ], state.flows, { stacked: true, note: (one) => [one.loss.excess, one.reason, one.problem].filter(Boolean).join("; ") });
+  ], state.flows, { stacked: true, note: (one) => once(one.loss.excess, one.reason, one.problem).join("; ") });
 }
 
 export function loss(one) {

@@ -24,6 +24,12 @@ export function ago(state, one) {
   return age === null ? "never" : `${duration(age)} ago`;
 }
 
+/** These texts, and none that another of them says already. */
+export function once(...texts) {
+  const said = [...new Set(texts.filter(Boolean))];
+  return said.filter((one) => !said.some((other) => other !== one && other.includes(one)));
+}
+
 /** A problem as it was answered. */
 export function failure(error) {
   const problem = error.problem || {};
@@ -31,11 +37,11 @@ export function failure(error) {
     problem.do && h("div", { class: "small" }, problem.do));
 }
 
-/** What a code means, folded. */
-export function advice(state, code) {
+/** What a code means, folded; `of` tells it from those of others in the same list. */
+export function advice(state, code, of = "") {
   const found = code && state.codes.get(code);
   if (!found) return code ? h("span", { class: "small" }, ` ${code}`) : null;
-  return h("details", { class: "small" }, h("summary", {}, code), h("div", {}, found.meaning), found.advice && h("div", { class: "soft" }, found.advice));
+  return h("details", { class: "small", "data-of": of }, h("summary", {}, code), h("div", {}, found.meaning), found.advice && h("div", { class: "soft" }, found.advice));
 }
 
 export function missing(state, flow) {

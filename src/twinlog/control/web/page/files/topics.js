@@ -1,15 +1,19 @@
-// Which topic? Filter, sort, page; each code says what to do.
+// Which topic? Filter, sort, page; a topic unfolds to its partitions, and each code says what to do.
 
 import { ask, flowPath } from "./api.js";
 import { changing } from "./change.js";
 import { advice, failure } from "./told.js";
-import { badge, clock, count, duration, h, keptFor, plural, put, table } from "./view.js";
+import { lagUnknown } from "./overview.js";
+import { badge, bytes, clock, count, duration, h, keptFor, plural, put, table } from "./view.js";
 
 const PAGE = 200;
+const PARTITIONS = 50; // of a topic at once
 const USUAL = { topic: "", state: "", code: "", sort: "-lag", offset: 0 };
 
 export function topics({ state, main, flow, query, noted }) {
   const wish = { ...USUAL, ...Object.fromEntries([...query].filter(([name]) => name in USUAL)) };
+  // an address of earlier may name a column that only partitions have
+  if (!SORTED.has(wish.sort.replace("-", ""))) wish.sort = USUAL.sort;
   wish.offset = Math.max(0, Math.round(Number(wish.offset)) || 0);
   const field = h("input", { type: "search", value: wish.topic, placeholder: "press / to come here", input: () => soon() });
   const option = (name) => h("option", { value: name, selected: name === wish.state }, name || "any");
@@ -25,7 +29,7 @@ export function topics({ state, main, flow, query, noted }) {
   let isOpen = true;
   let number = 0; // an answer to an earlier question may come last
   let last = null;
-  const logs = new Map(); // by partition: what both clusters said of it when it was unfolded
+  const unfolded = new Map(); // by topic: its partitions, and what both clusters said of them
 
   function soon() {
     clearTimeout(waits);
@@ -34,56 +38,92 @@ export function topics({ state, main, flow, query, noted }) {
 
   function again(change) {
     Object.assign(wish, change);
+    for (const [topic] of unfolded) unfolded.set(topic, { offset: 0 });
     noted(Object.fromEntries(Object.entries(wish).filter(([name, value]) => value !== USUAL[name])));
     return load();
   }
 
+  function filtered(query) {
+    const asked = new URLSearchParams(query);
+    for (const name of ["state", "code"]) if (wish[name]) asked.set(name, wish[name]);
+    return asked;
+  }
+
   async function load() {
-    const asked = new URLSearchParams({ sort: wish.sort, offset: wish.offset, limit: PAGE });
+    const asked = filtered({ sort: wish.sort, offset: wish.offset, limit: PAGE });
     if (wish.topic) asked.set("topic", wish.topic);
-    if (wish.state) asked.set("state", wish.state);
-    if (wish.code) asked.set("code", wish.code);
     const mine = ++number;
     try {
-      const found = await ask(`${flowPath(flow)}/partitions?${asked}`);
+      const found = await ask(`${flowPath(flow)}/topics?${asked}`);
       if (isOpen && mine === number) show(found);
     } catch (error) {
       if (isOpen && mine === number) list.replaceChildren(failure(error));
     }
   }
 
-  /** Where both logs of a partition begin and end, asked when somebody looks. */
-  async function look(one, name) {
-    const before = logs.get(name);
-    if (before && (before.isAsked || Date.now() - before.at < FRESH_MS)) return;
-    logs.set(name, { ...before, isAsked: true });
-    const asked = new URLSearchParams({ topic: one.topic, partition: one.partition });
-    try {
-      logs.set(name, { at: Date.now(), found: await ask(`${flowPath(flow)}/logs?${asked}`) });
-    } catch (error) {
-      logs.set(name, { at: Date.now(), error });
+  /** Partitions of a topic at once, and where their logs begin and end when both clusters have said it. */
+  async function look(topic) {
+    const mine = unfolded.get(topic);
+    if (mine.isAsked || Date.now() - mine.at < FRESH_MS) return;
+    mine.isAsked = true;
+    const isMine = () => isOpen && unfolded.get(topic) === mine;
+    mine.problem = await told(async () => {
+      mine.found = await ask(`${flowPath(flow)}/partitions?${filtered({ ofTopic: topic, offset: mine.offset, limit: PARTITIONS })}`);
+      if (isMine()) show(last);
+    });
+    const numbers = (mine.found?.partitions || []).map((one) => one.partition);
+    if (numbers.length && isMine() && !mine.problem) {
+      mine.logsProblem = await told(async () => {
+        const asked = new URLSearchParams({ topic, partitions: numbers.join() });
+        mine.logs = await ask(`${flowPath(flow)}/logs?${asked}`);
+      });
     }
-    if (isOpen && last) show(last);
+    Object.assign(mine, { at: Date.now(), isAsked: false });
+    if (isMine()) show(last);
   }
 
-  function unfolded(one) {
-    const name = `${one.topic}-${one.partition}`;
-    const known = logs.get(name);
-    return h("details", { toggle: (event) => event.target.open && look(one, name) }, h("summary", {}, name),
-      known?.error ? failure(known.error) : known?.found ? bothLogs(known.found) : h("p", { class: "small soft" }, "Asking both clusters ..."));
+  function turned(topic, offset) {
+    unfolded.set(topic, { offset });
+    show(last);
+  }
+
+  function name(one) {
+    const isUnfolded = unfolded.has(one.topic);
+    const turn = () => (unfolded.delete(one.topic) ? show(last) : turned(one.topic, 0));
+    return h("button", { class: "unfold", "aria-expanded": String(isUnfolded), click: turn }, one.topic);
+  }
+
+  function below({ topic }) {
+    const mine = unfolded.get(topic);
+    if (!mine) return null;
+    const { found, logs } = mine;
+    if (mine.problem) return failure(mine.problem);
+    if (!found) return h("p", { class: "small soft", role: "status" }, "Asking ...");
+    const to = mine.offset + found.partitions.length;
+    const of = [wish.state, wish.code && `with ${wish.code}`].filter(Boolean).join(" ");
+    const asked = logs ? `both logs as of ${clock(logs.asOfMs)} UTC` : mine.logsProblem ? "both logs are not known" : "asking both clusters ...";
+    const caption = `${plural(found.total, "partition")} of ${topic}${of && ` ${of}`}, ${count(found.total ? mine.offset + 1 : 0)} to ${count(to)}; ${asked}`;
+    const known = new Map((logs?.partitions || []).map((one) => [one.partition, one]));
+    const rows = found.partitions.map((one) => ({ ...one, logs: known.get(one.partition) }));
+    const turn = (text, offset, disabled) => h("button", { class: "do small", disabled, "aria-label": `${text} partitions of ${topic}`, click: () => turned(topic, offset) }, text);
+    return [mine.logsProblem && failure(mine.logsProblem),
+      table(caption, PARTS, rows, { stacked: true, note: (one) => partNote(state, one) }),
+      found.total > PARTITIONS && h("div", { class: "bar" }, turn("Before", mine.offset - PARTITIONS, mine.offset === 0), turn("Next", to, to >= found.total))];
   }
 
   function show(found) {
     last = found;
-    const to = found.offset + found.partitions.length;
-    const caption = `${plural(found.total, "partition")}, ${count(found.total ? found.offset + 1 : 0)} to ${count(to)}; reported by ${found.toldBy === "here" ? "this process" : "both clusters"} at ${clock(found.asOfMs)} UTC`;
+    const to = found.offset + found.topics.length;
+    const caption = `${plural(found.total, "topic")}, ${count(found.total ? found.offset + 1 : 0)} to ${count(to)}; reported by ${found.toldBy === "here" ? "this process" : "both clusters"} at ${clock(found.asOfMs)} UTC`;
     const one = state.flows.find((each) => each.flow === flow);
     const wanted = one?.wanted ?? null;
     const note = wanted === null && h("p", { class: "warn" }, `What people want of ${flow} is not known, so neither Pause nor Resume is offered${one?.problem ? `: ${one.problem}` : ""}`);
-    put(list, note, table(caption, COLUMNS(flow, wanted, unfolded), found.partitions, { sorted: wish.sort, onSort: (sort) => again({ sort, offset: 0 }), note: (one) => (one.message || one.code) && [one.message, advice(state, one.code)] }));
+    const advices = (row) => row.codes.length > 0 && !unfolded.has(row.topic) && row.codes.map((code) => advice(state, code, row.topic));
+    put(list, note, table(caption, COLUMNS(flow, wanted, name), found.topics, { sorted: wish.sort, onSort: (sort) => again({ sort, offset: 0 }), note: advices, below }));
     put(pages,
       h("button", { class: "do", disabled: found.offset === 0, click: () => again({ offset: Math.max(0, wish.offset - PAGE) }) }, "Before"),
       h("button", { class: "do", disabled: to >= found.total, click: () => again({ offset: wish.offset + PAGE }) }, "Next"));
+    for (const { topic } of found.topics) if (unfolded.has(topic)) look(topic);
   }
 
   load();
@@ -93,30 +133,64 @@ export function topics({ state, main, flow, query, noted }) {
 
 const FRESH_MS = 4000; // less than a turn of the list: what is unfolded is asked for once a turn
 
-function bothLogs(found) {
-  const log = (one) => !one ? "none" : [
-    one.end === null ? "" : `${count(one.start)} to ${count(one.end)}, last stable ${count(one.lastStable)}`,
-    one.leader === null ? (one.end === null ? "" : "no leader") : `leader ${one.leader}, in sync ${one.inSync.join(", ")} of ${one.replicas.join(", ")}`,
-    one.problem].filter(Boolean).join("; ");
-  const lines = [["source", log(found.source)], ["copied to", count(found.nextOffset)],
-    ["lane", found.lane === null ? "none here" : String(found.lane)], ["target", log(found.target)], ["asked", `${clock(found.asOfMs)} UTC`]];
-  return h("ul", { class: "plain small" }, lines.map(([name, text]) => h("li", {}, h("span", { class: "soft" }, `${name}: `), text)));
+/** What went wrong, if anything did. */
+async function told(question) {
+  try {
+    await question();
+    return null;
+  } catch (error) {
+    return error;
+  }
 }
 
-const COLUMNS = (flow, wanted, unfolded) => [
-  { name: "Topic", sort: "topic", cell: unfolded },
-  { name: "State", cell: (one) => badge(one.state) },
-  { name: "Lag", sort: "lag", number: true, cell: (one) => count(one.lag) },
-  { name: "Lag, time", number: true, cell: (one) => (one.lagMs === null ? "?" : duration(one.lagMs)) },
-  { name: "Would be lost", sort: "lossRecords", number: true, cell: (one) => count(one.lossRecords) },
-  { name: "Kept by the source for", sort: "keptMs", number: true, cell: (one) => h("span", { class: one.isNearDeletion && "bad" }, keptFor(one)) },
-  { name: "Next offset", number: true, cell: (one) => count(one.nextOffset) },
-  { name: "On the target", cell: (one) => one.targetTopic },
-  { name: "Catches up in", number: true, cell: (one) => (one.keptMs === null ? "" : one.catchesUpMs === null ? "no nearer" : one.catchesUpMs ? duration(one.catchesUpMs) : "?") },
+const keeps = (one) => h("span", { class: one.isNearDeletion && "bad" }, keptFor(one));
+const lagTime = (one) => (one.lagMs === null ? "?" : duration(one.lagMs));
+const lossTime = (one) => one.lossMs > 0 && ` (${duration(one.lossMs)})`;
+const lossUnknown = (one) => one.lossRecords !== null && one.lossUnknownPartitions > 0 && `; not known of ${plural(one.lossUnknownPartitions, "partition")}`;
+
+const COLUMNS = (flow, wanted, name) => [
+  { name: "Topic", sort: "topic", cell: name },
+  { name: "State", sort: "state", cell: (one) => badge(one.state) },
+  { name: "Partitions", sort: "partitions", number: true, cell: (one) => count(one.partitions) },
+  { name: "Not simply copied", sort: "unusualPartitions", number: true, cell: (one) => count(one.unusualPartitions) },
+  { name: "Lag", sort: "lag", number: true, cell: (one) => [count(one.lag), one.lag !== null && lagUnknown(one)] },
+  { name: "Lag, time", number: true, cell: lagTime },
+  { name: "Would be lost", sort: "lossRecords", number: true, cell: (one) => [count(one.lossRecords), lossTime(one), lossUnknown(one)] },
+  { name: "Kept by the source for", sort: "keptMs", number: true, cell: keeps },
   { name: "Copied", sort: "records", number: true, cell: (one) => count(one.records) },
-  { name: "Since", sort: "sinceMs", cell: (one) => (one.sinceMs === null ? "?" : new Date(one.sinceMs).toISOString().slice(11, 19)) },
+  { name: "Bytes copied", sort: "bytes", number: true, cell: (one) => bytes(one.bytes) },
+  { name: "On the target", cell: (one) => one.targetTopic },
   { name: "Steer", cell: (one) => act(flow, wanted, one.topic) },
 ];
+const SORTED = new Set([...COLUMNS().map((column) => column.sort), "lossMs"]);
+
+const leader = (log) => (!log || log.leader === null ? (log?.end >= 0 && log.end !== null ? "none" : "?") : `${log.leader}; in sync ${log.inSync.join(", ")} of ${log.replicas.join(", ")}`);
+const side = (one, which) => one.logs?.[which];
+
+/** Of a partition; what only its logs tell is `?` until both clusters have answered. */
+const PARTS = [
+  { name: "Partition", number: true, cell: (one) => String(one.partition) },
+  { name: "State", cell: (one) => [badge(one.state), h("div", { class: "small soft" }, `since ${clock(one.sinceMs)}`)] },
+  { name: "Source start", number: true, cell: (one) => count(side(one, "source")?.start) },
+  { name: "Last stable", number: true, cell: (one) => count(side(one, "source")?.lastStable) },
+  { name: "Source end", number: true, cell: (one) => count(side(one, "source")?.end) },
+  { name: "Copied to", number: true, cell: (one) => count(one.nextOffset) },
+  { name: "Target end", number: true, cell: (one) => (one.logs && !one.logs.target ? "none" : count(side(one, "target")?.end)) },
+  { name: "Lag", number: true, cell: (one) => count(one.lag) },
+  { name: "Lag, time", number: true, cell: lagTime },
+  { name: "Would be lost", number: true, cell: (one) => [count(one.lossRecords), lossTime(one)] },
+  { name: "Kept by the source for", number: true, cell: keeps },
+  { name: "Catches up in", number: true, cell: (one) => (one.keptMs === null ? "" : one.catchesUpMs === null ? "no nearer" : one.catchesUpMs ? duration(one.catchesUpMs) : "?") },
+  { name: "Leader", cell: (one) => leader(side(one, "source")) },
+  { name: "Target's leader", cell: (one) => (one.logs && !one.logs.target ? "none" : leader(side(one, "target"))) },
+  { name: "Lane", number: true, cell: (one) => (one.lane === null ? "none here" : String(one.lane)) },
+  { name: "Copied", number: true, cell: (one) => count(one.records) },
+];
+
+function partNote(state, one) {
+  const problems = ["source", "target"].filter((which) => side(one, which)?.problem).map((which) => h("div", {}, `${which}: ${side(one, which).problem}`));
+  return (one.message || one.code || problems.length > 0) && [one.message, advice(state, one.code, `${one.topic}-${one.partition}`), problems];
+}
 
 /** What was named is resumed; of a flow that is paused as a whole no topic can be, but each may be named besides. */
 function act(flow, wanted, topic) {

@@ -43,14 +43,17 @@ export function duration(ms) {
 /** How long the source keeps what waits. */
 export const keptFor = ({ keptMs, keptKnown }) => (keptMs !== null ? duration(keptMs) : keptKnown ? "no end in sight" : "not known");
 
-/** Bytes a second in words. */
-export function rate(bytes) {
-  if (bytes === null || bytes === undefined) return "?";
-  const units = ["B/s", "KB/s", "MB/s", "GB/s"];
+/** Bytes in words. */
+export function bytes(value) {
+  if (value === null || value === undefined) return "?";
+  const units = ["B", "KB", "MB", "GB", "TB", "PB"];
   let unit = 0;
-  while (bytes >= 1000 && unit < units.length - 1) (bytes /= 1000), unit++;
-  return `${bytes >= 100 || unit === 0 ? Math.round(bytes) : bytes.toFixed(1)} ${units[unit]}`;
+  while (value >= 1000 && unit < units.length - 1) (value /= 1000), unit++;
+  return `${value >= 100 || unit === 0 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
 }
+
+/** Bytes a second in words. */
+export const rate = (value) => (value === null || value === undefined ? "?" : `${bytes(value)}/s`);
 
 export const clock = (ms) =>
   ms === null || ms === undefined ? "?" : new Date(ms).toISOString().replace("T", " ").slice(0, 19);
@@ -73,8 +76,9 @@ const namesOf = (one) => `${one.tagName} ${one.getAttribute("href") || ""} ${one
 export function put(container, ...children) {
   const fresh = h("div", {}, children);
   const of = (root, selector) => [...root.querySelectorAll(selector)];
-  const opened = new Set(of(container, "details[open]").map((one) => one.firstChild.textContent));
-  for (const one of of(fresh, "details")) if (opened.has(one.firstChild.textContent)) one.open = true;
+  const folds = (one) => `${one.dataset.of || ""} ${one.firstChild.textContent}`;
+  const opened = new Set(of(container, "details[open]").map(folds));
+  for (const one of of(fresh, "details")) if (opened.has(folds(one))) one.open = true;
   const [before, after] = [[...container.childNodes], [...fresh.childNodes]];
   if (before.length === after.length && before.every((one, n) => one.isEqualNode(after[n]))) return;
   const scrolled = of(container, ".scroll").map((one) => one.scrollLeft);
@@ -90,8 +94,8 @@ export function card(label, value, note = "") {
 }
 
 /** A table; a column is {name, cell, number, wrap, sort}; `sorted` is the value of the one in use;
- * `note` is a line below a row, or nothing. Where it is `stacked`, a narrow window has a line for each cell. */
-export function table(caption, columns, rows, { sorted = "", onSort = null, note = () => "", stacked = false } = {}) {
+ * `note` is a line below a row, or nothing, and `below` what it unfolds to. Where it is `stacked`, a narrow window has a line for each cell. */
+export function table(caption, columns, rows, { sorted = "", onSort = null, note = () => "", below = () => null, stacked = false } = {}) {
   const head = columns.map((column) => {
     const turned = sorted === `-${column.sort}`;
     const used = column.sort && (turned || sorted === column.sort);
@@ -101,9 +105,10 @@ export function table(caption, columns, rows, { sorted = "", onSort = null, note
     return h("th", { scope: "col", class: column.number && "number", "aria-sort": used && (turned ? "descending" : "ascending") }, content);
   });
   const body = rows.flatMap((row) => {
-    const said = note(row);
+    const [said, more] = [note(row), below(row)];
     const cells = columns.map((column) => h("td", { class: column.number ? "number" : column.wrap && "wrap", "data-name": stacked && column.name }, column.cell(row)));
-    return [h("tr", {}, cells), said && h("tr", {}, h("td", { class: "note small", colspan: columns.length }, said))];
+    return [h("tr", {}, cells), said && h("tr", {}, h("td", { class: "note small", colspan: columns.length }, said)),
+      more && h("tr", {}, h("td", { class: "below", colspan: columns.length }, h("div", {}, more)))];
   });
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     h("table", { class: stacked && "stacked" }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
