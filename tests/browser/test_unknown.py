@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.browser import Browser
+from tests.support.browser import Browser, axe_script
 from tests.support.eventually import eventually
 from tests.support.rest import Rest
 from tests.support.snapshots import PUBLISHED, flow, partition
+from twinlog.cluster.groups.group_members import Member
+from twinlog.cluster.groups.group_sides import NOT_THERE, GroupSide
 from twinlog.control.check.group_readiness import CommittedOffset, FlowGroups, GroupReadiness
 from twinlog.control.check.reported_status import Reported
 from twinlog.control.watch.monitor import Monitor
@@ -20,6 +22,8 @@ from twinlog.mirror.state.intents import FlowIntents
 pytestmark = pytest.mark.xdist_group("browser")
 
 FLOW = "#/flow/A-%3EB"
+ROWS = """[...document.querySelectorAll('.stacked tbody tr')].map(
+  (row) => [...row.cells].map((cell) => cell.innerText))"""
 BUTTONS = "[...document.querySelectorAll('td button')].map((one) => one.ariaLabel)"
 
 
@@ -124,12 +128,44 @@ def test_a_groups_lag_may_be_unknown(
         why_not="",
     )
     group = GroupReadiness(
-        group="billing", is_share=False, state="Empty", members=(), places=(place,), why_not=()
+        group="billing",
+        is_share=False,
+        here=GroupSide(state="Empty", members=()),
+        there=NOT_THERE,
+        places=(place,),
+        why_not=(),
     )
     found = FlowGroups(flow="A->B", groups=[group])
     monkeypatch.setattr(endpoints, "ready_groups", lambda *_: iter([found]))
     page = browser.open(f"http://{rest.address}/page/{FLOW}/groups")
-    page.shows("lag not known, 0 members")
-    page.click("billing may move lag not known, 0 members")
-    page.shows("not known", "main td:nth-child(4)")
+    page.shows("lag not known")
+    page.click("billing may move lag not known")
+    page.shows("not known", "main details td:nth-child(4)")
     assert "-1" not in page.text()
+
+
+@pytest.mark.parametrize("wide", [360, 1200])
+def test_both_sides_of_a_group_and_what_is_not_known_of_them(
+    rest: Rest, browser: Browser, monkeypatch: pytest.MonkeyPatch, wide: int
+) -> None:
+    busy = GroupSide(state="Stable", members=(Member("till", "/10.0.0.7"),) * 3, is_active=True)
+    hidden = GroupSide(state=None, members=None, problem="B refuses DESCRIBE on group billing")
+    mute = GroupSide(state="Stable", members=None, problem="A does not answer", is_active=True)
+    sides = {"audit": (busy, NOT_THERE), "billing": (mute, hidden)}
+    groups = [
+        GroupReadiness(
+            group=name, is_share=False, here=here, there=there, places=(), why_not=("it is active",)
+        )
+        for name, (here, there) in sides.items()
+    ]
+    found = FlowGroups(flow="A->B", groups=groups)
+    monkeypatch.setattr(endpoints, "ready_groups", lambda *_: iter([found]))
+    page = browser.open(f"http://{rest.address}/page/{FLOW}/groups", wide=wide)
+    page.shows("0 of 2 groups may move now.")
+    audit, _, billing, why = page.run(ROWS)
+    assert audit[2:6] == ["Stable", "3", "none there", "0"]
+    assert billing[2:6] == ["Stable", "not known", "not known", "not known"]
+    assert why == ["it is active; A does not answer; B refuses DESCRIBE on group billing"]
+    assert page.run("document.documentElement.scrollWidth") <= wide
+    page.run(f"{axe_script().read_text()}; true")
+    assert page.run("axe.run(document).then((found) => found.violations.map(({ id }) => id))") == []
