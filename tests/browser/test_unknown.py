@@ -18,6 +18,7 @@ from twinlog.control.check.reported_status import Reported
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.api import endpoints, leaders
 from twinlog.mirror.state.intents import FlowIntents
+from twinlog.mirror.state.verified import VerifyRun
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -142,6 +143,49 @@ def test_a_groups_lag_may_be_unknown(
     page.click("billing may move lag not known")
     page.shows("not known", "main details td:nth-child(4)")
     assert "-1" not in page.text()
+
+
+@pytest.mark.parametrize("wide", [360, 1200])
+def test_compare_says_what_was_verified_last(
+    rest: Rest, browser: Browser, monkeypatch: pytest.MonkeyPatch, wide: int
+) -> None:
+    page = browser.open(f"http://{rest.address}/page/{FLOW}/compare", wide=wide)
+    page.shows("What twinlog verify found last is not known.")
+    run = VerifyRun(
+        flow="A->B",
+        began_ms=int(time.time() * 1000) - 7_200_000,
+        ended_ms=int(time.time() * 1000),
+        who="<b>ann</b>@ops-1",
+        answer="different",
+        topics="orders.*",
+        since="2026-01-31T12:00Z",
+        until=None,
+        deep=True,
+        partitions=3,
+        equal_records=70,
+        ranges={"missing": 1, "shifted": 2},
+        not_compared=1,
+        configs=1,
+        groups=2,
+        sha256="0" * 64,
+    )
+    told = Reported(status=None, intents=FlowIntents(), verify_runs=(run,))
+    monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, told))
+    page = browser.open(f"http://{rest.address}/page/{FLOW}/compare", wide=wide)
+    page.shows("2 h ago")
+    (cells, note) = page.run(ROWS)[:2]
+    assert cells == [
+        "different",
+        "2 h ago\nby <b>ann</b>@ops-1, in 2 h",
+        "topics orders.*, since 2026-01-31T12:00Z, every record decoded",
+        "70 records\n3 partitions",
+        "1 range missing, 2 ranges shifted, 1 config, 2 offsets of groups ahead, "
+        "1 partition not compared",
+    ]
+    assert note == [f"SHA-256 of the flow in the report: {'0' * 64}"]
+    assert page.run("document.documentElement.scrollWidth") <= wide
+    page.run(f"{axe_script().read_text()}; true")
+    assert page.run("axe.run(document).then((found) => found.violations.map(({ id }) => id))") == []
 
 
 @pytest.mark.parametrize("wide", [360, 1200])

@@ -18,6 +18,7 @@ from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
 from twinlog.mirror.state.generations import FlowHistory, encode_row, winning_claims
 from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
 from twinlog.mirror.state.published import PublishedStatus, published_status
+from twinlog.mirror.state.verified import VerifyRun, verify_runs
 from twinlog.model import TopicPartition
 from twinlog.survey.rights import may
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
@@ -38,6 +39,8 @@ class Reported:
     """None: what is wanted is not known."""
     run: LastRun | None = None
     """Where there is no status: how it ran last. None: that is not known."""
+    verify_runs: tuple[VerifyRun, ...] | None = None
+    """What `twinlog verify` found last, the newest first; None: that is not known."""
     problem: str = ""
     """Why something of it is not known."""
 
@@ -89,7 +92,11 @@ def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, tells: 
             problems.append(str(error))
     now = of_now(newest, history, now_ms)
     return Reported(
-        status=now, intents=intents, run=None if now else run, problem="; ".join(problems)
+        status=now,
+        intents=intents,
+        run=None if now else run,
+        verify_runs=None if state is None else verify_runs(flow, state),
+        problem="; ".join(problems),
     )
 
 
