@@ -117,6 +117,8 @@ def test_active_group_is_named_and_waits(
     assert (code, one["is_ready"]) == (1, False)
     assert one["members"] == [{"client_id": "till-3", "host": "/127.0.0.1"}]
     assert one["why_not"] == [f"it is active on {copied.alias}: till-3 at 127.0.0.1"]
+    assert one["source"] == {"state": "Stable", "members": 1, "problem": ""}
+    assert one["target"] == {"state": "Dead", "members": 0, "problem": ""}
     assert run(["groups", "ready", str(copied.config)]) == 1
     said = capsys.readouterr().out
     assert f"{copied.alias}->B: " in said

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,15 +17,21 @@ from tests.support import surgery
 from tests.support.client import Outgoing, eventually, produce, produce_transaction
 from tests.support.command import ENTRY
 from tests.support.groups import commit
+from tests.support.rest import rest_of
 from tests.support.rig import COMPACTED, Rig
 from tests.support.terminal import Terminal
 from tests.support.topics import add_partitions, alter_topic_configs, create_topic
 from tests.support.verified import COUNT, NOW, ByHand, bar_shares, page_script, verify
 from twinlog.cli.main import run
+from twinlog.cluster.topics.internal_log import ensure_compacted_topic
+from twinlog.config.load import load
 from twinlog.control.verify import verification
+from twinlog.control.verify.result import digest
+from twinlog.control.watch.monitor import Monitor
 from twinlog.mirror.map.offset_map import (
     Run,
 )
+from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 
@@ -331,3 +338,42 @@ def test_the_page_does_what_it_says(
     assert f"missing {name}-lost 0 [39, 40] None\n" in said
     shown = re.findall(r"^\|(\d+) *\|[-: .\d]+\|([a-z0-9 ]*?) *\|$", said, re.MULTILINE)
     assert shown == [("17", "value 17"), ("17", "other"), ("39", "value 39")], said
+
+
+def recorded(file: Path, flow: str) -> list[dict[str, Any]]:
+    """What REST says that was found last, the newest first."""
+    with rest_of(load(file, environment={}), file, Monitor()) as rest:
+        path = f"/api/v1/flows/{flow.replace('>', '%3E')}"
+        eventually(lambda: rest.get(path)["verifyRuns"] is not None)
+        found: list[dict[str, Any]] = rest.get(path)["verifyRuns"]
+        return found
+
+
+def test_what_was_found_is_left_on_the_target(
+    by_hand: ByHand, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"{by_hand.alias}->B"
+    by_hand.put("clean", by_hand.records())
+    by_hand.put("lost", by_hand.records()[:-1])
+    ensure_compacted_topic(by_hand.there, STATE_TOPIC, partitions=1, replication_factor=1)
+    assert verify(capsys, by_hand.file, "--no-record")[0] == 1
+    assert recorded(by_hand.file, name) == []
+
+    code, flow = verify(capsys, by_hand.file)
+    (whole,) = recorded(by_hand.file, name)
+    assert (code, whole["answer"], whole["ranges"]) == (1, "different", {"missing": 1})
+    assert (whole["isWhole"], whole["sha256"]) == (True, digest(flow))
+    assert (whole["partitions"], whole["equalRecords"]) == (2, 2 * COUNT - 1)
+
+    only = f"{by_hand.mark}-clean"
+    assert verify(capsys, by_hand.file, "--topics", only)[0] == 0
+    part, still = recorded(by_hand.file, name)
+    assert (part["answer"], part["topics"], part["isWhole"]) == ("identical", only, False)
+    assert still == whole, "a part does not stand in for the whole"
+
+    # one that began earlier and ends later
+    monkeypatch.setattr("time.time", lambda: 1.0)
+    assert run(["verify", str(by_hand.file), "--format", "json"]) == 1
+    monkeypatch.undo()
+    assert "one that began later has ended already" in capsys.readouterr().err
+    assert recorded(by_hand.file, name) == [part, whole]

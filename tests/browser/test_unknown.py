@@ -7,19 +7,24 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.browser import Browser
+from tests.support.browser import Browser, axe_script
 from tests.support.eventually import eventually
 from tests.support.rest import Rest
 from tests.support.snapshots import PUBLISHED, flow, partition
+from twinlog.cluster.groups.group_members import Member
+from twinlog.cluster.groups.group_sides import NOT_THERE, GroupSide
 from twinlog.control.check.group_readiness import CommittedOffset, FlowGroups, GroupReadiness
 from twinlog.control.check.reported_status import Reported
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.api import endpoints, leaders
 from twinlog.mirror.state.intents import FlowIntents
+from twinlog.mirror.state.verified import VerifyRun
 
 pytestmark = pytest.mark.xdist_group("browser")
 
 FLOW = "#/flow/A-%3EB"
+ROWS = """[...document.querySelectorAll('.stacked tbody tr')].map(
+  (row) => [...row.cells].map((cell) => cell.innerText))"""
 BUTTONS = "[...document.querySelectorAll('td button.do')].map((one) => one.ariaLabel)"
 
 
@@ -136,12 +141,87 @@ def test_a_groups_lag_may_be_unknown(
         why_not="",
     )
     group = GroupReadiness(
-        group="billing", is_share=False, state="Empty", members=(), places=(place,), why_not=()
+        group="billing",
+        is_share=False,
+        here=GroupSide(state="Empty", members=()),
+        there=NOT_THERE,
+        places=(place,),
+        why_not=(),
     )
     found = FlowGroups(flow="A->B", groups=[group])
     monkeypatch.setattr(endpoints, "ready_groups", lambda *_: iter([found]))
     page = browser.open(f"http://{rest.address}/page/{FLOW}/groups")
-    page.shows("lag not known, 0 members")
-    page.click("billing may move lag not known, 0 members")
-    page.shows("not known", "main td:nth-child(4)")
+    page.shows("lag not known")
+    page.click("billing may move lag not known")
+    page.shows("not known", "main details td:nth-child(4)")
     assert "-1" not in page.text()
+
+
+@pytest.mark.parametrize("wide", [360, 1200])
+def test_compare_says_what_was_verified_last(
+    rest: Rest, browser: Browser, monkeypatch: pytest.MonkeyPatch, wide: int
+) -> None:
+    page = browser.open(f"http://{rest.address}/page/{FLOW}/compare", wide=wide)
+    page.shows("What twinlog verify found last is not known.")
+    run = VerifyRun(
+        flow="A->B",
+        began_ms=int(time.time() * 1000) - 7_200_000,
+        ended_ms=int(time.time() * 1000),
+        who="<b>ann</b>@ops-1",
+        answer="different",
+        topics="orders.*",
+        since="2026-01-31T12:00Z",
+        until=None,
+        deep=True,
+        partitions=3,
+        equal_records=70,
+        ranges={"missing": 1, "shifted": 2},
+        not_compared=1,
+        configs=1,
+        groups=2,
+        sha256="0" * 64,
+    )
+    told = Reported(status=None, intents=FlowIntents(), verify_runs=(run,))
+    monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, told))
+    page = browser.open(f"http://{rest.address}/page/{FLOW}/compare", wide=wide)
+    page.shows("2 h ago")
+    (cells, note) = page.run(ROWS)[:2]
+    assert cells == [
+        "different",
+        "2 h ago\nby <b>ann</b>@ops-1, in 2 h",
+        "topics orders.*, since 2026-01-31T12:00Z, every record decoded",
+        "70 records\n3 partitions",
+        "1 range missing, 2 ranges shifted, 1 config, 2 offsets of groups ahead, "
+        "1 partition not compared",
+    ]
+    assert note == [f"SHA-256 of the flow in the report: {'0' * 64}"]
+    assert page.run("document.documentElement.scrollWidth") <= wide
+    page.run(f"{axe_script().read_text()}; true")
+    assert page.run("axe.run(document).then((found) => found.violations.map(({ id }) => id))") == []
+
+
+@pytest.mark.parametrize("wide", [360, 1200])
+def test_both_sides_of_a_group_and_what_is_not_known_of_them(
+    rest: Rest, browser: Browser, monkeypatch: pytest.MonkeyPatch, wide: int
+) -> None:
+    busy = GroupSide(state="Stable", members=(Member("till", "/10.0.0.7"),) * 3, is_active=True)
+    hidden = GroupSide(state=None, members=None, problem="B refuses DESCRIBE on group billing")
+    mute = GroupSide(state="Stable", members=None, problem="A does not answer", is_active=True)
+    sides = {"audit": (busy, NOT_THERE), "billing": (mute, hidden)}
+    groups = [
+        GroupReadiness(
+            group=name, is_share=False, here=here, there=there, places=(), why_not=("it is active",)
+        )
+        for name, (here, there) in sides.items()
+    ]
+    found = FlowGroups(flow="A->B", groups=groups)
+    monkeypatch.setattr(endpoints, "ready_groups", lambda *_: iter([found]))
+    page = browser.open(f"http://{rest.address}/page/{FLOW}/groups", wide=wide)
+    page.shows("0 of 2 groups may move now.")
+    audit, _, billing, why = page.run(ROWS)
+    assert audit[2:6] == ["Stable", "3", "none there", "0"]
+    assert billing[2:6] == ["Stable", "not known", "not known", "not known"]
+    assert why == ["it is active; A does not answer; B refuses DESCRIBE on group billing"]
+    assert page.run("document.documentElement.scrollWidth") <= wide
+    page.run(f"{axe_script().read_text()}; true")
+    assert page.run("axe.run(document).then((found) => found.violations.map(({ id }) => id))") == []

@@ -11,6 +11,7 @@ from twinlog.errors import CorruptData
 from twinlog.mirror.map.mm2_offsets import Pair
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, Run, Term
 from twinlog.mirror.state.generations import Claim, closing, winning_claims
+from twinlog.mirror.state.verified import VerifyRun, verify_runs
 from twinlog.model import TopicId
 
 CLAIM_1 = Claim(
@@ -109,6 +110,38 @@ def test_version_1_of_a_generation_that_ended_in_order() -> None:
 )
 def test_version_1_of_an_offset_map_row(row: ChunkRow, value: bytes) -> None:
     assert ChunkRow.decode(ROW_1_KEY, value) == row
+
+
+VERIFIED_1 = VerifyRun(
+    flow="us-west->us-east",
+    began_ms=1_790_000_000_123,
+    ended_ms=1_790_000_060_123,
+    who="ann@ops-1.example",
+    answer="different",
+    topics="orders.*",
+    since=None,
+    until="2026-01-31T12:00Z",
+    deep=False,
+    partitions=12,
+    equal_records=51_204_118,
+    ranges={"missing": 1},
+    not_compared=0,
+    configs=2,
+    groups=3,
+    sha256="00ff" * 16,
+)
+VERIFIED_1_KEY = b'["flow","us-west->us-east","verified","part"]'
+VERIFIED_1_VALUE = (
+    b'{"v":1,"began_ms":1790000000123,"ended_ms":1790000060123,"who":"ann@ops-1.example",'
+    b'"answer":"different","topics":"orders.*","since":null,"until":"2026-01-31T12:00Z",'
+    b'"deep":false,"partitions":12,"equal_records":51204118,"ranges":{"missing":1},'
+    b'"not_compared":0,"configs":2,"groups":3,"sha256":"' + b"00ff" * 16 + b'"}'
+)
+
+
+def test_version_1_of_what_a_verification_found() -> None:
+    assert VERIFIED_1.encode() == (VERIFIED_1_KEY, VERIFIED_1_VALUE)
+    assert verify_runs("us-west->us-east", [(VERIFIED_1_KEY, VERIFIED_1_VALUE)]) == (VERIFIED_1,)
 
 
 def test_this_release_writes_version_1() -> None:

@@ -30,6 +30,7 @@ from twinlog.cli.terminal.output import write_line
 from twinlog.cli.terminal.progress import PlainProgress
 from twinlog.client.group_translation import TranslatedGroup, TranslatedOffset
 from twinlog.client.offset_reset import GroupReset, ResetOffset
+from twinlog.cluster.groups.group_sides import GroupSide
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.values.warnings import ConfigWarning, WarningCode
 from twinlog.control.check.group_readiness import CommittedOffset, FlowGroups, GroupReadiness
@@ -194,8 +195,9 @@ def test_what_a_comparison_and_a_look_at_groups_find_is_harmless(
     place = CommittedOffset(
         topic=EVIL, partition=0, offset=1, end=2, to_topic=EVIL, to_offset=1, why_not=EVIL
     )
+    evil = GroupSide(state=EVIL, members=(), problem=EVIL)
     group = GroupReadiness(
-        group=EVIL, is_share=False, state=EVIL, members=(), places=(place,), why_not=(EVIL,)
+        group=EVIL, is_share=False, here=evil, there=evil, places=(place,), why_not=(EVIL,)
     )
     tables.write_all(ready.parts(FlowGroups(flow=EVIL, groups=[group], notes=[EVIL])))
     side = ClusterView(alias=EVIL, problem=EVIL)

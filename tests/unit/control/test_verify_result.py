@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 
 from twinlog.cli.commands.compare.verify import explained, problems
-from twinlog.control.verify import groups
+from twinlog.control.verify import groups, recording
+from twinlog.control.verify.recording import Asked, Records, run_of
 from twinlog.control.verify.result import (
     Standing,
     VerifiedFlow,
@@ -20,7 +21,7 @@ from twinlog.control.verify.result import (
     digest,
     worst,
 )
-from twinlog.errors import FlowError
+from twinlog.errors import FlowError, Unauthorized
 from twinlog.mirror.verify.difference import MOST_KEPT, Compared, DifferenceKind, GapCause, Range
 from twinlog.model import TopicPartition
 
@@ -157,3 +158,32 @@ def test_a_group_that_could_not_be_asked_is_not_called_identical() -> None:
             nobody = cast("Any", None)
             groups.verify_groups(nobody, nobody, nobody, {"billing": there}, flow)
         assert (flow.answer, len(flow.notes)) == (VerifyAnswer.UNKNOWN, 1)
+
+
+ASKED = Asked(began_ms=5, topics="orders.*", since=None, until=None, deep=True)
+
+
+def test_what_is_recorded_counts_what_the_report_has() -> None:
+    ahead = replace(GROUP, stands=19)
+    parts = [partition(with_one()), partition(None, "UNREACHABLE")]
+    found = VerifiedFlow(flow="A->B", partitions=parts, groups=[GROUP, ahead])
+    run = run_of(found, ASKED)
+    assert (run.answer, run.began_ms, run.topics, run.deep) == ("different", 5, "orders.*", True)
+    assert (run.partitions, run.not_compared, run.ranges) == (2, 1, {"missing": 1})
+    assert (run.groups, run.configs) == (1, 0)
+    assert run.sha256 == digest(found.as_json())
+
+
+def test_who_may_not_record_has_a_line_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise Unauthorized("grant DESCRIBE")
+
+    monkeypatch.setattr(recording, "flow_setup", lambda _: SimpleNamespace(target=None))
+    monkeypatch.setattr(recording, "prompt_client", refuse)
+    config = cast("Any", SimpleNamespace(flow="A->B"))
+    found = VerifiedFlow(flow="A->B", partitions=[partition()])
+    (line,) = Records([config], ASKED, is_off=False).add(found)
+    assert line.startswith("A->B: what was found is not recorded: grant DESCRIBE")
+    assert Records([config], ASKED, is_off=True).add(found) == []
+    nothing = VerifiedFlow(flow="A->B")
+    assert Records([config], ASKED, is_off=False).add(nothing) == [], "it has none of the topics"

@@ -53,6 +53,14 @@ def _is_denied(found: Message) -> bool:
 
 def may_describe_groups(client: ClusterClient, name: str) -> bool:
     """Whether our user may describe a group of this name, be there one or not; any broker knows."""
-    request = DescribeGroupsRequest(groups=[name], include_authorized_operations=False)
+    return not unseen_groups(client, [name])
+
+
+def unseen_groups(client: ClusterClient, groups: Sequence[str]) -> frozenset[str]:
+    """Those that our user may not describe, be they there or not; any broker knows."""
+    if not groups:
+        return frozenset()
+    request = DescribeGroupsRequest(groups=list(groups), include_authorized_operations=False)
     answer = client.send(None, request, maximum=MISSING_IS_DEAD)
-    return int(answer.groups[0].error_code) != GROUP_AUTHORIZATION_FAILED
+    denied = (one for one in answer.groups if int(one.error_code) == GROUP_AUTHORIZATION_FAILED)
+    return frozenset(str(one.group_id) for one in denied)

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeAlias
 from twinlog.cluster.client import prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group, list_groups
-from twinlog.cluster.groups.group_members import Member, group_members, named
 from twinlog.cluster.groups.group_offsets import GroupOffsets, fetch_offsets
+from twinlog.cluster.groups.group_sides import GroupSide, group_sides
 from twinlog.cluster.groups.share_groups import fetch_start_offsets
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.resting_flow import resting_flow
@@ -67,9 +67,10 @@ class GroupReadiness:
 
     group: str
     is_share: bool
-    state: str
-    members: tuple[Member, ...]
+    here: GroupSide
     """On the source."""
+    there: GroupSide
+    """On the target."""
     places: tuple[CommittedOffset, ...]
     why_not: tuple[str, ...]
     """Empty: it may move."""
@@ -90,8 +91,10 @@ class GroupReadiness:
             "is_share": self.is_share,
             "is_ready": self.is_ready,
             "why_not": list(self.why_not),
-            "state": self.state,
-            "members": [one._asdict() for one in self.members],
+            "state": self.here.state,
+            "members": [one._asdict() for one in self.here.members or ()],
+            "source": self.here.as_json(),
+            "target": self.there.as_json(),
             "lag": self.lag,
             "offsets": [
                 {**asdict(one), "lag": one.lag, "is_exact": not one.why_not} for one in self.places
@@ -152,14 +155,13 @@ def _of_flow(config: MirrorConfig, setup: FlowSetup, names: frozenset[str]) -> F
             out.note(unseen_line(setup.config))
         tps = {tp for _, some in _read(survey.offsets) for tp in some}
         ends = known_ends(source, led.config, tps) if tps else {}
-        active = [one for one in survey.selected if one.is_active]
-        members = group_members(here, active)
-        moved = [survey.there[one.name] for one in survey.selected if one.name in survey.there]
-        members_there = group_members(survey.there_client, [one for one in moved if one.is_active])
+        selected = {one.name: one for one in survey.selected}
+        of_source = group_sides(here, selected, selected)
+        of_target = group_sides(survey.there_client, survey.there, selected)
     out.left_out = survey.left_out
     for group in survey.selected:
-        here_now, there_now = members.get(group.name, ()), members_there.get(group.name)
-        out.groups.append(readiness(group, survey, ends, here_now, there_now))
+        sides = of_source.of(group.name), of_target.of(group.name)
+        out.groups.append(readiness(group, survey, ends, *sides))
     return out
 
 
@@ -205,17 +207,19 @@ def readiness(
     group: Group,
     survey: GroupSurvey,
     ends: Mapping[TopicPartition, int],
-    members: tuple[Member, ...] | TwinlogError,
-    members_there: tuple[Member, ...] | TwinlogError | None,
+    here: GroupSide,
+    there: GroupSide,
 ) -> GroupReadiness:
-    """What becomes of one group; `members_there` None: it is not active on the target."""
+    """What becomes of one group."""
     offsets = survey.offsets[group.name]
     config = survey.led.config.flow
     why_not: list[str] = []
-    if group.is_active:
-        why_not.append(f"it is active on {config.source}: {_who(members)}")
-    if members_there is not None:
-        why_not.append(f"it is active on {config.target}: {_who(members_there)}")
+    if here.is_active:
+        why_not.append(f"it is active on {config.source}: {here.who}")
+    if there.is_active:
+        why_not.append(f"it is active on {config.target}: {there.who}")
+    elif there.state is None:
+        why_not.append(f"whether it is active on {config.target} is not known: {there.problem}")
     places: tuple[CommittedOffset, ...] = ()
     if isinstance(offsets, TwinlogError):
         why_not.append(str(offsets))
@@ -227,8 +231,8 @@ def readiness(
     return GroupReadiness(
         group=group.name,
         is_share=group.is_share,
-        state=group.state,
-        members=() if isinstance(members, TwinlogError) else members,
+        here=here,
+        there=there,
         places=places,
         why_not=tuple(why_not),
     )
@@ -285,10 +289,6 @@ def _summed(places: Iterable[CommittedOffset]) -> Iterator[str]:
             by_reason.setdefault(reason, []).append(f"{one.topic}-{one.partition}")
     for reason, names in by_reason.items():
         yield f"{plural(len(names), 'partition')} ({first_few(names)}): {reason}"
-
-
-def _who(members: tuple[Member, ...] | TwinlogError) -> str:
-    return str(members) if isinstance(members, TwinlogError) else named(members)
 
 
 def _read(offsets: Offsets) -> Iterator[tuple[str, GroupOffsets]]:

@@ -19,6 +19,7 @@ from twinlog.mirror.state.generations import FlowHistory, encode_row, winning_cl
 from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
 from twinlog.mirror.state.published import PublishedStatus, published_status
 from twinlog.mirror.state.published_events import PublishedEvents, published_events
+from twinlog.mirror.state.verified import VerifyRun, verify_runs
 from twinlog.model import TopicPartition
 from twinlog.survey.rights import may
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
@@ -39,6 +40,8 @@ class Reported:
     """None: what is wanted is not known."""
     run: LastRun | None = None
     """Where there is no status: how it ran last. None: that is not known."""
+    verify_runs: tuple[VerifyRun, ...] | None = None
+    """What `twinlog verify` found last, the newest first; None: that is not known."""
     problem: str = ""
     """Why something of it is not known."""
     events: tuple[PublishedEvents, ...] = ()
@@ -100,8 +103,9 @@ def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, tells: 
         status=now,
         intents=intents,
         run=None if now else run,
-        problem="; ".join(problems),
         events=events,
+        verify_runs=None if state is None else verify_runs(flow, state),
+        problem="; ".join(problems),
     )
 
 

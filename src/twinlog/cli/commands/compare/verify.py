@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option, spark_options
 from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, write_object, write_warning
+from twinlog.cli.terminal.output import Format, write_line, write_object, write_warning
 from twinlog.cli.terminal.reading import ReadingLine
 from twinlog.cli.terminal.tables import text, write_all, write_warnings
 from twinlog.config.values.times import NoTime, in_iso, to_milliseconds
@@ -45,6 +46,12 @@ STYLES: Final = {"identical": "green", "different": "red", "not compared": "yell
 @option("--since", metavar="TIME", help="Source records from this time on, as 2026-01-31T12:00Z.")
 @option("--until", metavar="TIME", help="Source records before this time.")
 @option("--deep", is_flag=True, help="Decode every record, also of batches that are byte-equal.")
+@option(
+    "--no-record",
+    "is_unrecorded",
+    is_flag=True,
+    help="Leave no row on the target that says what was found, for the page.",
+)
 @secrets_option
 @spark_options
 @format_option
@@ -56,7 +63,7 @@ def verify(
     until: str | None,
     deep: bool,
     output: Format,
-    **spark: Any,
+    **others: Any,
 ) -> int:
     """Does the target hold what the source holds, record by record and in order?
 
@@ -64,7 +71,8 @@ def verify(
     timestamp. Said are the exact ranges that are missing, extra, different, reordered, or not
     where the map says; and groups that would skip records. What compaction, retention, aborted
     transactions, skipped and accepted records explain is counted, and no difference. Configs of
-    topics are compared as `diff` does. It only reads. With --master it is a job of Spark, of a task
+    topics are compared as `diff` does. It only reads, but for a row of the target's state topic
+    that says what was found, for the page and REST. With --master it is a job of Spark, of a task
     for each section of a partition; without, this process does it. Exit code 0: identical; 1:
     something differs; 2: it could not be found out.
 
@@ -76,32 +84,35 @@ def verify(
     """
     from twinlog.cli.options.configuration import load_file
     from twinlog.control.compare.comparison import matching
+    from twinlog.control.verify.recording import Asked, Records
     from twinlog.control.verify.result import digest, worst
     from twinlog.control.verify.verification import VerifyScope, verify_flows
     from twinlog.control.verify.workers import SparkOptions, workers
 
-    since_ms, until_ms = _time(since, "--since"), _time(until, "--until")
+    since_ms, until_ms = _times(since, until)
     scope = VerifyScope(
         matches=matching(topics, "--topics"),
         since_ms=since_ms,
         until_ms=until_ms,
         is_deep=deep,
     )
-    if since_ms is not None and until_ms is not None and until_ms <= since_ms:
-        raise UsageError(f"--since {since} --until {until}: there is no time in between")
     config = load_file(file)
     if flow is not None:
         config = replace(config, flows=(one_flow(config.flows, flow),))
     found: list[VerifiedFlow] = []
     began_ms = int(time.time() * 1000)
+    asked = Asked(began_ms=began_ms, topics=topics, since=since, until=until, deep=deep)
+    records = Records(config.flows, asked, is_off=others.pop("is_unrecorded"))
     try:
         with (
             ReadingLine("offsets", count) as reading,
-            workers(SparkOptions(**spark) if spark["master"] else None) as some,
+            workers(SparkOptions(**others) if others["master"] else None) as some,
         ):
             for one in verify_flows(config, scope, some, reading.step):
                 reading.clear()
                 found.append(one)
+                for line in records.add(one):
+                    write_line(line, sys.stderr)
                 # of a flow that has none of --topics nothing is compared: it would look identical
                 if not output.is_for_programs and (topics is None or one.partitions):
                     write_all(parts(one))
@@ -127,6 +138,14 @@ def verify(
     elif len(found) != 1:
         write_warning(answer.value)
     return answer.exit_code
+
+
+def _times(since: str | None, until: str | None) -> tuple[int | None, int | None]:
+    """In milliseconds."""
+    since_ms, until_ms = _time(since, "--since"), _time(until, "--until")
+    if since_ms is not None and until_ms is not None and until_ms <= since_ms:
+        raise UsageError(f"--since {since} --until {until}: there is no time in between")
+    return since_ms, until_ms
 
 
 def _time(value: str | None, where: str) -> int | None:

@@ -113,7 +113,7 @@ def _groups(found: Iterable[GroupReadiness]) -> Table:
             table,
             f"  {one.group}",
             text("yes", style="green") if one.is_ready else text("no", style="yellow"),
-            one.state,
+            one.here.state or "?",
             str(len(one.places)),
             "?" if one.lag < 0 else count(one.lag),
             f"{exact} of {len(one.places)}",

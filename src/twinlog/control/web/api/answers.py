@@ -105,6 +105,37 @@ class Verified(Value):
     """All that was copied was compared."""
 
 
+class VerifyRun(Value):
+    """What a `twinlog verify` that came to its end found."""
+
+    began_ms: int
+    """Both logs were compared up to where they ended then."""
+    ended_ms: int
+    who: str
+    answer: str
+    """identical, different or not compared."""
+    is_whole: bool
+    """All topics, from the beginning of their logs to the end."""
+    topics: str | None
+    """A regular expression; null: all."""
+    since: str | None
+    until: str | None
+    deep: bool
+    partitions: int
+    equal_records: int
+    ranges: dict[str, int]
+    """That differ, by kind: missing, extra, different, reordered, shifted; `others` are behind
+    those that are kept of a partition."""
+    not_compared: int
+    """Partitions, of which all or a part could not be asked."""
+    configs: int
+    """That differ."""
+    groups: int
+    """Offsets of groups that would skip records."""
+    sha256: str
+    """Of the flow's object in `flows` of the report, as the report's own digest is made."""
+
+
 class Wanted(Value):
     """What somebody wants of a flow, or of one of its topics."""
 
@@ -147,6 +178,9 @@ class Flow(Value):
     """null: nobody leads the flow, or its leader is of an earlier release."""
     verified: Verified | None
     """null: twinlog.verify is off, or nobody leads the flow."""
+    verify_runs: list[VerifyRun] | None
+    """What `twinlog verify` found last, of all and of a part of the flow, the newest first; null:
+    not known, `problem` says why."""
     wanted: list[Wanted] | None
     """null: not known, `problem` says why."""
     told_by: str

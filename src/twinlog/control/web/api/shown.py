@@ -8,6 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from typing import Any, Final
 
 from twinlog.codes import CONDITIONS, FlowState, PartitionState
@@ -25,6 +26,7 @@ from twinlog.control.web.api import answers
 from twinlog.control.web.api.leaders import LeaderReport
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published import Kept, Proof, PublishedStatus
+from twinlog.mirror.state.verified import VerifyRun
 
 HERE: Final = "here"
 _NOTHING: Final = Reported(status=None, intents=None)
@@ -50,6 +52,9 @@ def flow(
         "source": config.flow.source,
         "target": config.flow.target,
         "wanted": None if told.intents is None else wanted(told.intents),
+        "verify_runs": None
+        if told.verify_runs is None
+        else [_verify_run(one) for one in told.verify_runs],
         "problem": problem,
     }
     now_ms = int(time.time() * 1000)
@@ -144,6 +149,12 @@ def _verified(found: Verified | Proof) -> answers.Verified:
         differences=found.differences,
         is_complete=found.is_complete,
     )
+
+
+def _verify_run(found: VerifyRun) -> answers.VerifyRun:
+    values = asdict(found)
+    del values["flow"]
+    return answers.VerifyRun(**values, is_whole=found.is_whole)
 
 
 def _latency(found: Quantiles | None) -> answers.Latency | None:

@@ -2,11 +2,11 @@
 
 import { ask, flowPath } from "./api.js";
 import { proof } from "./overview.js";
-import { failure } from "./told.js";
-import { count, h, table } from "./view.js";
+import { ageNow, failure } from "./told.js";
+import { count, duration, h, plural, put, table } from "./view.js";
 
 export function compare({ state, main, flow }) {
-  const last = h("p");
+  const last = h("div");
   const body = h("div");
   const all = h("input", { type: "checkbox" });
   const again = h("button", { class: "do first", click: () => load() }, "Compare");
@@ -30,9 +30,35 @@ export function compare({ state, main, flow }) {
     close: () => (isOpen = false),
     update() {
       const one = state.flows.find((each) => each.flow === flow);
-      last.replaceChildren(...(one ? ["Records of both sides, compared while they are copied: ", proof(state, one)] : []));
+      put(last, one ? [h("p", {}, "Records of both sides, compared while they are copied: ", proof(state, one)), runs(state, one)] : []);
     },
   };
+}
+
+/** What `twinlog verify` found last: of the whole flow, and of a part of it. */
+function runs(state, one) {
+  const found = one.verifyRuns;
+  if (!found?.length) return h("p", {}, found ? "No twinlog verify of this flow is recorded." : "What twinlog verify found last is not known.");
+  const now = one.asOfMs === null ? Date.now() : one.asOfMs + ageNow(state, one);
+  return table("Last results of twinlog verify", [
+    { name: "Found", cell: (run) => h("span", { class: `badge ${{ identical: "good", different: "bad" }[run.answer] || "warn"}` }, run.answer) },
+    { name: "Begun", cell: (run) => [`${duration(Math.max(0, now - run.beganMs))} ago`, h("div", { class: "small soft" }, `by ${run.who}, in ${duration(run.endedMs - run.beganMs)}`)] },
+    { name: "Of", wrap: true, cell: scope },
+    { name: "Equal", number: true, cell: (run) => [plural(run.equalRecords, "record"), h("div", { class: "small soft" }, plural(run.partitions, "partition"))] },
+    { name: "What differs", wrap: true, cell: differences },
+  ], found, { stacked: true, note: (run) => `SHA-256 of the flow in the report: ${run.sha256}` });
+}
+
+function scope(run) {
+  const parts = [run.topics === null ? "all topics" : `topics ${run.topics}`, run.since && `since ${run.since}`, run.until && `until ${run.until}`, run.deep && "every record decoded"];
+  return parts.filter(Boolean).join(", ");
+}
+
+function differences(run) {
+  const ranges = Object.entries(run.ranges).map(([name, number]) => `${plural(number, "range")} ${name}`);
+  const rest = [[run.configs, "config"], [run.groups, "offset"]].filter(([number]) => number).map(([number, name]) => (name === "offset" ? `${plural(number, name)} of groups ahead` : plural(number, name)));
+  const unknown = run.notCompared ? [`${plural(run.notCompared, "partition")} not compared`] : [];
+  return [...ranges, ...rest, ...unknown].join(", ") || "nothing";
 }
 
 function shown(found) {

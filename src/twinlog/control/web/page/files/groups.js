@@ -32,12 +32,26 @@ function shown(found) {
     h("p", { class: `verdict ${ready === found.groups.length ? "good" : "warn"}` }, found.groups.length ? `${ready} of ${plural(found.groups.length, "group")} may move now.` : "No group of the source is selected."),
     ...found.notes.map((note) => h("p", { class: "small soft" }, note)),
     found.left_out || found.leftOut ? h("p", { class: "small soft" }, `${plural(found.leftOut ?? found.left_out, "group")} left out by groups and groups.exclude`) : null,
+    found.groups.length ? table(`Groups of ${found.flow}, and who is in them`, [
+      { name: "Group", wrap: true, cell: (one) => one.group },
+      { name: "May move", cell: (one) => h("span", { class: `badge ${one.is_ready ? "good" : "warn"}` }, one.is_ready ? "may move" : "not now") },
+      ...side("source"),
+      ...side("target"),
+      { name: "Lag", number: true, cell: (one) => known(one.lag) },
+    ], found.groups, { stacked: true, note: (one) => [...new Set([...one.why_not, one.source.problem, one.target.problem])].filter(Boolean).join("; ") }) : null,
+    found.groups.length ? h("h2", {}, "Where each would resume") : null,
     ...found.groups.map((one) => h("details", { class: "card" },
-      h("summary", {}, `${one.group} `, h("span", { class: `badge ${one.is_ready ? "good" : "warn"}` }, one.is_ready ? "may move" : one.why_not[0] || one.state), ` lag ${known(one.lag)}, ${plural(one.members.length, "member")}`),
+      h("summary", {}, `${one.group} `, h("span", { class: `badge ${one.is_ready ? "good" : "warn"}` }, one.is_ready ? "may move" : one.why_not[0]), ` lag ${known(one.lag)}`),
       one.why_not.length ? h("ul", {}, one.why_not.map((why) => h("li", {}, why))) : null,
       table(`Offsets of ${one.group}`, columns(one.offsets), one.offsets))),
   ].filter(Boolean);
 }
+
+/** What the group is on one cluster: Kafka says Dead where there is no such group. */
+const side = (where) => [
+  { name: `State on ${where}`, cell: (one) => (one[where].state === null ? "not known" : one[where].state === "Dead" ? "none there" : one[where].state || "not known") },
+  { name: `Members on ${where}`, number: true, cell: (one) => (one[where].members === null ? "not known" : count(one[where].members)) },
+];
 
 /** An offset or lag. */
 const known = (value) => (value < 0 ? "not known" : count(value));

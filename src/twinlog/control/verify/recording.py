@@ -1,0 +1,111 @@
+"""Leaves what a verification found on the target, for those who ask later: one row of its state
+topic for each flow (`mirror.state.verified`).
+
+Only what came to its end is written: a process that dies before leaves what was found earlier. Of
+two that run side by side the one that began later stays. Nothing follows from the row, so whoever
+may not write it has his result all the same.
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.client import prompt_client
+from twinlog.cluster.net.metadata import Operation
+from twinlog.cluster.topics.internal_log import append_rows
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.check.reported_status import state_rows
+from twinlog.control.flow.wiring import flow_setup
+from twinlog.control.verify.result import VerifiedFlow, digest
+from twinlog.errors import TwinlogError
+from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.mirror.state.verified import VerifyRun, verify_runs
+from twinlog.model import TopicPartition
+from twinlog.survey.rights import may
+
+GIVES_UP_S: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What was to be verified, as it was asked for."""
+
+    began_ms: int
+    topics: str | None
+    since: str | None
+    until: str | None
+    deep: bool
+
+
+def run_of(found: VerifiedFlow, asked: Asked) -> VerifyRun:
+    """The row of a flow."""
+    ranges: Counter[str] = Counter()
+    for part in found.partitions:
+        ranges.update(one.kind.value for one in part.compared.differences)
+        if part.compared.unkept:
+            ranges["others"] += part.compared.unkept
+    return VerifyRun(
+        flow=found.flow,
+        began_ms=asked.began_ms,
+        ended_ms=int(time.time() * 1000),
+        who=f"{getpass.getuser()}@{socket.gethostname()}",
+        answer=found.answer.value,
+        topics=asked.topics,
+        since=asked.since,
+        until=asked.until,
+        deep=asked.deep,
+        partitions=len(found.partitions),
+        equal_records=sum(part.compared.equal for part in found.partitions),
+        ranges=dict(ranges),
+        not_compared=sum(bool(part.why_not) for part in found.partitions),
+        configs=len(found.configs),
+        groups=sum(one.is_wrong for one in found.groups),
+        sha256=digest(found.as_json()),
+    )
+
+
+class Records:
+    """Of one command."""
+
+    def __init__(self, flows: Iterable[FlowConfig], asked: Asked, *, is_off: bool) -> None:
+        self._flows = {str(one.flow): one for one in flows}
+        self._asked = asked
+        self._is_off = is_off
+
+    def add(self, found: VerifiedFlow) -> list[str]:
+        """Record a flow that is verified; a line where that cannot be. One that has none of the
+        topics that were asked for is left as it is.
+        """
+        if self._is_off or (self._asked.topics is not None and not found.partitions):
+            return []
+        why_not = record(self._flows[found.flow], run_of(found, self._asked))
+        return [f"{found.flow}: what was found is not recorded: {why_not}"] if why_not else []
+
+
+def record(config: FlowConfig, run: VerifyRun) -> str:
+    """Write the row; why it was not, or nothing."""
+    try:
+        settings = flow_setup(config).target
+        with closing(prompt_client(settings, api_timeout_s=GIVES_UP_S)) as target:
+            seen = target.metadata([STATE_TOPIC])
+            topic = seen.topics[STATE_TOPIC]
+            if topic.error or not topic.partitions:
+                return f"{settings.alias} has no {STATE_TOPIC} that can be seen"
+            if not may(seen, STATE_TOPIC, Operation.WRITE):
+                return f"grant WRITE on topic {STATE_TOPIC} of {settings.alias}"
+            known = verify_runs(run.flow, state_rows(target))
+            if any(one.is_whole == run.is_whole and one.began_ms > run.began_ms for one in known):
+                return "one that began later has ended already"
+            append_rows(
+                target, TopicPartition(STATE_TOPIC, 0), [run.encode()], int(time.time() * 1000)
+            )
+    except TwinlogError as error:
+        return str(error)
+    return ""

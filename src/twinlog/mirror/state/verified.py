@@ -1,0 +1,107 @@
+"""What a verification of a flow found, as a row of the state topic says it to whoever looks later.
+
+    key    ["flow", FLOW, "verified", "whole" | "part"]
+    value  {"v": 1, "began_ms": ..., "who": ..., "answer": ..., "counts": {...}, ...}
+
+What was found of a part of the flow does not stand in for what was found of all of it. Nothing is
+decided by these rows: one that cannot be read is a row less to show, and earlier releases pass over
+them, as over every kind that they do not know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+from twinlog.errors import CorruptData
+from twinlog.mirror.state.generations import encode_row, of_type, read_row
+
+_KIND: Final = "verified"
+_WHOLE, _PART = "whole", "part"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRun:
+    """One verification that came to its end."""
+
+    flow: str
+    began_ms: int
+    """Both logs were compared up to where they ended then."""
+    ended_ms: int
+    who: str
+    answer: str
+    """identical, different or not compared."""
+    topics: str | None
+    """A regular expression; None: all."""
+    since: str | None
+    """As it was asked for: times of the source's records."""
+    until: str | None
+    deep: bool
+    partitions: int
+    equal_records: int
+    ranges: Mapping[str, int]
+    """That differ, by kind: missing, extra, ..."""
+    not_compared: int
+    """Partitions, of which all or a part could not be asked."""
+    configs: int
+    """That differ."""
+    groups: int
+    """Offsets of groups that would skip records."""
+    sha256: str
+    """Of the flow's part of the report, as the report's own digest is made."""
+
+    @property
+    def is_whole(self) -> bool:
+        """All topics, from the beginning of their logs to the end."""
+        return self.topics is None and self.since is None and self.until is None
+
+    def encode(self) -> tuple[bytes, bytes]:
+        """(key, value)"""
+        value = asdict(self)
+        del value["flow"]
+        return encode_row(["flow", self.flow, _KIND, _WHOLE if self.is_whole else _PART], value)
+
+
+def verify_runs(
+    flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
+) -> tuple[VerifyRun, ...]:
+    """The last whole one and the last of a part, as far as they can be read; the newer one first.
+    `rows` are (key, value) in log order.
+    """
+    wanted = {
+        json.dumps(["flow", flow, _KIND, part], separators=(",", ":")).encode()
+        for part in (_WHOLE, _PART)
+    }
+    found: dict[bytes, VerifyRun] = {}
+    for key, value in rows:
+        if key not in wanted:
+            continue
+        if value is None:
+            found.pop(key, None)
+            continue
+        try:
+            one = _run(flow, read_row(key, value)[1])
+        except (CorruptData, ValueError, KeyError, TypeError, RecursionError):
+            continue
+        if key not in found or one.began_ms >= found[key].began_ms:
+            found[key] = one
+    return tuple(sorted(found.values(), key=lambda one: one.began_ms, reverse=True))
+
+
+def _run(flow: str, values: dict[str, Any]) -> VerifyRun:
+    # what a later release says besides is left out
+    names = [one.name for one in fields(VerifyRun) if one.name not in ("flow", "ranges")]
+    for name in names:
+        is_optional = name in ("topics", "since", "until") and values[name] is None
+        if not is_optional:
+            of_type(_TYPES.get(name, int), values[name])
+    ranges = {of_type(str, kind): of_type(int, n) for kind, n in values["ranges"].items()}
+    return VerifyRun(flow=flow, ranges=ranges, **{name: values[name] for name in names})
+
+
+_TYPES: Final[Mapping[str, type]] = {
+    **dict.fromkeys(("who", "answer", "topics", "since", "until", "sha256"), str),
+    "deep": bool,
+}

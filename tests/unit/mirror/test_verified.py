@@ -1,0 +1,86 @@
+"""The row that says what a verification found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from twinlog.mirror.state.copies import copy_rows
+from twinlog.mirror.state.first_survey import first_survey
+from twinlog.mirror.state.generations import (
+    encode_row,
+    fan_producers,
+    producer_of,
+    producers_of,
+    producers_of_others,
+    winning_claims,
+)
+from twinlog.mirror.state.held_producers import is_held_row
+from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
+from twinlog.mirror.state.mapped import MappedCopies, is_mapped_row, mapped_copies
+from twinlog.mirror.state.verified import VerifyRun, verify_runs
+
+WHOLE = VerifyRun(
+    flow="A->B",
+    began_ms=1000,
+    ended_ms=2000,
+    who="ann@ops-1",
+    answer="different",
+    topics=None,
+    since=None,
+    until=None,
+    deep=True,
+    partitions=3,
+    equal_records=70,
+    ranges={"missing": 1, "shifted": 2},
+    not_compared=0,
+    configs=1,
+    groups=2,
+    sha256="0" * 64,
+)
+PART = replace(WHOLE, began_ms=1500, topics="orders.*", answer="identical", ranges={})
+
+
+def test_a_part_does_not_stand_in_for_the_whole() -> None:
+    rows = [WHOLE.encode(), PART.encode()]
+    assert verify_runs("A->B", rows) == (PART, WHOLE)
+    assert verify_runs("A->C", rows) == ()
+    later = replace(WHOLE, began_ms=3000, answer="identical")
+    assert verify_runs("A->B", [*rows, later.encode()]) == (later, PART)
+
+
+def test_of_two_the_one_that_began_later_counts_and_a_deleted_one_is_gone() -> None:
+    late = replace(WHOLE, began_ms=3000)
+    assert verify_runs("A->B", [late.encode(), WHOLE.encode()]) == (late,)
+    assert verify_runs("A->B", [late.encode(), (late.encode()[0], None)]) == ()
+
+
+@pytest.mark.parametrize("value", [b"", b"\xff", b'{"v":1}', b'{"v":2}', b"[]"])
+def test_one_that_cannot_be_read_is_a_row_less(value: bytes) -> None:
+    rows = [PART.encode(), (WHOLE.encode()[0], value), (None, b"x"), (b"\xff", b"x")]
+    assert verify_runs("A->B", rows) == (PART,)
+
+
+def test_what_a_later_release_says_besides_is_left_out() -> None:
+    values = {name: getattr(PART, name) for name in PART.__dataclass_fields__ if name != "flow"}
+    row = encode_row(["flow", "A->B", "verified", "part"], values | {"new": 1})
+    assert verify_runs("A->B", [row]) == (PART,)
+    wrong = encode_row(["flow", "A->B", "verified", "part"], values | {"partitions": "3"})
+    assert verify_runs("A->B", [wrong]) == ()
+
+
+def test_every_other_reader_of_the_state_passes_over_it() -> None:
+    """They do so since the first release: by the kind in the key, which they do not know."""
+    rows = [WHOLE.encode(), PART.encode()]
+    for key, value in rows:
+        assert producer_of(key, value) is None
+        assert not is_intent_row(key, "A->B")
+        assert not is_held_row(key, "A->B")
+        assert not is_mapped_row(key, "A->B")
+    assert flow_intents("A->B", rows) == FlowIntents()
+    assert mapped_copies("A->B", rows) == MappedCopies()
+    assert winning_claims(rows) == {} == fan_producers(rows)
+    assert producers_of("A->B", rows) == frozenset() == producers_of_others("A->B", rows)
+    assert not copy_rows(rows)
+    assert first_survey("A->B", rows) is None
