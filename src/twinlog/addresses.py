@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Final, NamedTuple
 
@@ -26,3 +27,13 @@ def parse_address(text: str) -> Address | None:
     if found is None or not found[1] or int(found[2]) > MAX_PORT:
         return None
     return Address(found[1], int(found[2]))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it; no other name than localhost is known."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -12,6 +12,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from twinlog.addresses import Address
+from twinlog.config.rest import RestConfig
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.server import WebServer
 
@@ -36,8 +37,8 @@ class Told:
 
 @contextmanager
 def served(monitor: Monitor, address: Address = LOCAL) -> Iterator[WebServer]:
-    """A server for a while."""
-    server = WebServer(monitor, address)
+    """A server for a while; others may reach it."""
+    server = WebServer(monitor, address, RestConfig(monitoring_is_open=True))
     server.start()
     try:
         yield server

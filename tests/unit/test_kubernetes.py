@@ -138,6 +138,7 @@ def test_probes_and_prometheus_ask_where_it_listens() -> None:
     _, listen = at("--listen")
     address = parse_listen(listen)
     assert address is not None
+    assert at("--set")[1] == "twinlog.rest.monitoring.open=true", "else it does not start there"
     (port,) = CONTAINER["ports"]
     assert port["containerPort"] == address.port
     probes = {name: one["httpGet"] for name, one in CONTAINER.items() if name.endswith("Probe")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
 
@@ -12,16 +11,6 @@ def address_for_executors(master: str | None) -> str:
     if master is None or master.startswith("local"):
         return "127.0.0.1"
     return os.environ.get("SPARK_LOCAL_IP") or _outward_address()
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it; no other name than localhost is known."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _outward_address() -> str:

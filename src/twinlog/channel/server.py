@@ -18,13 +18,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from twinlog.addresses import is_loopback
 from twinlog.channel.certificate import make_server_context
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.frame_socket import ClosedByPeer
 from twinlog.channel.frames import MAX_FRAME_BYTES, ChannelAddress
 from twinlog.channel.lane_secrets import LaneSecrets
 from twinlog.channel.peer import Peer
-from twinlog.channel.reachable import is_loopback
 from twinlog.channel.stranger import (
     HELLO_WITHIN_S,
     MAX_STRANGERS,

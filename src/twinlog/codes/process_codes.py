@@ -89,6 +89,28 @@ PROCESS_CODES: Final = (
         fault=Fault.HOST,
     ),
     Condition(
+        codes=("HTTP_DIED",),
+        meaning=(
+            "the thread that serves metrics and REST ended with an error; the copy continues, and "
+            "the same address is served again a second later"
+        ),
+        advice="report it with the traceback",
+        fault=Fault.TWINLOG,
+    ),
+    Condition(
+        codes=("LISTEN_UNGUARDED",),
+        meaning=(
+            "others reach the address of HTTP, and no key says who may come in: with `--listen` "
+            "the mirror does not start; of `listeners` its port is served to this machine alone"
+        ),
+        advice=(
+            "set `twinlog.rest.tokens.file` or `twinlog.rest.tls.client.ca.file`, or "
+            "`twinlog.rest.monitoring.open = true`, which serves metrics and probes alone to "
+            "whoever asks; or name 127.0.0.1"
+        ),
+        fault=Fault.SETUP,
+    ),
+    Condition(
         codes=("TIMED_OUT",),
         meaning="the Python API did not get an answer in the time given",
         advice="give it more",

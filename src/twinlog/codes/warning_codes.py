@@ -11,7 +11,7 @@ WARNING_CODES: Final = (
         codes=("INSECURE",),
         meaning=(
             "a setting that is honoured and gives something away: a password or token in clear, "
-            "an http token endpoint, broker names that are not checked, monitoring at every address"
+            "an http token endpoint, broker names that are not checked"
         ),
     ),
     Condition(

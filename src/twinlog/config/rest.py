@@ -44,6 +44,11 @@ class RestConfig:
         """Only who proves who it is comes in."""
         return self.tokens_file is not None or self.client_ca_file is not None
 
+    @property
+    def may_serve_others(self) -> bool:
+        """At an address that other machines reach, nothing is served unless somebody said so."""
+        return self.is_guarded or self.monitoring_is_open
+
 
 OPEN: Final = RestConfig()
 """Nothing is set: nobody is asked who it is."""

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support.properties import Loader, warnings_of
+from twinlog.addresses import Address
 from twinlog.config.values.warnings import WarningCode
 
 
@@ -10,7 +11,7 @@ from twinlog.config.values.warnings import WarningCode
     ("value", "expected"),
     [
         ("http://localhost:8083", "localhost:8083"),
-        ("http://:8083", "0.0.0.0:8083"),
+        ("http://:8083", "127.0.0.1:8083"),
         ("https://localhost:8443, HTTP://127.0.0.1:8083", "127.0.0.1:8083"),
         ("http://[::1]:9000", "[::1]:9000"),
         ("https://localhost:8443", None),
@@ -34,19 +35,42 @@ def test_what_is_none_is_said_with_its_line_and_stops_nothing(read: Loader, valu
     assert "is no listener" in warning.message
 
 
-@pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])  # noqa: S104 (refused)
-def test_port_at_every_address_is_said_with_the_way_out(read: Loader, host: str) -> None:
-    (warning,) = warnings_of(read(f"listeners = http://{host}:8080"), WarningCode.INSECURE)
+FOREIGN = ["", "0.0.0.0", "[::]", "10.0.0.7", "mirror.example"]  # noqa: S104 (refused)
+
+
+@pytest.mark.parametrize("host", FOREIGN)
+def test_others_reach_nothing_that_nobody_allowed_and_the_file_runs(
+    read: Loader, host: str
+) -> None:
+    config = read(f"listeners = http://{host}:8080")
+    assert config.http_listener == Address("127.0.0.1", 8080)
+    (warning,) = warnings_of(config, WarningCode.LISTEN_UNGUARDED)
     assert (warning.line, warning.key) == (5, "listeners")
-    assert "at port 8080 of every address, without a password" in warning.message
-    assert "write http://127.0.0.1:8080" in warning.message
+    assert "HTTP is served at 127.0.0.1:8080 in its place" in warning.message
+    assert "write twinlog.rest.monitoring.open = true" in warning.message
 
 
+@pytest.mark.parametrize("host", FOREIGN)
 @pytest.mark.parametrize(
-    "value", ["http://localhost:8080", "http://10.0.0.7:8080", "https://:8443"]
+    "keys",
+    [
+        ["twinlog.rest.monitoring.open = true"],
+        ["twinlog.rest.tokens.file = /t"],
+        ["twinlog.rest.tls.certificate.file = /c", "twinlog.rest.tls.client.ca.file = /ca"],
+    ],
 )
-def test_port_at_one_address_is_its_authors_choice(read: Loader, value: str) -> None:
-    assert warnings_of(read(f"listeners = {value}"), WarningCode.INSECURE) == []
+def test_what_a_key_allows_is_served_where_the_file_says(
+    read: Loader, host: str, keys: list[str]
+) -> None:
+    config = read(f"listeners = http://{host}:8080", *keys)
+    expected = Address(host.strip("[]") or "0.0.0.0", 8080)  # noqa: S104 (allowed)
+    assert config.http_listener == expected
+    assert config.warnings == ()
+
+
+@pytest.mark.parametrize("value", ["http://localhost:8080", "http://[::1]:8080", "https://:8443"])
+def test_this_machine_needs_no_key(read: Loader, value: str) -> None:
+    assert warnings_of(read(f"listeners = {value}"), WarningCode.LISTEN_UNGUARDED) == []
 
 
 def test_https_is_not_served_and_said(read: Loader) -> None:

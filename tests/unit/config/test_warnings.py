@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.support.properties import Loader, flow_of, warnings_of
@@ -81,6 +83,42 @@ def test_a_flows_consumer_setting_that_loses(read: Loader) -> None:
     (warning,) = warnings_of(config, WarningCode.DEAD_KEY)
     assert warning.line == 5
     assert "A.consumer.fetch.max.bytes on line 6 wins" in warning.message
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            ["A->B.target.cluster.bootstrap.servers = near:1"],
+            r"B\.bootstrap\.servers on line 3 wins; write .* A->B\.producer\.override\.bootstrap",
+        ),
+        (
+            ["A->B.source.cluster.bootstrap.servers = near:1"],
+            r"A\.bootstrap\.servers on line 2 wins; write .* A->B\.source\.consumer\.bootstrap",
+        ),
+        (
+            ["A->B.source.cluster.ssl.key.password = x", "ssl.key.password = y"],
+            r"ssl\.key\.password on line 6 wins",
+        ),
+        (
+            ["A->B.target.cluster.security.protocol = SSL"],
+            r"does not reach the producer of the copied records; write B\.security\.protocol",
+        ),
+    ],
+)
+def test_a_connectors_connection_that_loses(read: Loader, lines: list[str], said: str) -> None:
+    (warning,) = warnings_of(read(*lines), WarningCode.DEAD_KEY)
+    assert warning.line == 5
+    assert re.search(said, warning.message)
+
+
+def test_a_connectors_connection_acts_on_the_source_where_nothing_else_is_set(
+    read: Loader,
+) -> None:
+    config = read("A->B.source.cluster.security.protocol = SSL")
+    assert warnings_of(config, WarningCode.DEAD_KEY) == []
+    (flow,) = config.flows
+    assert flow.clients.source_consumer["security.protocol"] == "SSL"
 
 
 @pytest.mark.parametrize(

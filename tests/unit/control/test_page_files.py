@@ -69,7 +69,7 @@ def test_the_first_address_leads_there_for_browsers(rest: Rest) -> None:
 
 def test_where_rest_is_not_served_there_is_no_page(tmp_path: Path) -> None:
     file, monitor = tmp_path / "mm2.properties", Monitor()
-    file.write_text(FILE)
+    file.write_text(f"{FILE}twinlog.rest.monitoring.open = true\n")
     with rest_of(load(file, environment={}), file, monitor, Address("0.0.0.0", 0)) as rest:  # noqa: S104
         reached = Rest(
             address=Address("127.0.0.1", rest.address.port),

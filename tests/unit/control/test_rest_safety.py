@@ -22,6 +22,7 @@ from twinlog.cli.main import run
 from twinlog.config.load import load
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web import open_requests
+from twinlog.control.web.address import ListenUnguarded
 from twinlog.control.web.server import WebServer
 from twinlog.errors import ConfigError
 
@@ -70,7 +71,7 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def test_others_get_metrics_and_probes_alone_where_nobody_proves_who_it_is(serve: Serve) -> None:
-    with serve(EVERYWHERE) as rest:
+    with serve(EVERYWHERE, "twinlog.rest.monitoring.open = true") as rest:
         for path in ("/metrics", "/healthz", "/readyz"):
             assert here(rest).ask(path).status == 200
         for path in ("/api/v1/flows", "/connectors", "/api/v1/openapi.json"):
@@ -78,6 +79,25 @@ def test_others_get_metrics_and_probes_alone_where_nobody_proves_who_it_is(serve
             assert (told.status, told.json["code"]) == (403, "REST_UNGUARDED")
             assert "twinlog.rest.tokens.file" in told.json["do"]
         assert here(rest).ask(f"{A_B}/pause", "POST", {}).status == 403
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "no.such.host.invalid"])  # noqa: S104
+def test_nothing_is_served_to_others_that_no_key_allows(serve: Serve, host: str) -> None:
+    told = r"9405: others reach this address.*twinlog\.rest\.monitoring\.open = true.*127\.0\.0\.1"
+    with pytest.raises(ListenUnguarded, match=told), serve(Address(host, 9405)):
+        pass
+
+
+def test_a_mirror_whose_address_others_reach_unguarded_does_not_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mm2.properties"
+    servers = "".join(f"{one}.bootstrap.servers = 127.0.0.1:1\n" for one in "AB")
+    file.write_text(f"clusters = A, B\n{servers}A->B.enabled = true\n")
+    assert run(["mirror", str(file), "--listen", "0.0.0.0:0"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("twinlog: 0.0.0.0:0: others reach this address")
+    assert line.endswith("[LISTEN_UNGUARDED]")
 
 
 @pytest.mark.parametrize("address", [EVERYWHERE, LOCAL], ids=["everywhere", "local"])

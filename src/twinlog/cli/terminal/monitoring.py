@@ -109,7 +109,9 @@ def watched(
         closing.callback(log.info, "mirror_ends config=%s", config.resolve())
         if listen is not None:
             sources = Sources(events=events, file=config)
-            listener = _Listener(lambda: web_server(monitor, listen, current, sources), served)
+            listener = _Listener(
+                lambda address: web_server(monitor, address, current, sources), listen, served
+            )
             closing.callback(listener.close)
             listener.start()
         closing.callback(notifier.stopping)
@@ -157,11 +159,17 @@ def web_server(
 
 class _Listener:
     """Serves as soon as it can: of two processes on one host the second has the address when the
-    first is gone, which is when it leads.
+    first is gone, which is when it leads. And again where the server dies: the copy needs none.
     """
 
-    def __init__(self, make: Callable[[], WebServer], served: Callable[[WebServer], None]) -> None:
+    def __init__(
+        self,
+        make: Callable[[Address], WebServer],
+        address: Address,
+        served: Callable[[WebServer], None],
+    ) -> None:
         self._make = make
+        self._address = address
         self._served = served
         self._server: WebServer | None = None
         self._lock = threading.Lock()
@@ -170,11 +178,10 @@ class _Listener:
     def start(self) -> None:
         """Raises ConfigError; an address that is taken is said once, and tried again."""
         try:
-            self._serve(self._make())
+            self._serve(self._make(self._address))
         except CannotListen as error:
             write_line(f"warning: {error}", sys.stderr)
-            # the name of a host may take seconds to resolve: nobody waits for it
-            threading.Thread(target=self._retry, name="twinlog-listen", daemon=True).start()
+            self._serve_later()
 
     def close(self) -> None:
         with self._lock:
@@ -183,10 +190,24 @@ class _Listener:
         if server is not None:
             server.close()
 
+    def _died(self, error: Exception) -> None:
+        log.error(
+            "HTTP is not served for a second: its thread died of %s: %s; the copy continues; "
+            "report it with the traceback [HTTP_DIED]",
+            type(error).__name__,
+            error,
+            exc_info=error,
+        )
+        self._serve_later()
+
+    def _serve_later(self) -> None:
+        # the name of a host may take seconds to resolve: nobody waits for it
+        threading.Thread(target=self._retry, name="twinlog-listen", daemon=True).start()
+
     def _retry(self) -> None:
         while not self._is_closed.wait(BINDS_AGAIN_S):
             try:
-                server = self._make()
+                server = self._make(self._address)
             except TwinlogError:  # still taken; or a file of `twinlog.rest.*` is being replaced
                 continue
             self._serve(server)
@@ -197,6 +218,7 @@ class _Listener:
             if self._is_closed.is_set():
                 server.close()
                 return
-            server.start()
+            self._address = server.address  # the same again where any port was asked for
+            server.start(self._died)
             self._server = server
         self._served(server)

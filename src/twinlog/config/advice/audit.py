@@ -17,6 +17,7 @@ from twinlog.config.files.properties import DuplicateKey
 from twinlog.config.files.providers import has_variable
 from twinlog.config.flow.precedence import candidate_flows
 from twinlog.config.flow.switches import enabled
+from twinlog.config.keys.client_keys import is_connection_key
 from twinlog.config.keys.key_table import OWN_FLOW_NAMES, RENAMED
 from twinlog.config.keys.key_types import OWN_PREFIX
 from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
@@ -28,6 +29,11 @@ from twinlog.model import Flow
 
 _ARROW = "->"
 _LOSING_ROLES = ("consumer.", "admin.")
+_CLIENTS_OF = {
+    "source": ("source.consumer", "source.admin"),
+    "target": ("producer.override", "target.admin", "target.consumer"),
+}
+"""Prefixes of all that a flow opens to a side."""
 _WITHOUT_EFFECT = {
     "predicates": "nothing asks them: there are no transforms here",
     "topic.creation.groups": (
@@ -125,6 +131,33 @@ def _audit_known(
                 f"{winner.key} on line {winner.line} wins; write {reading.prefix}source.{name}"
             )
             yield warning(WarningCode.DEAD_KEY, setting, message)
+        if arrow:
+            yield from _audit_connection(raw, setting, reading.prefix, name)
+
+
+def _audit_connection(
+    raw: Settings, setting: Setting, prefix: str, name: str
+) -> Iterator[ConfigWarning]:
+    """`A->B.target.cluster.x`: a connector's key, which MirrorMaker 2's files seldom let act.
+
+    What a cluster is given (`B.x`, or `x` alone) is handed to each of its clients by role, and
+    those win; and the producer of the records is the worker's, which knows no such key.
+    """
+    side, _, key = name.partition(".cluster.")
+    if side not in _CLIENTS_OF or not is_connection_key(key):
+        return
+    source, _, target = prefix.removesuffix(".").partition(_ARROW)
+    alias = source if side == "source" else target
+    winner = raw.get(f"{alias}.{key}") or raw.get(key)
+    if winner is None and side == "source":
+        return
+    roles = [f"{prefix}{role}.{key}" for role in _CLIENTS_OF[side]]
+    instead = f"write {alias}.{key}, or for this flow alone {', '.join(roles)}"
+    reason = "does not reach the producer of the copied records"
+    if winner is not None:
+        place = "" if winner.line is None else f" on line {winner.line}"
+        reason = f"{winner.key}{place} wins"
+    yield warning(WarningCode.DEAD_KEY, setting, f"{reason}; {instead}")
 
 
 def audit_values(raw: Settings) -> Iterator[ConfigWarning]:

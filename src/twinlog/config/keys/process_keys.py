@@ -31,7 +31,8 @@ OWN_PROCESS_KEYS: Final = (
         kind=KeyKind.BOOLEAN,
         default="false",
         scope=KeyScope.PROCESS,
-        meaning="`/metrics`, `/healthz` and `/readyz` need no token where there are tokens",
+        meaning="`/metrics`, `/healthz` and `/readyz` need no token; without tokens or client "
+        "certificates they alone are served at an address that others reach",
     ),
     KeyDefinition(
         name=CERTIFICATE_FILE,

@@ -10,8 +10,8 @@ from twinlog.config.keys.worker_keys import PROCESS_KEYS, TOP_LEVEL_WORKER_PREFI
 _GROUPS: Final = {
     "clusters": "acts: the aliases; every ordered pair of them may be a flow",
     "dedicated.mode.enable.internal.rest": "processes find each other through the target",
-    "listeners": "acts: HTTP is served at the first http:// one: metrics, probes and, where "
-    "clients prove who they are, REST; `twinlog mirror --listen` wins",
+    "listeners": "acts: HTTP is served at the first http:// one; where others would reach it and "
+    "nothing says who may come in, at its port of 127.0.0.1; `twinlog mirror --listen` wins",
     "admin.listeners rest.advertised.host.name rest.advertised.listener "
     "rest.advertised.port response.http.headers.config access.control.allow.methods "
     "access.control.allow.origin rest.extension.classes ssl.client.auth": "MirrorMaker 2's REST; "

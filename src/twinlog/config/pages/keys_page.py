@@ -85,8 +85,10 @@ _CLIENTS: Final = """\
 writes to B, `A.admin.key` and `B.admin.key` for what looks at topics, configs and groups. What acts
 stands first. `A->B.producer.key` reaches nothing, as in MirrorMaker 2, and is warned about;
 `A->B.consumer.key` loses to `A.consumer.key`. `A.admin.bootstrap.servers` and the like give one
-kind of client another address; `A->B.source.cluster.key` and `A->B.target.cluster.key` give one
-flow another connection.
+kind of client another address, and `A->B.source.consumer.key`, `A->B.source.admin.key`,
+`A->B.producer.override.key`, `A->B.target.admin.key` and `A->B.target.consumer.key` give one flow
+another connection. `A->B.source.cluster.key` and `A->B.target.cluster.key` lose to `A.key` and
+`B.key`, and to `key`, and never reach what writes to B, as in MirrorMaker 2, and are warned about.
 
 """
 

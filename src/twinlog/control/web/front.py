@@ -12,7 +12,7 @@ In this order, before anything is done for a request (files of the page need the
 4. Its client: a token, or a certificate; and its role.
 
 Where others reach the address and nobody has to prove who it is, there are metrics and probes
-alone.
+alone, and these by a key; without it nothing is served there (`server.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from twinlog.channel.reachable import is_loopback
+from twinlog.addresses import is_loopback
 from twinlog.config.rest import RestConfig, RestRole
 from twinlog.control.watch.monitor import PATHS, HttpAnswer, Monitor
 from twinlog.control.web.open_requests import ClosableConnection, OpenRequests

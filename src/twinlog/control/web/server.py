@@ -10,15 +10,15 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from twinlog.addresses import Address
-from twinlog.channel.reachable import is_loopback
+from twinlog.addresses import Address, is_loopback
 from twinlog.config.rest import OPEN, RestConfig
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.thread_priority import give_way
-from twinlog.control.web.address import CannotListen
+from twinlog.control.web.address import CannotListen, ListenUnguarded
 from twinlog.control.web.front import Front, LoadApi
 from twinlog.control.web.open_requests import OpenRequests
 from twinlog.control.web.tokens import Tokens
@@ -46,12 +46,13 @@ class WebServer:
         rest: RestConfig = OPEN,
         load_api: LoadApi | None = None,
     ) -> None:
-        """Bound from now on; raises CannotListen, and ConfigError for files that `rest` names.
+        """Bound from now on; raises CannotListen, ListenUnguarded where others would come in whom
+        no key of `rest` allows, and ConfigError for files that it names.
         `load_api`: what `/api/v1` and Connect's paths are; None: there are none.
         """
         self._tls = _tls(rest)
         tokens = None if rest.tokens_file is None else Tokens(rest.tokens_file)
-        self._socket, is_local = _bound(address)
+        self._socket, is_local = _bound(address, rest)
         host, port = self._socket.getsockname()[:2]
         self.address = Address(str(host), int(port))
         self.open_requests = OpenRequests()
@@ -64,6 +65,7 @@ class WebServer:
         )
         self._stop = threading.Event()
         self._server: Server | None = None
+        self._died: Callable[[Exception], None] | None = None
         self._thread = threading.Thread(target=self._run, name="twinlog-web", daemon=True)
 
     @property
@@ -77,7 +79,11 @@ class WebServer:
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://{self.address}"
 
-    def start(self) -> None:
+    def start(self, died: Callable[[Exception], None] | None = None) -> None:
+        """`died` hears, in the server's thread, of what this has died; nothing is bound then.
+        Without it the thread dies of that.
+        """
+        self._died = died
         self._thread.start()
 
     def close(self) -> None:
@@ -90,6 +96,16 @@ class WebServer:
         self._socket.close()
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:
+            if self._died is None:
+                raise
+            self.front.stop()
+            self._socket.close()
+            self._died(error)
+
+    def _serve(self) -> None:
         give_way(NICE)
         import uvicorn
 
@@ -141,13 +157,17 @@ async def _never(scope: Any, receive: Any, send: Any) -> None:
     """Each connection has an application of its own."""
 
 
-def _bound(address: Address) -> tuple[socket.socket, bool]:
+def _bound(address: Address, rest: RestConfig) -> tuple[socket.socket, bool]:
     """A socket that listens, and whether this machine alone reaches it."""
+    is_local = False
     try:
         found = socket.getaddrinfo(
             *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
         )
         family, _, _, _, where = found[0]
+        is_local = is_loopback(str(where[0]))
+        if not is_local and not rest.may_serve_others:
+            raise ListenUnguarded(address)
         bound = socket.socket(family, socket.SOCK_STREAM)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -157,12 +177,14 @@ def _bound(address: Address) -> tuple[socket.socket, bool]:
             bound.close()
             raise
     except OSError as error:
+        if not is_local and not rest.may_serve_others:
+            raise ListenUnguarded(address) from error  # a name that is not known yet
         reason = error.strerror or str(error)
         raise CannotListen(
             f"{address}: metrics and REST are not served there ({reason}); the copy runs without, "
             "and the address is tried again every second; --listen ADDRESS:PORT names another"
         ) from error
-    return bound, is_loopback(str(where[0]))
+    return bound, is_local
 
 
 def _tls(rest: RestConfig) -> ssl.SSLContext | None:
