@@ -41,6 +41,7 @@ from twinlog.wire.kernels.shapes import Kernels, Strings, Table
 from twinlog.wire.kernels.twin import TWIN, scan_state
 from twinlog.wire.record_batch import CRC, HEADER_BYTES, Codec, read_headers
 from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_batch
+from twinlog.wire.rows import encode_headers
 from twinlog.wire.varint import encode_varint
 
 LIMIT: Final = 1 << 20
@@ -56,6 +57,10 @@ NUMBERS: Final = [
     b"\xff" * 9 + b"\x01",
     b"\xff" * 11,
 ]
+HEADERS: Final = [
+    ("", None), ("trace", b""), ("k" * 70, b"v" * 9000), ("\udcff", b"no UTF-8"),
+    ("\u00e9\u20ac\U0001f600\ud7ff\ue000\U0010ffff", b"of each length"),
+]  # fmt: skip
 TIMES: Final = [NOW_MS, NOW_MS + 3, NOW_MS + 2_200_000_000, -1, 0, 2**62, 2**63 - 1, -(2**63)]
 NASTY: Final = [b"\x00", b"\xff", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff" * 8]
 
@@ -99,6 +104,8 @@ class Fuzzer:
             (10, self.compressed),
             (5, self.legacy),
             (5, self.columns),
+            (5, self.headers_read),
+            (5, self.headers_written),
         ]
 
     def run(self, inputs: int) -> None:
@@ -352,6 +359,47 @@ class Fuzzer:
             return
         same((ours.data, ours.cells), (theirs.data, theirs.cells), "pack", ours.data)
         self.accepted += 1
+
+    def headers_read(self) -> None:
+        """Damaged headers become columns, perhaps of places that are outside of the data."""
+        draw, data = self.random, bytearray()
+        starts, ends = array("q"), array("q")
+        for _ in range(draw.randrange(5)):
+            starts.append(len(data))
+            one = encode_headers(draw.choices(HEADERS, k=draw.choice((0, 0, 1, 2, 70))))
+            data += self.damaged(one, 2) if draw.random() < 0.2 else one
+            ends.append(len(data))
+        if starts and draw.random() < 0.1:
+            at, moved = draw.randrange(len(starts)), draw.choice((starts, ends))
+            moved[at] = draw.choice((-1, 0, len(data) + 1, FOREVER, -FOREVER))
+        raw = bytes(data)
+        ours = self.library.unpack_headers(raw, starts, ends)
+        try:
+            theirs = TWIN.unpack_headers(raw, starts, ends)
+        except CorruptData:
+            same(ours, None, "the twin refuses headers", raw)
+            self.refused += 1
+            return
+        if ours is None and "\ufffd".encode() in theirs.keys:
+            return  # the twin's alone
+        same(ours, theirs, "headers", raw)
+        self.accepted += 1
+
+    def headers_written(self) -> None:
+        """Columns of headers are encoded, as the records of objects are."""
+        draw, count = self.random, self.random.randrange(9)
+        key, value = self._strings(count, draw.choice((0, 0, 0, -1))), self._strings(count, -1)
+        counts = array("q", (draw.randrange(4) for _ in range(draw.randrange(4))))
+        counts.append(count - sum(counts))
+        found: list[Strings | None] = []
+        for kernels in (self.library, TWIN):
+            try:
+                found.append(kernels.pack_headers(counts, key, value))
+            except ValueError:
+                found.append(None)
+        same(found[0], found[1], "headers written", key.data)
+        self.accepted += found[0] is not None
+        self.refused += found[0] is None
 
     def _strings(self, count: int, least: int) -> Strings:
         draw = self.random

@@ -37,9 +37,10 @@ from twinlog.wire.decoding import Scan
 from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.kernels.shapes import Table
+from twinlog.wire.kernels.twin import TWIN
 from twinlog.wire.record_batch import BatchHeader
 from twinlog.wire.records import decode_legacy
-from twinlog.wire.rows import headers_at, table_of
+from twinlog.wire.rows import table_of
 
 CHUNK_ROWS: Final = 16_384
 CHUNK_BYTES: Final = 16 << 20
@@ -203,8 +204,7 @@ class ColumnDecoder:
             case "_upstream":
                 made = _upstreams(parts, self._origins)
             case _:
-                found = [one for part in parts for one in _headers(part)]
-                made = pa.array(found, self._schema.field(name).type)
+                made = _headers_array(parts)
         return made
 
 
@@ -305,8 +305,39 @@ def _upstreams(parts: Sequence[_Part], origins: Origins | None) -> pa.Array:
     return pa.StructArray.from_arrays(columns, fields=list(ORIGIN), mask=is_nobody)
 
 
-def _headers(part: _Part) -> list[Sequence[tuple[str, bytes | None]] | None]:
-    """Java's consumer, too, puts U+FFFD for what is no UTF-8."""
+def _headers_array(parts: Sequence[_Part]) -> pa.Array:
+    rows = sum(part.end - part.first for part in parts)
+    if rows < FEW_ROWS * len(parts):
+        found = [one for part in parts for one in _encoded_headers(part)]
+        ends = array("q", accumulate(map(len, found), initial=0))
+        return _header_lists(b"".join(found), ends[:-1], ends[1:])
+    arrays = [
+        _header_lists(part.table.data, *(array("q", one) for one in _header_bounds(part)))
+        for part in parts
+    ]
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def _header_bounds(part: _Part) -> tuple[Sequence[int], Sequence[int]]:
+    """Where those of each row begin, and end."""
+    table, first, end = part.table, part.first, part.end
+    return table.column(shapes.HEADERS, first, end), table.column(shapes.END, first, end)
+
+
+def _encoded_headers(part: _Part) -> list[bytes]:
     data = part.table.data
-    places = part.table.column(shapes.HEADERS, part.first, part.end)
-    return [(headers_at(data, at, "replace") or None) if data[at] else None for at in places]
+    return [data[at:end] for at, end in zip(*_header_bounds(part), strict=True)]
+
+
+def _header_lists(data: bytes, starts: array[int], ends: array[int]) -> pa.Array:
+    found = CHOSEN.kernels.unpack_headers(data, starts, ends)
+    if found is None:  # a key that is no UTF-8, as a rule
+        found = TWIN.unpack_headers(data, starts, ends)
+    keys = _of_buffers(pa.string(), found.headers, found.key_ends, found.keys)
+    present = found.value_present if found.value_nulls else None
+    values = _of_buffers(pa.binary(), found.headers, found.value_ends, found.values, present)
+    header = pa.Array.from_buffers(HEADER, found.headers, [None], children=[keys, values])
+    held = pa.py_buffer(found.present) if found.nulls else None
+    return pa.Array.from_buffers(
+        ARROW_TYPES[HEADERS], len(starts), [held, pa.py_buffer(found.ends)], children=[header]
+    )

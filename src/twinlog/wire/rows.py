@@ -215,13 +215,13 @@ def records_of(table: Table, picked: Sequence[int]) -> list[Record]:
     ]
 
 
-def headers_at(data: bytes, position: int, errors: str = "surrogateescape") -> Headers:
-    """Headers of a record that was scanned; `errors`: what becomes of a key that is no UTF-8."""
+def headers_at(data: bytes, position: int) -> Headers:
+    """Headers of a record that was scanned."""
     count, position = read_varint(data, position)
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         length, position = read_varint(data, position)
-        key = data[position : position + length].decode("utf-8", errors)
+        key = data[position : position + length].decode("utf-8", "surrogateescape")
         position += length
         length, position = read_varint(data, position)
         value: bytes | None = None

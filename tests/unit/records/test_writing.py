@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from array import array
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -105,6 +106,62 @@ def test_columns_become_records() -> None:
     part = {name: one.slice(1, 2) for name, one in columns.items()}
     assert [one.key for one in records_of(part)] == [None, b""]
     assert [one.timestamp for one in records_of(part)] == [NOW_MS, 0]
+
+
+HEADER_LISTS: Final[list[Any]] = [
+    [{"key": "a", "value": b"1"}, {"key": "", "value": None}],
+    None,
+    [],
+    [{"key": "\u20ac" * 40, "value": b""}] * 70,
+]
+
+
+@pytest.mark.parametrize("begin", range(4))
+def test_headers_of_a_slice(begin: int) -> None:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array(HEADER_LISTS * 3, kind).slice(begin, 7)
+    records = records_of({"value": pa.array(["v"] * 7), "headers": headers})
+    assert [one.headers for one in records] == [
+        tuple((header["key"], header["value"]) for header in one or ())
+        for one in (HEADER_LISTS * 3)[begin : begin + 7]
+    ]
+
+
+def test_headers_under_a_null_are_not_written() -> None:
+    """Arrow keeps what is below a null list; nobody sees it."""
+    kind = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    entries = pa.array([{"key": "a", "value": b"1"}, {"key": None, "value": b"2"}], kind)
+    null = pa.py_buffer(b"\x01")
+    ends = pa.py_buffer(array("i", [0, 1, 2]))
+    headers = pa.Array.from_buffers(pa.list_(kind), 2, [null, ends], children=[entries])
+    records = records_of({"value": pa.array(["v", "w"]), "headers": headers})
+    assert [one.headers for one in records] == [(("a", b"1"),), ()]
+
+
+@pytest.mark.parametrize("wrong", [None, {"key": None, "value": b"1"}])
+def test_headers_without_a_key(wrong: dict[str, Any] | None) -> None:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array([None, [{"key": "a", "value": b"1"}, wrong]], kind)
+    with pytest.raises(TwinlogError, match="headers without a key") as error:
+        records_of({"value": pa.array(["v", "w"]), "headers": headers})
+    assert error.value.code == "ROW_INVALID"
+
+
+def test_rows_of_each_topic_are_in_order() -> None:
+    placer = Placer("", lambda _: 2, now_ms=NOW_MS, turn=1)
+    columns = {
+        "value": pa.array(["v"] * 6),
+        "topic": pa.array(["b", "a", "b", "", "a", "b"]),
+        "partition": pa.array([0, None, 1, None, 0, 0], pa.int32()),
+    }
+    found = {
+        (tp.topic, tp.partition): list(rows.offsets())
+        for tp, rows in placer.rows_by_partition(columns, 6)
+    }
+    assert found == {("b", 0): [0, 5], ("b", 1): [2], ("a", 0): [4], ("a", 1): [1], ("", 1): [3]}
+    columns["topic"] = pa.array(["b", None, "b", "", None, "b"])
+    with pytest.raises(TwinlogError, match="2 rows have no topic"):
+        list(placer.rows_by_partition(columns, 6))
 
 
 def test_rows_that_cannot_be_records() -> None:

@@ -6,7 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+from array import array
 from collections.abc import Iterator
+from operator import sub
 from pathlib import Path
 
 import pytest
@@ -19,9 +21,12 @@ from twinlog.errors import CorruptData
 from twinlog.wire import kernels
 from twinlog.wire.kernels.chosen import CHOSEN, VARIABLE, Chosen
 from twinlog.wire.kernels.library import NAME, VERSION, Library, NotLoaded
+from twinlog.wire.kernels.shapes import Kernels, Strings
 from twinlog.wire.kernels.twin import TWIN
 from twinlog.wire.record_batch import HEADER_BYTES, Codec
 from twinlog.wire.records import decode_batch, encode_batch, first_record
+from twinlog.wire.rows import encode_headers
+from twinlog.wire.varint import encode_varint
 
 FOLDER = Path(kernels.__file__).parent
 compiled = pytest.mark.skipif(
@@ -34,6 +39,15 @@ with_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is 
 def _twin() -> Iterator[None]:
     with use(TWIN):
         yield
+
+
+@pytest.fixture(params=["compiled", "Python"])
+def each(request: pytest.FixtureRequest) -> Kernels:
+    if request.param == "Python":
+        return TWIN
+    if not CHOSEN.is_compiled:
+        pytest.skip(f"the kernels are not compiled here: {CHOSEN.why_slow}")
+    return CHOSEN.kernels
 
 
 @compiled
@@ -57,8 +71,25 @@ def test_damaged_batches_get_the_same_verdict(seed: int) -> None:
         ("if (!state[IS_CHECKED] && big32(head + 17)", "if (0 && big32(head + 17)"),
         ("raw &= 0xFFFFFFFFu", "raw &= 0xFFFFFFFFFu"),
         ("else *at = 0;", "else *at = 2;"),
+        ("if (at != ends[n]) return BAD;", ""),
+        ("if (first == 0xED) high = 0x9F;", "if (first == 0xED) high = 0x9E;"),
+        ("has_value[header >> 3] |= (u8)(1u << (header & 7));", "has_value[header >> 3] |= 1;"),
+        ("|| key_size < 0) return BAD;", ") return BAD;"),
     ],
-    ids=["fields end", "deltas rise", "few", "numbers", "rest of a key", "crc", "32 bits", "none"],
+    ids=[
+        "fields end",
+        "deltas rise",
+        "few",
+        "numbers",
+        "rest of a key",
+        "crc",
+        "32 bits",
+        "none",
+        "headers end",
+        "text",
+        "null values",
+        "null keys",
+    ],
 )
 def test_a_kernel_that_is_wrong_is_found(tmp_path: Path, right: str, wrong: str) -> None:
     source = (FOLDER / "kernels.c").read_text()
@@ -69,6 +100,36 @@ def test_a_kernel_that_is_wrong_is_found(tmp_path: Path, right: str, wrong: str)
     with pytest.raises(Difference):
         for seed in range(20):
             Fuzzer(seed, library).run(1_000)
+
+
+@compiled
+@pytest.mark.parametrize("text", [b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])
+def test_a_key_that_is_no_utf_8_is_left_to_the_twin(text: bytes) -> None:
+    data = b"\x02" + encode_varint(len(text)) + text + b"\x01"
+    places = array("q", [0]), array("q", [len(data)])
+    assert CHOSEN.kernels.unpack_headers(data, *places) is None
+    found = TWIN.unpack_headers(data, *places)
+    assert found.keys.decode() == text.decode("utf-8", "replace")
+
+
+def test_many_headers_of_a_row(each: Kernels) -> None:
+    """Their count takes three bytes, their ends more than 16 bits."""
+    headers = [(f"key-{at}", b"%d" % at if at % 3 else None) for at in range(70_000)]
+    data = encode_headers(headers)
+    found = each.unpack_headers(data, array("q", [0]), array("q", [len(data)]))
+    assert found is not None
+    assert (found.headers, found.nulls, found.value_nulls) == (70_000, 0, 23_334)
+    assert found.keys == b"".join(key.encode() for key, _ in headers)
+    columns = [
+        Strings(bytes(text), array("q", ends[:-1]), array("q", map(sub, ends[1:], ends)))
+        for text, ends in (
+            (found.keys, array("i", bytes(found.key_ends))),
+            (found.values, array("i", bytes(found.value_ends))),
+        )
+    ]
+    for at in range(0, 70_000, 3):
+        columns[1].sizes[at] = -1
+    assert each.pack_headers(array("q", [70_000]), *columns).data == data
 
 
 @compiled

@@ -40,7 +40,7 @@ from twinlog.records.write.packing import UNTIMED_MS, PackedBatch
 from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.kernels.shapes import Strings, Table
-from twinlog.wire.rows import Rows, encode_headers
+from twinlog.wire.rows import Rows
 
 log = logging.getLogger(__name__)
 
@@ -153,10 +153,7 @@ class Placer:
             return [(self._topic, array("q", range(count)))] if count else []
         if column.null_count:
             raise invalid(f"{column.null_count} rows have no topic")
-        found: dict[str, array[int]] = {}
-        for row, topic in enumerate(column.to_pylist()):
-            found.setdefault(topic, array("q")).append(row)
-        return list(found.items())
+        return list(_grouped(column, array("q", range(count)))[0].items())
 
     def _by_partition(
         self, topic: str, columns: Mapping[str, Any], table: Table, rows: array[int]
@@ -168,7 +165,7 @@ class Placer:
             for partition, picked in named.items():
                 _check_partition(topic, partition, count)
                 found[partition] = [picked]
-        keyed, rest = _by_key(columns.get(KEY), table, rows)
+        keyed, rest = _by_key(columns.get(KEY), rows)
         for partition, picked in enumerate(CHOSEN.kernels.partition(table, keyed, count)):
             if picked:
                 found.setdefault(partition, []).append(picked)
@@ -239,16 +236,12 @@ def _times(column: Any, now_ms: int) -> array[int]:
 
 
 def _headers(column: Any) -> Strings:
-    data, starts, sizes = bytearray(), array("q"), array("q")
-    for headers in column.to_pylist():
-        starts.append(len(data))
-        pairs = [] if headers is None else [(one and one["key"], one) for one in headers]
-        if any(key is None for key, _ in pairs):
-            raise invalid("rows have headers without a key")
-        if pairs:
-            data += encode_headers([(key, one["value"]) for key, one in pairs])
-        sizes.append(len(data) - starts[-1])
-    return Strings(bytes(data), starts, sizes)
+    counts = _numbers(pc.fill_null(pc.list_value_length(column), 0))
+    headers = pc.list_flatten(column)
+    key, value = (pc.struct_field(headers, name) for name in ("key", "value"))
+    if key.null_count:
+        raise invalid("rows have headers without a key")
+    return CHOSEN.kernels.pack_headers(counts, strings_of(key), strings_of(value))
 
 
 def _named(column: Any, rows: array[int], count: int) -> tuple[dict[int, array[int]], array[int]]:
@@ -257,26 +250,33 @@ def _named(column: Any, rows: array[int], count: int) -> tuple[dict[int, array[i
         bounds = pc.min_max(column).as_py()
         if bounds["min"] == bounds["max"]:  # as `partitioned` leaves them
             return {bounds["min"]: rows}, array("q")
-    found: dict[int, array[int]] = {}
-    rest, named = array("q"), column.to_pylist()
-    for row in rows:
-        partition = named[row]
-        if partition is None:
-            rest.append(row)
-        else:
-            found.setdefault(partition, array("q")).append(row)
-    return found, rest
+    return _grouped(column, rows)
 
 
-def _by_key(column: Any, table: Table, rows: array[int]) -> tuple[array[int], array[int]]:
+def _grouped(column: Any, rows: array[int]) -> tuple[dict[Any, array[int]], array[int]]:
+    """These rows by what a column has, each group in order, and those where it has nothing."""
+    places = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
+    numbers = column.take(places).dictionary_encode()
+    order = pc.array_sort_indices(numbers.indices)  # stable, nulls last
+    rows = _numbers(places.take(order))
+    # the numbers are 0, 1, .. in the order in which they come first
+    counts = pc.value_counts(numbers.indices.drop_null()).field("counts").to_pylist()
+    found: dict[Any, array[int]] = {}
+    at = 0
+    for value, count in zip(numbers.dictionary.to_pylist(), counts, strict=True):
+        found[value] = rows[at : at + count]
+        at += count
+    return found, rows[at:]
+
+
+def _by_key(column: Any, rows: array[int]) -> tuple[array[int], array[int]]:
     """Rows that have a key, and those that have none."""
     if column is None:
         return array("q"), rows
     if not column.null_count:
         return rows, array("q")
-    sizes = table.column(shapes.KEY_SIZE)
-    keyed = array("q", (row for row in rows if sizes[row] >= 0))
-    return keyed, array("q", (row for row in rows if sizes[row] < 0))
+    known = _grouped(column.is_valid(), rows)[0]
+    return known.get(True, array("q")), known.get(False, array("q"))
 
 
 def _keyed_by_content(table: Table) -> Table:

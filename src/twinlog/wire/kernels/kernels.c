@@ -31,7 +31,7 @@ enum { POSITION, LEFT, LAST_DELTA, MOST_DELTA, BASE_OFFSET, BASE_TIME, HAS_TIME,
 /* most bytes of a record in front of its key length: length, attributes, two deltas */
 #define MOST_FRONT (5 + 1 + 10 + 5)
 
-EXPORT i64 twinlog_version(void) { return 2; }
+EXPORT i64 twinlog_version(void) { return 3; }
 
 /* ---- integers ---- */
 
@@ -168,9 +168,20 @@ static inline int read_bytes(const u8 *data, i64 *position, i64 end, i64 *at, i6
     return 1;
 }
 
+struct header {
+    i64 key, key_size, value, value_size;
+};
+
+/* The header at *position: a key is never null, a value may be. */
+static inline int read_header(const u8 *data, i64 *position, i64 end, struct header *one) {
+    if (!read_bytes(data, position, end, &one->key, &one->key_size) || one->key_size < 0) return 0;
+    return read_bytes(data, position, end, &one->value, &one->value_size);
+}
+
 /* The record at *position, and *position behind it; 0 when it is none. */
 static inline int read_record(const u8 *data, i64 *position, i64 size, struct record *one) {
-    i64 at = *position, length, count, where, ignored;
+    i64 at = *position, length, count;
+    struct header header;
     if (!read32(data, &at, size, &length) || length < 0 || length > size - at) return 0;
     i64 end = at + length;
     if (at >= end) return 0;
@@ -182,10 +193,8 @@ static inline int read_record(const u8 *data, i64 *position, i64 size, struct re
     if (!read_bytes(data, &at, end, &one->value, &one->value_size)) return 0;
     one->headers = at;
     if (!read32(data, &at, end, &count) || count < 0 || count > end - at) return 0;
-    for (; count > 0; count--) {
-        if (!read_bytes(data, &at, end, &where, &ignored) || ignored < 0) return 0;
-        if (!read_bytes(data, &at, end, &where, &ignored)) return 0;
-    }
+    for (; count > 0; count--)
+        if (!read_header(data, &at, end, &header)) return 0;
     if (at != end) return 0;
     one->end = end;
     *position = end;
@@ -400,6 +409,140 @@ EXPORT i64 twinlog_pack(const u8 *keys, i64 keys_size, const i64 *key_at, const 
         row[END * count] = at - out;
     }
     return at - out;
+}
+
+/* ---- headers of records become columns, and columns headers ---- */
+
+/* numbers of all headers of some records */
+enum { HEADER_COUNT, KEY_BYTES, VALUE_BYTES, ROWS_WITHOUT, NULL_VALUES };
+
+/* UTF-8 without surrogates, as Arrow and Python have it. */
+static int is_text(const u8 *text, i64 size) {
+    for (i64 n = 0; n < size;) {
+        u8 first = text[n], low = 0x80, high = 0xBF;
+        i64 more;
+        if (first < 0x80) {
+            n++;
+            continue;
+        }
+        if (first >= 0xC2 && first <= 0xDF) more = 1;
+        else if (first >= 0xE0 && first <= 0xEF) more = 2;
+        else if (first >= 0xF0 && first <= 0xF4) more = 3;
+        else return 0;
+        if (more > size - 1 - n) return 0;
+        if (first == 0xE0) low = 0xA0;
+        if (first == 0xED) high = 0x9F;
+        if (first == 0xF0) low = 0x90;
+        if (first == 0xF4) high = 0x8F;
+        if (text[n + 1] < low || text[n + 1] > high) return 0;
+        for (i64 k = 2; k <= more; k++)
+            if ((text[n + k] & 0xC0) != 0x80) return 0;
+        n += 1 + more;
+    }
+    return 1;
+}
+
+/* Where row n has its headers, *at behind their count; 0 when that is none. */
+static inline int read_count(const u8 *data, i64 size, i64 start, i64 end, i64 *at, i64 *count) {
+    if (start < 0 || start > end || end > size) return 0;
+    *at = start;
+    return read32(data, at, end, count) && *count >= 0 && *count <= end - *at;
+}
+
+/* Of rows whose headers are [starts[n], ends[n]): how much there is to unpack; BAD where they are
+ * none, where a key is no UTF-8, or where an Arrow column of 32 bits cannot hold them. */
+EXPORT i64 twinlog_measure_headers(const u8 *data, i64 size, const i64 *starts, const i64 *ends,
+                                   i64 rows, i64 *found) {
+    i64 headers = 0, keys = 0, values = 0, without = 0, nulls = 0;
+    for (i64 n = 0; n < rows; n++) {
+        i64 at, count;
+        struct header one;
+        if (!read_count(data, size, starts[n], ends[n], &at, &count)) return BAD;
+        if (!count) without++;
+        headers += count;
+        for (; count > 0; count--) {
+            if (!read_header(data, &at, ends[n], &one)) return BAD;
+            if (!is_text(data + one.key, one.key_size)) return BAD;
+            keys += one.key_size;
+            if (one.value_size < 0) nulls++;
+            else values += one.value_size;
+        }
+        if (at != ends[n]) return BAD;
+        if (headers > INT32_MAX || keys > INT32_MAX || values > INT32_MAX) return BAD;
+    }
+    found[HEADER_COUNT] = headers;
+    found[KEY_BYTES] = keys;
+    found[VALUE_BYTES] = values;
+    found[ROWS_WITHOUT] = without;
+    found[NULL_VALUES] = nulls;
+    return rows;
+}
+
+/* Those headers as buffers of an Arrow column: where the list of each row ends and which rows have
+ * one, where each key ends, the keys, and so the values. `room` is what measuring found. */
+EXPORT i64 twinlog_unpack_headers(const u8 *data, i64 size, const i64 *starts, const i64 *ends,
+                                  i64 rows, const i64 *room, int32_t *list_ends, u8 *has_list,
+                                  int32_t *key_ends, u8 *keys, int32_t *value_ends, u8 *has_value,
+                                  u8 *values) {
+    i64 header = 0, key_at = 0, value_at = 0;
+    list_ends[0] = key_ends[0] = value_ends[0] = 0;
+    for (i64 n = 0; n < rows; n++) {
+        i64 at, count;
+        struct header one;
+        if (!read_count(data, size, starts[n], ends[n], &at, &count)) return BAD;
+        if (count > room[HEADER_COUNT] - header) return BAD;
+        if (count) has_list[n >> 3] |= (u8)(1u << (n & 7));
+        for (; count > 0; count--, header++) {
+            if (!read_header(data, &at, ends[n], &one)) return BAD;
+            if (one.key_size > room[KEY_BYTES] - key_at) return BAD;
+            if (one.value_size > room[VALUE_BYTES] - value_at) return BAD;
+            copy(keys + key_at, data + one.key, one.key_size);
+            key_at += one.key_size;
+            if (one.value_size >= 0) {
+                copy(values + value_at, data + one.value, one.value_size);
+                value_at += one.value_size;
+                has_value[header >> 3] |= (u8)(1u << (header & 7));
+            }
+            key_ends[header + 1] = (int32_t)key_at;
+            value_ends[header + 1] = (int32_t)value_at;
+        }
+        list_ends[n + 1] = (int32_t)header;
+    }
+    return header;
+}
+
+/* The other way: row n has counts[n] of the headers, as its record has them, of no size: none.
+ * Their bytes, or BAD without room, where a key is null, or a column is outside of its data. */
+EXPORT i64 twinlog_pack_headers(const u8 *keys, i64 keys_size, const i64 *key_at,
+                                const i64 *key_sizes, const u8 *values, i64 values_size,
+                                const i64 *value_at, const i64 *value_sizes, i64 headers,
+                                const i64 *counts, i64 rows, u8 *out, i64 room, i64 *starts,
+                                i64 *sizes) {
+    const struct strings of_key = {keys, keys_size, key_at, key_sizes};
+    const struct strings of_value = {values, values_size, value_at, value_sizes};
+    i64 header = 0, key, key_size, value, value_size;
+    u8 *at = out;
+    for (i64 n = 0; n < rows; n++) {
+        starts[n] = at - out;
+        if (counts[n] < 0 || counts[n] > headers - header) return BAD;
+        if (counts[n]) {
+            if (room - (at - out) < 5) return BAD;
+            at = write_int(at, counts[n]);
+        }
+        for (i64 end = header + counts[n]; header < end; header++) {
+            if (!find_bytes(&of_key, header, &key, &key_size) || key_size < 0) return BAD;
+            if (!find_bytes(&of_value, header, &value, &value_size)) return BAD;
+            i64 value_bytes = value_size > 0 ? value_size : 0, left = room - (at - out);
+            if (left < 5 + 5 || key_size > left - 10 || value_bytes > left - 10 - key_size) return BAD;
+            at = write_int(at, key_size);
+            copy(at, keys + key, key_size);
+            at = write_int(at + key_size, value_size < 0 ? -1 : value_size);
+            copy(at, values + value, value_bytes);
+            at += value_bytes;
+        }
+        sizes[n] = at - out - starts[n];
+    }
+    return header == headers ? at - out : BAD;
 }
 
 /* ---- small batches become one ---- */

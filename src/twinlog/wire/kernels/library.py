@@ -10,15 +10,22 @@ from __future__ import annotations
 import ctypes
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from twinlog.wire.kernels.shapes import COLUMNS, JoinState, ScanState, Strings, Table
+from twinlog.wire.kernels.shapes import (
+    COLUMNS,
+    HeaderColumns,
+    JoinState,
+    ScanState,
+    Strings,
+    Table,
+)
 from twinlog.wire.kernels.twin import TWIN
 
 NAME: Final = "kernels.so"
-VERSION: Final = 2
+VERSION: Final = 3
 """Of the functions and their arguments; `kernels.c` says the same."""
 
 _BAD: Final = -1
@@ -35,6 +42,18 @@ _FUNCTIONS: Final[dict[str, Sequence[Any]]] = {
     "twinlog_place": (_BYTES, _SIZE, _AT, _SIZE, _AT, _SIZE, _SIZE, _AT, _AT, _AT),
     "twinlog_gather": (_BYTES, _SIZE, _AT, _AT, _SIZE, _AT, _SIZE, _AT, _AT),
     "twinlog_pack": (*(_BYTES, _SIZE, _AT, _AT) * 3, _AT, _SIZE, _AT, _SIZE, _AT),
+    "twinlog_measure_headers": (_BYTES, _SIZE, _AT, _AT, _SIZE, _AT),
+    "twinlog_unpack_headers": (_BYTES, _SIZE, _AT, _AT, _SIZE, *(_AT,) * 8),
+    "twinlog_pack_headers": (
+        *(_BYTES, _SIZE, _AT, _AT) * 2,
+        _SIZE,
+        _AT,
+        _SIZE,
+        _AT,
+        _SIZE,
+        _AT,
+        _AT,
+    ),
     "twinlog_join": (_AT, _SIZE, _AT, _AT, _SIZE),
 }
 
@@ -63,6 +82,9 @@ class Library:
         self._rebuild, self._breaks = loaded.twinlog_rebuild, loaded.twinlog_breaks
         self._place, self._gather = loaded.twinlog_place, loaded.twinlog_gather
         self._pack = loaded.twinlog_pack
+        self._measure_headers = loaded.twinlog_measure_headers
+        self._unpack_headers = loaded.twinlog_unpack_headers
+        self._pack_headers = loaded.twinlog_pack_headers
         self._join = loaded.twinlog_join
 
     def scan(self, data: bytes, state: ScanState[int], most: int) -> Table | None:
@@ -163,16 +185,7 @@ class Library:
         out = bytearray(sum(sum(one.sizes) for one in columns) + count * (_LENGTHS + 3))
         cells = array("q", bytes(8 * COLUMNS * count))
         filled = self._pack(
-            *(
-                part
-                for data, starts, sizes in columns
-                for part in (
-                    data,
-                    len(data),
-                    starts.buffer_info()[0],
-                    sizes.buffer_info()[0],
-                )
-            ),
+            *_addresses(*columns),
             *times.buffer_info(),
             _address(out, 0),
             len(out),
@@ -181,6 +194,58 @@ class Library:
         if filled == _BAD:
             raise ValueError("a column is outside of its data")
         return Table(bytes(memoryview(out)[:filled]), cells, count, count)
+
+    def unpack_headers(
+        self, data: bytes, starts: array[int], ends: array[int]
+    ) -> HeaderColumns | None:
+        rows, room = len(starts), array("q", bytes(8 * 5))
+        if len(ends) != rows:
+            raise ValueError("columns differ in length")
+        from_where = data, len(data), starts.buffer_info()[0], ends.buffer_info()[0], rows
+        room_at = room.buffer_info()[0]
+        if self._measure_headers(*from_where, room_at) == _BAD:
+            return None
+        count, key_bytes, value_bytes, nulls, value_nulls = room
+        list_ends, present = bytearray(4 * (rows + 1)), bytearray((rows + 7) // 8)
+        key_ends, keys = bytearray(4 * (count + 1)), bytearray(key_bytes)
+        value_ends, value_present = bytearray(4 * (count + 1)), bytearray((count + 7) // 8)
+        values = bytearray(value_bytes)
+        outs = list_ends, present, key_ends, keys, value_ends, value_present, values
+        if self._unpack_headers(*from_where, room_at, *(_address(one, 0) for one in outs)) != count:
+            return None
+        return HeaderColumns(
+            headers=count,
+            ends=list_ends,
+            present=present,
+            nulls=nulls,
+            keys=keys,
+            key_ends=key_ends,
+            values=values,
+            value_ends=value_ends,
+            value_present=value_present,
+            value_nulls=value_nulls,
+        )
+
+    def pack_headers(self, counts: array[int], key: Strings, value: Strings) -> Strings:
+        headers, rows = len(key.sizes), len(counts)
+        if {len(key.starts), len(value.starts), len(value.sizes)} != {headers}:
+            raise ValueError("columns differ in length")
+        # a null of each column takes 1 off
+        room = sum(key.sizes) + sum(value.sizes) + headers * (5 + 5 + 2) + rows * 5
+        out = bytearray(max(0, room))
+        starts, sizes = (array("q", bytes(8 * rows)) for _ in range(2))
+        filled = self._pack_headers(
+            *_addresses(key, value),
+            headers,
+            *counts.buffer_info(),
+            _address(out, 0),
+            len(out),
+            starts.buffer_info()[0],
+            sizes.buffer_info()[0],
+        )
+        if filled == _BAD:
+            raise ValueError("a header has no key, or a column is outside of its data")
+        return Strings(bytes(memoryview(out)[:filled]), starts, sizes)
 
     def join(self, buffer: memoryview, state: JoinState[int], out: bytearray, start: int) -> int:
         if buffer.readonly:
@@ -193,6 +258,11 @@ class Library:
             len(out) - start,
         )
         return filled
+
+
+def _addresses(*columns: Strings) -> Iterator[Any]:
+    for data, starts, sizes in columns:
+        yield from (data, len(data), starts.buffer_info()[0], sizes.buffer_info()[0])
 
 
 def _address(buffer: bytearray, start: int) -> int | None:

@@ -86,6 +86,36 @@ class Strings(NamedTuple):
     starts: array[int]
     sizes: array[int]
 
+    def rows(self) -> list[bytes | None]:
+        """Each as an object. Raises ValueError where one is outside of the data."""
+        out: list[bytes | None] = []
+        for start, size in zip(self.starts, self.sizes, strict=True):
+            if size > 0 and not 0 <= start <= len(self.data) - size:
+                raise ValueError("a column is outside of its data")
+            out.append(None if size < 0 else self.data[start : start + size] if size else b"")
+        return out
+
+
+class HeaderColumns(NamedTuple):
+    """Headers of records as an Arrow column of lists has them. Ends are of 32 bits, with a 0 in
+    front; `present` is a bit for each that is there.
+    """
+
+    headers: int
+    """How many."""
+    ends: bytearray
+    """In headers, of the list of each row."""
+    present: bytearray
+    """Of rows: one without headers is null."""
+    nulls: int
+    keys: bytearray
+    """UTF-8."""
+    key_ends: bytearray
+    values: bytearray
+    value_ends: bytearray
+    value_present: bytearray
+    value_nulls: int
+
 
 class Kernels(Protocol):
     """The functions; `picked` are row numbers of the table, in order."""
@@ -128,6 +158,22 @@ class Kernels(Protocol):
         """Columns as records whose offsets are 0, 1, ..; headers are encoded, of no size: none.
 
         Raises ValueError where a column is outside of its data.
+        """
+
+    def unpack_headers(
+        self, data: bytes, starts: array[int], ends: array[int]
+    ) -> HeaderColumns | None:
+        """Headers as columns: those of row n are data[starts[n]:ends[n]], their count in front.
+
+        None: they are corrupt, a key is no UTF-8, or they are too many for 32 bits; the twin says
+        what becomes of them.
+        """
+
+    def pack_headers(self, counts: array[int], key: Strings, value: Strings) -> Strings:
+        """Columns of headers, of which the rows have so many each, as `pack` takes them.
+
+        Raises ValueError where a key is null, the counts are not those of the columns, or a column
+        is outside of its data.
         """
 
     def join(self, buffer: memoryview, state: JoinState[int], out: bytearray, start: int) -> int:

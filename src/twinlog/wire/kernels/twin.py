@@ -16,9 +16,10 @@ from array import array
 from typing import Final
 
 from twinlog.errors import CorruptData
+from twinlog.wire.kernels import headers as of_headers
 from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.murmur import murmur2
-from twinlog.wire.kernels.shapes import JoinState, ScanState, Strings, Table
+from twinlog.wire.kernels.shapes import HeaderColumns, JoinState, ScanState, Strings, Table
 from twinlog.wire.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -131,7 +132,7 @@ class Twin:
 
     def pack(self, key: Strings, value: Strings, headers: Strings, times: array[int]) -> Table:
         data, columns = bytearray(), [array("q") for _ in range(shapes.COLUMNS)]
-        rows = zip(_strings(key), _strings(value), _strings(headers), times, strict=True)
+        rows = zip(key.rows(), value.rows(), headers.rows(), times, strict=True)
         for number, (one_key, one_value, encoded, time) in enumerate(rows):
             rest = len(data)
             key_at = _append(data, one_key)
@@ -146,6 +147,13 @@ class Twin:
         for column in columns:
             flat += column
         return Table(bytes(data), flat, len(times), len(times))
+
+    def unpack_headers(self, data: bytes, starts: array[int], ends: array[int]) -> HeaderColumns:
+        """Raises CorruptData."""
+        return of_headers.unpack_headers(data, starts, ends)
+
+    def pack_headers(self, counts: array[int], key: Strings, value: Strings) -> Strings:
+        return of_headers.pack_headers(counts, key, value)
 
     def join(self, buffer: memoryview, state: JoinState[int], out: bytearray, start: int) -> int:
         joining = _Joining(state, len(out) - start)
@@ -170,15 +178,6 @@ TWIN: Final = Twin()
 def wrapped(number: int) -> int:
     """Java adds in 64 bits: a delta between extreme timestamps overflows there and back."""
     return (number + _INT64_MAX + 1) % _INT64_SPAN - _INT64_MAX - 1
-
-
-def _strings(column: Strings) -> list[bytes | None]:
-    out: list[bytes | None] = []
-    for start, size in zip(column.starts, column.sizes, strict=True):
-        if size > 0 and not 0 <= start <= len(column.data) - size:
-            raise ValueError("a column is outside of its data")
-        out.append(None if size < 0 else column.data[start : start + size] if size else b"")
-    return out
 
 
 def _append(data: bytearray, value: bytes | None) -> int:
