@@ -1,16 +1,31 @@
-"""Spark's classes from an archive: mapped where there is one, and no start fails for it."""
+"""What a start of Spark loads: classes from an archive where there is one, and no Python module
+that only DataFrames need.
+"""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.support.eventually import PATIENCE_S
 from twinlog.spark import gateway
 from twinlog.spark.session import start_spark, stop_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+DRIVER = """
+import json, sys
+from tests.spark.test_class_archive import maps_of_the_jvm
+for name in [name for name in sys.modules if name.partition(".")[0] in {"pandas", "pyarrow"}]:
+    sys.exit(f"{name} is of this test")
+maps = maps_of_the_jvm()
+print(json.dumps([maps, *{name.partition(".")[0] for name in sys.modules}]))
+"""
 
 
 def maps_of_the_jvm() -> str:
@@ -25,10 +40,15 @@ def maps_of_the_jvm() -> str:
         stop_spark(engine)
 
 
-def test_it_is_made_by_the_setup_and_mapped() -> None:
+def test_it_loads_classes_of_an_archive_and_neither_pandas_nor_arrow() -> None:
     archive = gateway.spark_archive()
     assert archive.exists(), "scripts/setup makes it"
-    assert str(archive) in maps_of_the_jvm()
+    command = [sys.executable, "-c", DRIVER]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    maps, *loaded = json.loads(done.stdout)
+    assert str(archive) in maps
+    assert "pyspark" in loaded
+    assert {"pandas", "pyarrow", "numpy", "starlette", "pydantic"}.isdisjoint(loaded)
 
 
 def test_with_a_damaged_one_it_starts_as_before(

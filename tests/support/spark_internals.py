@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pyspark
+from py4j.protocol import INPUT_CONVERTER
 from pyspark import RDD, SparkContext, accumulators, daemon, worker
 from pyspark.sql import DataFrame, datasource
 
@@ -42,6 +43,7 @@ def internals() -> dict[str, bool]:
         "accumulators.pickleSer": hasattr(accumulators, "pickleSer"),
         "AccumulatorTCPServer": hasattr(accumulators, "AccumulatorTCPServer"),
         "AccumulatorServer": hasattr(accumulators, "AccumulatorServer"),
+        "INPUT_CONVERTER": any("sql" in type(one).__module__ for one in INPUT_CONVERTER),
         "pyspark.daemon.manager": hasattr(daemon, "manager"),
         "pyspark.worker.main": hasattr(worker, "main"),
         "datasource.DataSourceArrowWriter": hasattr(datasource, "DataSourceArrowWriter"),

@@ -33,6 +33,8 @@ def internals() -> set[str]:
                         found.add(name)
                 case ast.ImportFrom(module="pyspark.daemon" | "pyspark.worker" as module):
                     found.add(module)
+                case ast.Name(id="INPUT_CONVERTER" as name):
+                    found.add(name)
                 case ast.Import(names=names):
                     found |= {one.name for one in names if one.name == "pyspark.worker"}
                 case ast.FunctionDef(name=name) if name.startswith("_read_with"):  # Spark's call
@@ -45,6 +47,6 @@ def internals() -> set[str]:
 def test_the_decision_names_all_that_is_used() -> None:
     named = DECISION.read_text()
     found = internals()
-    assert {"_read_with_length", "spark.python.daemon.module"} <= found
+    assert {"_read_with_length", "INPUT_CONVERTER", "spark.python.daemon.module"} <= found
     assert {"_jrdd", "_gateway", "pickleSer", "handle_error", "pyspark.daemon"} <= found
     assert {name for name in found if name not in named} == set()
