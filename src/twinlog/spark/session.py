@@ -133,10 +133,10 @@ def read_past_accumulators() -> None:
 
 
 def convert_nothing_of_sql() -> None:
-    """Take `pyspark.sql`'s converters of dates and arrays from py4j: no call of ours has such values.
+    """Take `pyspark.sql`'s converters from py4j: no call of ours has a date or an array.
 
-    To ask whether a value is an array, the one for NumPy imports PySpark's own test tools, and these
-    Pandas and PyArrow where they are installed: 85 MB and 0.7 s at the start of a mirror.
+    To ask whether a value is an array, the one for NumPy imports PySpark's own test tools, and
+    these Pandas and PyArrow where they are installed: 85 MB and 1 s at the start of a mirror.
     """
     kept = [one for one in INPUT_CONVERTER if type(one).__module__ != "pyspark.sql.types"]
     INPUT_CONVERTER[:] = kept

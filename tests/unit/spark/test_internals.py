@@ -25,7 +25,9 @@ def internals() -> set[str]:
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
-                case ast.Attribute(attr="_jrdd" | "_jsc" as name):
+                case ast.Attribute(attr="_jrdd" | "_jsc" as name) | ast.Name(
+                    "INPUT_CONVERTER" as name
+                ):
                     found.add(name)
                 case ast.Attribute(attr=name, value=owner, ctx=how):
                     is_set = isinstance(how, ast.Store)
@@ -33,8 +35,6 @@ def internals() -> set[str]:
                         found.add(name)
                 case ast.ImportFrom(module="pyspark.daemon" | "pyspark.worker" as module):
                     found.add(module)
-                case ast.Name(id="INPUT_CONVERTER" as name):
-                    found.add(name)
                 case ast.Import(names=names):
                     found |= {one.name for one in names if one.name == "pyspark.worker"}
                 case ast.FunctionDef(name=name) if name.startswith("_read_with"):  # Spark's call
