@@ -4,6 +4,7 @@ that only DataFrames need.
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -18,15 +19,6 @@ from twinlog.spark.session import start_spark, stop_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
-DRIVER = """
-import json, sys
-from tests.spark.test_class_archive import maps_of_the_jvm
-for name in [name for name in sys.modules if name.partition(".")[0] in {"pandas", "pyarrow"}]:
-    sys.exit(f"{name} is of this test")
-maps = maps_of_the_jvm()
-print(json.dumps([maps, *{name.partition(".")[0] for name in sys.modules}]))
-"""
-
 
 def maps_of_the_jvm() -> str:
     """What the JVM of a started Spark has mapped; a job has run."""
@@ -38,6 +30,17 @@ def maps_of_the_jvm() -> str:
         return Path(f"/proc/{jvm.pid}/maps").read_text()
     finally:
         stop_spark(engine)
+
+
+DRIVER = f"""
+import json, sys
+from pathlib import Path
+import psutil
+from twinlog.spark.session import start_spark, stop_spark
+{inspect.getsource(maps_of_the_jvm)}
+maps = maps_of_the_jvm()
+print(json.dumps([maps, *{{name.partition(".")[0] for name in sys.modules}}]))
+"""
 
 
 def test_it_loads_classes_of_an_archive_and_neither_pandas_nor_arrow() -> None:
