@@ -177,6 +177,28 @@ def test_the_answer_to_the_end_is_lost(
     assert committed(source_cluster, topic) == list(range(2 * ROWS))
 
 
+def test_the_answer_to_the_end_is_lost_and_a_newer_run_has_begun(
+    source_cluster: LocalCluster,
+    topic: str,
+    options: WriteOptions,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The coordinator knows the newer run alone; the mark says that the older one is committed."""
+    real, newer = Transactions.end, list[TaskWritten]()
+
+    def lost(self: Transactions, *, committed: bool) -> None:
+        monkeypatch.undo()
+        real(self, committed=committed)
+        begun = transaction.begin(options)
+        newer.append(run_task(options, begun, [as_batch([ROWS], 0)]))
+        raise Disconnected("the answer was lost")
+
+    monkeypatch.setattr(Transactions, "end", lost)
+    run_batch(options, 0)
+    transaction.commit(options, newer, 1)
+    assert committed(source_cluster, topic) == list(range(ROWS + 1))
+
+
 @pytest.mark.witness("a newer run of a query shuts the older one out")
 def test_a_newer_run_shuts_the_older_one_out(
     source_cluster: LocalCluster, topic: str, options: WriteOptions

@@ -24,6 +24,7 @@ from tests.support.standalone import conf, executors, standalone  # noqa: F401 (
 from tests.support.topics import create_topic, delete_topic
 from tests.support.write_loop import options_for
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.transactions import Transactions
 from twinlog.errors import TwinlogError
 from twinlog.records.write.transaction import OFFSETS_TOPIC, transactions
 from twinlog.sandbox import LocalCluster
@@ -214,10 +215,7 @@ class Write:
 
             def is_open() -> bool:
                 assert running.poll() is None, "it has failed"
-                try:
-                    return opened.describe().is_open
-                except TwinlogError:
-                    return False  # nobody has begun yet
+                return has_begun(opened)
 
             def is_marked() -> bool:
                 return any(tp.topic == OFFSETS_TOPIC for tp in opened.describe().tps)
@@ -239,6 +237,14 @@ class Write:
     def rows(self, isolation: str) -> list[int]:
         seen = read_all(self._cluster, self._topic, isolation=isolation)
         return sorted(int(one.value or b"-1") for one in seen)
+
+
+def has_begun(opened: Transactions) -> bool:
+    """A transaction is open."""
+    try:
+        return opened.describe().is_open
+    except TwinlogError:
+        return False  # nobody has the id yet
 
 
 @pytest.fixture
@@ -280,10 +286,15 @@ def test_killed_at_any_moment(
     with standalone(tmp_path) as master:
         query = Killed(source_cluster, topic, tmp_path, master)
         running = query.start()
-        for wanted in (1, 4, 7):
-            eventually(lambda wanted=wanted: query.noted() >= wanted, what="a commit")  # type: ignore[misc]
-            mine = [one for one in executors() if one.cwd().startswith(str(tmp_path))]
-            mine[0].kill()
+        # its checkpoint makes the id
+        options = options_for(source_cluster.bootstrap, topic, f"{tmp_path}/checkpoint")
+        with ClusterClient(options.cluster()) as client:
+            opened = transactions(client, options)
+            for wanted in (1, 4, 7):
+                eventually(lambda wanted=wanted: query.noted() >= wanted, what="a commit")  # type: ignore[misc]
+                eventually(lambda: has_begun(opened), what="the transaction of the next one")
+                mine = [one for one in executors() if one.cwd().startswith(str(tmp_path))]
+                mine[0].kill()
         assert running.wait() == 0
         query.finish()
 
