@@ -91,6 +91,7 @@ class EventLog(logging.Handler):
         """By process and flow: its number of the newest."""
         self._is_changed = False
         self._number = 0
+        self._began_ms = int(time.time() * 1000)
         self._host, self._pid = socket.gethostname(), os.getpid()
 
     @property
@@ -109,15 +110,19 @@ class EventLog(logging.Handler):
     def hear(self, told: Iterable[PublishedEvents]) -> None:
         """Events of other processes, each once."""
         self.acquire()
-        for some in told:
-            if some.where != self.who:
+        try:
+            for some in told:
                 self._take(some)
-        self.release()
+        finally:
+            self.release()  # whatever rows hold: every thread that logs would wait for ever
 
     def _take(self, told: PublishedEvents) -> None:
-        key = told.where, told.flow
+        key, is_ours = (told.where, told.flow), told.where == self.who
         newest = self._heard_up_to.pop(key, 0)
         for one in told.events:
+            # a container that starts again has the host and pid of the process before
+            if is_ours and one.number >= self._began_ms:
+                continue
             if one.number > newest:
                 newest = one.number
                 event = _event_of(told, one)
