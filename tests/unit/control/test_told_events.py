@@ -96,6 +96,23 @@ def test_a_container_that_starts_again_tells_what_its_last_process_said(kept: Ev
     assert [one.event.message for one in kept.since(0)] == ["A->B: of now", ONE.message]
 
 
+def test_of_many_flows_the_newest_events_stay(kept: EventLog) -> None:
+    def told(flow: int) -> PublishedEvents:
+        at_ms = ONE.at_ms - flow * 1000
+        some = tuple(replace(ONE, number=n + 1, at_ms=at_ms + n) for n in range(20))
+        return replace(TOLD, flow=f"F{flow}->B", events=some)
+
+    kept.hear(map(told, range(150)))
+    assert [one.event.flow for one in kept.since(0)[-40:]] == ["F1->B"] * 20 + ["F0->B"] * 20
+
+
+def test_a_clock_that_is_set_back_makes_our_own_events_no_other_s(kept: EventLog) -> None:
+    earlier = {"created": 1.0, "levelno": logging.WARNING, "levelname": "WARNING", "flow": "A->B"}
+    logging.getLogger().handle(logging.makeLogRecord({**earlier, "msg": "one"}))
+    kept.hear([kept.of_flow("A->B")])
+    assert [one.event.message for one in kept.since(0)] == ["one"]
+
+
 def test_no_row_makes_threads_that_log_wait_for_ever(kept: EventLog) -> None:
     with pytest.raises(ValueError, match="out of range"):
         kept.hear([replace(TOLD, events=(replace(ONE, at_ms=-(10**14) + 1),))])
