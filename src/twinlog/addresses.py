@@ -31,7 +31,7 @@ def parse_address(text: str) -> Address | None:
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches it; no other name than localhost is known."""
-    if host == "localhost":
+    if host.lower() == "localhost":
         return True
     try:
         return ipaddress.ip_address(host).is_loopback

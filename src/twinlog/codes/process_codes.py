@@ -92,7 +92,8 @@ PROCESS_CODES: Final = (
         codes=("HTTP_DIED",),
         meaning=(
             "the thread that serves metrics and REST ended with an error; the copy continues, and "
-            "the same address is served again a second later"
+            "the same address is served again a second later, and after longer pauses where that "
+            "happens again and again"
         ),
         advice="report it with the traceback",
         fault=Fault.TWINLOG,

@@ -68,7 +68,10 @@ def test_what_a_key_allows_is_served_where_the_file_says(
     assert config.warnings == ()
 
 
-@pytest.mark.parametrize("value", ["http://localhost:8080", "http://[::1]:8080", "https://:8443"])
+@pytest.mark.parametrize(
+    "value",
+    ["http://localhost:8080", "http://LocalHost:8080", "http://[::1]:8080", "https://:8443"],
+)
 def test_this_machine_needs_no_key(read: Loader, value: str) -> None:
     assert warnings_of(read(f"listeners = {value}"), WarningCode.LISTEN_UNGUARDED) == []
 

@@ -117,6 +117,29 @@ def test_rows_that_cannot_be_read_are_a_trouble_of_their_own_flow_alone() -> Non
     assert broken.problem.count("newer release") >= 2
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b'["flow","A->B","generation",4,"c"]', b'{"v":1}'),
+        (b'["flow","A->B","generation"]', b'{"v":1}'),
+        (b'["flow","A->B"]', b'{"v":1}'),
+        (b"5", b'{"v":1}'),
+        (b'["flow","A->B","intent","pause",""]', b'{"v":1}'),
+    ],
+)
+def test_no_row_of_the_state_hides_what_the_leader_says(key: bytes, value: bytes) -> None:
+    now_ms = int(time.time() * 1000)
+    found = _report("A->B", [PAUSE.encode(), (key, value)], [row().encode()], now_ms, tells=True)
+    assert found.status is not None
+    assert "cannot be read" in found.problem
+
+
+def test_a_number_that_no_process_has_is_one_that_is_gone() -> None:
+    late = row(25, host=socket.gethostname(), pid=-7)
+    found = _report("A->B", [], [late.encode()], int(time.time() * 1000), tells=True)
+    assert found.status is None
+
+
 def test_of_a_state_topic_that_may_not_be_read_nothing_is_claimed() -> None:
     found = _report("A->B", None, [row().encode()], int(time.time() * 1000), tells=True)
     assert found.status is not None

@@ -22,7 +22,7 @@ from twinlog.cli.main import run
 from twinlog.config.load import load
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web import open_requests
-from twinlog.control.web.address import ListenUnguarded
+from twinlog.control.web.address import CannotListen, ListenUnguarded
 from twinlog.control.web.server import WebServer
 from twinlog.errors import ConfigError
 
@@ -81,10 +81,16 @@ def test_others_get_metrics_and_probes_alone_where_nobody_proves_who_it_is(serve
         assert here(rest).ask(f"{A_B}/pause", "POST", {}).status == 403
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "no.such.host.invalid"])  # noqa: S104
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "no.such.host.invalid", "a..b"])  # noqa: S104
 def test_nothing_is_served_to_others_that_no_key_allows(serve: Serve, host: str) -> None:
     told = r"9405: others reach this address.*twinlog\.rest\.monitoring\.open = true.*127\.0\.0\.1"
     with pytest.raises(ListenUnguarded, match=told), serve(Address(host, 9405)):
+        pass
+
+
+def test_a_name_that_none_can_be_stops_no_copy(serve: Serve) -> None:
+    guard = "twinlog.rest.monitoring.open = true"
+    with pytest.raises(CannotListen), serve(Address("a..b", 9405), guard):
         pass
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,9 @@ from twinlog.control.watch.events import EventLog, last_events
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.api import leaders
 from twinlog.flow_log import FlowLog
+from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.mirror.state.published_events import PublishedEvent, PublishedEvents
+from twinlog.mirror.state.verified import VerifyRun
 from twinlog.model import TopicPartition
 
 FILE = (
@@ -82,6 +85,45 @@ def test_each_event_of_another_is_heard_once_and_our_own_not_again(kept: EventLo
     assert kept.since(found[-1].number) == []
 
 
+def test_a_container_that_starts_again_tells_what_its_last_process_said(kept: EventLog) -> None:
+    """Host and pid are the same."""
+    FlowLog(logging.getLogger("twinlog.test"), "A->B").warning("of now")
+    own = kept.of_flow("A->B")
+    number = own.events[0].number
+    before = replace(own, events=(replace(ONE, number=number - 60_000), *own.events))
+    for _ in range(2):
+        kept.hear([before])
+    assert [one.event.message for one in kept.since(0)] == ["A->B: of now", ONE.message]
+
+
+def test_of_many_flows_the_newest_events_stay(kept: EventLog) -> None:
+    def told(flow: int) -> PublishedEvents:
+        at_ms = ONE.at_ms - flow * 1000
+        some = tuple(replace(ONE, number=n + 1, at_ms=at_ms + n) for n in range(20))
+        return replace(TOLD, flow=f"F{flow}->B", events=some)
+
+    kept.hear(map(told, range(150)))
+    assert [one.event.flow for one in kept.since(0)[-40:]] == ["F1->B"] * 20 + ["F0->B"] * 20
+
+
+def test_a_clock_that_is_set_back_makes_our_own_events_no_other_s(kept: EventLog) -> None:
+    earlier = {"created": 1.0, "levelno": logging.WARNING, "levelname": "WARNING", "flow": "A->B"}
+    logging.getLogger().handle(logging.makeLogRecord({**earlier, "msg": "one"}))
+    kept.hear([kept.of_flow("A->B")])
+    assert [one.event.message for one in kept.since(0)] == ["one"]
+
+
+def test_no_row_makes_threads_that_log_wait_for_ever(kept: EventLog) -> None:
+    with pytest.raises(ValueError, match="out of range"):
+        kept.hear([replace(TOLD, events=(replace(ONE, at_ms=-(10**14) + 1),))])
+    other = threading.Thread(target=logging.getLogger("twinlog.test").warning, args=("one",))
+    other.daemon = True
+    other.start()
+    other.join(5)
+    assert not other.is_alive()
+    assert kept.since(0)[-1].event.message == "one"
+
+
 def test_a_file_of_an_earlier_release_is_read(kept: EventLog, tmp_path: Path) -> None:
     FlowLog(logging.getLogger("twinlog.test"), "A->B").warning("one")
     kept.save()
@@ -125,3 +167,43 @@ def test_rest_tells_those_of_a_flow_that_is_led_elsewhere_by_time(rest: Rest) ->
         "person": None,
     }
     assert rest.get(f"/api/v1/events?since={number}")["events"] == []
+
+
+def test_halves_of_surrogate_pairs_hide_no_flow_and_no_event(
+    rest: Rest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row may have them: an argument or a user's name that is no UTF-8 has, too."""
+    half = "\ud800"
+    pause = Intent(flow="A->B", kind=IntentKind.PAUSE, is_set=True, who=half, at_ms=1, reason=half)
+    run = VerifyRun(
+        flow="A->B",
+        began_ms=1,
+        ended_ms=2,
+        who=half,
+        answer=half,
+        topics=half,
+        since=None,
+        until=None,
+        deep=False,
+        partitions=1,
+        equal_records=1,
+        ranges={half: 1},
+        not_compared=0,
+        configs=0,
+        groups=0,
+        sha256="",
+    )
+    told = Reported(
+        status=None,
+        intents=FlowIntents({pause.key: pause}),
+        verify_runs=(run,),
+        events=(replace(TOLD, events=(replace(ONE, message=half),)),),
+        problem=half,
+    )
+    monkeypatch.setattr(leaders, "reports_of", lambda *_: {"A->B": told})
+    FlowLog(logging.getLogger("twinlog.test"), "A->B").news("paused", person=half)
+    (flow,) = rest.get("/api/v1/flows")["flows"]
+    assert flow["problem"] == flow["wanted"][0]["who"] == "\\ud800"
+    assert flow["verifyRuns"][0]["ranges"] == {"\\ud800": 1}
+    found = rest.get("/api/v1/events")["events"]
+    assert [found[0]["person"], found[1]["message"]] == ["\\ud800"] * 2

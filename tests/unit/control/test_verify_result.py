@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -187,3 +189,14 @@ def test_who_may_not_record_has_a_line_and_no_error(monkeypatch: pytest.MonkeyPa
     assert Records([config], ASKED, is_off=True).add(found) == []
     nothing = VerifiedFlow(flow="A->B")
     assert Records([config], ASKED, is_off=False).add(nothing) == [], "it has none of the topics"
+
+
+def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may run under any; what was verified for hours is not lost for that."""
+
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 10002")
+
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    monkeypatch.setattr(os, "getuid", lambda: 10002)
+    assert run_of(VerifiedFlow(flow="A->B"), ASKED).who.startswith("10002@")

@@ -31,6 +31,7 @@ ONE = PublishedEvent(
     person="",
 )
 TOLD = PublishedEvents(flow="A->B", host="east-1", pid=77, events=(ONE,))
+EVENT = json.loads(TOLD.encode()[1])["events"][0]
 
 
 def test_rows_of_all_leaders_come_back_beside_the_status() -> None:
@@ -50,8 +51,11 @@ def test_rows_of_all_leaders_come_back_beside_the_status() -> None:
         {"pid": "1"},
         {"host": None},
         {"v": 99},
-        {"events": [{**json.loads(TOLD.encode()[1])["events"][0], "at_ms": 10**15}]},
-        {"events": [{**json.loads(TOLD.encode()[1])["events"][0], "level": "<b>"}]},
+        {"events": [{**EVENT, "at_ms": 10**15}]},
+        {"events": [{**EVENT, "level": "<b>"}]},
+        {"events": [{**EVENT, "at_ms": -(10**14) + 1}]},
+        {"events": [{**EVENT, "person": "x" * MOST_CHARACTERS}]},
+        {"host": "x" * (MOST_CHARACTERS + 1)},
     ],
 )
 def test_what_is_none_of_ours_is_said_where_nothing_else_is_there(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -51,9 +52,15 @@ def test_a_part_does_not_stand_in_for_the_whole() -> None:
 
 
 def test_of_two_the_one_that_began_later_counts_and_a_deleted_one_is_gone() -> None:
-    late = replace(WHOLE, began_ms=3000)
-    assert verify_runs("A->B", [late.encode(), WHOLE.encode()]) == (late,)
+    late, long = replace(WHOLE, began_ms=1500), replace(WHOLE, ended_ms=9000)
+    assert verify_runs("A->B", [late.encode(), long.encode()]) == (late,)
     assert verify_runs("A->B", [late.encode(), (late.encode()[0], None)]) == ()
+
+
+def test_a_clock_that_is_ahead_hides_no_later_run() -> None:
+    ahead = replace(WHOLE, began_ms=WHOLE.began_ms + 10**11, ended_ms=WHOLE.ended_ms + 10**11)
+    assert verify_runs("A->B", [ahead.encode(), WHOLE.encode()]) == (WHOLE,)
+    assert not WHOLE.is_outdated_by(ahead), "it is written"
 
 
 @pytest.mark.parametrize("value", [b"", b"\xff", b'{"v":1}', b'{"v":2}', b"[]"])
@@ -66,8 +73,10 @@ def test_what_a_later_release_says_besides_is_left_out() -> None:
     values = {name: getattr(PART, name) for name in PART.__dataclass_fields__ if name != "flow"}
     row = encode_row(["flow", "A->B", "verified", "part"], values | {"new": 1})
     assert verify_runs("A->B", [row]) == (PART,)
-    wrong = encode_row(["flow", "A->B", "verified", "part"], values | {"partitions": "3"})
-    assert verify_runs("A->B", [wrong]) == ()
+    changes: list[dict[str, Any]] = [{"partitions": "3"}, {"ranges": []}, {"who": None}]
+    for change in [*changes, {"ranges": {"missing": True}}]:
+        wrong = encode_row(["flow", "A->B", "verified", "part"], values | change)
+        assert verify_runs("A->B", [wrong]) == ()
 
 
 def test_every_other_reader_of_the_state_passes_over_it() -> None:

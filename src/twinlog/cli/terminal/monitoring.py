@@ -27,13 +27,14 @@ from twinlog.control.web.address import CannotListen
 from twinlog.control.web.current_config import CurrentConfig
 from twinlog.control.web.front import App
 from twinlog.control.web.server import WebServer
-from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.state.published_events import PublishedEvents
 
 log = logging.getLogger(__name__)
 
 BINDS_AGAIN_S: Final = 1.0
+LONGEST_PAUSE_S: Final = 60.0
+"""Of HTTP that dies again and again: each time twice as long, until it has lived for so long."""
 COUNTS_ON_S: Final = 60.0
 _NUMBER: Final = re.compile(r"(?<![\w.:-])\d[\d.,]*")
 """That stands alone: others are of names, addresses and codes."""
@@ -172,6 +173,9 @@ class _Listener:
         self._address = address
         self._served = served
         self._server: WebServer | None = None
+        self._began = 0.0
+        self._pause_s = BINDS_AGAIN_S
+        """After the next death."""
         self._lock = threading.Lock()
         self._is_closed = threading.Event()
 
@@ -181,7 +185,7 @@ class _Listener:
             self._serve(self._make(self._address))
         except CannotListen as error:
             write_line(f"warning: {error}", sys.stderr)
-            self._serve_later()
+            self._serve_later(BINDS_AGAIN_S, str(error))
 
     def close(self) -> None:
         with self._lock:
@@ -191,26 +195,39 @@ class _Listener:
             server.close()
 
     def _died(self, error: Exception) -> None:
+        if self._is_closed.is_set():
+            return  # nobody waits for it any more
+        if time.monotonic() - self._began >= LONGEST_PAUSE_S:
+            self._pause_s = BINDS_AGAIN_S
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, LONGEST_PAUSE_S)
         log.error(
-            "HTTP is not served for a second: its thread died of %s: %s; the copy continues; "
+            "HTTP is not served for %g s: its thread died of %s: %s; the copy continues; "
             "report it with the traceback [HTTP_DIED]",
+            pause_s,
             type(error).__name__,
             error,
             exc_info=error,
         )
-        self._serve_later()
+        self._serve_later(pause_s)
 
-    def _serve_later(self) -> None:
+    def _serve_later(self, pause_s: float, said: str = "") -> None:
         # the name of a host may take seconds to resolve: nobody waits for it
-        threading.Thread(target=self._retry, name="twinlog-listen", daemon=True).start()
+        threading.Thread(
+            target=self._retry, args=(pause_s, said), name="twinlog-listen", daemon=True
+        ).start()
 
-    def _retry(self) -> None:
-        while not self._is_closed.wait(BINDS_AGAIN_S):
+    def _retry(self, pause_s: float, said: str) -> None:
+        while not self._is_closed.wait(pause_s):
+            pause_s = BINDS_AGAIN_S
             try:
-                server = self._make(self._address)
-            except TwinlogError:  # still taken; or a file of `twinlog.rest.*` is being replaced
+                self._serve(self._make(self._address))
+            except Exception as error:  # noqa: BLE001 (said, and tried again)
+                # still taken; a file of `twinlog.rest.*` is being replaced; no thread can begin. A
+                # thread of ours that died of it would end the copy, which needs none of this
+                if str(error) != said:
+                    said = str(error)
+                    log.warning("HTTP is not served yet: %s", error)
                 continue
-            self._serve(server)
             return
 
     def _serve(self, server: WebServer) -> None:
@@ -218,7 +235,13 @@ class _Listener:
             if self._is_closed.is_set():
                 server.close()
                 return
-            self._address = server.address  # the same again where any port was asked for
-            server.start(self._died)
+            # the same port again where any was asked for; a name stays one, as requests may have it
+            self._address = self._address._replace(port=server.address.port)
+            self._began = time.monotonic()
+            try:
+                server.start(self._died)
+            except BaseException:
+                server.close()
+                raise
             self._server = server
         self._served(server)

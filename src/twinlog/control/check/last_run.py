@@ -80,7 +80,7 @@ def lives_here(host: str, pid: int, at_ms: int) -> bool | None:
         process = psutil.Process(pid)
         is_other = process.create_time() * 1000 > at_ms + CLOCKS_DIFFER_MS
         return not is_other and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
+    except (psutil.NoSuchProcess, ValueError):  # or there is no such number
         return False
     except psutil.Error:
         return True  # it is there, and not ours to look at

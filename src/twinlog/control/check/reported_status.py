@@ -27,6 +27,11 @@ from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_O
 WRITTEN_WITHIN_MS: Final = 600_000
 """Rows of the status topic: far longer than one is of now, whatever the hosts' clocks say."""
 
+_UNREADABLE: Final = (
+    *(CorruptData, LookupError, TypeError, ValueError, AttributeError, RecursionError),
+)
+"""What rows raise that are none of ours: readers of the state trust what is in them."""
+
 Rows = Sequence[tuple[bytes | None, bytes | None]]
 
 
@@ -91,13 +96,13 @@ def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, tells: 
     else:
         try:
             intents = flow_intents(flow, state)
-        except CorruptData as error:
-            problems.append(f"what is wanted of it cannot be read: {error}")
+        except _UNREADABLE as error:
+            problems.append(f"what is wanted of it cannot be read: {_in_words(error)}")
         try:
             history = winning_claims(_claims(flow, state)).get(flow)
             run = last_run(history, newest, now_ms, tells=tells)
-        except CorruptData as error:
-            problems.append(str(error))
+        except _UNREADABLE as error:
+            problems.append(f"who ran it last cannot be read: {_in_words(error)}")
     now = of_now(newest, history, now_ms)
     return Reported(
         status=now,
@@ -107,6 +112,10 @@ def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, tells: 
         verify_runs=None if state is None else verify_runs(flow, state),
         problem="; ".join(problems),
     )
+
+
+def _in_words(error: Exception) -> str:
+    return str(error) if isinstance(error, CorruptData) else repr(error)
 
 
 def _claims(flow: str, state: Rows) -> Iterator[tuple[bytes | None, bytes | None]]:

@@ -9,6 +9,7 @@ may not write it has his result all the same.
 from __future__ import annotations
 
 import getpass
+import os
 import socket
 import time
 from collections import Counter
@@ -55,7 +56,7 @@ def run_of(found: VerifiedFlow, asked: Asked) -> VerifyRun:
         flow=found.flow,
         began_ms=asked.began_ms,
         ended_ms=int(time.time() * 1000),
-        who=f"{getpass.getuser()}@{socket.gethostname()}",
+        who=f"{_user()}@{socket.gethostname()}",
         answer=found.answer.value,
         topics=asked.topics,
         since=asked.since,
@@ -69,6 +70,13 @@ def run_of(found: VerifiedFlow, asked: Asked) -> VerifyRun:
         groups=sum(one.is_wrong for one in found.groups),
         sha256=digest(found.as_json()),
     )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a number that has no name
+        return str(os.getuid())
 
 
 class Records:
@@ -101,7 +109,7 @@ def record(config: FlowConfig, run: VerifyRun) -> str:
             if not may(seen, STATE_TOPIC, Operation.WRITE):
                 return f"grant WRITE on topic {STATE_TOPIC} of {settings.alias}"
             known = verify_runs(run.flow, state_rows(target))
-            if any(one.is_whole == run.is_whole and one.began_ms > run.began_ms for one in known):
+            if any(one.is_whole == run.is_whole and run.is_outdated_by(one) for one in known):
                 return "one that began later has ended already"
             append_rows(
                 target, TopicPartition(STATE_TOPIC, 0), [run.encode()], int(time.time() * 1000)

@@ -13,7 +13,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +30,8 @@ from twinlog.private_files import FolderNotPrivate, is_running, read_private
 from twinlog.shown import ShownFormatter
 
 KEPT: Final = 300
+KEPT_OF_OTHERS: Final = 2000
+"""A hundred flows may have a row each when a process first looks."""
 OLD_FILES: Final = 3
 """Of ended processes, per configuration."""
 
@@ -85,12 +87,14 @@ class EventLog(logging.Handler):
         self._config = str(config.resolve())
         self._path = status_folder() / f"{os.getpid()}{SUFFIX}"
         self._events: deque[NumberedEvent] = deque(maxlen=KEPT)
-        self._heard: deque[NumberedEvent] = deque(maxlen=KEPT)
+        self._heard: deque[NumberedEvent] = deque(maxlen=KEPT_OF_OTHERS)
         """Of other processes; numbered as they came."""
         self._heard_up_to: dict[tuple[str, str], int] = {}
         """By process and flow: its number of the newest."""
         self._is_changed = False
         self._number = 0
+        self._first: int | None = None
+        """Number of the first event of this process."""
         self._host, self._pid = socket.gethostname(), os.getpid()
 
     @property
@@ -109,20 +113,25 @@ class EventLog(logging.Handler):
     def hear(self, told: Iterable[PublishedEvents]) -> None:
         """Events of other processes, each once."""
         self.acquire()
-        for some in told:
-            if some.where != self.who:
-                self._take(some)
-        self.release()
+        try:
+            fresh = [(one, some) for some in told for one in self._fresh(some)]
+            # the newest stay, whichever flow they are about
+            for one, some in sorted(fresh, key=lambda each: each[0].at_ms):
+                event, number = _event_of(some, one), self._next_number(time.time())
+                self._heard.append(NumberedEvent(number=number, event=event))
+        finally:
+            self.release()  # whatever rows hold: every thread that logs would wait for ever
 
-    def _take(self, told: PublishedEvents) -> None:
-        key = told.where, told.flow
+    def _fresh(self, told: PublishedEvents) -> Iterator[PublishedEvent]:
+        key, is_ours = (told.where, told.flow), told.where == self.who
         newest = self._heard_up_to.pop(key, 0)
         for one in told.events:
+            # a container that starts again has the host and pid of the process before
+            if is_ours and self._first is not None and one.number >= self._first:
+                continue
             if one.number > newest:
                 newest = one.number
-                event = _event_of(told, one)
-                number = self._next_number(time.time())
-                self._heard.append(NumberedEvent(number=number, event=event))
+                yield one
         self._heard_up_to[key] = newest
         if len(self._heard_up_to) > MOST_PROCESSES:
             del self._heard_up_to[next(iter(self._heard_up_to))]
@@ -156,6 +165,7 @@ class EventLog(logging.Handler):
             person=str(getattr(record, "person", "")),
         )
         number = self._next_number(record.created)
+        self._first = number if self._first is None else self._first
         told = _published(number, record, event) if _is_published(record, event) else None
         self._events.append(NumberedEvent(number=number, event=event, published=told))
         self._is_changed = True

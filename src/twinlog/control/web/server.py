@@ -176,10 +176,10 @@ def _bound(address: Address, rest: RestConfig) -> tuple[socket.socket, bool]:
         except OSError:
             bound.close()
             raise
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # no name can be so long, or has two dots in a row
         if not is_local and not rest.may_serve_others:
             raise ListenUnguarded(address) from error  # a name that is not known yet
-        reason = error.strerror or str(error)
+        reason = getattr(error, "strerror", None) or str(error)
         raise CannotListen(
             f"{address}: metrics and REST are not served there ({reason}); the copy runs without, "
             "and the address is tried again every second; --listen ADDRESS:PORT names another"

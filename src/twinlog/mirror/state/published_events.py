@@ -102,6 +102,8 @@ def _read(flow: str, key: bytes, value: bytes) -> PublishedEvents:
         events = tuple(_event(one) for one in values["events"][-MOST_EVENTS:])
         found = PublishedEvents(flow=flow, host=values["host"], pid=values["pid"], events=events)
         _check(found)
+        if len(found.host) > MOST_CHARACTERS:
+            raise ValueError("no host of ours")
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise CorruptData(
             f"the events that were written for {flow} cannot be read: {error!r}; they are "
@@ -113,7 +115,8 @@ def _read(flow: str, key: bytes, value: bytes) -> PublishedEvents:
 def _event(value: dict[str, Any]) -> PublishedEvent:
     found = PublishedEvent(**{one.name: value[one.name] for one in fields(PublishedEvent)})
     _check(found)
-    if found.level not in LEVELS or len(found.message) > MOST_CHARACTERS:
+    texts = found.message, found.code, found.topic, found.person
+    if found.level not in LEVELS or found.at_ms < 0 or sum(map(len, texts)) > MOST_CHARACTERS:
         raise ValueError("no event of ours")
     return found
 

@@ -57,6 +57,12 @@ class VerifyRun:
         """All topics, from the beginning of their logs to the end."""
         return self.topics is None and self.since is None and self.until is None
 
+    def is_outdated_by(self, other: VerifyRun) -> bool:
+        """Whether that one, which is on the target already, began later. By a clock that is ahead
+        of ours it began when this one had ended: then it says nothing, and the later row counts.
+        """
+        return self.began_ms < other.began_ms <= self.ended_ms
+
     def encode(self) -> tuple[bytes, bytes]:
         """(key, value)"""
         value = asdict(self)
@@ -83,9 +89,9 @@ def verify_runs(
             continue
         try:
             one = _run(flow, read_row(key, value)[1])
-        except (CorruptData, ValueError, KeyError, TypeError, RecursionError):
+        except (CorruptData, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
-        if key not in found or one.began_ms >= found[key].began_ms:
+        if key not in found or not one.is_outdated_by(found[key]):
             found[key] = one
     return tuple(sorted(found.values(), key=lambda one: one.began_ms, reverse=True))
 

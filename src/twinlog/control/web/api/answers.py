@@ -31,6 +31,17 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _sendable(value: object) -> object:
+    """Halves of surrogate pairs, which no answer can hold, are written out."""
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.encode("utf-8", "backslashreplace").decode()
+
+
+Text = Annotated[str, BeforeValidator(_sendable)]
+"""Written by somebody else: rows of the clusters, what operators and errors say."""
+
+
 class Value(BaseModel):
     """Names are camelCase in JSON; nothing that is not known is taken or given."""
 
@@ -58,7 +69,7 @@ class Loss(Value):
     unknown_partitions: int | None
     objective_ms: int | None
     """twinlog.rpo.seconds"""
-    excess: str
+    excess: Text
     """Why the objective is not kept; empty where it is."""
 
 
@@ -83,9 +94,9 @@ class Retention(Value):
     kept_known: bool
     """Whether it is known of every partition that is behind: it takes 20 seconds, and
     DESCRIBE_CONFIGS on the source's topics."""
-    topic: str | None
+    topic: Text | None
     """Where that is."""
-    near_deletion: list[str]
+    near_deletion: list[Text]
     """Topics of which records will be deleted before they are copied, as things are; the first of
     them."""
 
@@ -93,7 +104,7 @@ class Retention(Value):
 class Verified(Value):
     """What of a copy its leader has compared with the source."""
 
-    mode: str
+    mode: Text
     """twinlog.verify"""
     at_ms: int | None
     """When last; null: nothing yet."""
@@ -111,19 +122,19 @@ class VerifyRun(Value):
     began_ms: int
     """Both logs were compared up to where they ended then."""
     ended_ms: int
-    who: str
-    answer: str
+    who: Text
+    answer: Text
     """identical, different or not compared."""
     is_whole: bool
     """All topics, from the beginning of their logs to the end."""
-    topics: str | None
+    topics: Text | None
     """A regular expression; null: all."""
-    since: str | None
-    until: str | None
+    since: Text | None
+    until: Text | None
     deep: bool
     partitions: int
     equal_records: int
-    ranges: dict[str, int]
+    ranges: dict[Text, int]
     """That differ, by kind: missing, extra, different, reordered, shifted; `others` are behind
     those that are kept of a partition."""
     not_compared: int
@@ -132,7 +143,7 @@ class VerifyRun(Value):
     """That differ."""
     groups: int
     """Offsets of groups that would skip records."""
-    sha256: str
+    sha256: Text
     """Of the flow's object in `flows` of the report, as the report's own digest is made."""
 
 
@@ -140,11 +151,11 @@ class Wanted(Value):
     """What somebody wants of a flow, or of one of its topics."""
 
     intent: IntentKind
-    topic: str | None
+    topic: Text | None
     bytes_per_second: int | None
-    who: str
+    who: Text
     at_ms: int
-    reason: str
+    reason: Text
 
 
 class Flow(Value):
@@ -156,9 +167,9 @@ class Flow(Value):
     state: FlowState
     since_ms: int | None
     """When that state began."""
-    reason: str
-    code: str
-    guarantee: str
+    reason: Text
+    code: Text
+    guarantee: Text
     lanes: int | None
     generation: int | None
     records: int | None
@@ -183,12 +194,12 @@ class Flow(Value):
     not known, `problem` says why."""
     wanted: list[Wanted] | None
     """null: not known, `problem` says why."""
-    told_by: str
+    told_by: Text
     """`here`, or the host and process that leads it."""
     as_of_ms: int | None
     """When these numbers were taken, by the clock of who tells them."""
     age_ms: int | None
-    problem: str
+    problem: Text
     """Why something of it is old or missing; empty where nothing is."""
 
 
@@ -201,9 +212,9 @@ class Flows(Value):
 class Partition(Value):
     """One partition of a flow."""
 
-    topic: str
+    topic: Text
     partition: int
-    target_topic: str
+    target_topic: Text
     state: PartitionState
     since_ms: int | None
     lag: int | None
@@ -223,8 +234,8 @@ class Partition(Value):
     """Who leads the flow alone follows it."""
     catches_up_ms: int | None
     is_near_deletion: bool
-    code: str
-    message: str
+    code: Text
+    message: Text
 
 
 class PartitionPage(Value):
@@ -259,7 +270,7 @@ class PartitionQuery(Value):
 class Log(Value):
     """One log, in offsets."""
 
-    topic: str
+    topic: Text
     start: int | None
     last_stable: int | None
     """A reader of committed records comes so far."""
@@ -268,7 +279,7 @@ class Log(Value):
     leader_epoch: int | None
     replicas: list[int]
     in_sync: list[int]
-    problem: str
+    problem: Text
     """Why not all is known."""
 
 
@@ -326,15 +337,15 @@ class Event(Value):
     """Of this process's answers."""
     time: str
     level: str
-    flow: str
-    topic: str | None
+    flow: Text
+    topic: Text | None
     """On the source; null: it is about none, or about several."""
     partition: int | None
-    code: str
-    message: str
-    who: str
+    code: Text
+    message: Text
+    who: Text
     """The host and process whose log has it."""
-    person: str | None
+    person: Text | None
     """Who wanted it, where somebody did."""
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -104,8 +105,8 @@ class Site:
         heard = await self.leaders.hear(self.config.every_flow)
         if self._heard != self.leaders.version:
             self._heard = self.leaders.version
-            for one in heard.values():
-                self.events.hear(() if one.told is None else one.told.events)
+            told = (one.told.events for one in heard.values() if one.told is not None)
+            self.events.hear(chain.from_iterable(told))
         return heard
 
     def _flow(self, config: FlowConfig, heard: dict[str, LeaderReport]) -> answers.Flow:

@@ -1,0 +1,130 @@
+"""Where HTTP is served again after its death, how soon, and what that says."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from twinlog.addresses import Address
+from twinlog.cli.terminal import monitoring
+from twinlog.cli.terminal.monitoring import _Listener
+from twinlog.control.web.address import CannotListen
+
+NAMED = Address("localhost", 0)
+
+
+class Server:
+    """One that dies as soon as it is told to."""
+
+    address = Address("127.0.0.1", 9405)
+
+    def __init__(self) -> None:
+        self.died: Callable[[Exception], None] | None = None
+        self.is_closed = False
+
+    def start(self, died: Callable[[Exception], None]) -> None:
+        self.died = died
+
+    def die(self) -> None:
+        assert self.died is not None
+        self.died(RuntimeError("odd"))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Made:
+    """Servers, or errors, one after the other; the last one for ever."""
+
+    def __init__(self, *servers: Server | Exception) -> None:
+        self._left = list(servers)
+        self.addresses: list[Address] = []
+        self.served: list[Server] = []
+        self.listener = _Listener(self.make, NAMED, self.serve)  # type: ignore[arg-type]
+        self._lock = threading.Condition()
+
+    def make(self, address: Address) -> Server:
+        self.addresses.append(address)
+        one = self._left.pop(0) if len(self._left) > 1 else self._left[0]
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    def serve(self, server: Server) -> None:
+        with self._lock:
+            self.served.append(server)
+            self._lock.notify_all()
+
+    def wait(self, count: int) -> Server:
+        with self._lock:
+            assert self._lock.wait_for(lambda: len(self.served) >= count, 10)
+            return self.served[-1]
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitoring, "BINDS_AGAIN_S", 0.01)
+
+
+def test_what_dies_again_and_again_is_tried_less_and_less_often(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitoring, "LONGEST_PAUSE_S", 0.05)
+    made = Made(Server())
+    made.listener.start()
+    for count in range(1, 6):
+        made.wait(count).die()
+    made.wait(6)
+    time.sleep(0.06)  # it has lived for long: that one is the first again
+    made.wait(6).die()
+    made.wait(7)
+    made.listener.close()
+    pauses = [one.getMessage().split()[5] for one in caplog.records]
+    assert pauses == ["0.01", "0.02", "0.04", "0.05", "0.05", "0.01"]
+
+
+def test_the_name_that_was_asked_for_stays_with_the_port_that_was_found() -> None:
+    made = Made(Server())
+    made.listener.start()
+    made.wait(1).die()
+    made.wait(2)
+    made.listener.close()
+    assert made.addresses == [NAMED, Address("localhost", 9405)]
+
+
+def test_whatever_goes_wrong_is_said_once_and_tried_again(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken, odd = CannotListen("taken"), RuntimeError("can't start new thread")
+    made = Made(taken, taken, odd, odd, odd, Server())
+    made.listener.start()
+    made.wait(1)
+    made.listener.close()
+    assert capsys.readouterr().err == "warning: taken [CANNOT_LISTEN]\n"
+    said = [one.getMessage() for one in caplog.records]
+    assert said == ["HTTP is not served yet: can't start new thread"]
+
+
+def test_a_server_that_cannot_start_leaves_no_socket() -> None:
+    class Never(Server):
+        def start(self, died: Callable[[Exception], None]) -> None:
+            raise RuntimeError("can't start new thread")
+
+    never, server = Never(), Server()
+    made = Made(CannotListen("taken"), never, server)
+    made.listener.start()
+    assert made.wait(1) is server
+    made.listener.close()
+    assert never.is_closed
+
+
+def test_a_death_at_the_end_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    made = Made(Server())
+    made.listener.start()
+    made.listener.close()
+    made.wait(1).die()
+    assert not caplog.records
+    assert made.wait(1).is_closed
