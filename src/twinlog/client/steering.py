@@ -8,6 +8,7 @@ mirror to run; a flow that starts later starts as it is wanted.
 from __future__ import annotations
 
 import getpass
+import os
 import socket
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -36,6 +37,14 @@ GIVES_UP_S: Final = 60.0
 
 Corrupt = set[tuple[IntentKind, str]]
 """Kind and topic ("" is the flow) of intents that cannot be read."""
+
+
+def user_name() -> str:
+    """Of the user of this process; the number where that has no name, as in many containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +102,7 @@ class FlowSteering:
         self._config = config
         self._source = source
         self._target = prompt_client(target, api_timeout_s=GIVES_UP_S)
-        self.who = f"{who or getpass.getuser()}@{socket.gethostname()}"
+        self.who = f"{who or user_name()}@{socket.gethostname()}"
         self._reason = reason
 
     @property

@@ -159,6 +159,10 @@ def test_rows_of_each_topic_are_in_order() -> None:
         for tp, rows in placer.rows_by_partition(columns, 6)
     }
     assert found == {("b", 0): [0, 5], ("b", 1): [2], ("a", 0): [4], ("a", 1): [1], ("", 1): [3]}
+    numbers = pa.array([2, 1, 2, 0, 1, 2], pa.int32())  # not as they come first
+    columns["topic"] = pa.DictionaryArray.from_arrays(numbers, pa.array(["", "a", "b"]))
+    again = Placer("", lambda _: 2, now_ms=NOW_MS, turn=1).rows_by_partition(columns, 6)
+    assert {(tp.topic, tp.partition): list(rows.offsets()) for tp, rows in again} == found
     columns["topic"] = pa.array(["b", None, "b", "", None, "b"])
     with pytest.raises(TwinlogError, match="2 rows have no topic"):
         list(placer.rows_by_partition(columns, 6))

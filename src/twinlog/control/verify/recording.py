@@ -8,8 +8,6 @@ may not write it has his result all the same.
 
 from __future__ import annotations
 
-import getpass
-import os
 import socket
 import time
 from collections import Counter
@@ -18,6 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
+from twinlog.client.steering import user_name
 from twinlog.cluster.client import prompt_client
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.internal_log import append_rows
@@ -56,7 +55,7 @@ def run_of(found: VerifiedFlow, asked: Asked) -> VerifyRun:
         flow=found.flow,
         began_ms=asked.began_ms,
         ended_ms=int(time.time() * 1000),
-        who=f"{_user()}@{socket.gethostname()}",
+        who=f"{user_name()}@{socket.gethostname()}",
         answer=found.answer.value,
         topics=asked.topics,
         since=asked.since,
@@ -70,13 +69,6 @@ def run_of(found: VerifiedFlow, asked: Asked) -> VerifyRun:
         groups=sum(one.is_wrong for one in found.groups),
         sha256=digest(found.as_json()),
     )
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may run under a number that has no name
-        return str(os.getuid())
 
 
 class Records:

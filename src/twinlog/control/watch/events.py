@@ -151,8 +151,11 @@ class EventLog(logging.Handler):
         return sorted(wanted, key=lambda one: one.number)
 
     def emit(self, record: logging.LogRecord) -> None:
-        # message and traceback, as a log file has them
-        text = _PLAIN.format(record)
+        try:
+            text = _PLAIN.format(record)  # message and traceback, as a log file has them
+        except Exception:  # noqa: BLE001 (as in logging's own handlers: whoever logs continues)
+            self.handleError(record)
+            return
         event = Event(
             time=_in_words(record.created),
             level=record.levelname,

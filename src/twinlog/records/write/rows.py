@@ -256,6 +256,8 @@ def _named(column: Any, rows: array[int], count: int) -> tuple[dict[int, array[i
 def _grouped(column: Any, rows: array[int]) -> tuple[dict[Any, array[int]], array[int]]:
     """These rows by what a column has, each group in order, and those where it has nothing."""
     places = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()  # its own numbers may be in any order
     numbers = column.take(places).dictionary_encode()
     order = pc.array_sort_indices(numbers.indices)  # stable, nulls last
     rows = _numbers(places.take(order))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import sys
 from pathlib import Path
 
@@ -51,9 +50,10 @@ def new(file: Path, name: str, role: str, dry_run: bool) -> int:
     twinlog token new /etc/twinlog/tokens --name oncall --role operate
     curl -H "Authorization: Bearer $TOKEN" http://HOST:9405/api/v1/flows
     """
+    from twinlog.client.steering import user_name
     from twinlog.control.web.tokens import NAME, append, new_token
 
-    whose = name or getpass.getuser()
+    whose = name or user_name()
     if NAME.fullmatch(whose) is None:
         raise UsageError(
             f"--name: {whose!r} is no name: 1 to 64 letters, digits and any of . _ @ -"
