@@ -31,7 +31,7 @@ from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
 from twinlog.mirror.state.generations import winning_claims
-from twinlog.mirror.state.published import PublishedStatus, published_status
+from twinlog.mirror.state.published import PublishedStatus, failed_set_up, published_status
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 
@@ -68,6 +68,11 @@ class Flow:
             found = published_status(self.name, [(row.key, row.value) for row in rows])
         assert found is not None
         return found
+
+    def is_said_to_fail(self) -> bool:
+        with ClusterClient(settings_for(self.target.bootstrap)) as client:
+            rows = read_to_end(client, STATUS_TOPIC, 0)
+            return failed_set_up(self.name, [(row.key, row.value) for row in rows]) is not None
 
     def write(self, status: PublishedStatus) -> None:
         with ClusterClient(settings_for(self.target.bootstrap)) as client:
@@ -238,3 +243,36 @@ def test_a_row_that_cannot_be_read_is_said_beside_what_the_clusters_show(flow: F
     found = flow.seen()
     assert found.state is FlowState.NOT_RUNNING
     assert "cannot be read" in found.reason
+
+
+def test_other_hosts_see_why_a_flow_cannot_be_set_up(
+    flow: Flow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = flow.file.read_text()
+    bad = text.replace("replication.factor = 1", "replication.factor = 2")
+    flow.file.write_text(bad)  # the target has one broker
+    config = load(flow.file, environment={})
+    with (
+        EmittingMirror(flow.file) as mirror,
+        rest_of(config, flow.file, Monitor()) as standby,
+    ):
+        eventually(lambda: flow.seen().where)
+        found, (own,) = flow.seen(), mirror.snapshots
+        assert own.state in (FlowState.FAILED, FlowState.DEGRADED)
+        assert (found.state, found.code, found.reason) == (own.state, own.code, own.reason)
+        capsys.readouterr()
+        assert run(["status", str(flow.file)]) == 1
+        told = capsys.readouterr().out
+        assert f"  on {socket.gethostname()} (process {os.getpid()}), as of " in told
+        eventually(lambda: standby.get("/api/v1/flows")["flows"][0]["toldBy"] == found.where)
+        (answer,) = standby.get("/api/v1/flows")["flows"]
+        assert (answer["state"], answer["code"]) == (own.state, own.code)
+        mirror.stop()
+    eventually(lambda: not flow.is_said_to_fail(), what="what it says last")
+    with EmittingMirror(flow.file) as mirror:
+        eventually(flow.is_said_to_fail)
+        flow.file.write_text(text)
+        mirror.reload()
+        eventually(lambda: flow.seen().state is FlowState.RUNNING, what="its leader is shown")
+        mirror.stop()
+    assert flow.seen().state is FlowState.NOT_RUNNING, "it has ended in order"

@@ -11,7 +11,10 @@ import pytest
 from tests.support.snapshots import PUBLISHED
 from twinlog.errors import CorruptData
 from twinlog.mirror.skips import Poison, Skip
-from twinlog.mirror.state.published import Behind, Proof, published_status
+from twinlog.mirror.state.published import Behind, Proof, failed_set_up, published_status
+
+FAILED = replace(PUBLISHED, generation=-1, state="FAILED", code="WRONG_CLUSTER", reason="why")
+"""What a process writes that cannot set the flow up."""
 
 
 def test_what_was_written_comes_back() -> None:
@@ -150,3 +153,34 @@ def test_poison_that_is_no_range_is_said(change: dict[str, object]) -> None:
     fields["unusual"][0]["poison"]["skip"] |= change
     with pytest.raises(CorruptData):
         published_status("A->B", [(key, json.dumps(fields).encode())])
+
+
+def test_who_cannot_set_the_flow_up_replaces_no_row_of_a_leader() -> None:
+    assert FAILED.encode()[0] != PUBLISHED.encode()[0]
+    assert published_status("A->B", [PUBLISHED.encode(), FAILED.encode()]) == PUBLISHED
+    assert published_status("A->B", [FAILED.encode()]) is None
+
+
+def test_the_last_of_those_who_cannot_set_the_flow_up_counts() -> None:
+    other = replace(FAILED, state="DEGRADED", pid=78, at_ms=FAILED.at_ms - 9000)
+    rows = [PUBLISHED.encode(), FAILED.encode(), other.encode()]
+    assert failed_set_up("A->B", rows) == other
+    assert failed_set_up("B->A", rows) is None
+    fails_no_more = replace(FAILED, state="STOPPED")
+    assert failed_set_up("A->B", [*rows, fails_no_more.encode()]) is None
+    assert failed_set_up("A->B", [*rows, (FAILED.encode()[0], None)]) is None
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "STOPPED"])
+def test_what_a_leader_wrote_since_counts_whatever_clocks_say(state: str) -> None:
+    late = replace(FAILED, at_ms=PUBLISHED.at_ms + 60_000)
+    led = replace(PUBLISHED, state=state).encode()
+    assert failed_set_up("A->B", [late.encode(), led]) is None
+    assert failed_set_up("A->B", [led, late.encode()]) == late
+
+
+def test_a_set_up_that_cannot_be_read_is_said() -> None:
+    key, value = FAILED.encode()
+    newer = key, json.dumps(json.loads(value) | {"state": "FLYING"}).encode()
+    with pytest.raises(CorruptData):
+        failed_set_up("A->B", [FAILED.encode(), newer])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 
 from twinlog.cluster.client import ClusterClient
@@ -26,8 +26,14 @@ from twinlog.cluster.logs.start_offsets import Begin
 from twinlog.codes import FlowState, PartitionState
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.asked_clusters import AskedClusters
-from twinlog.control.check.last_run import last_run
-from twinlog.control.check.reported_status import Rows, of_now, state_rows, status_rows
+from twinlog.control.check.last_run import LastRun, last_run
+from twinlog.control.check.reported_status import (
+    Rows,
+    of_now,
+    set_up_of_now,
+    state_rows,
+    status_rows,
+)
 from twinlog.control.check.starts import begins_now
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
@@ -43,7 +49,7 @@ from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import FlowHistory, winning_claims
 from twinlog.mirror.state.intents import FlowIntents, Intent, flow_intents, promoted
-from twinlog.mirror.state.published import PublishedStatus, published_status
+from twinlog.mirror.state.published import PublishedStatus, failed_set_up, published_status
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
 from twinlog.survey.discovery import discover, mirrored_topics
@@ -149,7 +155,13 @@ class _OfflineFlow:
                 return replace(self._run(()), code=problem.code, source_problem=str(problem))
         except TwinlogError as error:
             problem = error
-        return _unknown(self.setup, problem)
+        seen = _unknown(self.setup, problem)
+        with suppress(TwinlogError):
+            _, told, _ = self._last_run()
+            # why it cannot be run says more than why it cannot be checked
+            if told is not None and not told.is_of_leader:
+                return _not_set_up(seen, told)
+        return seen
 
     def _fenced(self, promotion: Intent) -> FlowSnapshot:
         """Of a flow that was promoted: its source may be gone, and is not asked."""
@@ -176,20 +188,32 @@ class _OfflineFlow:
 
     def _run(self, parts: Iterable[PartitionSnapshot]) -> FlowSnapshot:
         """With who runs it, or ran it last, as the target has it."""
-        now_ms, told, problem = int(time.time() * 1000), None, ""
+        run, told, problem = self._last_run()
+        paused = "" if self._intents.pause is None else f"paused {self._intents.pause}"
+        reason = "; ".join(filter(None, (paused, run.text, problem)))
+        seen = _snapshot(self.setup.name, run.state, reason, self._history, tuple(parts))
+        seen = replace(seen, code=run.code)
+        if told is None:
+            return seen
+        return _overlaid(seen, told) if told.is_of_leader else _not_set_up(seen, told)
+
+    def _last_run(self) -> tuple[LastRun, PublishedStatus | None, str]:
+        """How it ran last; the row of who leads it now, or cannot set it up; what is wrong with
+        rows.
+        """
+        now_ms, told, failed, problem = int(time.time() * 1000), None, None, ""
         rows = self._status_rows(now_ms)
         try:
             told = published_status(self.setup.name, rows or [])
+            failed = failed_set_up(self.setup.name, rows or [])
         except CorruptData as error:
             problem = str(error)
         tells = bool(self._flow.status_interval_seconds) and rows is not None
-        state, ran, code = last_run(self._history, told, now_ms, tells=tells)
-        paused = "" if self._intents.pause is None else f"paused {self._intents.pause}"
-        reason = "; ".join(filter(None, (paused, ran, problem)))
-        seen = _snapshot(self.setup.name, state, reason, self._history, tuple(parts))
-        seen = replace(seen, code=code)
+        run = last_run(self._history, told, now_ms, tells=tells)
         now = of_now(told, self._history, now_ms)
-        return seen if now is None else _overlaid(seen, now)
+        if now is None and STATE_TOPIC in self._there.topics:  # else nobody knows who leads
+            now = set_up_of_now(failed, self._history, run, now_ms)
+        return run, now, problem
 
     def _ends(self, plans: list[PartitionPlan]) -> _Ends:
         sources, targets = [p.source for p in plans], [p.target for p in plans]
@@ -353,6 +377,20 @@ def _overlaid(seen: FlowSnapshot, told: PublishedStatus) -> FlowSnapshot:
         where=told.where,
         as_of_ms=told.at_ms,
         partitions=tuple(parts),
+    )
+
+
+def _not_set_up(seen: FlowSnapshot, told: PublishedStatus) -> FlowSnapshot:
+    """What the clusters show, with why a process cannot begin with it."""
+    return replace(
+        seen,
+        state=FlowState(told.state),
+        code=told.code,
+        error=None,
+        reason=told.reason,
+        since_ms=told.since_ms,
+        where=told.where,
+        as_of_ms=told.at_ms,
     )
 
 

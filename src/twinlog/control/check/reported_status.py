@@ -1,4 +1,6 @@
-"""What the process that leads a flow, on whatever host, wrote to the target a moment ago."""
+"""What the process that leads a flow, on whatever host, wrote to the target a moment ago; or one
+that could not set it up, while nobody leads it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
 from twinlog.mirror.state.generations import FlowHistory, encode_row, winning_claims
 from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
-from twinlog.mirror.state.published import PublishedStatus, published_status
+from twinlog.mirror.state.published import PublishedStatus, failed_set_up, published_status
 from twinlog.mirror.state.published_events import PublishedEvents, published_events
 from twinlog.mirror.state.verified import VerifyRun, verify_runs
 from twinlog.model import TopicPartition
@@ -40,7 +42,7 @@ class Reported:
     """Of one flow: what its leader says, and what people want of it."""
 
     status: PublishedStatus | None
-    """None: nobody leads it, or its leader tells nothing."""
+    """By who leads it, or cannot set it up; None: nobody does, or tells nothing."""
     intents: FlowIntents | None
     """None: what is wanted is not known."""
     run: LastRun | None = None
@@ -81,7 +83,7 @@ def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, tells: 
     may not be read.
     """
     problems: list[str] = []
-    intents, newest, history, run = None, None, None, None
+    intents, newest, failed, history, run = None, None, None, None, None
     events: tuple[PublishedEvents, ...] = ()
     try:
         events = published_events(flow, status)
@@ -89,6 +91,7 @@ def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, tells: 
         problems.append(str(error))
     try:
         newest = published_status(flow, status)
+        failed = failed_set_up(flow, status)
     except CorruptData as error:
         problems.append(str(error))
     if state is None:
@@ -104,6 +107,8 @@ def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, tells: 
         except _UNREADABLE as error:
             problems.append(f"who ran it last cannot be read: {_in_words(error)}")
     now = of_now(newest, history, now_ms)
+    if now is None and run is not None and intents is not None and intents.promotion is None:
+        now = set_up_of_now(failed, history, run, now_ms)
     return Reported(
         status=now,
         intents=intents,
@@ -149,12 +154,31 @@ def of_now(
     told: PublishedStatus | None, history: FlowHistory | None, now_ms: int
 ) -> PublishedStatus | None:
     """The newest row, where who wrote it leads the flow now."""
-    if told is None or told.state == FlowState.STOPPED or abs(now_ms - told.at_ms) > told.lives_ms:
-        return None
-    # a process of this host writes on time, or can be seen to be gone
-    is_late = now_ms - told.at_ms > 2 * told.every_ms
-    if is_late and lives_here(told.host, told.pid, told.at_ms) is False:
+    if told is None or not _is_fresh(told, now_ms):
         return None
     # another took the lead since, and has not written yet
     latest = None if history is None else history.latest
     return told if latest is None or told.generation >= latest.generation else None
+
+
+def set_up_of_now(
+    failed: PublishedStatus | None, history: FlowHistory | None, run: LastRun, now_ms: int
+) -> PublishedStatus | None:
+    """The row of a process that cannot set the flow up, where nobody leads it by `of_now`, and no
+    other process may. `run`: how it ran last.
+    """
+    if failed is None or not _is_fresh(failed, now_ms):
+        return None
+    latest = None if history is None else history.latest
+    if latest is None or (latest.host, latest.pid) == (failed.host, failed.pid):
+        return failed  # each of its tries may have a generation
+    may_run = run.state != FlowState.NOT_RUNNING
+    return None if may_run or latest.started_ms > failed.at_ms else failed
+
+
+def _is_fresh(told: PublishedStatus, now_ms: int) -> bool:
+    """Who wrote it runs, as far as can be seen from here."""
+    # a process of this host writes on time, or can be seen to be gone
+    is_late = now_ms - told.at_ms > 2 * told.every_ms
+    is_gone = is_late and lives_here(told.host, told.pid, told.at_ms) is False
+    return told.is_of(now_ms) and not is_gone

@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 GIVES_UP_S: Final = 10.0
 """What is written much later than its time says nothing."""
 
+HOME: Final = TopicPartition(STATUS_TOPIC, 0)
 LONGEST_TEXT: Final = 200
 MOST_NAMED: Final = 20
 """Topics of which records will be deleted."""
@@ -125,7 +126,7 @@ class Publication:
         )
         try:
             with ClusterClient(self._flow.target, api_timeout_s=ENDS_WITHIN_S) as client:
-                append_rows(client, _HOME, [ended.encode()], ended.at_ms)
+                append_rows(client, HOME, [ended.encode()], ended.at_ms)
         except TwinlogError as error:
             FlowLog(log, self._flow.name).info("its last status was not written: %s", error)
 
@@ -140,16 +141,13 @@ class Publication:
         is_due = events != self._events or now >= self._events_again
         if events is not None and events.events and is_due:
             rows.append(events.encode())
-        append_rows(self._client, _HOME, rows, status.at_ms)
+        append_rows(self._client, HOME, rows, status.at_ms)
         self._last = status
         if len(rows) > 1:
             self._events, self._events_again = events, now + EVENTS_AGAIN_S
 
     def close(self) -> None:
         self._client.close()
-
-
-_HOME: Final = TopicPartition(STATUS_TOPIC, 0)
 
 
 def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:

@@ -19,6 +19,7 @@ from twinlog.control.flow.phases import Phase, Step
 from twinlog.control.lanes.lanes import Job
 from twinlog.control.process.calls import Calls
 from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, Stop
+from twinlog.control.process.failed_set_ups import FailedSetUps
 from twinlog.control.process.leases import Leases, LeaseStarter
 from twinlog.control.process.reload import Reloaded, Reloader, Reloads
 from twinlog.control.process.sharing import Sharing
@@ -72,8 +73,10 @@ class Supervisor:
         self.fail = self._calls.fail
         self._lease_s = lease_s
         self._showing = Showing(
-            look=self.snapshots, on_snapshot=on_snapshot, on_turn=on_turn, clock=clock.monotonic
+            look=self.snapshots, on_snapshot=self._shown, on_turn=on_turn, clock=clock.monotonic
         )
+        self._on_snapshot = on_snapshot
+        self._failed = FailedSetUps()
         self.synced = SyncedOffsets()
         self.events = events
         self.sharing = Sharing(clock=clock.monotonic)
@@ -106,6 +109,7 @@ class Supervisor:
     def run(self) -> list[FlowSnapshot]:
         """Turn until all flows are over; returns how each one ended."""
         try:
+            self._failed.is_told = True
             self.begin()
             while not self.is_over:
                 self.turn()
@@ -114,6 +118,7 @@ class Supervisor:
             self.commands.close()
             for flow in self.flows:
                 flow.stop_duties()  # where all ended in order, they have
+            self._failed.end()
         self._leave_groups()
         return self.snapshots()
 
@@ -176,6 +181,7 @@ class Supervisor:
         until = self.clock.monotonic() + LEAVE_WITHIN_S  # for all of them
         for thread in leaving:
             thread.join(max(0.0, until - self.clock.monotonic()))
+        self._failed.join(max(0.0, until - self.clock.monotonic()))
 
     # -- what a flow asks of its process
 
@@ -196,6 +202,11 @@ class Supervisor:
         return lease_s, lease_s * (1 - before / len(self.flows) / 2)
 
     # -- showing
+
+    def _shown(self, snapshots: list[FlowSnapshot]) -> None:
+        setups = (flow.setup for flow in self.flows)
+        self._failed.update(zip(setups, snapshots, strict=True))
+        self._on_snapshot(snapshots)
 
     def snapshots(self) -> list[FlowSnapshot]:
         """All flows as they are now."""

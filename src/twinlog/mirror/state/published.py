@@ -6,6 +6,11 @@ from another host.
 
 It holds totals and what is not normal. A row that is older than `lives_ms` says only who ran the
 flow last.
+
+A process that cannot set the flow up has no generation, and so no place among leaders. It writes
+the same fields under a key of its own, which replaces no leader's row:
+
+    key    ["flow", FLOW, "setup"]
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ BEYOND: Final = 10**14
 MOST_UNUSUAL: Final = 50
 MOST_BEHIND: Final = 50
 _KIND: Final = "status"
+_SET_UP: Final = "setup"
 
 Row = tuple[bytes, bytes]
 
@@ -92,7 +98,9 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedStatus:
-    """One flow at one moment, as its leader saw it; figures are -1 while they are not known."""
+    """One flow at one moment, as its leader saw it, or a process that could not set it up; figures
+    are -1 while they are not known.
+    """
 
     flow: str
     at_ms: int
@@ -102,6 +110,7 @@ class PublishedStatus:
     host: str
     pid: int
     generation: int
+    """-1: it could not be set up."""
     state: str
     reason: str
     guarantee: str
@@ -142,6 +151,11 @@ class PublishedStatus:
         return f"{self.host} (process {self.pid})"
 
     @property
+    def is_of_leader(self) -> bool:
+        """And not of a process that could not set the flow up."""
+        return self.generation >= 0
+
+    @property
     def lives_ms(self) -> int:
         """How old it may be and still tell of now."""
         return max(LIVE_MS, min(3 * self.every_ms, LONGEST_LIFE_MS))
@@ -154,7 +168,7 @@ class PublishedStatus:
         """(key, value)"""
         value = asdict(self)
         del value["flow"]
-        return encode_row(["flow", self.flow, _KIND], value)
+        return encode_row(["flow", self.flow, _KIND if self.is_of_leader else _SET_UP], value)
 
 
 def published_status(
@@ -163,7 +177,7 @@ def published_status(
     """That of the newest leader, and its newest; raises CorruptData where rows cannot be read and
     none else is there. One that lost its lead without knowing it may write behind its successor.
     """
-    wanted = json.dumps(["flow", flow, _KIND], separators=(",", ":")).encode()
+    wanted = _key(flow, _KIND)
     found: list[PublishedStatus] = []
     problem: CorruptData | None = None
     for key, value in rows:
@@ -176,6 +190,26 @@ def published_status(
     if not found and problem is not None:
         raise problem
     return max(reversed(found), key=lambda one: (one.generation, one.at_ms), default=None)
+
+
+def failed_set_up(
+    flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
+) -> PublishedStatus | None:
+    """What a process wrote last that cannot set the flow up, where no leader wrote behind it: by
+    the order of the log, whatever clocks say. Raises CorruptData where that cannot be read.
+    """
+    leaders, wanted = _key(flow, _KIND), _key(flow, _SET_UP)
+    last: bytes | None = None
+    for key, value in rows:
+        if key in (leaders, wanted):
+            last = value if key == wanted else None
+    found = None if last is None else _read(flow, wanted, last)
+    is_failed = found is not None and found.state in (FlowState.FAILED, FlowState.DEGRADED)
+    return found if is_failed else None
+
+
+def _key(flow: str, kind: str) -> bytes:
+    return json.dumps(["flow", flow, kind], separators=(",", ":")).encode()
 
 
 def _read(flow: str, key: bytes, value: bytes) -> PublishedStatus:

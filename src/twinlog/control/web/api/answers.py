@@ -195,7 +195,7 @@ class Flow(Value):
     wanted: list[Wanted] | None
     """null: not known, `problem` says why."""
     told_by: Text
-    """`here`, or the host and process that leads it."""
+    """`here`, or the host and process that leads it, or cannot set it up."""
     as_of_ms: int | None
     """When these numbers were taken, by the clock of who tells them."""
     age_ms: int | None

@@ -60,7 +60,10 @@ def flow(
     now_ms = int(time.time() * 1000)
     # what was read before the target went away may be of a leader that is gone
     row = told.status if told.status is not None and told.status.is_of(now_ms) else None
-    if row is not None and not leads(snapshot) and not _has_led(snapshot, row):
+    # a process that cannot set it up knows no more of it than this one, unless this one only waits
+    waits = snapshot is None or snapshot.state is FlowState.STANDBY
+    is_better = row is not None and (row.is_of_leader or waits)
+    if row is not None and is_better and not leads(snapshot) and not _has_led(snapshot, row):
         return answers.Flow(**name, **_reported(row, now_ms))
     if snapshot is not None:
         return answers.Flow(**name, **_seen(snapshot, now_ms, age_s))

@@ -1,0 +1,96 @@
+"""Duty of a process that cannot set a flow up: why, for those who look from another host.
+
+It leads nothing, so it writes beside the row of leaders (`mirror.state.published`). It says nothing
+of what fails here: the set-up meets the same, and says it. It creates nothing on a cluster where no
+set-up of ours has been let in: the wrong one may be what is wrong.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.topics.internal_log import append_rows
+from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
+from twinlog.codes import FlowState
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.duties.publication import ENDS_WITHIN_S, GIVES_UP_S, HOME, published
+from twinlog.control.duties.rounds import REFUSED_PAUSE_S, NotNow
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.mirror.names.naming import STATUS_TOPIC
+from twinlog.mirror.state.published import PublishedStatus
+from twinlog.survey.state_reader import has_state
+
+LONGEST_REASON: Final = 2000
+
+
+class SetUpPublication:
+    """Of one flow, while its set-up fails."""
+
+    ends_once = False
+    name = "status"
+
+    def __init__(
+        self,
+        config: FlowConfig,
+        target: ClusterSettings,
+        seen: FlowSnapshot,
+        log_once: Callable[[str], None],
+    ) -> None:
+        self.seen = seen
+        """The flow as it is now; whoever made this replaces it."""
+        self._config = config
+        self._log_once = log_once
+        self._client = ClusterClient(target, api_timeout_s=GIVES_UP_S)
+        self._has_topic = False
+        self._refused_until = 0.0
+        self._last: PublishedStatus | None = None
+
+    @property
+    def interval_s(self) -> float:
+        return float(self._config.status_interval_seconds)
+
+    def round(self) -> None:
+        now = time.monotonic()
+        if now < self._refused_until:
+            return
+        status = published(self.seen, every_ms=int(self.interval_s * 1000))
+        # nobody watches its partitions; and why it fails is all that there is to say
+        status = replace(status, kept=None, reason=self.seen.reason[:LONGEST_REASON])
+        try:
+            self._write(status)
+        except Unauthorized as error:
+            self._refused_until = now + REFUSED_PAUSE_S
+            self._log_once(
+                f"{self._config.flow}: its status is shown on this host alone: {error}; "
+                "or set twinlog.status.interval.seconds=0"
+            )
+        except TwinlogError as error:
+            self._has_topic = False  # it may have been deleted
+            raise NotNow(str(error)) from error
+
+    def _write(self, status: PublishedStatus) -> None:
+        if not self._has_topic:
+            if not has_state(self._client, within_s=GIVES_UP_S):
+                raise NotNow(f"{self._config.flow}: nothing of ours is on its target yet")
+            factor = self._config.state_topic_replication_factor
+            ensure_mm2_topic(self._client, STATUS_TOPIC, factor)
+            self._has_topic = True
+        append_rows(self._client, HOME, [status.encode()], status.at_ms)
+        self._last = status
+
+    def close(self) -> None:
+        """It fails no more, or is not tried any more: nobody is to take it for one that fails."""
+        if self._last is not None:
+            at_ms = int(time.time() * 1000)
+            ended = replace(self._last, state=FlowState.STOPPED.value, at_ms=at_ms)
+            self._client.api_timeout_s = ENDS_WITHIN_S
+            with suppress(TwinlogError):  # its last row grows old
+                append_rows(self._client, HOME, [ended.encode()], at_ms)
+        self._client.close()

@@ -1,0 +1,60 @@
+"""Flows that this process cannot set up, and who tells that to other hosts: a thread for each, so
+that none of their targets delays the supervisor, or another flow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from twinlog.control.duties.rounds import Duties
+from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.flow.set_up_publication import SetUpPublication
+from twinlog.control.flow.trouble import WRONG
+from twinlog.control.watch.snapshot import FlowSnapshot
+
+
+@dataclass(slots=True)
+class FailedSetUps:
+    """In the supervisor's thread; no call waits for a cluster but `join`."""
+
+    is_told: bool = False
+    """To other hosts: from the begin of the process's turns to their end."""
+    _told: dict[FlowSetup, tuple[SetUpPublication, Duties]] = field(default_factory=dict)
+    _ended: list[Duties] = field(default_factory=list)
+
+    def update(self, flows: Iterable[tuple[FlowSetup, FlowSnapshot]]) -> None:
+        """All flows as they are now, each with its set-up."""
+        if not self.is_told:
+            return
+        failed = {setup: seen for setup, seen in flows if _fails(setup, seen)}
+        for setup in self._told.keys() - failed.keys():
+            self._told.pop(setup)[1].stop()
+        for setup, seen in failed.items():
+            if setup in self._told:
+                self._told[setup][0].seen = seen
+                continue
+            duty = SetUpPublication(setup.config, setup.target, seen, setup.log_once)
+            duties = Duties(setup.name, [duty])
+            self._told[setup] = duty, duties
+            duties.start()
+
+    def end(self) -> None:
+        """The process ends; returns at once."""
+        self.is_told = False
+        self._ended = [duties for _, duties in self._told.values()]
+        self._told.clear()
+        for duties in self._ended:
+            duties.stop()
+
+    def join(self, within_s: float) -> None:
+        """Behind `end`: wait for what they say last."""
+        until = time.monotonic() + within_s
+        for duties in self._ended:
+            duties.join(max(0.0, until - time.monotonic()))
+
+
+def _fails(setup: FlowSetup, seen: FlowSnapshot) -> bool:
+    is_failed = seen.generation < 0 and seen.state in WRONG
+    return is_failed and bool(setup.config.status_interval_seconds)
