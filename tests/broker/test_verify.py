@@ -6,8 +6,10 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -195,6 +197,7 @@ def test_a_terminal_shows_how_far_it_is_and_a_pipe_nothing_of_it(
     for name, there in (("clean", records), ("lost", records[:-1]), ("late", records)):
         by_hand.put(name, there)
     file, out, err = str(by_hand.file), tmp_path / "out", tmp_path / "err"
+    ensure_compacted_topic(by_hand.there, STATE_TOPIC, partitions=1, replication_factor=1)
     with Terminal(80, "verify", file) as shown:
         assert shown.wait() == 1
         shares = bar_shares(shown.written)
@@ -372,7 +375,9 @@ def test_what_was_found_is_left_on_the_target(
     assert still == whole, "a part does not stand in for the whole"
 
     # one that began earlier and ends later
-    monkeypatch.setattr("time.time", lambda: 1.0)
+    clock = iter([1.0])
+    module = "twinlog.cli.commands.compare.verify.time"
+    monkeypatch.setattr(module, SimpleNamespace(time=lambda: next(clock, time.time())))
     assert run(["verify", str(by_hand.file), "--format", "json"]) == 1
     monkeypatch.undo()
     assert "one that began later has ended already" in capsys.readouterr().err
