@@ -12,7 +12,7 @@ from tests.support.rest import Rest, rest_of
 from tests.support.snapshots import flow, partition
 from twinlog.client import steering
 from twinlog.config.load import load
-from twinlog.control.check import offline_status
+from twinlog.control.check import both_logs, offline_status
 from twinlog.control.cutover import scope
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.api import leaders
@@ -28,7 +28,7 @@ FILE = (
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clusters that are away are given up at once."""
-    for module in (steering, leaders, offline_status, scope):
+    for module in (steering, leaders, both_logs, offline_status, scope):
         monkeypatch.setattr(module, "GIVES_UP_S", 0.3)
     monkeypatch.setattr(scope, "SOURCE_ANSWERS_WITHIN_S", 0.3)
     monkeypatch.setattr(leaders, "WAITED_S", 0.05)

@@ -114,34 +114,43 @@ def test_topics_are_filtered_sorted_and_paged(
     page.shows("0 topics")
 
 
-@pytest.mark.parametrize("wide", [360, 1200])
+@pytest.mark.parametrize(
+    ("wide", "dark"), [(360, True), (1200, False), pytest.param(1200, True, marks=pytest.mark.long)]
+)
 def test_a_topic_unfolds_to_its_partitions_with_both_logs_and_stays_so(
-    rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch, wide: int
+    rest: Rest,
+    monitor: Monitor,
+    browser: Browser,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    wide: int,
+    dark: bool,
 ) -> None:
     asked = itertools.count(1)
 
     def told(
         _: object, source: list[TopicPartition], target: list[TopicPartition]
     ) -> tuple[dict[TopicPartition, LogFacts], ...]:
-        here = LogFacts(topic="orders", start=3, last_stable=1234, end=1240, leader=2)
-        here = replace(here, replicas=(1, 2), in_sync=(2,))
+        here = LogFacts(topic="orders", start=12_000_003, last_stable=98_001_234, end=98_001_240)
+        here = replace(here, leader=2, replicas=(1, 2, 3), in_sync=(2, 3))
         away = LogFacts(topic="A.orders", problem=f"away {next(asked)}: {HOSTILE}")
         return dict.fromkeys(source, here), dict.fromkeys(target, away)
 
     monkeypatch.setattr(endpoints, "both_logs", told)
-    parts = [partition("orders", n, lag=9, upstream=1225, lane=1) for n in range(60)]
+    parts = [partition("orders", n, lag=9, upstream=98_001_225, lane=1) for n in range(60)]
     parts[7] = replace(parts[7], state=PartitionState.FAILED, code="RECORD_TOO_LARGE")
     monitor.update([flow(*parts), flow(flow="C->B")])
-    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}", wide=wide)
+    place = f"http://{rest.address}/page/{PLACES['Topics']}"
+    page = browser.open(place, wide=wide, dark=dark)
     page.shows("FAILED", "main tbody")
     page.run("document.querySelector('button[aria-expanded=false]').focus()")
     page.run("document.activeElement.click()")
-    page.shows("60 partitions of orders, 1 to 50; both logs as of", "td.below")
+    page.shows("60 partitions of orders, 1 to 50; the source's logs as of", "td.below")
     assert page.run("document.activeElement.ariaExpanded") == "true"
     row = "[...document.querySelectorAll('td.below tbody tr:first-child td')]"
     cells = page.run(f"{row}.map((one) => one.innerText.trim())")
-    assert cells[2:7] == ["3", "1,234", "1,240", "1,225", "?"]
-    assert cells[12:15] == ["2; in sync 2 of 1, 2", "?", "1"]
+    assert cells[2:7] == ["12,000,003", "98,001,234", "98,001,240", "98,001,225", "?"]
+    assert cells[10:] == ["source: 2; in sync 2, 3 of 1, 2, 3\ntarget: ?", "100\nlane 1"]
     page.shows(f"target: away 1: {HOSTILE}", "td.below")
     page.click("RECORD_TOO_LARGE", "td.below summary")
     page.shows("max.message.bytes", "td.below")
@@ -149,12 +158,14 @@ def test_a_topic_unfolds_to_its_partitions_with_both_logs_and_stays_so(
     assert page.run("document.querySelector('td.below details').open")
     inside = "document.querySelector('td.below .scroll').getBoundingClientRect()"
     assert page.run(f"{inside}.right") <= wide
+    scrolls = "((one) => one.scrollWidth - one.clientWidth)"
+    assert page.run(f"{scrolls}(document.querySelector('td.below .scroll'))") == 0
     assert page.run("document.documentElement.scrollWidth") <= wide
     assert page.run(f"{CHECKS}.unreadable()") == []
     page.run(f"{axe_script().read_text()}; true")
     assert page.run(AXE) == []
     page.run("document.querySelector('[aria-label=\"Next partitions of orders\"]').click()")
-    page.shows("60 partitions of orders, 51 to 60; both logs as of", "td.below")
+    page.shows("60 partitions of orders, 51 to 60; the source's logs as of", "td.below")
     page.click("orders")
     eventually(lambda: not page.run("document.querySelector('td.below')"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from twinlog.cluster.groups.group_sides import NOT_THERE, GroupSide
 from twinlog.control.check.group_readiness import CommittedOffset, FlowGroups, GroupReadiness
 from twinlog.control.check.reported_status import Reported
 from twinlog.control.watch.monitor import Monitor
+from twinlog.control.watch.verified import Verified
 from twinlog.control.web.api import endpoints, leaders
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.verified import VerifyRun
@@ -65,7 +67,9 @@ def test_what_is_wrong_is_said_once(rest: Rest, monitor: Monitor, browser: Brows
 def test_what_people_want_is_not_guessed(rest: Rest, monitor: Monitor, browser: Browser) -> None:
     """Its target is away."""
     page = browser.open(f"http://{rest.address}/page/{FLOW}")
-    page.shows("not known: its target could not be asked")
+    page.shows("its target could not be asked")
+    page.shows("Not known, for the reason above.")
+    assert page.text().count("its target could not be asked") == 1
     assert "as its file says" not in page.text()
     page.run(f"location.hash = '{FLOW}/topics'")
     page.shows("What people want of A->B is not known, so neither Pause nor Resume is offered: its")
@@ -157,31 +161,80 @@ def test_a_groups_lag_may_be_unknown(
     assert "-1" not in page.text()
 
 
+def verify_run(hours_ago: int, **changes: Any) -> VerifyRun:
+    """Of a part, which took two hours and found differences."""
+    now_ms = int(time.time() * 1000)
+    usual: dict[str, Any] = {
+        "answer": "different",
+        "topics": "orders.*",
+        "since": "2026-01-31T12:00Z",
+        "ranges": {"missing": 1, "shifted": 2},
+        "not_compared": 1,
+        "configs": 1,
+        "groups": 2,
+    }
+    return VerifyRun(
+        flow="A->B",
+        began_ms=now_ms - hours_ago * 3_600_000,
+        ended_ms=now_ms - (hours_ago - 2) * 3_600_000,
+        who="<b>ann</b>@ops-1",
+        until=None,
+        deep=True,
+        partitions=3,
+        equal_records=70,
+        sha256="0" * 64,
+        **usual | changes,
+    )
+
+
+def test_the_last_proof_is_the_newer_of_both(
+    rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of `twinlog verify`, or what the leader compared while it copied."""
+    runs: tuple[VerifyRun, ...] | None = None
+
+    def reports(flows: list[str], *_: object) -> dict[str, Reported]:
+        other = Reported(status=None, intents=FlowIntents(), verify_runs=())
+        return dict.fromkeys(flows, other) | {"A->B": replace(other, verify_runs=runs)}
+
+    def shown(compared_h: int | None = None) -> str:
+        """The cell; `compared_h`: so many hours ago its leader compared 123 records."""
+        at_ms = int((time.time() - 3600 * (compared_h or 0)) * 1000)
+        mine = Verified(mode="tail", at_ms=at_ms, records=123, differences=0, is_complete=False)
+        now = flow(loss_records=0, loss_ms=0, verified=None if compared_h is None else mine)
+        monitor.update([now, flow(flow="C->B", loss_records=0, loss_ms=0)])
+        return str(page.run("document.querySelector('td[data-name=\"Last proof\"]')?.innerText"))
+
+    monkeypatch.setattr(leaders, "reports_of", reports)
+    page = browser.open(f"http://{rest.address}/page/")
+    eventually(lambda: shown() == "not known")
+    eventually(lambda: shown(9) == "123 records equal\n9 h ago\nverify: not known")
+    runs = ()
+    eventually(lambda: shown() == "none")
+    runs = (verify_run(5), verify_run(7, answer="identical", topics=None, since=None))
+    eventually(lambda: shown(3) == "123 records equal\n3 h ago")
+    page.shows("Yes: all 2 flows copy", "#verdict")
+    eventually(lambda: shown(9) == "different, of a part\nverify, 5 h ago")
+    page.shows("Check A->B (its last verify found differences)", "#verdict")
+    runs = runs[1:]
+    eventually(lambda: shown() == "identical\nverify, 7 h ago")
+    page.shows("Yes: all 2 flows copy", "#verdict")
+
+
+def test_logs_of_clusters_that_are_away_are_of_no_time(rest: Rest, browser: Browser) -> None:
+    page = browser.open(f"http://{rest.address}/page/{FLOW}/topics")
+    page.click("orders")
+    page.shows("1 to 50; both logs are not known", "td.below")
+    assert "as of" not in page.text("td.below caption")
+
+
 @pytest.mark.parametrize("wide", [360, 1200])
 def test_compare_says_what_was_verified_last(
     rest: Rest, browser: Browser, monkeypatch: pytest.MonkeyPatch, wide: int
 ) -> None:
     page = browser.open(f"http://{rest.address}/page/{FLOW}/compare", wide=wide)
     page.shows("What twinlog verify found last is not known.")
-    run = VerifyRun(
-        flow="A->B",
-        began_ms=int(time.time() * 1000) - 7_200_000,
-        ended_ms=int(time.time() * 1000),
-        who="<b>ann</b>@ops-1",
-        answer="different",
-        topics="orders.*",
-        since="2026-01-31T12:00Z",
-        until=None,
-        deep=True,
-        partitions=3,
-        equal_records=70,
-        ranges={"missing": 1, "shifted": 2},
-        not_compared=1,
-        configs=1,
-        groups=2,
-        sha256="0" * 64,
-    )
-    told = Reported(status=None, intents=FlowIntents(), verify_runs=(run,))
+    told = Reported(status=None, intents=FlowIntents(), verify_runs=(verify_run(2),))
     monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, told))
     page = browser.open(f"http://{rest.address}/page/{FLOW}/compare", wide=wide)
     page.shows("2 h ago")

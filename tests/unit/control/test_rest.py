@@ -23,16 +23,19 @@ from tests.support.snapshots import PUBLISHED, flow, partition
 from twinlog.client import steering
 from twinlog.codes import CONDITIONS
 from twinlog.codes.states import PARTITION_STATES, severity_of
+from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
 from twinlog.control.check import offline_status
+from twinlog.control.check.reported_status import Reported
 from twinlog.control.duties.publication import published
 from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.web import server
-from twinlog.control.web.api import answers, kept, leaders, shown, stream, topics
+from twinlog.control.web.api import answers, kept, leaders, shown, site, stream, topics
 from twinlog.flow_log import FlowLog
-from twinlog.mirror.state.published import Proof
+from twinlog.mirror.state.intents import FlowIntents
+from twinlog.mirror.state.published import Proof, published_status
 
 A_B = "/api/v1/flows/A-%3EB"
 PASSWORD = "swordfish-1"
@@ -205,6 +208,66 @@ def test_of_ten_thousand_topics_a_page_is_made_at_once(rest: Rest, monitor: Moni
     assert (found["total"], len(found["topics"])) == (10_000, 200)
     assert took < 1, "20 times what it takes"
     assert rest.get(f"{A_B}/partitions?ofTopic=topic-00001")["total"] == 10
+
+
+def test_a_standby_of_ten_thousand_topics_answers_at_once(
+    rest: Rest, monitor: Monitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the row that its leader publishes, and by what both clusters said last: asking them takes
+    seconds.
+    """
+    parts = [partition(f"topic-{n // 10:05}", n % 10, lag=n % 977) for n in range(100_000)]
+    now_ms = int(time.time() * 1000)
+    row = published(flow(*parts, taken_ms=now_ms), every_ms=5000).encode()
+    is_slow, goes_on = threading.Event(), threading.Event()
+
+    def told(flows: list[str], *_: object) -> dict[str, Reported]:
+        status = published_status("A->B", [row])
+        return dict.fromkeys(flows, Reported(status=status, intents=FlowIntents()))
+
+    def asked(_: MirrorConfig) -> list[FlowSnapshot]:
+        if is_slow.is_set():
+            assert goes_on.wait(60)
+        return [flow(*parts)]
+
+    monkeypatch.setattr(leaders, "reports_of", told)
+    monkeypatch.setattr(site, "offline_status", asked)
+    monitor.update([flow(state="STANDBY", generation=-1), flow(flow="C->B")])
+    assert len(row[1]) < 2000
+    eventually(lambda: rest.get(A_B)["partitions"] == 100_000)
+    most_waits = f"{A_B}/topics?sort=-lag&limit=200"
+    assert rest.get(most_waits)["toldBy"] == "clusters"
+    is_slow.set()
+    monkeypatch.setattr(site, "ASKED_AGAIN_S", 0.0)
+    took = {}
+    for path in ("/api/v1/flows", A_B, most_waits, f"{A_B}/partitions?ofTopic=topic-00001"):
+        begun = time.monotonic()
+        found = rest.get(path)
+        took[path] = time.monotonic() - begun
+    goes_on.set()
+    assert found["total"] == 10
+    assert max(took.values()) < 1, took
+    eventually(lambda: rest.get(most_waits)["ageMs"] < found["ageMs"], what="newer numbers")
+
+
+@pytest.mark.parametrize(
+    ("cost_s", "age_s", "is_new"),
+    [
+        (0.0, 4.9, True),
+        (0.0, 5.1, False),
+        (1.0, 19.0, True),
+        (1.0, 21.0, False),
+        (9.0, 61.0, False),
+    ],
+)
+def test_both_clusters_are_asked_for_all_partitions_as_often_as_it_costs_little(
+    tmp_path: Path, *, cost_s: float, age_s: float, is_new: bool
+) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(FILE)
+    config, at = load(file, environment={}).flows[0], time.monotonic() - age_s
+    found = site.Parts(partitions=(), at=at, is_here=False, config=config, cost_s=cost_s)
+    assert found.is_new is is_new
 
 
 def test_what_is_not_known_is_said_and_sorted_as_the_worst() -> None:

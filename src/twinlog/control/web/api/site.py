@@ -4,6 +4,7 @@ leaders elsewhere say, and what is asked of both clusters.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,7 +24,15 @@ from twinlog.control.web.problem import RequestRefused
 from twinlog.control.web.workers import RequestWorkers
 
 ASKED_AGAIN_S: Final = 5.0
-"""How old the partitions of a flow of another process may be."""
+"""How old the partitions of a flow of another process may be, ..."""
+SHARE_OF_TIME: Final = 0.05
+"""... or older where there are so many that asking would take more of a core, ..."""
+LONGEST_PAUSE_S: Final = 60.0
+"""... but for this."""
+WAITED_S: Final = 0.5
+"""For newer ones, where there are old ones to answer with."""
+OLDEST_S: Final = 120.0
+"""None that are older are shown."""
 QUESTIONS: Final = 8
 """That ask both clusters: one runs, the others wait."""
 PAGES: Final = 64
@@ -37,6 +46,19 @@ class Parts:
     at: float
     """When they were checked, by the monotonic clock."""
     is_here: bool
+    config: FlowConfig
+    """They are of what it said."""
+    cost_s: float = 0.0
+    """Of one core."""
+
+    @property
+    def age_s(self) -> float:
+        return time.monotonic() - self.at
+
+    @property
+    def is_new(self) -> bool:
+        pause_s = min(self.cost_s / SHARE_OF_TIME, LONGEST_PAUSE_S)
+        return self.age_s < max(ASKED_AGAIN_S, pause_s)
 
 
 class Site:
@@ -63,6 +85,8 @@ class Site:
         self._monitor = monitor
         self._current = current
         self._asked: dict[str, Parts] = {}
+        self._asking: dict[str, tuple[FlowConfig, asyncio.Task[Parts]]] = {}
+        """By flow: however many look, both clusters are asked once at a time."""
         self._heard = -1
         """The version of the leaders whose events are known."""
 
@@ -122,21 +146,53 @@ class Site:
         return next((one for one in flows if one.flow == name), None)
 
     async def parts(self, name: str) -> Parts:
-        """Of a flow that this process leads at once; else both clusters are asked."""
-        config, snapshot = self.alone(name), self.snapshot(name)
+        """Of a flow that this process leads at once; else both clusters are asked, which may take
+        seconds: meanwhile what they said before is answered, with its age.
+        """
+        config, snapshot = self.flow_config(name), self.snapshot(name)
         if snapshot is not None and shown.leads(snapshot):
             at = time.monotonic() - self._monitor.age_s
-            return Parts(partitions=snapshot.partitions, at=at, is_here=True)
+            return Parts(partitions=snapshot.partitions, at=at, is_here=True, config=config)
         known = self._asked.get(name)
-        if known is not None and time.monotonic() - known.at < ASKED_AGAIN_S:
+        if known is not None and known.config is not config:
+            known = None  # the file was read again
+        if known is not None and known.is_new:
             return known
-        at = time.monotonic()
-        (found,) = await self.questions.run(lambda: offline_status(config))
+        asking = self._being_asked(name, config)
+        has_nothing = known is None or known.age_s > OLDEST_S
+        await asyncio.wait([asking], timeout=None if has_nothing else WAITED_S)
+        return known if known is not None and not asking.done() else asking.result()
+
+    def _being_asked(self, name: str, config: FlowConfig) -> asyncio.Task[Parts]:
+        before, asking = self._asking.get(name, (None, None))
+        if asking is None or asking.done() or before is not config:
+            asking = asyncio.ensure_future(self._ask(name, config))
+            asking.add_done_callback(_seen)
+            self._asking[name] = config, asking
+        return asking
+
+    async def _ask(self, name: str, config: FlowConfig) -> Parts:
+        at, alone = time.monotonic(), self.alone(name)
+
+        def ask() -> tuple[FlowSnapshot, float]:
+            began = time.thread_time()
+            (found,) = offline_status(alone)
+            return found, time.thread_time() - began
+
+        found, cost_s = await self.questions.run(ask)
         if found.error is not None:
             raise found.error
-        parts = Parts(partitions=found.partitions, at=at, is_here=False)
+        parts = Parts(
+            partitions=found.partitions, at=at, is_here=False, config=config, cost_s=cost_s
+        )
         self._asked[name] = parts
         return parts
+
+
+def _seen(asking: asyncio.Task[Parts]) -> None:
+    """Whoever asks next tries again, and gets the error if there is nothing else to show."""
+    if not asking.cancelled():
+        asking.exception()
 
 
 _NOT_HEARD: Final = LeaderReport(problem="its target has not answered yet")

@@ -1,8 +1,8 @@
 // What is only here or only there, and what differs, by the rules of the flow.
 
 import { ask, flowPath } from "./api.js";
-import { proof } from "./overview.js";
-import { ageNow, failure } from "./told.js";
+import { compared } from "./overview.js";
+import { failure, nowOf } from "./told.js";
 import { count, duration, h, plural, put, table } from "./view.js";
 
 export function compare({ state, main, flow }) {
@@ -30,7 +30,7 @@ export function compare({ state, main, flow }) {
     close: () => (isOpen = false),
     update() {
       const one = state.flows.find((each) => each.flow === flow);
-      put(last, one ? [h("p", {}, "Records of both sides, compared while they are copied: ", proof(state, one)), runs(state, one)] : []);
+      put(last, one ? [h("p", {}, "Records of both sides, compared while they are copied: ", compared(state, one)), runs(state, one)] : []);
     },
   };
 }
@@ -39,7 +39,7 @@ export function compare({ state, main, flow }) {
 function runs(state, one) {
   const found = one.verifyRuns;
   if (!found?.length) return h("p", {}, found ? "No twinlog verify of this flow is recorded." : "What twinlog verify found last is not known.");
-  const now = one.asOfMs === null ? Date.now() : one.asOfMs + ageNow(state, one);
+  const now = nowOf(state, one);
   return table("Last results of twinlog verify", [
     { name: "Found", cell: (run) => h("span", { class: `badge ${{ identical: "good", different: "bad" }[run.answer] || "warn"}` }, run.answer) },
     { name: "Begun", cell: (run) => [`${duration(Math.max(0, now - run.beganMs))} ago`, h("div", { class: "small soft" }, `by ${run.who}, in ${duration(run.endedMs - run.beganMs)}`)] },

@@ -72,7 +72,7 @@ export function flowScreen({ state, main, flow }) {
       const line = (label, field) => h("div", { class: "card" }, h("span", { class: "small soft" }, label),
         spark(seen.map((row) => [row.at, row[field]]), label, marks));
       put(lines, h("div", { class: "cards" }, line("bytes/s", "bytesPerS"), line("records/s", "recordsPerS"), line("lag", "lag"), line("latency p50, ms", "p50"), line("latency p99, ms", "p99"), line("records that would be lost", "loss"), line("time that would be lost", "lossMs")));
-      put(wanted, one.wanted === null ? h("p", { class: "soft" }, `not known${one.problem && `: ${one.problem}`}`)
+      put(wanted, one.wanted === null ? h("p", { class: "soft" }, `Not known${one.problem && ", for the reason above"}.`)
         : one.wanted.length ? table("Rows of the state", [
           { name: "What", cell: (row) => row.intent },
           { name: "Topic", cell: (row) => row.topic || "the flow" },

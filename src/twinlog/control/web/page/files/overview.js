@@ -1,6 +1,6 @@
 // Is it all right? One sentence first, then a picture, then each flow.
 
-import { ageNow, ago, isOld, once, stateNow } from "./told.js";
+import { ago, isOld, nowOf, once, stateNow } from "./told.js";
 import { badge, clock, count, duration, h, kind, plural, put, rate, spark, svg, table } from "./view.js";
 
 export function overview({ state, main }) {
@@ -28,6 +28,7 @@ function doubt(one) {
   if (one.state === "STANDBY") return "STANDBY, and no leader reports";
   if (one.problem && one.toldBy !== "here") return "not all of it is known"; // its row says why
   if (one.verified?.differences) return "its copy differs";
+  if (last(one)?.answer === "different") return "its last verify found differences";
   return kind(one.state) === "warn" || one.loss.excess || one.unusualPartitions ? one.state : "";
 }
 
@@ -74,11 +75,30 @@ export function loss(one) {
   return h("span", { class: one.loss.excess ? "bad" : one.loss.records || dark ? "" : "good" }, `${plural(one.loss.records, "record")}${ms}`, dark ? `; not known of ${plural(dark, "partition")}` : "");
 }
 
-/** What of the copy was compared with the source while it was made, and when by the server's clock. */
+/** The last `twinlog verify`; null where its leader has compared since, or nothing is known of one. */
+function last(one) {
+  const runs = [...(one.verifyRuns || [])].sort((a, b) => b.beganMs - a.beganMs);
+  return runs.length && !(one.verified?.atMs > runs[0].beganMs) ? runs[0] : null;
+}
+
+/** What was compared last, by a `twinlog verify` or by the leader while it copies. */
 export function proof(state, one) {
+  const run = last(one);
+  if (run) {
+    return h("span", { class: run.answer === "different" ? "bad" : "" }, `${run.answer}${run.isWhole ? "" : ", of a part"}`,
+      h("div", { class: "small soft" }, `verify, ${since(state, one, run.beganMs)}`));
+  }
+  if (one.verified) return [compared(state, one), one.verifyRuns === null && h("div", { class: "small soft" }, "verify: not known")];
+  return one.verifyRuns === null || one.ageMs === null ? "not known" : "none";
+}
+
+const since = (state, one, ms) => `${duration(Math.max(0, nowOf(state, one) - ms))} ago`;
+
+/** What of the copy its leader has compared with the source while it was made. */
+export function compared(state, one) {
   const found = one.verified;
   if (!found) return "none";
-  const when = found.atMs === null ? "nothing yet" : `${duration(Math.max(0, one.asOfMs + ageNow(state, one) - found.atMs))} ago`;
+  const when = found.atMs === null ? "nothing yet" : since(state, one, found.atMs);
   const equal = `${plural(found.records, "record")} equal${found.isComplete ? ", all that is copied" : ""}`;
   return h("span", { class: found.differences ? "bad" : "" },
     found.differences ? `${plural(found.differences, "range")} differ` : found.atMs === null ? "" : equal,

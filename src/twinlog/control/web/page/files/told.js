@@ -19,6 +19,9 @@ export const stateNow = (state, one) => (isOld(state) ? `was ${one.state}` : one
 /** How old a flow's numbers are by now, in milliseconds; null where it has none. */
 export const ageNow = (state, one) => (one.ageMs === null ? null : one.ageMs + Date.now() - state.askedMs);
 
+/** What time it is by the clock that a flow's times are of; a browser's own may be an hour off. */
+export const nowOf = (state, one) => (one.asOfMs === null ? Date.now() : one.asOfMs + ageNow(state, one));
+
 export function ago(state, one) {
   const age = ageNow(state, one);
   return age === null ? "never" : `${duration(age)} ago`;

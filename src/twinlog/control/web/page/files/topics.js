@@ -101,8 +101,7 @@ export function topics({ state, main, flow, query, noted }) {
     if (!found) return h("p", { class: "small soft", role: "status" }, "Asking ...");
     const to = mine.offset + found.partitions.length;
     const of = [wish.state, wish.code && `with ${wish.code}`].filter(Boolean).join(" ");
-    const asked = logs ? `both logs as of ${clock(logs.asOfMs)} UTC` : mine.logsProblem ? "both logs are not known" : "asking both clusters ...";
-    const caption = `${plural(found.total, "partition")} of ${topic}${of && ` ${of}`}, ${count(found.total ? mine.offset + 1 : 0)} to ${count(to)}; ${asked}`;
+    const caption = `${plural(found.total, "partition")} of ${topic}${of && ` ${of}`}, ${count(found.total ? mine.offset + 1 : 0)} to ${count(to)}; ${asOf(mine)}`;
     const known = new Map((logs?.partitions || []).map((one) => [one.partition, one]));
     const rows = found.partitions.map((one) => ({ ...one, logs: known.get(one.partition) }));
     const turn = (text, offset, disabled) => h("button", { class: "do small", disabled, "aria-label": `${text} partitions of ${topic}`, click: () => turned(topic, offset) }, text);
@@ -164,27 +163,45 @@ const COLUMNS = (flow, wanted, name) => [
 ];
 const SORTED = new Set([...COLUMNS().map((column) => column.sort), "lossMs"]);
 
-const leader = (log) => (!log || log.leader === null ? (log?.end >= 0 && log.end !== null ? "none" : "?") : `${log.leader}; in sync ${log.inSync.join(", ")} of ${log.replicas.join(", ")}`);
 const side = (one, which) => one.logs?.[which];
+const hasNone = (one) => one.logs && !one.logs.target; // of its topic there is nothing on the target yet
+const second = (...texts) => h("div", { class: "small soft" }, texts);
 
-/** Of a partition; what only its logs tell is `?` until both clusters have answered. */
+/** Of which logs what is shown is, and of when: a cluster that is away has told nothing of any partition. */
+function asOf({ logs, logsProblem }) {
+  if (!logs) return logsProblem ? "both logs are not known" : "asking both clusters ...";
+  const isAway = (which) => logs.partitions.length > 0 && logs.partitions.every((one) => one[which]?.problem);
+  const [source, target] = [isAway("source"), isAway("target")];
+  if (source && target) return "both logs are not known";
+  const known = source ? "the target's logs" : target ? "the source's logs" : "both logs";
+  return `${known} as of ${clock(logs.asOfMs)} UTC`;
+}
+
+function leader(log) {
+  if (!log || log.leader === null) return log?.end >= 0 && log.end !== null ? "none" : "?";
+  return `${log.leader}; in sync ${log.inSync.join(", ")} of ${log.replicas.join(", ")}`;
+}
+
+function catchesUp(one) {
+  if (one.keptMs === null) return "";
+  if (one.catchesUpMs === null) return "comes no nearer";
+  return one.catchesUpMs ? `caught up in ${duration(one.catchesUpMs)}` : "caught up in ?";
+}
+
+/** Of a partition; what only its logs tell is `?` until both clusters have answered. All of it is in a window of 1200 pixels. */
 const PARTS = [
   { name: "Partition", number: true, cell: (one) => String(one.partition) },
-  { name: "State", cell: (one) => [badge(one.state), h("div", { class: "small soft" }, `since ${clock(one.sinceMs)}`)] },
+  { name: "State", cell: (one) => [badge(one.state), second(`since ${clock(one.sinceMs)}`)] },
   { name: "Source start", number: true, cell: (one) => count(side(one, "source")?.start) },
   { name: "Last stable", number: true, cell: (one) => count(side(one, "source")?.lastStable) },
   { name: "Source end", number: true, cell: (one) => count(side(one, "source")?.end) },
   { name: "Copied to", number: true, cell: (one) => count(one.nextOffset) },
-  { name: "Target end", number: true, cell: (one) => (one.logs && !one.logs.target ? "none" : count(side(one, "target")?.end)) },
-  { name: "Lag", number: true, cell: (one) => count(one.lag) },
-  { name: "Lag, time", number: true, cell: lagTime },
-  { name: "Would be lost", number: true, cell: (one) => [count(one.lossRecords), lossTime(one)] },
-  { name: "Kept by the source for", number: true, cell: keeps },
-  { name: "Catches up in", number: true, cell: (one) => (one.keptMs === null ? "" : one.catchesUpMs === null ? "no nearer" : one.catchesUpMs ? duration(one.catchesUpMs) : "?") },
-  { name: "Leader", cell: (one) => leader(side(one, "source")) },
-  { name: "Target's leader", cell: (one) => (one.logs && !one.logs.target ? "none" : leader(side(one, "target"))) },
-  { name: "Lane", number: true, cell: (one) => (one.lane === null ? "none here" : String(one.lane)) },
-  { name: "Copied", number: true, cell: (one) => count(one.records) },
+  { name: "Target end", number: true, cell: (one) => (hasNone(one) ? "none" : count(side(one, "target")?.end)) },
+  { name: "Lag", number: true, cell: (one) => [count(one.lag), second(one.lagMs === null ? "? s" : duration(one.lagMs))] },
+  { name: "Would be lost", number: true, cell: (one) => [count(one.lossRecords), second(one.lossMs > 0 && duration(one.lossMs))] },
+  { name: "Kept by the source for", number: true, cell: (one) => [keeps(one), second(catchesUp(one))] },
+  { name: "Leaders", cell: (one) => [h("div", {}, `source: ${leader(side(one, "source"))}`), h("div", {}, `target: ${hasNone(one) ? "none" : leader(side(one, "target"))}`)] },
+  { name: "Copied", number: true, cell: (one) => [count(one.records), second(one.lane === null ? "no lane here" : `lane ${one.lane}`)] },
 ];
 
 function partNote(state, one) {
