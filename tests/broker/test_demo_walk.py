@@ -1,28 +1,30 @@
-"""The walk of `docs/control-plane.md`, command by command, on one page in a real Chromium; with
-mirrors that need no Spark.
+"""The walk of `docs/control-plane.md`, command by command, on the page of a plain `twinlog demo` in
+a real Chromium.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.browser import CHROMIUM, IS_NEEDED, Browser, Page
 from tests.support.command import Command
 from tests.support.eventually import eventually
-from tests.support.mirror_process import Driver
-from tests.support.monitor import LOCAL
 
 pytestmark = [
     pytest.mark.broker,
+    pytest.mark.spark,
     pytest.mark.long,
     pytest.mark.skipif(
         CHROMIUM is None and not IS_NEEDED, reason="no Chromium here: scripts/browser installs it"
     ),
-    pytest.mark.xdist_group("browser"),
+    pytest.mark.xdist_group("spark"),
 ]
 
 LOST = re.compile(r"([\d,]+) records? (?:of .* )?would be lost")
@@ -40,38 +42,56 @@ def would_be_lost(page: Page) -> int:
     return int(found[1].replace(",", "")) if found else 0
 
 
+def printed(demo: Command, command: str) -> list[str]:
+    """The arguments of a command that the demo prints."""
+    pattern = re.compile(f"^twinlog ({command} .*)$", re.MULTILINE)
+    eventually(lambda: pattern.search(demo.stdout), what=f"twinlog {command}")
+    found = pattern.search(demo.stdout)
+    assert found is not None
+    return found[1].split()
+
+
+def mirror_of(demo: Command) -> psutil.Process:
+    """The process that leads the flow."""
+    (found,) = (
+        one
+        for one in psutil.Process(demo.pid).children()
+        if "multiprocessing.spawn" in " ".join(one.cmdline())
+    )
+    return found
+
+
 def test_a_newcomer_pauses_and_resumes_a_flow_and_sees_the_standby_take_over(
     tmp_path: Path, browser: Browser
 ) -> None:
-    with Command(tmp_path / "demo", "demo", "--no-mirror", "--rate", "200") as demo:
-        eventually(lambda: "twinlog mirror " in demo.stdout)
-        found = re.search(r"^twinlog mirror (\S+)$", demo.stdout, re.MULTILINE)
+    with Command(tmp_path / "demo", "demo", "--rate", "200") as demo:
+        pause = [*printed(demo, "flow pause"), "--reason", "brokers are upgraded"]
+        found = re.search(r"^(http://\S+) says whether all is well$", demo.stdout, re.MULTILINE)
         assert found is not None
-        config = Path(found[1])
-        with Driver(config, listen=LOCAL) as first:
-            address = first.served()
-            page = browser.open(f"http://{address}/page/")
-            page.shows("Yes: the flow copies", "#verdict")
-            pause = ("flow", "pause", str(config), "--reason", "brokers are upgraded")
-            with Command(tmp_path / "pause", *pause) as command:
-                assert command.wait() == 0, command.stderr
-            page.shows("PAUSED", "#verdict")
-            page.shows("brokers are upgraded")
-            before = eventually(lambda: would_be_lost(page))
-            eventually(lambda: would_be_lost(page) > before, what="what would be lost grows")
-            with Command(tmp_path / "resume", "flow", "resume", str(config)) as command:
-                assert command.wait() == 0, command.stderr
-            page.shows("Yes: the flow copies", "#verdict")
-            with Driver(config, listen=address) as second:
-                second.until("STANDBY")
-                page.go(f"http://{address}/page/#/flow/eu-%3Eus")
-                page.shows("generation 0")
-                page.run("window.isTheSamePage = true")
-                first.kill()
-                assert second.served() == address
-                page.shows("generation 1")
-                page.shows("RUNNING", "h1")
-                assert page.run("window.isTheSamePage")
-                demo.terminate()
-                assert demo.wait() == 0
+        page = browser.open(found[1])
+        page.shows("Yes: the flow copies", "#verdict")
+        page.run("window.isTheSamePage = true")
+        with Command(tmp_path / "pause", *pause) as command:
+            assert command.wait() == 0, command.stderr
+        page.shows("PAUSED", "#verdict")
+        page.shows("brokers are upgraded")
+        before = eventually(lambda: would_be_lost(page))
+        eventually(lambda: would_be_lost(page) > before, what="what would be lost grows")
+        with Command(tmp_path / "resume", "flow", "resume", pause[2]) as command:
+            assert command.wait() == 0, command.stderr
+        page.shows("Yes: the flow copies", "#verdict")
+        with Command(tmp_path / "standby", *printed(demo, "mirror")) as standby:
+            eventually(lambda: "CANNOT_LISTEN" in standby.stderr)
+            eventually(lambda: "STANDBY" in standby.stdout + standby.stderr)
+            page.run("location.hash = '#/flow/eu-%3Eus'")
+            page.shows("generation 0")
+            mirror_of(demo).kill()
+            page.shows("generation 1")
+            page.shows("RUNNING", "h1")
+            assert page.run("window.isTheSamePage")
+            assert "its mirror was killed" in demo.stdout
+            os.killpg(demo.pid, signal.SIGINT)  # as a terminal does it
+            assert demo.wait() == 0, demo.stderr
+            standby.terminate()
+            standby.wait()
     assert demo.stdout.splitlines()[-1] == "source and target are identical"

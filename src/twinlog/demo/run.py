@@ -11,20 +11,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
+from urllib.parse import urlsplit
 
 from twinlog.codes import FlowState
-from twinlog.config.flow.schema import MirrorConfig
-from twinlog.config.load import load
-from twinlog.control.process.commands import CommandPort, Stop
-from twinlog.control.process.run import MirrorOptions, run_mirror
 from twinlog.control.watch.rates import Rates, TopicRate
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.demo.checker import Checker, CheckState
 from twinlog.demo.client import confluent, create_topics
+from twinlog.demo.mirror import DemoMirror, Serve
 from twinlog.demo.orders import PARTITIONS, TOPIC_CONFIGS, order_events
 from twinlog.demo.shop import Shop
 from twinlog.demo.view import DemoState, DemoView
@@ -34,9 +32,6 @@ from twinlog.sandbox.brokers import QUICK_JVM, LocalCluster
 SOURCE: Final = "eu"
 TARGET: Final = "us"
 FLOW: Final = f"{SOURCE}->{TARGET}"
-LEASE_S: Final = 30.0
-"""Short, so that a demo of a minute shows that a change of leases is not to be noticed."""
-
 ENDING: Final = "Ending: what was started is taken down ..."
 TICK_S: Final = 0.1
 ARRIVES_WITHIN_S: Final = 30.0
@@ -54,15 +49,6 @@ class DemoOptions:
     seed: int = 1
     mirrors: bool = True
     """False: whoever looks runs `twinlog mirror` himself, as often as he likes."""
-
-
-class Serve(Protocol):
-    """Serves page, REST and metrics of a mirror while the block lasts."""
-
-    def __call__(
-        self, file: Path, config: MirrorConfig, served: Callable[[str], None]
-    ) -> AbstractContextManager[Callable[[list[FlowSnapshot]], None]]:
-        """`served` gets the address of the page; the function takes what the mirror reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,10 +126,7 @@ class _Demo:
         self, source: LocalCluster, target: LocalCluster, options: DemoOptions, serve: Serve
     ) -> None:
         self._options = options
-        self._serve = serve
-        self._page = ""
         self._errors: list[BaseException] = []
-        self._commands = CommandPort()
         self._flows: list[FlowSnapshot] = []
         self._rates = Rates()
         self._topics: tuple[TopicRate, ...] = ()
@@ -153,7 +136,7 @@ class _Demo:
         remote = {topic: f"{SOURCE}.{topic}" for topic in PARTITIONS}
         self._checker = Checker(source.bootstrap, target.bootstrap, remote, self._errors.append)
         self._config = _write_config(source, target)
-        self._mirror = threading.Thread(target=self._run_mirror, name="demo-mirror", daemon=True)
+        self._mirror = DemoMirror(self._config, serve, self._on_snapshot)
 
     def run(self, stop: threading.Event, view: DemoView) -> DemoResult:
         self._checker.start()
@@ -188,9 +171,7 @@ class _Demo:
         """End every part, also those that never began."""
         self._shop.stop()
         self._checker.stop()
-        self._commands.put(Stop(who="the demo"))
-        if self._mirror.is_alive():
-            self._mirror.join()
+        self._mirror.stop()
 
     def _turn(
         self,
@@ -200,14 +181,16 @@ class _Demo:
         is_done: Callable[[], bool],
     ) -> None:
         while not stop.wait(TICK_S):
-            if self._errors:
-                raise self._errors[0]
+            errors = [*self._errors, *filter(None, [self._mirror.error])]
+            if errors:
+                raise errors[0]
             view.show(self._state(phase))
             if is_done():
                 return
 
     def _is_running(self) -> bool:
-        return any(flow.state is FlowState.RUNNING for flow in self._flows)
+        runs = any(flow.state is FlowState.RUNNING for flow in self._flows)
+        return runs or self._mirror.was_killed
 
     def _is_over(self) -> bool:
         seconds = self._options.seconds
@@ -246,34 +229,14 @@ class _Demo:
         """What to do next."""
         if not self._options.mirrors:
             return f"twinlog mirror {self._config}"
-        if not self._page:
+        page = self._mirror.page
+        if not page:
             return ""
-        # the second line is long: it is a command to take whole
-        return f"{self._page} says whether all is well\ntwinlog flow pause {self._config}"
-
-    def _run_mirror(self) -> None:
-        config = load(self._config, environment={})
-        try:
-            with self._serve(self._config, config, self._on_served) as watch:
-
-                def on_snapshot(flows: list[FlowSnapshot]) -> None:
-                    watch(flows)
-                    self._on_snapshot(flows)
-
-                run_mirror(
-                    config,
-                    self._config,
-                    MirrorOptions(
-                        lease_s=LEASE_S, commands=self._commands, on_snapshot=on_snapshot
-                    ),
-                )
-            if not self._commands.stopping.is_set():
-                self._errors.append(TwinlogError("the demo's mirror ended by itself"))
-        except BaseException as error:  # noqa: BLE001 (a thread's end: the demo's main thread raises it)
-            self._errors.append(error)
-
-    def _on_served(self, page: str) -> None:
-        self._page = page
+        # the lines that are long are commands to take whole
+        stands_by = f"twinlog mirror {self._config} --listen {urlsplit(page).netloc}"
+        if self._mirror.was_killed:
+            return f"its mirror was killed; at the same page this one continues\n{stands_by}"
+        return f"{page} says whether all is well\ntwinlog flow pause {self._config}\n{stands_by}"
 
     def _on_snapshot(self, flows: list[FlowSnapshot]) -> None:
         self._flows = flows

@@ -1,0 +1,139 @@
+"""The demo's mirror, in a process of its own: it may be killed, and clusters, shop and check go on.
+
+What it reports comes over a pipe; that the pipe ends tells it that the demo is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from logging.handlers import QueueHandler
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from twinlog.config.flow.schema import MirrorConfig
+from twinlog.config.load import load
+from twinlog.control.process.commands import CommandPort, Stop
+from twinlog.control.process.run import MirrorOptions, run_mirror
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.errors import TwinlogError
+
+LEASE_S: Final = 30.0
+"""Short, so that a demo of a minute shows that a change of leases is not to be noticed."""
+
+
+class Serve(Protocol):
+    """Serves page, REST and metrics of a mirror while the block lasts. It is pickled."""
+
+    def __call__(
+        self, file: Path, config: MirrorConfig, served: Callable[[str], None]
+    ) -> AbstractContextManager[Callable[[list[FlowSnapshot]], None]]:
+        """`served` gets the address of the page; the function takes what the mirror reports."""
+
+
+class DemoMirror:
+    """Seen from the demo: what it told last."""
+
+    def __init__(
+        self, file: Path, serve: Serve, on_snapshot: Callable[[list[FlowSnapshot]], None]
+    ) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._here, self._there = spawn.Pipe()
+        levels = {name: logging.getLogger(name).level for name in ("", "twinlog")}
+        self._process = spawn.Process(
+            target=_run, args=(file, serve, levels, self._there), name="demo-mirror"
+        )
+        self._on_snapshot = on_snapshot
+        self._reader = threading.Thread(target=self._read, name="demo-mirror", daemon=True)
+        self._is_stopping = False
+        self.page = ""
+        """Its address; empty before it is served."""
+        self.error: TwinlogError | None = None
+        """Why it ended, where it should not have."""
+        self.was_killed = False
+
+    def start(self) -> None:
+        self._process.start()
+        self._there.close()
+        self._reader.start()
+
+    def stop(self) -> None:
+        """Returns when it has ended."""
+        self._is_stopping = True
+        if not self._reader.is_alive():
+            return
+        with suppress(OSError):  # it has ended by itself
+            self._here.send(None)
+        self._reader.join()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                told = self._here.recv()
+            except (EOFError, OSError):
+                break
+            if isinstance(told, logging.LogRecord):
+                logging.getLogger(told.name).handle(told)
+            elif isinstance(told, str):
+                self.page = told
+            elif isinstance(told, TwinlogError):
+                self.error = told
+            else:
+                self._on_snapshot(told)
+        self._process.join()
+        if self._is_stopping or self.error is not None:
+            return
+        self.was_killed = (self._process.exitcode or 0) < 0
+        self._on_snapshot([])
+        if not self.was_killed:
+            self.error = TwinlogError("the demo's mirror ended by itself")
+
+
+class _Lines(QueueHandler):
+    """Log lines go to the demo, which shows them above its table."""
+
+    def __init__(self, tell: Callable[[object], None]) -> None:
+        super().__init__(None)  # type: ignore[arg-type]  # nothing is queued
+        self._tell = tell
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        self._tell(record)
+
+
+def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any, Any]) -> None:
+    """The process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the demo's: it stops this one last
+    commands, lock = CommandPort(), threading.Lock()
+
+    def tell(what: object) -> None:
+        with lock, suppress(OSError):  # the demo is gone, and this process ends
+            demo.send(what)
+
+    def hear() -> None:
+        with suppress(EOFError):
+            demo.recv()
+        commands.put(Stop(who="the demo"))
+
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+    logging.getLogger().addHandler(_Lines(tell))
+    threading.Thread(target=hear, name="demo", daemon=True).start()
+    config = load(file, environment={})
+    try:
+        with serve(file, config, tell) as watch:
+
+            def on_snapshot(flows: list[FlowSnapshot]) -> None:
+                watch(flows)
+                # what can be asked stays here
+                tell([replace(one, checkpoints=tuple, clusters=tuple) for one in flows])
+
+            options = MirrorOptions(lease_s=LEASE_S, commands=commands, on_snapshot=on_snapshot)
+            run_mirror(config, file, options)
+    except TwinlogError as error:
+        tell(error)
