@@ -1,4 +1,4 @@
-"""The demo's mirror, in a process of its own: it may be killed, and clusters, shop and check go on.
+"""The demo's mirror, in a process of its own: it may be killed, and the demo continues.
 
 What it reports comes over a pipe; that the pipe ends tells it that the demo is gone.
 """
@@ -98,12 +98,12 @@ class DemoMirror:
 class _Lines(QueueHandler):
     """Log lines go to the demo, which shows them above its table."""
 
-    def __init__(self, tell: Callable[[object], None]) -> None:
+    def __init__(self, report: Callable[[object], None]) -> None:
         super().__init__(None)  # type: ignore[arg-type]  # nothing is queued
-        self._tell = tell
+        self._report = report
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        self._tell(record)
+        self._report(record)
 
 
 def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any, Any]) -> None:
@@ -111,7 +111,7 @@ def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any,
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the demo's: it stops this one last
     commands, lock = CommandPort(), threading.Lock()
 
-    def tell(what: object) -> None:
+    def report(what: object) -> None:
         with lock, suppress(OSError):  # the demo is gone, and this process ends
             demo.send(what)
 
@@ -122,18 +122,18 @@ def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any,
 
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
-    logging.getLogger().addHandler(_Lines(tell))
+    logging.getLogger().addHandler(_Lines(report))
     threading.Thread(target=hear, name="demo", daemon=True).start()
     config = load(file, environment={})
     try:
-        with serve(file, config, tell) as watch:
+        with serve(file, config, report) as watch:
 
             def on_snapshot(flows: list[FlowSnapshot]) -> None:
                 watch(flows)
                 # what can be asked stays here
-                tell([replace(one, checkpoints=tuple, clusters=tuple) for one in flows])
+                report([replace(one, checkpoints=tuple, clusters=tuple) for one in flows])
 
             options = MirrorOptions(lease_s=LEASE_S, commands=commands, on_snapshot=on_snapshot)
             run_mirror(config, file, options)
     except TwinlogError as error:
-        tell(error)
+        report(error)
