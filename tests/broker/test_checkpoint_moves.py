@@ -99,6 +99,8 @@ def test_a_stream_goes_over_and_comes_back(
     assert values() == list(range(30))
     # into other files: those that know the micro-batch would not ask for its rows
     read(target_cluster, remote, "killed-on-B", "repeated")
+    # Spark 4.0 ends a run with AvailableNow behind the micro-batch that it repeats
+    read(target_cluster, remote, "killed-on-B", "repeated")
     assert values("repeated/part-*") == list(range(10, 30))
     assert rewrite("on-B", "home", "--reverse") == 0
     produce(source_cluster, fresh_topic, numbers(30, 40))

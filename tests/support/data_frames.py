@@ -28,6 +28,7 @@ def spark_session() -> Iterator[SparkSession]:
     """On two cores, where a task may fail twice; in the small JVM that mirrors have."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'src'}")  # where workers find their daemon
+        patch.setenv("PYSPARK_PYTHON", sys.executable)  # of it Spark 4.0 finds the source
         jvm = start_jvm([])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
