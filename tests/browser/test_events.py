@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.browser import Browser
 from tests.support.rest import rest_of
+from tests.support.snapshots import DIVERGED, HAPPENED
 from twinlog.config.load import load
 from twinlog.control.check.reported_status import Reported
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.api import leaders
-from twinlog.mirror.state.published_events import PublishedEvent, PublishedEvents
+from twinlog.mirror.state.published_events import PublishedEvent
 
 pytestmark = pytest.mark.xdist_group("browser")
 
-FAILED = PublishedEvent(
-    number=1,
-    at_ms=1_800_000_000_000,
-    level="WARNING",
-    message="A->B: orders-3: <b>too large</b>",
-    code="RECORD_TOO_LARGE",
-    topic="orders",
-    partition=3,
-    person="",
-)
+FAILED = replace(DIVERGED, message="A->B: orders-3: <b>too large</b>", code="RECORD_TOO_LARGE")
 PAUSED = PublishedEvent(
-    number=2,
+    number=8,
     at_ms=1_800_000_001_000,
     level="INFO",
     message="A->B: pay is paused",
@@ -41,7 +34,7 @@ PAUSED = PublishedEvent(
 def test_an_event_of_another_process_has_its_topic_its_code_and_who(
     monitor: Monitor, file: Path, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = PublishedEvents(flow="A->B", host="east-1", pid=77, events=(FAILED, PAUSED))
+    told = replace(HAPPENED, events=(FAILED, PAUSED))
     reports = {"A->B": Reported(status=None, intents=None, events=(told,))}
     monkeypatch.setattr(leaders, "reports_of", lambda *_: reports)
     with rest_of(load(file, environment={}), file, monitor) as rest:

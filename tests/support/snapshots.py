@@ -7,6 +7,7 @@ from typing import Any, Final
 from twinlog.codes import FlowState, PartitionState
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.mirror.state.published import PublishedStatus, Unusual
+from twinlog.mirror.state.published_events import PublishedEvent, PublishedEvents
 
 __all__ = ["PUBLISHED", "flow", "partition"]
 
@@ -66,3 +67,16 @@ PUBLISHED: Final = PublishedStatus(
     ),
 )
 """What a leader wrote of a flow."""
+
+DIVERGED: Final = PublishedEvent(
+    number=7,
+    at_ms=1_800_000_000_000,
+    level="WARNING",
+    message="A->B: orders-3: no",
+    code="DIVERGED",
+    topic="orders",
+    partition=3,
+    person="",
+)
+HAPPENED: Final = PublishedEvents(flow="A->B", host="east-1", pid=77, events=(DIVERGED,))
+"""What another process says of the flow."""

@@ -19,6 +19,7 @@ from twinlog.codes import FlowState
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
 from twinlog.control.check.reported_status import Reported, Rows, _report
+from twinlog.control.duties import publication
 from twinlog.control.flow import set_up_publication
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
@@ -182,8 +183,9 @@ class Target:
 def target(monkeypatch: pytest.MonkeyPatch) -> Target:
     made = Target()
     monkeypatch.setattr(set_up_publication, "has_state", made.asked_for_state)
-    monkeypatch.setattr(set_up_publication, "ensure_mm2_topic", made.made_topic)
-    monkeypatch.setattr(set_up_publication, "append_rows", made.append)
+    monkeypatch.setattr(publication, "ensure_mm2_topic", made.made_topic)
+    for module in (publication, set_up_publication):
+        monkeypatch.setattr(module, "append_rows", made.append)
     monkeypatch.setattr("twinlog.control.duties.rounds.FIRST_PAUSE_S", 0.01)
     return made
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.rest import Rest, rest_of
+from tests.support.snapshots import DIVERGED, HAPPENED
 from twinlog.config.load import load
 from twinlog.control.check.reported_status import Reported
 from twinlog.control.watch.events import EventLog, last_events
@@ -19,7 +20,7 @@ from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.api import leaders
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
-from twinlog.mirror.state.published_events import PublishedEvent, PublishedEvents
+from twinlog.mirror.state.published_events import PublishedEvents
 from twinlog.mirror.state.verified import VerifyRun
 from twinlog.model import TopicPartition
 
@@ -27,17 +28,6 @@ FILE = (
     "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
     "A->B.enabled = true\ntopics = .*\n"
 )
-ONE = PublishedEvent(
-    number=7,
-    at_ms=1_800_000_000_000,
-    level="WARNING",
-    message="A->B: orders-3: no",
-    code="DIVERGED",
-    topic="orders",
-    partition=3,
-    person="",
-)
-TOLD = PublishedEvents(flow="A->B", host="east-1", pid=77, events=(ONE,))
 
 
 @pytest.fixture
@@ -73,12 +63,16 @@ def test_each_event_of_another_is_heard_once_and_our_own_not_again(kept: EventLo
     logging.getLogger("twinlog.test").warning("one")
     FlowLog(logging.getLogger("twinlog.test"), "A->B").warning("two")
     last = kept.since(0)[-1].number
-    newer = replace(TOLD, events=(ONE, replace(ONE, number=8, message="A->B: again")))
-    other = replace(TOLD, flow="C->B", events=(replace(ONE, number=5),))
+    newer = replace(HAPPENED, events=(DIVERGED, replace(DIVERGED, number=8, message="A->B: again")))
+    other = replace(HAPPENED, flow="C->B", events=(replace(DIVERGED, number=5),))
     for _ in range(2):
-        kept.hear([kept.of_flow("A->B"), TOLD, newer, other])
+        kept.hear([kept.of_flow("A->B"), HAPPENED, newer, other])
     found = kept.since(last)
-    assert [one.event.message for one in found] == [ONE.message, "A->B: again", ONE.message]
+    assert [one.event.message for one in found] == [
+        DIVERGED.message,
+        "A->B: again",
+        DIVERGED.message,
+    ]
     assert [one.event.flow for one in found] == ["A->B", "A->B", "C->B"]
     assert found[0].event.who == "east-1 (process 77)"
     assert len({one.number for one in found}) == 3
@@ -90,17 +84,17 @@ def test_a_container_that_starts_again_tells_what_its_last_process_said(kept: Ev
     FlowLog(logging.getLogger("twinlog.test"), "A->B").warning("of now")
     own = kept.of_flow("A->B")
     number = own.events[0].number
-    before = replace(own, events=(replace(ONE, number=number - 60_000), *own.events))
+    before = replace(own, events=(replace(DIVERGED, number=number - 60_000), *own.events))
     for _ in range(2):
         kept.hear([before])
-    assert [one.event.message for one in kept.since(0)] == ["A->B: of now", ONE.message]
+    assert [one.event.message for one in kept.since(0)] == ["A->B: of now", DIVERGED.message]
 
 
 def test_of_many_flows_the_newest_events_stay(kept: EventLog) -> None:
     def told(flow: int) -> PublishedEvents:
-        at_ms = ONE.at_ms - flow * 1000
-        some = tuple(replace(ONE, number=n + 1, at_ms=at_ms + n) for n in range(20))
-        return replace(TOLD, flow=f"F{flow}->B", events=some)
+        at_ms = DIVERGED.at_ms - flow * 1000
+        some = tuple(replace(DIVERGED, number=n + 1, at_ms=at_ms + n) for n in range(20))
+        return replace(HAPPENED, flow=f"F{flow}->B", events=some)
 
     kept.hear(map(told, range(150)))
     assert [one.event.flow for one in kept.since(0)[-40:]] == ["F1->B"] * 20 + ["F0->B"] * 20
@@ -115,7 +109,7 @@ def test_a_clock_that_is_set_back_makes_our_own_events_no_other_s(kept: EventLog
 
 def test_no_row_makes_threads_that_log_wait_for_ever(kept: EventLog) -> None:
     with pytest.raises(ValueError, match="out of range"):
-        kept.hear([replace(TOLD, events=(replace(ONE, at_ms=-(10**14) + 1),))])
+        kept.hear([replace(HAPPENED, events=(replace(DIVERGED, at_ms=-(10**14) + 1),))])
     other = threading.Thread(target=logging.getLogger("twinlog.test").warning, args=("one",))
     other.daemon = True
     other.start()
@@ -141,7 +135,7 @@ def test_a_file_of_an_earlier_release_is_read(kept: EventLog, tmp_path: Path) ->
 @pytest.fixture
 def rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rest]:
     """Whose flow is led elsewhere."""
-    found = {"A->B": Reported(status=None, intents=None, events=(TOLD,))}
+    found = {"A->B": Reported(status=None, intents=None, events=(HAPPENED,))}
     monkeypatch.setattr(leaders, "reports_of", lambda *_: found)
     file = tmp_path / "mm2.properties"
     file.write_text(FILE)
@@ -197,7 +191,7 @@ def test_halves_of_surrogate_pairs_hide_no_flow_and_no_event(
         status=None,
         intents=FlowIntents({pause.key: pause}),
         verify_runs=(run,),
-        events=(replace(TOLD, events=(replace(ONE, message=half),)),),
+        events=(replace(HAPPENED, events=(replace(DIVERGED, message=half),)),),
         problem=half,
     )
     monkeypatch.setattr(leaders, "reports_of", lambda *_: {"A->B": told})

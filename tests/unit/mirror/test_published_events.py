@@ -7,37 +7,24 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.snapshots import PUBLISHED
+from tests.support.snapshots import DIVERGED, HAPPENED, PUBLISHED
 from twinlog.errors import CorruptData
 from twinlog.mirror.state.published import published_status
 from twinlog.mirror.state.published_events import (
     LONGEST_MESSAGE,
     MOST_CHARACTERS,
     MOST_EVENTS,
-    PublishedEvent,
-    PublishedEvents,
     published_events,
     within_bounds,
 )
 
-ONE = PublishedEvent(
-    number=7,
-    at_ms=1_800_000_000_000,
-    level="WARNING",
-    message="A->B: orders-3: no",
-    code="DIVERGED",
-    topic="orders",
-    partition=3,
-    person="",
-)
-TOLD = PublishedEvents(flow="A->B", host="east-1", pid=77, events=(ONE,))
-EVENT = json.loads(TOLD.encode()[1])["events"][0]
+EVENT = json.loads(HAPPENED.encode()[1])["events"][0]
 
 
 def test_rows_of_all_leaders_come_back_beside_the_status() -> None:
-    other = replace(TOLD, host="west-1")
-    rows = [TOLD.encode(), PUBLISHED.encode(), other.encode()]
-    assert published_events("A->B", rows) == (TOLD, other)
+    other = replace(HAPPENED, host="west-1")
+    rows = [HAPPENED.encode(), PUBLISHED.encode(), other.encode()]
+    assert published_events("A->B", rows) == (HAPPENED, other)
     assert published_events("C->B", rows) == ()
     assert published_events("A->B", [PUBLISHED.encode()]) == (), "of an earlier release"
     assert published_status("A->B", rows) == PUBLISHED
@@ -61,18 +48,18 @@ def test_rows_of_all_leaders_come_back_beside_the_status() -> None:
 def test_what_is_none_of_ours_is_said_where_nothing_else_is_there(
     change: dict[str, object],
 ) -> None:
-    key, value = TOLD.encode()
+    key, value = HAPPENED.encode()
     bad = key, json.dumps(json.loads(value) | change).encode()
-    assert published_events("A->B", [bad, TOLD.encode()]) == (TOLD,)
+    assert published_events("A->B", [bad, HAPPENED.encode()]) == (HAPPENED,)
     with pytest.raises(CorruptData):
         published_events("A->B", [bad])
 
 
 def test_a_row_is_small_and_has_the_newest() -> None:
-    many = [replace(ONE, number=n, message="no") for n in range(100)]
+    many = [replace(DIVERGED, number=n, message="no") for n in range(100)]
     assert [one.number for one in within_bounds(many)] == [*range(100 - MOST_EVENTS, 100)]
     long = [replace(one, message="x" * LONGEST_MESSAGE) for one in many]
     kept = within_bounds(long)
     assert kept[-1].number == 99
     assert sum(len(one.message) for one in kept) <= MOST_CHARACTERS
-    assert len(replace(TOLD, events=kept).encode()[1]) < 5000
+    assert len(replace(HAPPENED, events=kept).encode()[1]) < 5000

@@ -17,7 +17,7 @@ from twinlog.codes import FlowState
 from twinlog.control.check.last_run import LastRun, last_run, lives_here
 from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
-from twinlog.mirror.state.generations import FlowHistory, encode_row, winning_claims
+from twinlog.mirror.state.generations import FlowHistory, row_key, winning_claims
 from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
 from twinlog.mirror.state.published import PublishedStatus, failed_set_up, published_status
 from twinlog.mirror.state.published_events import PublishedEvents, published_events
@@ -125,8 +125,7 @@ def _in_words(error: Exception) -> str:
 
 def _claims(flow: str, state: Rows) -> Iterator[tuple[bytes | None, bytes | None]]:
     """Rows of this flow that are no intents."""
-    whole, _ = encode_row(["flow", flow], {})
-    begin = whole.removesuffix(b"]") + b","
+    begin = row_key("flow", flow).removesuffix(b"]") + b","
     for key, value in state:
         if key is not None and key.startswith(begin) and not is_intent_row(key, flow):
             yield key, value

@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -17,6 +17,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append_rows
 from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
 from twinlog.codes import FlowState, PartitionState
+from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.verified import Verified
@@ -30,6 +31,7 @@ from twinlog.mirror.state.published import (
     Kept,
     Proof,
     PublishedStatus,
+    Row,
     Unusual,
 )
 from twinlog.mirror.state.published_events import PublishedEvents
@@ -61,13 +63,56 @@ USUAL: Final = frozenset(
 )
 
 
+def is_unusual(part: PartitionSnapshot) -> bool:
+    """It is not simply copied."""
+    return bool(part.code) or part.state not in USUAL
+
+
 def publication(flow: LedFlow) -> Duty | None:
     """Where twinlog.status.interval.seconds does not turn it off."""
     return Publication(flow) if flow.config.status_interval_seconds else None
 
 
+class StatusTopic:
+    """For the rows of one flow, and one thread; that they are refused is said once."""
+
+    def __init__(
+        self, client: ClusterClient, config: FlowConfig, log_once: Callable[[str], None]
+    ) -> None:
+        self.client, self.config, self._log_once = client, config, log_once
+        self._is_there = False
+        self._refused_until = 0.0
+
+    def append(self, rows: Sequence[Row], at_ms: int) -> bool:
+        """Whether they were written; raises TwinlogError, but for a refusal."""
+        now = time.monotonic()
+        if now < self._refused_until:
+            return False
+        try:
+            if not self._is_there:
+                self.ensure()
+            self._is_there = True
+            append_rows(self.client, HOME, rows, at_ms)
+        except Unauthorized as error:
+            self._refused_until = now + REFUSED_PAUSE_S
+            self._log_once(
+                f"{self.config.flow}: its status is shown on this host alone: {error}; "
+                "or set twinlog.status.interval.seconds=0"
+            )
+            return False
+        except TwinlogError:
+            self._is_there = False  # it may have been deleted
+            raise
+        return True
+
+    def ensure(self) -> None:
+        """Make it where it is not there."""
+        # whether it is compacted is nobody's concern: what is old tells nothing
+        ensure_mm2_topic(self.client, STATUS_TOPIC, self.config.state_topic_replication_factor)
+
+
 class Publication:
-    """Writes rows of the status topic; where that is refused, it is said once."""
+    """What the flow looks like, and what happened to it."""
 
     ends_once = False
     runs_while_held = True
@@ -75,8 +120,7 @@ class Publication:
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow
         self._client = ClusterClient(flow.target, api_timeout_s=GIVES_UP_S)
-        self._has_topic = False
-        self._refused_until = 0.0
+        self._topic = StatusTopic(self._client, flow.config, flow.log_once)
         self._last: PublishedStatus | None = None
         self._events: PublishedEvents | None = None
         """As written last."""
@@ -91,21 +135,16 @@ class Publication:
         return float(self._flow.config.status_interval_seconds)
 
     def round(self) -> None:
-        now = time.monotonic()
-        if now < self._refused_until:
+        status = published(self._flow.snapshot(), every_ms=int(self.interval_s * 1000))
+        rows, events, now = [status.encode()], self._flow.events(), time.monotonic()
+        is_due = events != self._events or now >= self._events_again
+        if events is not None and events.events and is_due:
+            rows.append(events.encode())
+        if not self._topic.append(rows, status.at_ms):
             return
-        try:
-            status = published(self._flow.snapshot(), every_ms=int(self.interval_s * 1000))
-            self._write(status, self._flow.events())
-        except Unauthorized as error:
-            self._refused_until = now + REFUSED_PAUSE_S
-            self._flow.log_once(
-                f"{self._flow.name}: its status is shown on this host alone: {error}; "
-                "or set twinlog.status.interval.seconds=0"
-            )
-        except TwinlogError:
-            self._has_topic = False  # it may have been deleted
-            raise
+        self._last = status
+        if len(rows) > 1:
+            self._events, self._events_again = events, now + EVENTS_AGAIN_S
 
     def last_round(self) -> None:
         """Whoever looks is not to take it for one that runs."""
@@ -130,29 +169,13 @@ class Publication:
         except TwinlogError as error:
             FlowLog(log, self._flow.name).info("its last status was not written: %s", error)
 
-    def _write(self, status: PublishedStatus, events: PublishedEvents | None) -> None:
-        if not self._has_topic:
-            # whether it is compacted is nobody's concern: what is old tells nothing
-            factor = self._flow.config.state_topic_replication_factor
-            ensure_mm2_topic(self._client, STATUS_TOPIC, factor)
-            self._has_topic = True
-        rows = [status.encode()]
-        now = time.monotonic()
-        is_due = events != self._events or now >= self._events_again
-        if events is not None and events.events and is_due:
-            rows.append(events.encode())
-        append_rows(self._client, HOME, rows, status.at_ms)
-        self._last = status
-        if len(rows) > 1:
-            self._events, self._events_again = events, now + EVENTS_AGAIN_S
-
     def close(self) -> None:
         self._client.close()
 
 
 def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:
     """The flow as it is now, as small as it can be."""
-    unusual = [part for part in snapshot.partitions if part.code or part.state not in USUAL]
+    unusual = [part for part in snapshot.partitions if is_unusual(part)]
     return PublishedStatus(
         flow=snapshot.flow,
         at_ms=snapshot.taken_ms or int(time.time() * 1000),

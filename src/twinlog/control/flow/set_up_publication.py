@@ -16,14 +16,18 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import append_rows
-from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.duties.publication import ENDS_WITHIN_S, GIVES_UP_S, HOME, published
-from twinlog.control.duties.rounds import REFUSED_PAUSE_S, NotNow
+from twinlog.control.duties.publication import (
+    ENDS_WITHIN_S,
+    GIVES_UP_S,
+    HOME,
+    StatusTopic,
+    published,
+)
+from twinlog.control.duties.rounds import NotNow
 from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.errors import TwinlogError, Unauthorized
-from twinlog.mirror.names.naming import STATUS_TOPIC
+from twinlog.errors import TwinlogError
 from twinlog.mirror.state.published import PublishedStatus
 from twinlog.survey.state_reader import has_state
 
@@ -45,45 +49,23 @@ class SetUpPublication:
     ) -> None:
         self.seen = seen
         """The flow as it is now; whoever made this replaces it."""
-        self._config = config
-        self._log_once = log_once
         self._client = ClusterClient(target, api_timeout_s=GIVES_UP_S)
-        self._has_topic = False
-        self._refused_until = 0.0
+        self._topic = _TopicOfOurs(self._client, config, log_once)
         self._last: PublishedStatus | None = None
 
     @property
     def interval_s(self) -> float:
-        return float(self._config.status_interval_seconds)
+        return float(self._topic.config.status_interval_seconds)
 
     def round(self) -> None:
-        now = time.monotonic()
-        if now < self._refused_until:
-            return
         status = published(self.seen, every_ms=int(self.interval_s * 1000))
         # nobody watches its partitions; and why it fails is all that there is to say
         status = replace(status, kept=None, reason=self.seen.reason[:LONGEST_REASON])
         try:
-            self._write(status)
-        except Unauthorized as error:
-            self._refused_until = now + REFUSED_PAUSE_S
-            self._log_once(
-                f"{self._config.flow}: its status is shown on this host alone: {error}; "
-                "or set twinlog.status.interval.seconds=0"
-            )
+            if self._topic.append([status.encode()], status.at_ms):
+                self._last = status
         except TwinlogError as error:
-            self._has_topic = False  # it may have been deleted
             raise NotNow(str(error)) from error
-
-    def _write(self, status: PublishedStatus) -> None:
-        if not self._has_topic:
-            if not has_state(self._client, within_s=GIVES_UP_S):
-                raise NotNow(f"{self._config.flow}: nothing of ours is on its target yet")
-            factor = self._config.state_topic_replication_factor
-            ensure_mm2_topic(self._client, STATUS_TOPIC, factor)
-            self._has_topic = True
-        append_rows(self._client, HOME, [status.encode()], status.at_ms)
-        self._last = status
 
     def close(self) -> None:
         """It fails no more, or is not tried any more: nobody is to take it for one that fails."""
@@ -94,3 +76,11 @@ class SetUpPublication:
             with suppress(TwinlogError):  # its last row grows old
                 append_rows(self._client, HOME, [ended.encode()], at_ms)
         self._client.close()
+
+
+class _TopicOfOurs(StatusTopic):
+    def ensure(self) -> None:
+        """Only where a set-up of ours has been let in."""
+        if not has_state(self.client, within_s=GIVES_UP_S):
+            raise NotNow(f"{self.config.flow}: nothing of ours is on its target yet")
+        super().ensure()

@@ -157,7 +157,7 @@ class EventLog(logging.Handler):
             self.handleError(record)
             return
         event = Event(
-            time=_in_words(record.created),
+            time=_in_iso(record.created),
             level=record.levelname,
             message=text,
             flow=str(getattr(record, "flow", "")),
@@ -222,7 +222,7 @@ def remove_events(config: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _in_words(at: float) -> str:
+def _in_iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
@@ -248,7 +248,7 @@ def _published(number: int, record: logging.LogRecord, event: Event) -> Publishe
 
 def _event_of(told: PublishedEvents, one: PublishedEvent) -> Event:
     return Event(
-        time=_in_words(one.at_ms / 1000),
+        time=_in_iso(one.at_ms / 1000),
         level=one.level,
         message=one.message,
         flow=told.flow,

@@ -195,7 +195,12 @@ def of_type(kind: type[T], value: object) -> T:
 
 def encode_row(parts: Sequence[object], fields: Mapping[str, object]) -> tuple[bytes, bytes]:
     """(key, value) of a record of the state topic, as `read_row` reads it."""
-    return _json(parts), _json({"v": STATE_VERSION, **fields})
+    return row_key(*parts), _json({"v": STATE_VERSION, **fields})
+
+
+def row_key(*parts: object) -> bytes:
+    """The key of such a record."""
+    return _json(parts)
 
 
 def _json(value: object) -> bytes:

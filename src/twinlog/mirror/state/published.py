@@ -15,7 +15,6 @@ the same fields under a key of its own, which replaces no leader's row:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
@@ -23,7 +22,7 @@ from typing import Any, Final
 from twinlog.codes import FlowState, PartitionState
 from twinlog.errors import CorruptData
 from twinlog.mirror.skips import Poison, Skip
-from twinlog.mirror.state.generations import encode_row, read_row
+from twinlog.mirror.state.generations import encode_row, read_row, row_key
 
 LIVE_MS: Final = 45_000
 """A leader that has not written for so long, and for three of its intervals, may be gone."""
@@ -177,7 +176,7 @@ def published_status(
     """That of the newest leader, and its newest; raises CorruptData where rows cannot be read and
     none else is there. One that lost its lead without knowing it may write behind its successor.
     """
-    wanted = _key(flow, _KIND)
+    wanted = row_key("flow", flow, _KIND)
     found: list[PublishedStatus] = []
     problem: CorruptData | None = None
     for key, value in rows:
@@ -198,7 +197,7 @@ def failed_set_up(
     """What a process wrote last that cannot set the flow up, where no leader wrote behind it: by
     the order of the log, whatever clocks say. Raises CorruptData where that cannot be read.
     """
-    leaders, wanted = _key(flow, _KIND), _key(flow, _SET_UP)
+    leaders, wanted = row_key("flow", flow, _KIND), row_key("flow", flow, _SET_UP)
     last: bytes | None = None
     for key, value in rows:
         if key in (leaders, wanted):
@@ -206,10 +205,6 @@ def failed_set_up(
     found = None if last is None else _read(flow, wanted, last)
     is_failed = found is not None and found.state in (FlowState.FAILED, FlowState.DEGRADED)
     return found if is_failed else None
-
-
-def _key(flow: str, kind: str) -> bytes:
-    return json.dumps(["flow", flow, kind], separators=(",", ":")).encode()
 
 
 def _read(flow: str, key: bytes, value: bytes) -> PublishedStatus:
@@ -244,11 +239,11 @@ def _status(flow: str, values: dict[str, Any]) -> PublishedStatus:
         kept=_kept(values.get("kept")),
         **{name: values[name] for name in wanted if name in values or name not in _LATER},
     )
-    _check(found)
+    check_fields(found)
     for one in unusual:
-        _check(one)
+        check_fields(one)
     for each in behind:
-        _check(each)
+        check_fields(each)
     FlowState(found.state)
     for one in unusual:
         PartitionState(one.state)
@@ -265,7 +260,7 @@ def _proof(value: dict[str, Any] | None) -> Proof | None:
     if value is None:
         return None
     found = Proof(**{name: value[name] for name in _names(Proof)})
-    _check(found)
+    check_fields(found)
     return found
 
 
@@ -276,7 +271,7 @@ def _kept(value: dict[str, Any] | None) -> Kept | None:
     if type(near) is not list or any(type(topic) is not str for topic in near):
         raise ValueError("near_deletion is no list of topics")
     found = Kept(**{name: value[name] for name in _names(Kept)} | {"near_deletion": tuple(near)})
-    _check(found)
+    check_fields(found)
     return found
 
 
@@ -290,7 +285,8 @@ def _poison(value: dict[str, Any] | None) -> Poison | None:
     return Poison(skip=skip, topic_id=value["topic_id"])
 
 
-def _check(one: PublishedStatus | Unusual | Behind | Proof | Kept) -> None:
+def check_fields(one: Any) -> None:
+    """Of a dataclass that was read; raises TypeError and ValueError."""
     for field in fields(one):
         value, kind = getattr(one, field.name), _KINDS.get(str(field.type))
         if kind is not None and type(value) is not kind:

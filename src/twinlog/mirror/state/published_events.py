@@ -9,14 +9,13 @@ and not every few seconds. An event stays true whoever leads the flow by now, so
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 from twinlog.errors import CorruptData
-from twinlog.mirror.state.generations import encode_row, read_row
-from twinlog.mirror.state.published import BEYOND, Row
+from twinlog.mirror.state.generations import encode_row, read_row, row_key
+from twinlog.mirror.state.published import Row, check_fields
 
 MOST_EVENTS: Final = 20
 MOST_CHARACTERS: Final = 2000
@@ -80,7 +79,7 @@ def published_events(
     flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
 ) -> tuple[PublishedEvents, ...]:
     """Of every row, the oldest first; raises CorruptData where none of them can be read."""
-    wanted = json.dumps(["flow", flow, _KIND], separators=(",", ":")).encode()
+    wanted = row_key("flow", flow, _KIND)
     found: list[PublishedEvents] = []
     problem: CorruptData | None = None
     for key, value in rows:
@@ -101,7 +100,7 @@ def _read(flow: str, key: bytes, value: bytes) -> PublishedEvents:
         # what a later release says besides is left out
         events = tuple(_event(one) for one in values["events"][-MOST_EVENTS:])
         found = PublishedEvents(flow=flow, host=values["host"], pid=values["pid"], events=events)
-        _check(found)
+        check_fields(found)
         if len(found.host) > MOST_CHARACTERS:
             raise ValueError("no host of ours")
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -114,20 +113,8 @@ def _read(flow: str, key: bytes, value: bytes) -> PublishedEvents:
 
 def _event(value: dict[str, Any]) -> PublishedEvent:
     found = PublishedEvent(**{one.name: value[one.name] for one in fields(PublishedEvent)})
-    _check(found)
+    check_fields(found)
     texts = found.message, found.code, found.topic, found.person
     if found.level not in LEVELS or found.at_ms < 0 or sum(map(len, texts)) > MOST_CHARACTERS:
         raise ValueError("no event of ours")
     return found
-
-
-_KINDS: Final = {"str": str, "int": int}
-
-
-def _check(one: PublishedEvents | PublishedEvent) -> None:
-    for field in fields(one):
-        value, kind = getattr(one, field.name), _KINDS.get(str(field.type))
-        if kind is not None and type(value) is not kind:
-            raise TypeError(f"{field.name} is of type {type(value).__name__}")
-        if kind is int and abs(value) >= BEYOND:
-            raise ValueError(f"{field.name} is no number of this world")

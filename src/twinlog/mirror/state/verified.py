@@ -10,13 +10,12 @@ them, as over every kind that they do not know.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 from twinlog.errors import CorruptData
-from twinlog.mirror.state.generations import encode_row, of_type, read_row
+from twinlog.mirror.state.generations import encode_row, of_type, read_row, row_key
 
 _KIND: Final = "verified"
 _WHOLE, _PART = "whole", "part"
@@ -76,10 +75,7 @@ def verify_runs(
     """The last whole one and the last of a part, as far as they can be read; the newer one first.
     `rows` are (key, value) in log order.
     """
-    wanted = {
-        json.dumps(["flow", flow, _KIND, part], separators=(",", ":")).encode()
-        for part in (_WHOLE, _PART)
-    }
+    wanted = {row_key("flow", flow, _KIND, part) for part in (_WHOLE, _PART)}
     found: dict[bytes, VerifyRun] = {}
     for key, value in rows:
         if key not in wanted:

@@ -238,18 +238,23 @@ class Partition(Value):
     message: Text
 
 
-class PartitionPage(Value):
-    """Some partitions of a flow."""
+class Page(Value):
+    """Some rows of a flow."""
 
     flow: str
     total: int
-    """That match; `partitions` has those from `offset` on."""
+    """That match; here are those from `offset` on."""
     offset: int
-    partitions: list[Partition]
     told_by: Literal["here", "clusters"]
     """Who leads the flow knows all; elsewhere both clusters are asked."""
     as_of_ms: int
     age_ms: int
+
+
+class PartitionPage(Page):
+    """Some partitions of a flow."""
+
+    partitions: list[Partition]
 
 
 class PartitionQuery(Value):
@@ -350,9 +355,7 @@ class Event(Value):
 
 
 class Events(Value):
-    """The newest lines of this process's log, and what is not normal of flows that others lead, as
-    far as they have written it to the target; by time, the oldest first.
-    """
+    """The newest of this process, and what is not normal of flows led elsewhere; oldest first."""
 
     events: list[Event]
     last: int

@@ -24,7 +24,7 @@ from twinlog.control.doctor.observing import observe
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.flow.wishes import Ask, wish
 from twinlog.control.web.api import answers, shown, topics
-from twinlog.control.web.api.site import Site
+from twinlog.control.web.api.site import Parts, Site
 from twinlog.control.web.problem import RequestRefused
 from twinlog.control.web.tokens import Client
 from twinlog.errors import UsageError
@@ -75,32 +75,27 @@ async def _partitions(asked: CheckedRequest) -> answers.PartitionPage:
     query: answers.PartitionQuery = asked.query
     parts = await asked.site.parts(asked.flow)
     total, rows = await asked.site.pages.run(lambda: shown.page(parts.partitions, query))
-    age_ms = int((time.monotonic() - parts.at) * 1000)
-    return answers.PartitionPage(
-        flow=asked.flow,
-        total=total,
-        offset=query.offset,
-        partitions=rows,
-        told_by="here" if parts.is_here else "clusters",
-        as_of_ms=int(time.time() * 1000) - age_ms,
-        age_ms=age_ms,
-    )
+    return answers.PartitionPage(**_head(asked, parts, total), partitions=rows)
 
 
 async def _topics(asked: CheckedRequest) -> topics.TopicPage:
     query: topics.TopicQuery = asked.query
     parts = await asked.site.parts(asked.flow)
     total, rows = await asked.site.pages.run(lambda: topics.page(parts.partitions, query))
-    age_ms = int((time.monotonic() - parts.at) * 1000)
-    return topics.TopicPage(
-        flow=asked.flow,
-        total=total,
-        offset=query.offset,
-        topics=rows,
-        told_by="here" if parts.is_here else "clusters",
-        as_of_ms=int(time.time() * 1000) - age_ms,
-        age_ms=age_ms,
-    )
+    return topics.TopicPage(**_head(asked, parts, total), topics=rows)
+
+
+def _head(asked: CheckedRequest, parts: Parts, total: int) -> dict[str, Any]:
+    """Of a page: all but its rows."""
+    age_ms = int(parts.age_s * 1000)
+    return {
+        "flow": asked.flow,
+        "total": total,
+        "offset": asked.query.offset,
+        "told_by": "here" if parts.is_here else "clusters",
+        "as_of_ms": int(time.time() * 1000) - age_ms,
+        "age_ms": age_ms,
+    }
 
 
 async def _logs(asked: CheckedRequest) -> answers.Logs:

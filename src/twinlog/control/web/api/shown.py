@@ -17,7 +17,7 @@ from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.both_logs import LogFacts
 from twinlog.control.check.last_run import LastRun
 from twinlog.control.check.reported_status import Reported
-from twinlog.control.duties.publication import USUAL, kept_of
+from twinlog.control.duties.publication import is_unusual, kept_of
 from twinlog.control.watch.events import NumberedEvent
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.spread import Quantiles
@@ -92,9 +92,7 @@ def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
         "records": seen.records,
         "bytes": seen.bytes,
         "partitions": len(seen.partitions),
-        "unusual_partitions": sum(
-            bool(part.code) or part.state not in USUAL for part in seen.partitions
-        ),
+        "unusual_partitions": sum(map(is_unusual, seen.partitions)),
         "lag": known(seen.lag),
         "lag_unknown_partitions": seen.lag_unknown,
         "loss": answers.Loss(

@@ -12,9 +12,9 @@ from typing import Final, Literal
 from pydantic import Field
 
 from twinlog.codes import PartitionState
-from twinlog.control.duties.publication import USUAL
+from twinlog.control.duties.publication import is_unusual
 from twinlog.control.watch.snapshot import PartitionSnapshot
-from twinlog.control.web.api.answers import MOST_ROWS, Value
+from twinlog.control.web.api.answers import MOST_ROWS, Page, Value
 from twinlog.control.web.api.shown import known, most
 
 WORST_FIRST: Final = (
@@ -57,18 +57,10 @@ class Topic(Value):
     is_near_deletion: bool
 
 
-class TopicPage(Value):
+class TopicPage(Page):
     """Some topics of a flow."""
 
-    flow: str
-    total: int
-    """That match; `topics` has those from `offset` on."""
-    offset: int
     topics: list[Topic]
-    told_by: Literal["here", "clusters"]
-    """Who leads the flow knows all; elsewhere both clusters are asked."""
-    as_of_ms: int
-    age_ms: int
 
 
 class TopicQuery(Value):
@@ -99,7 +91,7 @@ def _badness(parts: Parts) -> int:
 
 
 def _unusual(parts: Parts) -> int:
-    return sum(bool(part.code) or part.state not in USUAL for part in parts)
+    return sum(map(is_unusual, parts))
 
 
 _COLUMNS: Final[dict[str, Callable[[Parts], int]]] = {
