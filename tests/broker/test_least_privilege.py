@@ -42,6 +42,7 @@ from twinlog.cluster.security.security_keys import load_security
 from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
 from twinlog.control.check.offline_status import offline_status
+from twinlog.control.compare.comparison import compare_flows
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import Unauthorized
 
@@ -265,6 +266,16 @@ def test_a_right_that_is_given_later_is_noticed(flow: Flow) -> None:
         mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts))
         assert flow.is_copied()
         mirror.stop()
+
+
+def test_who_may_not_see_the_state_is_not_said_to_see_a_flow_that_never_ran(flow: Flow) -> None:
+    assert once(flow.only(list(ROWS))).state == "DONE"
+    loaded = load(flow.only([row for row in ROWS if row.on != STATE]), environment={})
+    (status,) = offline_status(loaded)
+    assert (status.state, status.code) == ("UNKNOWN", "TOPIC_UNAUTHORIZED")
+    assert f"grant READ on topic {STATE.strip('`')}" in status.reason
+    with pytest.raises(Unauthorized, match="grant READ on topic"):
+        list(compare_flows(loaded, lambda _: True, with_left_alone=False, say=print))
 
 
 # -- the two users of a migration ----------------------------------------------------------

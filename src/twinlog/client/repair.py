@@ -19,7 +19,6 @@ from twinlog.cluster.client import prompt_client
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, log_ends, offset_at
 from twinlog.cluster.logs.raw_log import fetch_partition
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import Trait, has
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.regex.patterns import NamePattern
@@ -27,7 +26,7 @@ from twinlog.config.values.times import in_iso
 from twinlog.errors import FlowError, TwinlogError, or_raise
 from twinlog.mirror.map.accepted_records import MAX_READS, ForeignWalk, last_stretch, walk
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.mirror.names.policies import policy_from
 from twinlog.mirror.start.break_search import find_break
 from twinlog.mirror.start.corrections import next_upstream
@@ -37,6 +36,7 @@ from twinlog.mirror.state.published import Unusual
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.survey.leader_status import leader_status
 from twinlog.survey.map_reader import MapReader, Maps
+from twinlog.survey.state_reader import state_rows
 
 READ_BYTES: Final = 1 << 20
 INSTEAD: Final = {
@@ -162,8 +162,7 @@ class TopicRepair:
         count = len(target.metadata([topic]).topics[topic].partitions)
         maps = MapReader(target, topic, count).read()
         maps.require_all()
-        rows = [(row.key, row.value) for row in read_to_end(target, STATE_TOPIC, 0)]
-        ours = producers_of(self._steering.flow, rows)
+        ours = producers_of(self._steering.flow, state_rows(target))
         return [self._line(one, maps, ours) for one in standing]
 
     def _line(self, one: Unusual, maps: Maps, ours: frozenset[int]) -> RepairLine:

@@ -21,18 +21,18 @@ from twinlog.client.quarantine import Quarantine
 from twinlog.client.steering import GIVES_UP_S, FlowSteering
 from twinlog.cluster.client import prompt_client
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import Trait, has, with_trait
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.values.times import in_iso
 from twinlog.errors import FlowError
-from twinlog.mirror.names.naming import STATE_TOPIC, quarantine_topic
+from twinlog.mirror.names.naming import quarantine_topic
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.state.generations import winning_claims
 from twinlog.mirror.state.published import Unusual
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.survey.leader_status import leader_status
+from twinlog.survey.state_reader import state_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class RecordSkip:
 
     def quarantine(self, change: SkipChange) -> list[int]:
         """Put what is left out into the quarantine topic; its offsets there."""
-        state = [(row.key, row.value) for row in read_to_end(self._steering.target, STATE_TOPIC, 0)]
+        state = state_rows(self._steering.target)
         history = winning_claims(state).get(self._steering.flow)
         if history is None or history.latest is None:
             raise self._refused("no process has ever led it")

@@ -21,7 +21,6 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import (
     append_rows,
     ensure_compacted_topic,
-    read_to_end,
 )
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.regex.patterns import NamePattern, compile_names
@@ -31,7 +30,7 @@ from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import mirrored_topics
-from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from twinlog.survey.state_reader import state_rows_if_any
 
 GIVES_UP_S: Final = 60.0
 
@@ -117,11 +116,7 @@ class FlowSteering:
         """What is wanted of the flow now; `corrupt` gets pauses and limits that cannot be read,
         which raise CorruptData otherwise.
         """
-        found = self._target.metadata([STATE_TOPIC]).topics.get(STATE_TOPIC)
-        if found is None or found.error == UNKNOWN_TOPIC_OR_PARTITION:
-            return FlowIntents()
-        rows = read_to_end(self._target, STATE_TOPIC, 0)
-        return flow_intents(self.flow, ((row.key, row.value) for row in rows), corrupt=corrupt)
+        return flow_intents(self.flow, state_rows_if_any(self._target), corrupt=corrupt)
 
     def want(self, kind: IntentKind) -> list[Change]:
         """Of the whole flow."""

@@ -17,7 +17,7 @@ from functools import cached_property
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import Operation
-from twinlog.cluster.topics.internal_log import append_rows, read_to_end
+from twinlog.cluster.topics.internal_log import append_rows
 from twinlog.errors import Unauthorized
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.state.copies import CopyRow, copy_rows
@@ -25,6 +25,7 @@ from twinlog.mirror.state.generations import Claim, winning_claims
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader
 from twinlog.survey.rights import denied, may
+from twinlog.survey.state_reader import state_rows
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 
@@ -88,7 +89,7 @@ def cluster_state(client: ClusterClient, cluster_id: str) -> ClusterState:
         return ClusterState(cluster_id=cluster_id, unread=missing)
     if topic.error or not topic.partitions:
         return ClusterState(cluster_id=cluster_id)
-    records = [(record.key, record.value) for record in read_to_end(client, STATE_TOPIC, 0)]
+    records = state_rows(client)
     claims = {name: one.latest for name, one in winning_claims(records).items()}
     return ClusterState(
         cluster_id=cluster_id,

@@ -15,12 +15,13 @@ from dataclasses import replace
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import TopicMetadata
-from twinlog.cluster.topics.internal_log import append_rows, read_to_end
+from twinlog.cluster.topics.internal_log import append_rows
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.first_survey import Identity, first_survey, first_survey_rows
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.survey.stale_metadata import shown_by_any
+from twinlog.survey.state_reader import state_rows
 
 
 class Newcomers:
@@ -47,8 +48,7 @@ class Newcomers:
         """
         if self._recalled_from == target.settings.bootstrap:
             return
-        rows = read_to_end(target, STATE_TOPIC, 0)
-        known = first_survey(flow, ((row.key, row.value) for row in rows))
+        known = first_survey(flow, state_rows(target))
         if known is None:
             here = {*_identities(topics.values()), *_identities(shown_by_any(source))}
             known = frozenset((self._seen or set()) | here) - self._new

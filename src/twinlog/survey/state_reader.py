@@ -17,6 +17,9 @@ from twinlog.mirror.state.generations import producer_of
 from twinlog.mirror.state.held_producers import held_producers, is_held_row
 from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
 from twinlog.mirror.state.mapped import MappedCopies, is_mapped_row, mapped_copies
+from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+
+Rows = list[tuple[bytes | None, bytes | None]]
 
 READ_TIMEOUT_S: Final = 5.0
 READ_ANEW_EVERY: Final = 60
@@ -34,6 +37,21 @@ class StateNews:
     """Which copies of the flow have rows in the offset map."""
     has_held_producers: bool = False
     """The flow holds the source's producers back."""
+
+
+def state_rows(target: ClusterClient) -> Rows:
+    """Key and value of each row of the state topic, to its end. Raises TwinlogError, also where it
+    is not there.
+    """
+    return [(row.key, row.value) for row in read_to_end(target, STATE_TOPIC, 0)]
+
+
+def state_rows_if_any(target: ClusterClient) -> Rows:
+    """None of them where the topic is not there. Raises Unauthorized where it may not be seen:
+    nobody knows then.
+    """
+    found = target.metadata([STATE_TOPIC]).topics[STATE_TOPIC]
+    return [] if found.error == UNKNOWN_TOPIC_OR_PARTITION else state_rows(target)
 
 
 def has_state(target: ClusterClient, *, within_s: float) -> bool:

@@ -10,6 +10,7 @@ import click
 import pytest
 
 from tests.support.properties import BASE
+from twinlog.cli.main import run as run_command
 from twinlog.cli.main import twinlog
 from twinlog.cli.options.run_options import (
     SpreadClusters,
@@ -149,3 +150,15 @@ def test_an_alias_of_two_clusters_is_refused(run: Run, tmp_path: Path) -> None:
     (tmp_path / "other.properties").write_text("\n".join(lines))
     with pytest.raises(ConfigError, match=r"A\.bootstrap\.servers: shares no server with A of"):
         run("mm2.properties", "other.properties")
+
+
+@pytest.mark.parametrize("command", ["mirror", "verify"])
+def test_an_archive_that_no_executor_would_unpack_is_refused(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        run_command([command, "mm2.properties", "--archive", str(tmp_path / "executors.zip")]) == 2
+    )
+    assert "--archive is for executors of a Spark cluster: give its --master" in (
+        capsys.readouterr().err
+    )

@@ -17,6 +17,7 @@ from twinlog.cli.options.option import Section, option
 from twinlog.cli.options.run_options import (
     SPARK_OPTIONS,
     SpreadClusters,
+    check_archive,
     configuration,
     configuration_options,
 )
@@ -155,6 +156,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
 
     is_quiet, verbose = loudness() is Loudness.QUIET, loudness() is Loudness.VERBOSE
     configure_logs(options.log_file, options.log_format, verbose=verbose)
+    check_archive(options.master, options.archive)
     if options.listen is not None:
         parse_listen(options.listen)  # wrong usage is said before anything is read
     config, once, output = read(), options.once, options.output

@@ -18,6 +18,7 @@ from twinlog.cli.options.option import Section, option, said
 from twinlog.config.files.overrides import Override
 from twinlog.config.keys.key_types import OWN_PREFIX, KeyDefinition, KeyKind
 from twinlog.config.keys.own_keys import OWN_KEYS
+from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
     from twinlog.config.flow.schema import MirrorConfig
@@ -58,6 +59,15 @@ def spark_options(command: F) -> F:
     for one in reversed(SPARK_OPTIONS):
         command = one(command)
     return command
+
+
+def check_archive(master: str | None, archive: Path | None) -> None:
+    """Raises UsageError for an archive without a master: nobody would unpack it."""
+    if archive is not None and master is None:
+        raise UsageError(
+            "--archive is for executors of a Spark cluster: give its --master as well, or leave "
+            "--archive out"
+        )
 
 
 SHORT: Final = {"--lease-seconds": ("--lease",)}

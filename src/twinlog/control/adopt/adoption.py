@@ -27,7 +27,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.connect_group import connect_group
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, offset_at
-from twinlog.cluster.topics.internal_log import append, ends_of_logs, read_to_end
+from twinlog.cluster.topics.internal_log import append, ends_of_logs
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.control.adopt.mm2_positions import Positions, read_positions
@@ -45,14 +45,13 @@ from twinlog.mirror.map.offset_map import (
     Term,
     map_home,
 )
-from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.start.alignment import Aligned, Alignment, identity
 from twinlog.mirror.start.tail_check import TAIL_RECORDS
 from twinlog.mirror.state.generations import producers_of_others
 from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.committed_log import read_committed
-from twinlog.survey.state_reader import has_state
+from twinlog.survey.state_reader import has_state, state_rows
 from twinlog.wire.record_batch import BatchHeader
 from twinlog.wire.records import Record
 
@@ -191,7 +190,7 @@ class Adopter:
         if not self.may_run:
             refuse_running(self.target, self.storage, self.flow)
         if self.is_shared and has_state(self.target, within_s=STATE_WITHIN_S):
-            rows = [(one.key, one.value) for one in read_to_end(self.target, STATE_TOPIC, 0)]
+            rows = state_rows(self.target)
             self._company = producers_of_others(self.flow, rows)
         positions = read_positions(self.target, self.storage)
         self._check_connector(positions)

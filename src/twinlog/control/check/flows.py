@@ -11,7 +11,6 @@ from twinlog.cluster.groups.group_rights import check_group_read
 from twinlog.cluster.logs.offsets import EARLIEST, list_offsets, log_ends
 from twinlog.cluster.net.metadata import Operation, TopicMetadata
 from twinlog.cluster.topics.configs import describe_broker_configs
-from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.cluster.topics.producer_expiry import EXPIRY_CONFIG
 from twinlog.cluster.topics.topic_admin import TopicCreation, validate_topic
 from twinlog.config.flow.schema import FlowConfig
@@ -47,6 +46,7 @@ from twinlog.survey.discovery import (
 )
 from twinlog.survey.map_reader import MapReader
 from twinlog.survey.rights import denied, may, seen_by, unseen_configs
+from twinlog.survey.state_reader import state_rows
 
 
 class Clients(Protocol):
@@ -279,8 +279,8 @@ class _FlowCheck:
             self._there, STATE_TOPIC, Operation.READ
         ):
             return
-        records = read_to_end(self._clients.target, STATE_TOPIC, 0)
-        history = winning_claims((r.key, r.value) for r in records).get(str(self._flow.flow))
+        rows = state_rows(self._clients.target)
+        history = winning_claims(rows).get(str(self._flow.flow))
         last = None if history is None else history.latest
         if last is not None and history is not None and not history.is_closed:
             self._report.notes.append(

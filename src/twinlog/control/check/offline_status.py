@@ -27,13 +27,7 @@ from twinlog.codes import FlowState, PartitionState
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.asked_clusters import AskedClusters
 from twinlog.control.check.last_run import LastRun, last_run
-from twinlog.control.check.reported_status import (
-    Rows,
-    of_now,
-    set_up_of_now,
-    state_rows,
-    status_rows,
-)
+from twinlog.control.check.reported_status import of_now, set_up_of_now, status_rows
 from twinlog.control.check.starts import begins_now
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
@@ -54,6 +48,7 @@ from twinlog.model import TopicPartition
 from twinlog.quantities import plural
 from twinlog.survey.discovery import discover, mirrored_topics
 from twinlog.survey.map_reader import MapReader
+from twinlog.survey.state_reader import Rows, state_rows_if_any
 from twinlog.wire.record_batch import read_headers
 
 GIVES_UP_S = 60.0
@@ -234,9 +229,7 @@ class _OfflineFlow:
         return MapReader(self._target, topic, len(found.partitions)).read()
 
     def _state(self) -> tuple[FlowHistory | None, FlowIntents]:
-        if STATE_TOPIC not in self._there.topics:
-            return None, FlowIntents()
-        rows = state_rows(self._target)
+        rows = state_rows_if_any(self._target)
         return winning_claims(rows).get(self.setup.name), flow_intents(self.setup.name, rows)
 
     def _status_rows(self, now_ms: int) -> Rows | None:

@@ -4,7 +4,7 @@ that could not set it up, while nobody leads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,7 @@ from twinlog.mirror.state.published_events import PublishedEvents, published_eve
 from twinlog.mirror.state.verified import VerifyRun, verify_runs
 from twinlog.model import TopicPartition
 from twinlog.survey.rights import may
+from twinlog.survey.state_reader import Rows, state_rows
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 
 WRITTEN_WITHIN_MS: Final = 600_000
@@ -33,8 +34,6 @@ _UNREADABLE: Final = (
     *(CorruptData, LookupError, TypeError, ValueError, AttributeError, RecursionError),
 )
 """What rows raise that are none of ours: readers of the state trust what is in them."""
-
-Rows = Sequence[tuple[bytes | None, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,11 +128,6 @@ def _claims(flow: str, state: Rows) -> Iterator[tuple[bytes | None, bytes | None
     for key, value in state:
         if key is not None and key.startswith(begin) and not is_intent_row(key, flow):
             yield key, value
-
-
-def state_rows(target: ClusterClient) -> Rows:
-    """All of the state topic, which must be there."""
-    return [(row.key, row.value) for row in read_to_end(target, STATE_TOPIC, 0)]
 
 
 def status_rows(target: ClusterClient, there: ClusterMetadata, now_ms: int) -> Rows | None:

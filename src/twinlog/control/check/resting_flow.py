@@ -14,20 +14,19 @@ from dataclasses import replace
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import LATEST
-from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import Trait, has
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind
 from twinlog.control.check.offline_status import offline_status
 from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.intents import flow_intents
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import discover
 from twinlog.survey.map_reader import read_maps
 from twinlog.survey.source_ends import known_ends, known_offsets
+from twinlog.survey.state_reader import state_rows_if_any
 
 
 def resting_flow(
@@ -59,11 +58,7 @@ def resting_flow(
 
 def released_topics(flow: str, target: ClusterClient) -> frozenset[str]:
     """Topics that people have released from the flow."""
-    found = target.metadata([STATE_TOPIC]).topics.get(STATE_TOPIC)
-    if found is None or found.error:
-        return frozenset()
-    rows = read_to_end(target, STATE_TOPIC, 0)
-    return flow_intents(flow, ((row.key, row.value) for row in rows)).released
+    return flow_intents(flow, state_rows_if_any(target)).released
 
 
 def _views(

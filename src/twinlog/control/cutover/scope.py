@@ -12,13 +12,11 @@ from twinlog.client.steering import FlowSteering
 from twinlog.cluster.client import prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
-from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.regex.patterns import NamePattern
 from twinlog.control.cutover.upstreams import FlowUpstreams
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
-from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.copies import copy_rows
 from twinlog.mirror.state.generations import FlowHistory, producer_of, winning_claims
 from twinlog.mirror.state.intents import (
@@ -29,7 +27,7 @@ from twinlog.mirror.state.intents import (
 )
 from twinlog.mirror.state.mapped import MappedCopies, mapped_copies
 from twinlog.model import Isolation, TopicId
-from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from twinlog.survey.state_reader import Rows, state_rows_if_any
 
 Say = Callable[[str], None]
 """Takes a line of evidence for people, as soon as it is known."""
@@ -37,8 +35,6 @@ Say = Callable[[str], None]
 SOURCE_ANSWERS_WITHIN_S: Final = 10.0
 """It may be lost: that is when clients go over."""
 GIVES_UP_S: Final = 60.0
-
-Rows = list[tuple[bytes | None, bytes | None]]
 
 
 class CutoverScope:
@@ -147,10 +143,7 @@ class CutoverScope:
 
     def _rows(self) -> Rows:
         # only where it is surely not there: whoever cannot see it knows of no leader either
-        found = self.target.metadata([STATE_TOPIC]).topics.get(STATE_TOPIC)
-        if found is None or found.error == UNKNOWN_TOPIC_OR_PARTITION:
-            return []
-        return [(row.key, row.value) for row in read_to_end(self.target, STATE_TOPIC, 0)]
+        return state_rows_if_any(self.target)
 
     def is_led(self) -> bool:
         """Whether a mirror is in the flow's group: it leads, or will within seconds."""

@@ -30,10 +30,11 @@ from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.status_file import RunningMirror, running_mirrors
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
-from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
+from twinlog.mirror.names.naming import STATUS_TOPIC
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
 from twinlog.mirror.state.published import published_status
 from twinlog.model import TopicPartition
+from twinlog.survey.state_reader import state_rows_if_any
 
 GIVES_UP_S: Final = 20.0
 HEARD_FOR_S: Final = 3.0
@@ -179,11 +180,7 @@ class _Observer:
     def _intents(self) -> FlowIntents:
         try:
             with _asked(self._setup.target) as client:
-                found = client.metadata([STATE_TOPIC]).topics.get(STATE_TOPIC)
-                if found is None or found.error:
-                    return FlowIntents()
-                rows = read_to_end(client, STATE_TOPIC, 0)
-            return flow_intents(self._setup.name, ((row.key, row.value) for row in rows))
+                return flow_intents(self._setup.name, state_rows_if_any(client))
         except TwinlogError as error:
             self._notes.append(f"whether it is paused or limited is not known: {error}")
             return FlowIntents()

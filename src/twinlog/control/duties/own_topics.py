@@ -22,7 +22,6 @@ from twinlog.cluster.topics.internal_log import (
     append_rows,
     check_policy,
     compact_again,
-    read_to_end,
 )
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.errors import ConfigError, TwinlogError, Unauthorized
@@ -31,6 +30,7 @@ from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.state.generations import having_written, producer_of
 from twinlog.mirror.state.mapped import Copy, is_known, mapped_copies, noting_rows
 from twinlog.model import TopicId, TopicPartition
+from twinlog.survey.state_reader import state_rows
 
 LOOK_EVERY_S: Final = 30.0
 STATE: Final = TopicPartition(STATE_TOPIC, 0)
@@ -92,7 +92,7 @@ class OwnTopics:
 
     def _read_state(self) -> list[Row]:
         """Take over what the state topic says; what it should say beside, and does not."""
-        records = [(one.key, one.value) for one in read_to_end(self._target, STATE_TOPIC, 0)]
+        records = state_rows(self._target)
         self._said = mapped_copies(self._flow.name, records).partitions
         for copy, some in self._said.items():
             self._mapped[copy] = self._mapped.get(copy, NONE) | some

@@ -32,7 +32,6 @@ from weakref import WeakSet
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, offset_at
-from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import PolicyKind, VerifyMode
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView
@@ -42,12 +41,12 @@ from twinlog.errors import PartitionError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.translation import Reach
-from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.intents import FlowIntents, flow_intents
 from twinlog.mirror.verify.difference import Compared, Difference
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.map_reader import Maps
+from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.survey.verify.partition import (
     MappedCopy,
     PartitionBounds,
@@ -286,10 +285,7 @@ class Verification:
         return answer
 
     def _intents(self) -> FlowIntents:
-        if STATE_TOPIC not in self._target.metadata(None).topics:
-            return FlowIntents()
-        rows = [(row.key, row.value) for row in read_to_end(self._target, STATE_TOPIC, 0)]
-        return flow_intents(self._flow.name, rows)
+        return flow_intents(self._flow.name, state_rows_if_any(self._target))
 
     def close(self) -> None:
         self._of_process.discard(self)

@@ -24,7 +24,6 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.membership import Membership
-from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.start import Starts
 from twinlog.control.adopt.take_over import TakeOver
@@ -58,7 +57,7 @@ from twinlog.survey.map_presence import is_lost, require_nothing_copied
 from twinlog.survey.map_reader import MapReader, Maps
 from twinlog.survey.newcomers import Newcomers
 from twinlog.survey.source_ends import with_ends
-from twinlog.survey.state_reader import StateNews, StateReader, has_state, with_rows
+from twinlog.survey.state_reader import StateNews, StateReader, has_state, state_rows, with_rows
 
 log = logging.getLogger(__name__)
 
@@ -328,7 +327,7 @@ class FlowSetup(FlowEnds):
         capabilities: Capabilities,
     ) -> Work:
         expiry = self.facts.expiry_ms(target) if capabilities.producers_listed else None
-        rows = [(record.key, record.value) for record in read_to_end(target, STATE_TOPIC, 0)]
+        rows = state_rows(target)
         known = {one for row in rows if (one := producer_of(*row)) is not None}
         return Work(
             flow=self.name,

@@ -17,12 +17,13 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.producers import init_producer_id
-from twinlog.cluster.topics.internal_log import produce_batch, read_to_end
+from twinlog.cluster.topics.internal_log import produce_batch
 from twinlog.errors import Fate, FlowError, TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import fan_producers, giving_producer
 from twinlog.model import TopicPartition
+from twinlog.survey.state_reader import state_rows
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
@@ -32,8 +33,7 @@ PAUSE_S: Final = 0.5
 
 def known_fan_producers(target: ClusterClient) -> dict[tuple[str, int], int]:
     """The ids of all flows, by flow and number of the source partition."""
-    records = read_to_end(target, STATE_TOPIC, 0)
-    return fan_producers((record.key, record.value) for record in records)
+    return fan_producers(state_rows(target))
 
 
 def with_fan_producers(

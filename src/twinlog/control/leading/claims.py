@@ -20,7 +20,7 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.producers import init_producer_id
-from twinlog.cluster.topics.internal_log import append_rows, read_to_end
+from twinlog.cluster.topics.internal_log import append_rows
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.leading.lead import SetupWaiting
 from twinlog.control.loops.refusals import cluster_changed
@@ -37,6 +37,7 @@ from twinlog.mirror.state.intents import FlowIntents, flow_intents
 from twinlog.mirror.state.mapped import losing_map
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader
+from twinlog.survey.state_reader import state_rows
 
 IDLE_ENDS_WITHIN_S: Final = 1.0
 
@@ -65,16 +66,14 @@ class FlowClaims:
 
     def history(self, target: ClusterClient) -> FlowHistory | None:
         """What the state topic says now."""
-        records = read_to_end(target, STATE_TOPIC, 0)
-        rows = ((record.key, record.value) for record in records)
-        return winning_claims(rows).get(self.name)
+        return winning_claims(state_rows(target)).get(self.name)
 
     def is_latest(self, target: ClusterClient, generation: int, followed: FlowIntents) -> bool:
         """Whether no newer claim is there than this one, and nothing is wanted but what is followed
         already, as of now. Rows may be gone with their topic, ours among them: whoever leads since
         wrote one to the new topic, and what nobody took back is wanted still.
         """
-        rows = [(record.key, record.value) for record in read_to_end(target, STATE_TOPIC, 0)]
+        rows = state_rows(target)
         history = winning_claims(rows).get(self.name)
         latest = None if history is None else history.latest
         is_newer = latest is not None and (

@@ -14,17 +14,16 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, list_offsets, log_ends
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
-from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.findings import Span, foreign_data
 from twinlog.mirror.map.offset_map import PartitionMap
-from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import producers_of
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.copied_topics import CopiedTopic
 from twinlog.survey.map_reader import read_maps
+from twinlog.survey.state_reader import state_rows
 from twinlog.wire.record_batch import read_headers
 
 __all__ = ["empty_topics", "foreign_topics", "why_not_ours"]
@@ -60,8 +59,7 @@ def foreign_topics(
     spans = _spans(target, _partitions(there, unknown), unread)
     if not spans and not unread:
         return {}
-    state = ((record.key, record.value) for record in read_to_end(target, STATE_TOPIC, 0))
-    ours = producers_of(str(flow.flow), state)
+    ours = producers_of(str(flow.flow), state_rows(target))
     others = _written_by_others(target, spans, ours, unread)
     try:
         mapped = _mapped(flow, there, target) if others or unread else ()

@@ -48,6 +48,7 @@ from twinlog.mirror.state.intents import flow_intents
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import TopicId, TopicPartition, sequence_of
 from twinlog.survey.discovery import discover
+from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.records import Record
 
@@ -292,9 +293,7 @@ class MapRebuild:
             )
 
     def _producers(self) -> frozenset[int]:
-        if self._is_missing(STATE_TOPIC):
-            return frozenset()
-        state = [(one.key, one.value) for one in read_to_end(self._target, STATE_TOPIC, 0)]
+        state = state_rows_if_any(self._target)
         self._skips = flow_intents(self._setup.name, state).skips
         return producers_of(self._setup.name, state)
 

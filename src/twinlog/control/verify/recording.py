@@ -21,7 +21,6 @@ from twinlog.cluster.client import prompt_client
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.internal_log import append_rows
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.check.reported_status import state_rows
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.verify.result import VerifiedFlow, digest
 from twinlog.errors import TwinlogError
@@ -29,6 +28,7 @@ from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.verified import VerifyRun, verify_runs
 from twinlog.model import TopicPartition
 from twinlog.survey.rights import may
+from twinlog.survey.state_reader import state_rows
 
 GIVES_UP_S: Final = 15.0
 

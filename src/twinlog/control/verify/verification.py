@@ -29,7 +29,6 @@ from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST
 from twinlog.config.flow.schema import MirrorConfig
-from twinlog.control.check.reported_status import state_rows
 from twinlog.control.check.resting_flow import resting_flow
 from twinlog.control.compare.comparison import compare_topic_configs
 from twinlog.control.duties.rounds import LedFlow
@@ -42,7 +41,6 @@ from twinlog.control.verify.workers import ClusterPair, Found, VerifyWorkers
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.map.runs import digest_of
-from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import FOREVER, PartitionPlan
 from twinlog.mirror.state.generations import producers_of
 from twinlog.mirror.state.intents import FlowIntents, flow_intents
@@ -52,6 +50,7 @@ from twinlog.model import TopicPartition
 from twinlog.survey.discovery import Discovery, discover, selected_topics
 from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.survey.source_ends import known_ends, known_offsets
+from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.survey.verify.partition import MappedCopy, PartitionBounds, VerifyTask, never_made
 from twinlog.survey.verify.rules import rules_of
 
@@ -153,10 +152,9 @@ class _Flow:
         return replace(led, partitions=lambda: views)
 
     def _read_state(self) -> None:
-        if STATE_TOPIC in self._target.metadata(None).topics:
-            rows = state_rows(self._target)
-            self._intents = flow_intents(self._setup.name, rows)
-            self._producers = producers_of(self._setup.name, rows)
+        rows = state_rows_if_any(self._target)
+        self._intents = flow_intents(self._setup.name, rows)
+        self._producers = producers_of(self._setup.name, rows)
 
     # -- partitions without a target
 

@@ -16,7 +16,7 @@ from twinlog.cli.options.command import Command
 from twinlog.cli.options.flow_option import flow_option, one_flow, topics_option
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_option, spark_options
+from twinlog.cli.options.run_options import check_archive, secrets_option, spark_options
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import Format, write_line, write_object, write_warning
 from twinlog.cli.terminal.reading import ReadingLine
@@ -89,6 +89,7 @@ def verify(
     from twinlog.control.verify.verification import VerifyScope, verify_flows
     from twinlog.control.verify.workers import SparkOptions, workers
 
+    check_archive(others["master"], others["archive"])
     since_ms, until_ms = _times(since, until)
     scope = VerifyScope(
         matches=matching(topics, "--topics"),
