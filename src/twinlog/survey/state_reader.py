@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.errors import BrokerRefused
 from twinlog.mirror.names.naming import STATE_TOPIC
@@ -17,7 +18,8 @@ from twinlog.mirror.state.generations import producer_of
 from twinlog.mirror.state.held_producers import held_producers, is_held_row
 from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
 from twinlog.mirror.state.mapped import MappedCopies, is_mapped_row, mapped_copies
-from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from twinlog.survey.rights import denied
+from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 
 Rows = list[tuple[bytes | None, bytes | None]]
 
@@ -50,8 +52,11 @@ def state_rows_if_any(target: ClusterClient) -> Rows:
     """None of them where the topic is not there. Raises Unauthorized where it may not be seen:
     nobody knows then.
     """
-    found = target.metadata([STATE_TOPIC]).topics[STATE_TOPIC]
-    return [] if found.error == UNKNOWN_TOPIC_OR_PARTITION else state_rows(target)
+    error = target.metadata([STATE_TOPIC]).topics[STATE_TOPIC].error
+    if error == TOPIC_AUTHORIZATION_FAILED:
+        # to list its offsets would ask for DESCRIBE alone
+        raise denied(target.alias, Operation.READ.name, STATE_TOPIC)
+    return [] if error == UNKNOWN_TOPIC_OR_PARTITION else state_rows(target)
 
 
 def has_state(target: ClusterClient, *, within_s: float) -> bool:
