@@ -251,23 +251,27 @@ def test_a_standby_of_ten_thousand_topics_answers_at_once(
 
 
 @pytest.mark.parametrize(
-    ("cost_s", "age_s", "is_new"),
+    ("cost_s", "age_s", "is_new", "is_too_old"),
     [
-        (0.0, 4.9, True),
-        (0.0, 5.1, False),
-        (1.0, 19.0, True),
-        (1.0, 21.0, False),
-        (9.0, 61.0, False),
+        (0.0, 4.9, True, False),
+        (0.0, 5.1, False, False),
+        (0.0, 119.0, False, False),
+        (0.0, 121.0, False, True),
+        (1.0, 19.0, True, False),
+        (1.0, 21.0, False, False),
+        (17.0, 339.0, True, False),
+        (17.0, 341.0, False, False),
+        (17.0, 681.0, False, True),
     ],
 )
 def test_both_clusters_are_asked_for_all_partitions_as_often_as_it_costs_little(
-    tmp_path: Path, *, cost_s: float, age_s: float, is_new: bool
+    tmp_path: Path, *, cost_s: float, age_s: float, is_new: bool, is_too_old: bool
 ) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text(FILE)
     config, at = load(file, environment={}).flows[0], time.monotonic() - age_s
     found = site.Parts(partitions=(), at=at, is_here=False, config=config, cost_s=cost_s)
-    assert found.is_new is is_new
+    assert (found.is_new, found.is_too_old) == (is_new, is_too_old)
 
 
 def test_what_is_not_known_is_said_and_sorted_as_the_worst() -> None:

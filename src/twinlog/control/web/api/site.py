@@ -26,13 +26,13 @@ from twinlog.control.web.workers import RequestWorkers
 ASKED_AGAIN_S: Final = 5.0
 """How old the partitions of a flow of another process may be, ..."""
 SHARE_OF_TIME: Final = 0.05
-"""... or older where there are so many that asking would take more of a core, ..."""
-LONGEST_PAUSE_S: Final = 60.0
-"""... but for this."""
+"""... or older where there are so many that asking would take more of a core."""
 WAITED_S: Final = 0.5
 """For newer ones, where there are old ones to answer with."""
 OLDEST_S: Final = 120.0
-"""None that are older are shown."""
+"""None that are older are shown, ..."""
+OLDEST_PAUSES: Final = 2
+"""... but where so many pauses between two askings are longer."""
 QUESTIONS: Final = 8
 """That ask both clusters: one runs, the others wait."""
 PAGES: Final = 64
@@ -57,8 +57,15 @@ class Parts:
 
     @property
     def is_new(self) -> bool:
-        pause_s = min(self.cost_s / SHARE_OF_TIME, LONGEST_PAUSE_S)
-        return self.age_s < max(ASKED_AGAIN_S, pause_s)
+        return self.age_s < self._pause_s
+
+    @property
+    def is_too_old(self) -> bool:
+        return self.age_s > max(OLDEST_S, OLDEST_PAUSES * self._pause_s)
+
+    @property
+    def _pause_s(self) -> float:
+        return max(ASKED_AGAIN_S, self.cost_s / SHARE_OF_TIME)
 
 
 class Site:
@@ -159,7 +166,7 @@ class Site:
         if known is not None and known.is_new:
             return known
         asking = self._being_asked(name, config)
-        has_nothing = known is None or known.age_s > OLDEST_S
+        has_nothing = known is None or known.is_too_old
         await asyncio.wait([asking], timeout=None if has_nothing else WAITED_S)
         return known if known is not None and not asking.done() else asking.result()
 
