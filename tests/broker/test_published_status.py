@@ -15,9 +15,9 @@ import pytest
 from tests.support.client import Outgoing, eventually, produce
 from tests.support.mirror import EmittingMirror
 from tests.support.mirror_process import Driver
-from tests.support.rest import Rest, rest_of
+from tests.support.rest import Rest, StreamReader, rest_of
 from tests.support.settings import settings_for
-from tests.support.snapshots import PUBLISHED
+from tests.support.snapshots import DIVERGED, HAPPENED, PUBLISHED
 from tests.support.topics import apply_topic_configs, create_topic
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
@@ -31,7 +31,7 @@ from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
 from twinlog.mirror.state.generations import winning_claims
-from twinlog.mirror.state.published import PublishedStatus, failed_set_up, published_status
+from twinlog.mirror.state.published import PublishedStatus, Row, failed_set_up, published_status
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 
@@ -75,10 +75,13 @@ class Flow:
             return failed_set_up(self.name, [(row.key, row.value) for row in rows]) is not None
 
     def write(self, status: PublishedStatus) -> None:
+        self.append(status.encode())
+
+    def append(self, row: Row) -> None:
         with ClusterClient(settings_for(self.target.bootstrap)) as client:
             ensure_mm2_topic(client, STATUS_TOPIC, 1)
             home = TopicPartition(STATUS_TOPIC, 0)
-            append_rows(client, home, [status.encode()], int(time.time() * 1000))
+            append_rows(client, home, [row], int(time.time() * 1000))
 
 
 @pytest.fixture
@@ -173,6 +176,30 @@ def seen_elsewhere(rest: Rest, code: str) -> dict[str, Any]:
     return event
 
 
+@pytest.mark.witness("a stream of events has what other processes tell of a flow")
+def test_a_stream_has_what_another_process_wrote_of_a_flow(flow: Flow) -> None:
+    """By the rows on the target, each event once; who comes again has those since."""
+    told = replace(HAPPENED, flow=flow.name)
+    newer = replace(DIVERGED, number=8, message="again")
+    with rest_of(load(flow.file, environment={}), flow.file, Monitor()) as standby:
+        reader = StreamReader(standby)
+        eventually(lambda: "flows" in reader.kinds())
+        flow.append(told.encode())
+        eventually(reader.events, what="an event of another process")
+        flow.append(replace(told, events=(DIVERGED, newer)).encode())
+        eventually(lambda: len(reader.events()) == 2)
+        first, second = reader.events()
+        assert (first["flow"], first["topic"], first["partition"]) == (flow.name, "orders", 3)
+        assert (first["code"], first["message"]) == ("DIVERGED", DIVERGED.message)
+        assert first["who"] == "east-1 (process 77)"
+        assert second["message"] == "again"
+        again = StreamReader(standby, last=str(first["number"]))
+        eventually(again.events)
+        assert again.events() == [second]
+        for one in (reader, again):
+            one.close()
+
+
 @pytest.mark.long
 def test_another_process_shows_what_happens_to_the_flow_and_who_wanted_it(flow: Flow) -> None:
     with flow.file.open("a") as file:
@@ -185,11 +212,14 @@ def test_another_process_shows_what_happens_to_the_flow_and_who_wanted_it(flow: 
         rest_of(config, flow.file, Monitor()) as standby,
     ):
         eventually(lambda: driver.state.records == 2)
+        reader = StreamReader(standby)
         apply_topic_configs(flow.target, remote, {"max.message.bytes": "1000"})
         produce(flow.source, flow.topic, [Outgoing(value=os.urandom(5000), partition=1)])
         event = seen_elsewhere(standby, "RECORD_TOO_LARGE")
         assert event["who"] == f"{socket.gethostname()} (process {driver.pid})"
         assert (event["flow"], event["topic"], event["partition"]) == (flow.name, flow.topic, 1)
+        eventually(lambda: event in reader.events(), what="the same event on a stream")
+        reader.close()
         topic = ["topic", "pause", str(flow.file), "--topics", flow.topic]
         assert run(topic) == 0
 

@@ -115,7 +115,13 @@ def test_topics_are_filtered_sorted_and_paged(
 
 
 @pytest.mark.parametrize(
-    ("wide", "dark"), [(360, True), (1200, False), pytest.param(1200, True, marks=pytest.mark.long)]
+    ("wide", "dark"),
+    [
+        (360, True),
+        (1200, False),
+        pytest.param(360, False, marks=pytest.mark.long),
+        pytest.param(1200, True, marks=pytest.mark.long),
+    ],
 )
 def test_a_topic_unfolds_to_its_partitions_with_both_logs_and_stays_so(
     rest: Rest,

@@ -30,6 +30,10 @@ FLAGS: Final = (
 )
 
 
+KEYS: Final = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), " ": (32, " ")}
+"""The key's code, and what it writes; a letter has what it is."""
+
+
 def axe_script() -> Path:
     """axe-core's; the test is skipped where it cannot be had, and fails where it must be."""
     told = subprocess.run([ROOT / "scripts" / "axe"], capture_output=True, text=True, check=False)
@@ -177,9 +181,15 @@ class Page:
         self.run(f"{found}.click()")
 
     def press(self, key: str) -> None:
-        for kind in ("keyDown", "keyUp"):
+        """As a keyboard does: a letter or sign, or one of `KEYS`."""
+        code, text = KEYS.get(key, (0, key))
+        for kind in ("keyDown" if text else "rawKeyDown", "keyUp"):
             self.call(
-                "Input.dispatchKeyEvent", type=kind, key=key, text=key if kind == "keyDown" else ""
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                text=text if kind == "keyDown" else "",
+                windowsVirtualKeyCode=code,
             )
 
     def picture(self, path: Path) -> None:

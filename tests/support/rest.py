@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.current_config import CurrentConfig
 
-__all__ = ["Rest", "few", "rest_of"]
+__all__ = ["Rest", "StreamReader", "few", "rest_of"]
 
 
 def few(examples: int) -> settings:
@@ -73,6 +74,42 @@ class Rest:
         told = self.ask(path, "POST", body)
         assert told.status == 200, told
         return told.json
+
+
+class StreamReader:
+    """Reads the stream of server-sent events in a thread; `last`: the number of the last event."""
+
+    def __init__(self, rest: Rest, last: str = "") -> None:
+        self._connection = http.client.HTTPConnection(rest.address.host, rest.address.port)
+        self._connection.request("GET", "/api/v1/stream", headers={"Last-Event-ID": last})
+        self.answer = self._connection.getresponse()
+        self.found: list[tuple[str, Any]] = []
+        """Kind and data, as they came."""
+        self.ended = False
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        kind = ""
+        try:
+            for line in self.answer:
+                if line.startswith(b"event: "):
+                    kind = line[7:].strip().decode()
+                elif line.startswith(b"data: "):
+                    self.found.append((kind, json.loads(line[6:])))
+        except (OSError, ValueError, AttributeError):
+            pass  # closed by the test
+        self.ended = True
+
+    def kinds(self) -> list[str]:
+        return [kind for kind, _ in self.found]
+
+    def events(self) -> list[Any]:
+        """Those that came, without the flows."""
+        return [one for kind, one in self.found if kind == "event"]
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 @contextmanager

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import logging
 import os
 import sys
@@ -18,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.eventually import eventually
-from tests.support.rest import Rest, rest_of
+from tests.support.rest import Rest, StreamReader, rest_of
 from tests.support.snapshots import PUBLISHED, flow, partition
 from twinlog.client import steering
 from twinlog.codes import CONDITIONS
@@ -438,38 +436,10 @@ def test_a_bug_is_told_without_its_text(rest: Rest, monitor: Monitor) -> None:
     assert "many" not in told.json["what"]
 
 
-class Reader:
-    """Reads a stream of server-sent events in a thread."""
-
-    def __init__(self, rest: Rest, last: str = "") -> None:
-        self.connection = http.client.HTTPConnection(rest.address.host, rest.address.port)
-        self.connection.request("GET", "/api/v1/stream", headers={"Last-Event-ID": last})
-        self.answer = self.connection.getresponse()
-        self.found: list[tuple[str, Any]] = []
-        self.ended = False
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        kind = ""
-        try:
-            for line in self.answer:
-                if line.startswith(b"event: "):
-                    kind = line[7:].strip().decode()
-                elif line.startswith(b"data: "):
-                    self.found.append((kind, json.loads(line[6:])))
-        except (OSError, ValueError, AttributeError):
-            pass  # closed by the test
-        self.ended = True
-
-    def kinds(self) -> list[str]:
-        return [kind for kind, _ in self.found]
-
-
 def test_a_stream_sends_flows_and_events_as_they_come(rest: Rest, monitor: Monitor) -> None:
     log = logging.getLogger("twinlog.test")
     log.warning("before")
-    reader = Reader(rest)
+    reader = StreamReader(rest)
     assert reader.answer.headers["Content-Type"] == "text/event-stream"
     eventually(lambda: "flows" in reader.kinds())
     log.warning("after")
@@ -480,10 +450,10 @@ def test_a_stream_sends_flows_and_events_as_they_come(rest: Rest, monitor: Monit
     eventually(
         lambda: reader.found[-1][0] == "flows" and reader.found[-1][1]["flows"][0]["lag"] == 105
     )
-    again = Reader(rest, last="0")
+    again = StreamReader(rest, last="0")
     eventually(lambda: again.kinds().count("event") == 2, what="those that are kept")
     for one in (reader, again):
-        one.connection.close()
+        one.close()
 
 
 def test_streams_are_bounded_and_end_with_the_process(
@@ -493,7 +463,7 @@ def test_streams_are_bounded_and_end_with_the_process(
     file = tmp_path / "mm2.properties"
     file.write_text(FILE)
     with rest_of(load(file, environment={}), file, monitor) as rest:
-        readers = [Reader(rest), Reader(rest)]
+        readers = [StreamReader(rest), StreamReader(rest)]
         eventually(lambda: all(one.found for one in readers))
         told = rest.ask("/api/v1/stream")
         assert (told.status, told.json["code"]) == (503, "REST_BUSY")

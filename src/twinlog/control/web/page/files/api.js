@@ -2,6 +2,7 @@
 
 const TOKEN = "twinlog-token";
 const LONGEST_MS = 190000; // what asks both clusters may take three minutes
+export const WITHIN_MS = 10000; // a process that hangs is shown as one that is gone
 
 export class Refused extends Error {
   constructor(status, problem) {

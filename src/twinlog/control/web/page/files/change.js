@@ -2,7 +2,7 @@
 
 import { ask, flowPath } from "./api.js";
 import { failure } from "./told.js";
-import { h, rate } from "./view.js";
+import { counterpart, h, rate } from "./view.js";
 
 const dialog = document.getElementById("dialog");
 
@@ -59,6 +59,12 @@ export function changing(what, flow, title, more = {}) {
     h("label", {}, "Reason", reason),
     shown,
     h("div", { class: "bar" }, look, write, h("button", { class: "do", click: () => dialog.close() }, "Close")));
+  const from = document.activeElement;
+  const back = () => {
+    const now = document.activeElement; // of a dialog that is closed just now it may be there still
+    if (now === document.body || dialog.contains(now)) (counterpart(from) || document.getElementById("main")).focus({ preventScroll: true });
+  };
+  dialog.addEventListener("close", back, { once: true }); // a browser knows the way back while `from` is still there
   dialog.showModal();
 }
 

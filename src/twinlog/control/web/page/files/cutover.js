@@ -11,14 +11,17 @@ export function cutover({ main, flow }) {
     h("p", {}, "A plan reads both clusters and changes nothing."),
     h("div", { class: "bar" }, button("switchover", "Plan a switchover"), button("failover", "Plan a failover")), body);
   let isOpen = true;
+  let number = 0; // an answer to an earlier question may come last
 
   async function load(verb) {
+    const mine = ++number;
+    const isMine = () => isOpen && mine === number;
     body.replaceChildren(h("p", { class: "soft", role: "status" }, "Reading both clusters ..."));
     try {
       const { plan } = await ask(`${flowPath(flow)}/${verb}`);
-      if (isOpen) body.replaceChildren(...(verb === "switchover" ? switchover(flow, plan) : failover(flow, plan)).filter(Boolean));
+      if (isMine()) body.replaceChildren(...(verb === "switchover" ? switchover(flow, plan) : failover(flow, plan)).filter(Boolean));
     } catch (error) {
-      if (isOpen) body.replaceChildren(failure(error));
+      if (isMine()) body.replaceChildren(failure(error));
     }
   }
 

@@ -1,6 +1,6 @@
 // What happened: the lines of this process, and what others that lead a flow tell of it.
 
-import { ask } from "./api.js";
+import { WITHIN_MS, ask } from "./api.js";
 import { advice, failure } from "./told.js";
 import { h, plural, put, table } from "./view.js";
 
@@ -12,19 +12,26 @@ export function events({ state, main, query, noted }) {
   const field = h("input", { type: "search", value: query.get("contains"), input: () => (noted({ contains: field.value }), show()) });
   main.append(h("h1", {}, "Events"), h("div", { class: "bar" }, h("label", {}, "Contains", field)), body);
   let [last, rows, isOpen] = [0, [], true];
+  let [isAsked, isShown] = [false, false];
 
   async function load() {
+    if (isAsked) return; // a second answer would have the same events once more
+    isAsked = true;
     try {
-      const found = await ask(`/events?since=${last}&limit=1000`);
+      const found = await ask(`/events?since=${last}&limit=1000`, undefined, WITHIN_MS);
       last = found.last;
       rows = [...rows, ...found.events].slice(-1000);
-      if (isOpen && (found.events.length || !body.firstChild)) show();
+      if (isOpen && (found.events.length || !isShown)) show();
     } catch (error) {
+      isShown = false;
       if (isOpen) body.replaceChildren(failure(error));
+    } finally {
+      isAsked = false;
     }
   }
 
   function show() {
+    isShown = true;
     const word = field.value.toLowerCase();
     const some = rows.filter((one) => !word || `${one.flow} ${about(one)} ${one.code} ${one.message} ${who(one)}`.toLowerCase().includes(word)).sort((a, b) => b.time.localeCompare(a.time) || b.number - a.number);
     put(body, table(`${plural(some.length, "event")}, the newest first`, [

@@ -13,7 +13,8 @@ export function flowScreen({ state, main, flow }) {
     h("button", { class: "do", click: () => changing("pause", flow, "Pause") }, "Pause"),
     h("button", { class: "do", click: () => changing("resume", flow, "Resume") }, "Resume"),
     h("button", { class: "do", click: () => changing("limit", flow, "Limit") }, "Limit"), why);
-  main.append(head, bar, numbers, doctor, h("h2", {}, "Since this page was opened"), lines, h("h2", {}, "What people want"), wanted, h("h2", {}, "Latest events"), last);
+  const known = h("div", { hidden: true }, bar, numbers, doctor, h("h2", {}, "Since this page was opened"), lines, h("h2", {}, "What people want"), wanted, h("h2", {}, "Latest events"), last);
+  main.append(head, known);
   let marks = [];
 
   async function diagnose() {
@@ -50,6 +51,7 @@ export function flowScreen({ state, main, flow }) {
     close: () => clearInterval(timer),
     update() {
       const one = state.flows.find((each) => each.flow === flow);
+      known.hidden = !one;
       if (!one) return put(head, missing(state, flow));
       const recordsPerS = speed(state, one, "recordsPerS");
       const seen = state.history.get(flow) || [];

@@ -77,8 +77,8 @@ export function loss(one) {
 
 /** The last `twinlog verify`; null where its leader has compared since, or nothing is known of one. */
 function last(one) {
-  const runs = [...(one.verifyRuns || [])].sort((a, b) => b.beganMs - a.beganMs);
-  return runs.length && !(one.verified?.atMs > runs[0].beganMs) ? runs[0] : null;
+  const run = one.verifyRuns?.[0]; // the newest comes first
+  return run && !(one.verified?.atMs > run.beganMs) ? run : null;
 }
 
 /** What was compared last, by a `twinlog verify` or by the leader while it copies. */
@@ -88,8 +88,8 @@ export function proof(state, one) {
     return h("span", { class: run.answer === "different" ? "bad" : "" }, `${run.answer}${run.isWhole ? "" : ", of a part"}`,
       h("div", { class: "small soft" }, `verify, ${since(state, one, run.beganMs)}`));
   }
-  if (one.verified) return [compared(state, one), one.verifyRuns === null && h("div", { class: "small soft" }, "verify: not known")];
-  return one.verifyRuns === null || one.ageMs === null ? "not known" : "none";
+  if (one.verified) return [compared(state, one), !one.verifyRuns && h("div", { class: "small soft" }, "verify: not known")];
+  return !one.verifyRuns || one.ageMs === null ? "not known" : "none";
 }
 
 const since = (state, one, ms) => `${duration(Math.max(0, nowOf(state, one) - ms))} ago`;

@@ -1,6 +1,6 @@
 // The router, what is asked every two seconds, and what was seen since the page was opened.
 
-import { Refused, ask, setToken } from "./api.js";
+import { Refused, WITHIN_MS, ask, setToken } from "./api.js";
 import { duration, h, learn, put } from "./view.js";
 import { isOld, oldNote } from "./told.js";
 import { overview } from "./overview.js";
@@ -12,7 +12,6 @@ import { compare } from "./compare.js";
 import { events } from "./events.js";
 
 const EVERY_MS = 2000;
-const WITHIN_MS = 10000; // a process that hangs is shown as one that is gone
 const KEPT = 450; // a quarter of an hour
 
 /** What all screens share: flows as last reported, and their history. */
@@ -32,7 +31,10 @@ function place() {
 }
 
 function screenOf(parts) {
-  if (parts[0] === "flow" && parts[1]) return { make: OF_FLOW[parts[2] || ""] || flowScreen, flow: parts[1], name: parts[2] || "" };
+  if (parts[0] === "flow" && parts[1]) {
+    const name = Object.hasOwn(OF_FLOW, parts[2]) ? parts[2] : "";
+    return { make: OF_FLOW[name], flow: parts[1], name };
+  }
   if (parts[0] === "events") return { make: events, flow: "", name: "events" };
   return { make: overview, flow: "", name: "overview" };
 }
@@ -111,13 +113,13 @@ async function poll() {
     state.problem = error;
     if (error.status === 401) return login(error);
   }
+  setTimeout(poll, EVERY_MS); // also where a screen cannot show what was answered
   age();
   if (screen === null) open();
   else {
     links(place());
     screen.update?.();
   }
-  setTimeout(poll, EVERY_MS);
 }
 
 function login(error) {
@@ -160,6 +162,10 @@ function age() {
 addEventListener("hashchange", () => {
   if (isAsked || screen === null) return;
   open();
+  main.focus();
+});
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // its address is none of a screen
   main.focus();
 });
 addEventListener("keydown", (event) => {

@@ -13,8 +13,8 @@ const USUAL = { topic: "", state: "", code: "", sort: "-lag", offset: 0 };
 export function topics({ state, main, flow, query, noted }) {
   const wish = { ...USUAL, ...Object.fromEntries([...query].filter(([name]) => name in USUAL)) };
   // an address of earlier may name a column that only partitions have
-  if (!SORTED.has(wish.sort.replace("-", ""))) wish.sort = USUAL.sort;
-  wish.offset = Math.max(0, Math.round(Number(wish.offset)) || 0);
+  if (!SORTED.has(wish.sort.replace(/^-/, ""))) wish.sort = USUAL.sort;
+  wish.offset = Math.min(1e7, Math.max(0, Math.round(Number(wish.offset)) || 0));
   const field = h("input", { type: "search", value: wish.topic, placeholder: "press / to come here", input: () => soon() });
   const option = (name) => h("option", { value: name, selected: name === wish.state }, name || "any");
   const chosen = h("select", { change: () => again({ state: chosen.value, offset: 0 }) }, option(""), state.states.map(option));
@@ -55,9 +55,15 @@ export function topics({ state, main, flow, query, noted }) {
     const mine = ++number;
     try {
       const found = await ask(`${flowPath(flow)}/topics?${asked}`);
-      if (isOpen && mine === number) show(found);
+      if (!isOpen || mine !== number) return;
+      // fewer are left than this page begins with
+      if (found.offset > 0 && !found.topics.length) return again({ offset: Math.floor(Math.max(0, found.total - 1) / PAGE) * PAGE });
+      show(found);
     } catch (error) {
-      if (isOpen && mine === number) list.replaceChildren(failure(error));
+      if (!isOpen || mine !== number) return;
+      last = null;
+      list.replaceChildren(failure(error));
+      pages.replaceChildren();
     }
   }
 
@@ -112,6 +118,7 @@ export function topics({ state, main, flow, query, noted }) {
 
   function show(found) {
     last = found;
+    if (!found) return; // the list could not be asked for meanwhile
     const to = found.offset + found.topics.length;
     const caption = `${plural(found.total, "topic")}, ${count(found.total ? found.offset + 1 : 0)} to ${count(to)}; reported by ${found.toldBy === "here" ? "this process" : "both clusters"} at ${clock(found.asOfMs)} UTC`;
     const one = state.flows.find((each) => each.flow === flow);

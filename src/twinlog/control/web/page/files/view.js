@@ -55,8 +55,10 @@ export function bytes(value) {
 /** Bytes a second in words. */
 export const rate = (value) => (value === null || value === undefined ? "?" : `${bytes(value)}/s`);
 
+const LAST_MS = 8.64e15; // of a date; rows of others may say more
+
 export const clock = (ms) =>
-  ms === null || ms === undefined ? "?" : new Date(ms).toISOString().replace("T", " ").slice(0, 19);
+  ms === null || ms === undefined || Math.abs(ms) > LAST_MS ? "?" : new Date(ms).toISOString().replace("T", " ").slice(0, 19);
 
 const STATES = new Map(); // by name: the catalogue's row
 
@@ -69,7 +71,11 @@ export const kind = (state) => (state === "UNKNOWN" ? "" : STATES.get(state)?.se
 export const badge = (state, text = state) => h("span", { class: `badge ${kind(state)}`, title: STATES.get(state)?.meaning }, text);
 
 const USED = "a, button, summary, input, select, [tabindex]";
-const namesOf = (one) => `${one.tagName} ${one.getAttribute("href") || ""} ${one.getAttribute("aria-label") || one.textContent}`;
+/** By what an element is found again. What changes by itself is left out: the time in a table's caption, the arrow of a sorted column. */
+const namesOf = (one) => one.matches(".scroll") ? "a table" : `${one.tagName} ${one.getAttribute("href") || ""} ${one.getAttribute("aria-label") || one.textContent.replace(/ [▲▼]$/, "")}`;
+
+/** What stands in the page for an element that new numbers have replaced. */
+export const counterpart = (gone) => [...document.querySelectorAll(USED)].find((one) => namesOf(one) === namesOf(gone));
 
 /** Put children into a container in place of what it has. What is equal stays; of what is not, the
  * element with the keyboard's focus, unfolded details and how far a table is scrolled are as before. */

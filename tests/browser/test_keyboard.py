@@ -1,0 +1,120 @@
+"""The page by keys alone, pressed as a keyboard does; new numbers leave the focus where it is."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from tests.support.browser import Browser, Page
+from tests.support.eventually import eventually
+from tests.support.rest import Rest
+from tests.support.snapshots import flow, partition
+from twinlog.control.check.reported_status import Reported
+from twinlog.control.watch.monitor import Monitor
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.control.web.api import leaders
+from twinlog.mirror.state.intents import FlowIntents
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+TOPICS = "#/flow/A-%3EB/topics"
+FOCUSED = "document.activeElement"
+STANDS = 60
+"""Of the keyboard, from the top of a screen to its end."""
+
+
+def flows(lag: int) -> list[FlowSnapshot]:
+    parts = [partition("orders", number, lag=lag) for number in range(3)]
+    return [flow(*parts, partition("pay", lag=lag)), flow(flow="C->B")]
+
+
+@pytest.fixture
+def page(rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> Page:
+    """The screen of two topics."""
+    told = Reported(status=None, intents=FlowIntents())
+    monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, told))
+    monitor.update(flows(7))
+    page = browser.open(f"http://{rest.address}/page/{TOPICS}")
+    page.shows("2 topics, 1 to 2")
+    return page
+
+
+def tab_to(page: Page, selector: str) -> None:
+    for _ in range(STANDS):
+        page.press("Tab")
+        if page.run(f"{FOCUSED}.matches('{selector}')"):
+            return
+    raise AssertionError(f"no {selector} by the keyboard")
+
+
+def is_new(page: Page, monitor: Monitor) -> None:
+    """Wait until other numbers are shown: the element with the focus is made again."""
+    page.run(f"{FOCUSED}.isOld = true")
+    monitor.update(flows(8))
+    eventually(lambda: not page.run(f"{FOCUSED}.isOld"), what="a new table")
+
+
+def held(page: Page) -> tuple[str, str | None]:
+    """Text of the element with the focus, and whether it is unfolded."""
+    text, is_unfolded = page.run(f"[{FOCUSED}.innerText, {FOCUSED}.ariaExpanded]")
+    return text, is_unfolded
+
+
+@pytest.mark.witness("the page's topics unfold by the keyboard")
+def test_a_topic_unfolds_and_folds_by_enter_and_by_space(page: Page, monitor: Monitor) -> None:
+    tab_to(page, "button.unfold")
+    topic, is_unfolded = held(page)
+    assert is_unfolded == "false"
+    page.press("Enter")
+    assert held(page) == (topic, "true")
+    page.shows(f" of {topic}, 1 to ", "td.below caption")
+    page.shows("both logs are not known", "td.below caption")
+    is_new(page, monitor)
+    assert held(page) == (topic, "true"), "after the next question"
+    page.shows(f" of {topic}, 1 to ", "td.below caption")
+    for key, is_unfolded in (("Enter", "false"), (" ", "true"), (" ", "false")):
+        page.press(key)
+        assert held(page) == (topic, is_unfolded)
+        assert page.run("!!document.querySelector('td.below')") is (is_unfolded == "true")
+
+
+def test_a_column_that_is_sorted_by_and_a_table_that_is_scrolled_keep_the_focus(
+    page: Page, monitor: Monitor
+) -> None:
+    tab_to(page, "main .scroll")
+    is_new(page, monitor)
+    assert page.run(f"{FOCUSED}.matches('main .scroll')")
+    tab_to(page, "th button")
+    assert held(page)[0] == "Topic"
+    for arrow in ("▼", "▲"):
+        page.press("Enter")
+        eventually(partial(page.run, f"{FOCUSED}.innerText === 'Topic {arrow}'"))
+
+
+def test_content_is_skipped_to_on_the_screen_that_is_open(page: Page) -> None:
+    tab_to(page, "a.skip")
+    page.press("Enter")
+    eventually(lambda: page.run(f"{FOCUSED}.id") == "main")
+    page.run("new Promise((done) => setTimeout(done, 100))")
+    assert page.run("location.hash") == TOPICS
+    page.shows("Topics of A->B", "h1")
+    page.press("Tab")
+    assert page.run(f"{FOCUSED}.type") == "search"
+
+
+def test_the_focus_goes_back_to_the_button_of_a_dialog_that_is_closed(
+    page: Page, monitor: Monitor
+) -> None:
+    """It was made again meanwhile."""
+    pause = '[aria-label="Pause orders"]'
+    eventually(lambda: page.run(f"!!document.querySelector('{pause}')"))
+    tab_to(page, pause)
+    page.run(f"{FOCUSED}.isOld = true")
+    page.press("Enter")
+    page.shows("Pause A->B: orders", "dialog")
+    monitor.update(flows(8))
+    eventually(lambda: not page.run(f"document.querySelector('{pause}').isOld"))
+    page.press("Escape")
+    eventually(lambda: page.run(f"{FOCUSED}.ariaLabel") == "Pause orders")
+    assert not page.run("document.querySelector('dialog').open")
