@@ -27,6 +27,7 @@ from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.spread import Quantiles
 from twinlog.control.watch.timing_window import TimingView
 from twinlog.control.watch.verified import Verified
+from twinlog.control.web import server as web_server
 from twinlog.control.web.address import CannotListen, parse_listen
 from twinlog.control.web.server import WebServer
 from twinlog.errors import UsageError
@@ -337,6 +338,25 @@ def test_readers_that_say_nothing_do_not_keep_others_out() -> None:
         finally:
             for one in silent:
                 one.close()
+
+
+def test_the_server_is_loaded_when_somebody_comes_or_the_mirror_has_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def is_loaded(server: WebServer) -> bool:
+        return server._server is not None
+
+    monkeypatch.setattr(web_server, "LOADS_AFTER_S", 60)
+    with served(Monitor()) as server:
+        assert not is_loaded(server)
+        assert ask(server.address, "/healthz").status == 200
+        assert is_loaded(server)
+    with served(Monitor()) as server:
+        pass  # nobody came, and its end does not wait for anybody
+    assert not is_loaded(server)
+    monkeypatch.setattr(web_server, "LOADS_AFTER_S", 0.01)
+    with served(Monitor()) as server:
+        eventually(lambda: is_loaded(server), what="loaded without a client")
 
 
 def test_a_taken_port_says_where_and_what_to_do() -> None:
