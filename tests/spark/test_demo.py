@@ -7,8 +7,10 @@ import os
 import re
 import signal
 import socket
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import pytest
@@ -111,24 +113,94 @@ def test_ends_identical_after_its_time(tmp_path: Path, scratch: Path) -> None:
     assert left_in(scratch) == []
 
 
-@pytest.mark.parametrize("moment", ["it copies", "its clusters start"])
-def test_a_signal_ends_it_and_leaves_nothing(tmp_path: Path, scratch: Path, moment: str) -> None:
+class End(NamedTuple):
+    """How a demo ends early."""
+
+    begins: Callable[[Command, Path], object]
+    """Returns when it is so far."""
+    comes: Callable[[Command], None]
+    code: int = 0
+    says: str = "source and target are identical"
+    """In its last line."""
+
+
+def to_its_group(number: signal.Signals) -> Callable[[Command], None]:
+    """As a terminal does it, and `timeout`."""
+    return lambda demo: os.killpg(demo.pid, number)
+
+
+def clusters_start(_: Command, scratch: Path) -> None:
+    eventually(lambda: any("kafka.Kafka" in _command_line(p) for p in _all(scratch)))
+
+
+def mirror_starts(demo: Command, _: Path) -> None:
+    eventually(lambda: mirror_of(demo))
+
+
+def copies(demo: Command, _: Path) -> None:
+    eventually(lambda: "identical: " in demo.stdout)
+
+
+def is_paused_and_resumed(demo: Command, scratch: Path) -> None:
+    copies(demo, scratch)
+    pause_and_resume(Page(demo))
+
+
+def hears_nothing_of_its_mirror(demo: Command, scratch: Path) -> None:
+    copies(demo, scratch)
+    psutil.Process(demo.pid).suspend()
+    time.sleep(3)  # its mirror reports once a second, and nobody reads it
+
+
+def has_no_mirror_any_more(demo: Command, scratch: Path) -> None:
+    copies(demo, scratch)
+    mirror = mirror_of(demo)
+    assert mirror is not None
+    mirror.kill()
+    eventually(lambda: "its mirror was killed" in demo.stdout)
+
+
+def kill(demo: Command) -> None:
+    demo.process.kill()
+
+
+NOTHING = "nothing is left behind"
+IN_THE_GATE = {
+    "Ctrl-C": End(is_paused_and_resumed, to_its_group(signal.SIGINT)),
+    "SIGTERM while its clusters start": End(clusters_start, Command.terminate, says=NOTHING),
+}
+BEYOND = {
+    "Ctrl-C while its mirror starts": End(mirror_starts, to_its_group(signal.SIGINT), says=NOTHING),
+    "timeout": End(copies, to_its_group(signal.SIGTERM)),
+    "its terminal closes": End(copies, to_its_group(signal.SIGHUP)),
+    "it is killed": End(copies, kill, -signal.SIGKILL, ""),
+    "it is killed with reports unread": End(hears_nothing_of_its_mirror, kill, -signal.SIGKILL, ""),
+    "SIGTERM behind its mirror's kill": End(
+        has_no_mirror_any_more, Command.terminate, 1, "source and target are NOT identical"
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        *IN_THE_GATE.values(),
+        *(pytest.param(one, marks=pytest.mark.long) for one in BEYOND.values()),
+    ],
+    ids=[*IN_THE_GATE, *BEYOND],
+)
+def test_however_it_ends_it_leaves_nothing(tmp_path: Path, scratch: Path, end: End) -> None:
     with Command(tmp_path / "run", "demo") as demo:
-        if moment == "it copies":
-            eventually(lambda: "identical: " in demo.stdout)
-            traces = Traces(demo, scratch)
-            pause_and_resume(Page(demo))
-            os.killpg(demo.pid, signal.SIGINT)  # as a terminal does it: to everybody in the group
-            last = "source and target are identical"
-        else:
-            eventually(lambda: any("kafka.Kafka" in _command_line(p) for p in _all(scratch)))
-            traces = Traces(demo, scratch)
-            demo.terminate()
-            last = "nothing is left behind"
-        assert demo.wait() == 0
-    assert last in demo.stdout.splitlines()[-1]
-    assert traces.are_gone()
-    assert left_in(scratch) == []
+        end.begins(demo, scratch)
+        traces = Traces(demo, scratch)
+        end.comes(demo)
+        assert demo.wait() == end.code
+        assert end.says in demo.stdout.splitlines()[-1]
+        assert demo.stderr.strip() in ("", "stopping in order; a second signal stops at once")
+        assert traces.are_gone()
+        if end.code < 0:  # then others tidy up
+            eventually(lambda: left_in(scratch) == [])
+        assert left_in(scratch) == []
 
 
 def pause_and_resume(page: Page) -> None:
@@ -142,3 +214,9 @@ def pause_and_resume(page: Page) -> None:
 
 def _all(scratch: Path) -> list[psutil.Process]:
     return [one for one in psutil.process_iter() if str(scratch) in " ".join(_command_line(one))]
+
+
+def mirror_of(demo: Command) -> psutil.Process | None:
+    """The process of its mirror; None: it has not begun."""
+    below = psutil.Process(demo.pid).children()
+    return next((one for one in below if "spawn_main" in " ".join(_command_line(one))), None)

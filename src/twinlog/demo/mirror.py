@@ -1,18 +1,23 @@
 """The demo's mirror, in a process of its own: it may be killed, and the demo continues.
 
-What it reports comes over a pipe; that the pipe ends tells it that the demo is gone.
+What it reports comes over a pipe; that the pipe ends tells it that the demo is gone. It is in a
+session of its own: a signal to the demo's whole group (Ctrl-C, a terminal that closes, `timeout`)
+is for the demo, which ends this one last.
 """
 
 from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from logging.handlers import QueueHandler
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -21,11 +26,16 @@ from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
 from twinlog.control.process.commands import CommandPort, Stop
 from twinlog.control.process.run import MirrorOptions, run_mirror
+from twinlog.control.watch.events import remove_events
 from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.control.watch.status_file import running_mirrors
 from twinlog.errors import TwinlogError
 
 LEASE_S: Final = 30.0
 """Short, so that a demo of a minute shows that a change of leases is not to be noticed."""
+
+OF_THE_GROUP: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What is sent to all processes of a terminal or a job at once."""
 
 
 class Serve(Protocol):
@@ -49,7 +59,7 @@ class DemoMirror:
         self._process = spawn.Process(
             target=_run, args=(file, serve, levels, self._there), name="demo-mirror"
         )
-        self._on_snapshot = on_snapshot
+        self._file, self._on_snapshot = file, on_snapshot
         self._reader = threading.Thread(target=self._read, name="demo-mirror", daemon=True)
         self._is_stopping = False
         self.page = ""
@@ -59,18 +69,29 @@ class DemoMirror:
         self.was_killed = False
 
     def start(self) -> None:
-        self._process.start()
+        resource_tracker.ensure_running()  # its start ends with these signals let in
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, OF_THE_GROUP)
+        try:
+            self._process.start()  # inherits that, until it is in its own session
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._there.close()
         self._reader.start()
 
     def stop(self) -> None:
-        """Returns when it has ended."""
+        """Returns when it has ended, and its files are gone: one that was killed left them."""
         self._is_stopping = True
-        if not self._reader.is_alive():
+        if self._process.pid is None:
             return
         with suppress(OSError):  # it has ended by itself
             self._here.send(None)
-        self._reader.join()
+        if self._reader.is_alive():
+            self._reader.join()
+        self._here.close()
+        self._process.join()
+        with suppress(TwinlogError):  # no folder that can be used, so no files
+            remove_events(self._file)
+            deque(running_mirrors(self._file), maxlen=0)  # forgets those that are gone
 
     def _read(self) -> None:
         while True:
@@ -108,7 +129,7 @@ class _Lines(QueueHandler):
 
 def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any, Any]) -> None:
     """The process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the demo's: it stops this one last
+    _leave_the_group()
     commands, lock = CommandPort(), threading.Lock()
 
     def report(what: object) -> None:
@@ -116,7 +137,8 @@ def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any,
             demo.send(what)
 
     def hear() -> None:
-        with suppress(EOFError):
+        # a demo that was killed before it had read all is no plain end of the pipe
+        with suppress(EOFError, OSError):
             demo.recv()
         commands.put(Stop(who="the demo"))
 
@@ -137,3 +159,13 @@ def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any,
             run_mirror(config, file, options)
     except TwinlogError as error:
         report(error)
+
+
+def _leave_the_group() -> None:
+    """Drop what came for the demo while this process began, and get no more of it."""
+    os.setsid()
+    for number in OF_THE_GROUP:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, OF_THE_GROUP)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)

@@ -130,6 +130,17 @@ def test_it_is_not_shown_where_nobody_knows_who_leads() -> None:
     assert found.status is None
 
 
+def test_one_that_cannot_be_read_is_a_problem_where_nobody_leads_alone() -> None:
+    """A process of a later release fails beside a leader that copies."""
+    key, value = FAILED.encode()
+    rows = [LED.encode(), (key, value.replace(b'"v":1', b'"v":2'))]
+    led = _report("A->B", [CLAIM.encode()], rows, NOW_MS, tells=True)
+    assert (led.status, led.problem) == (LED, "")
+    alone = _report("A->B", [], rows[1:], NOW_MS, tells=True)
+    assert alone.status is None
+    assert "upgrade Twinlog" in alone.problem
+
+
 def test_rest_shows_it_with_who_and_age_unless_it_knows_better(config: MirrorConfig) -> None:
     row = replace(FAILED, at_ms=int(time.time() * 1000) - 3000)
     told = Reported(status=row, intents=FlowIntents())
@@ -161,6 +172,8 @@ class Target:
         self.asked = 0
         self.made: list[str] = []
         self.rows: list[tuple[bytes, bytes]] = []
+        self.last: threading.Event | None = None
+        """A row that says an end waits for it."""
 
     def asked_for_state(self, *_: object, **__: object) -> bool:
         self.asked += 1
@@ -173,6 +186,8 @@ class Target:
         if self.fails is not None:
             self.asked += 1
             raise self.fails
+        if self.last is not None and b'"STOPPED"' in rows[0][1]:
+            self.last.wait(PATIENCE_S)
         self.rows += rows
 
     def newest(self) -> PublishedStatus | None:
@@ -226,6 +241,29 @@ def test_it_says_why_as_long_as_it_fails_and_that_it_fails_no_more(
     failed.update([(setup, own(state="STARTING"))])
     eventually(lambda: target.newest() is None and not is_under_way())
     assert target.made == ["mm2-twinlog-status.internal"]
+
+
+def test_one_that_fails_again_before_its_end_is_written_is_shown(
+    target: Target, setup: FlowSetup, failed: FailedSetUps
+) -> None:
+    setup.config = replace(setup.config, status_interval_seconds=600)
+    target.last = threading.Event()
+    failed.update([(setup, own())])
+    eventually(target.newest)
+    failed.update([(setup, own(state="STARTING"))])
+    failed.update([(setup, own(reason="again"))])
+    is_told = bool(failed._told)
+    target.last.set()
+    assert not is_told, "what is said last is not to come behind it"
+
+    def is_shown() -> bool:
+        failed.update([(setup, own(reason="again"))])
+        found = target.newest()
+        return found is not None and found.reason == "again"
+
+    eventually(is_shown)
+    eventually(lambda: len(target.rows) == 3)
+    assert is_shown()
 
 
 def test_the_end_of_the_process_is_said(

@@ -166,9 +166,20 @@ def test_the_last_of_those_who_cannot_set_the_flow_up_counts() -> None:
     rows = [PUBLISHED.encode(), FAILED.encode(), other.encode()]
     assert failed_set_up("A->B", rows) == other
     assert failed_set_up("B->A", rows) is None
-    fails_no_more = replace(FAILED, state="STOPPED")
-    assert failed_set_up("A->B", [*rows, fails_no_more.encode()]) is None
+    fails_no_more = replace(other, state="STOPPED")
+    assert failed_set_up("A->B", [FAILED.encode(), fails_no_more.encode()]) == FAILED
     assert failed_set_up("A->B", [*rows, (FAILED.encode()[0], None)]) is None
+
+
+@pytest.mark.parametrize("changes", [{"host": "north-1"}, {"pid": 78}], ids=str)
+def test_one_that_fails_no_more_hides_no_other_that_does(changes: dict[str, Any]) -> None:
+    other = replace(FAILED, code="UNREACHABLE", **changes)
+    ended, other_ended = replace(FAILED, state="STOPPED"), replace(other, state="STOPPED")
+    rows = [other.encode(), FAILED.encode(), ended.encode()]
+    assert failed_set_up("A->B", rows) == other
+    assert failed_set_up("A->B", [FAILED.encode(), *rows, other_ended.encode()]) is None
+    flying = FAILED.encode()[0], other.encode()[1].replace(b"FAILED", b"FLYING")
+    assert failed_set_up("A->B", [rows[0], flying, *rows[1:]]) == other, "behind one of a newer"
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "STOPPED"])

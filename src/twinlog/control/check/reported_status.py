@@ -82,7 +82,7 @@ def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, tells: 
     may not be read.
     """
     problems: list[str] = []
-    intents, newest, failed, history, run = None, None, None, None, None
+    intents, newest, history, run = None, None, None, None
     events: tuple[PublishedEvents, ...] = ()
     try:
         events = published_events(flow, status)
@@ -90,7 +90,6 @@ def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, tells: 
         problems.append(str(error))
     try:
         newest = published_status(flow, status)
-        failed = failed_set_up(flow, status)
     except CorruptData as error:
         problems.append(str(error))
     if state is None:
@@ -107,7 +106,10 @@ def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, tells: 
             problems.append(f"who ran it last cannot be read: {_in_words(error)}")
     now = of_now(newest, history, now_ms)
     if now is None and run is not None and intents is not None and intents.promotion is None:
-        now = set_up_of_now(failed, history, run, now_ms)
+        try:
+            now = set_up_of_now(failed_set_up(flow, status), history, run, now_ms)
+        except CorruptData as error:
+            problems.append(str(error))
     return Reported(
         status=now,
         intents=intents,

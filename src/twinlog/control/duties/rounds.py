@@ -239,6 +239,11 @@ class Duties:
         """No further round begins; returns at once."""
         self._stop.set()
 
+    @property
+    def is_alive(self) -> bool:
+        """Rounds are made, or what ends them is done."""
+        return any(thread.is_alive() for thread in self._threads)
+
     def join(self, within_s: float) -> None:
         """Wait for rounds under way to end; what takes longer ends with the process."""
         until = time.monotonic() + within_s

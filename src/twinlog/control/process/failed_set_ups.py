@@ -22,7 +22,8 @@ class FailedSetUps:
     is_told: bool = False
     """To other hosts: from the begin of the process's turns to their end."""
     _told: dict[FlowSetup, tuple[SetUpPublication, Duties]] = field(default_factory=dict)
-    _ended: list[Duties] = field(default_factory=list)
+    _ending: dict[FlowSetup, Duties] = field(default_factory=dict)
+    """Until what they say last is written: nothing is said again before it."""
 
     def update(self, flows: Iterable[tuple[FlowSetup, FlowSnapshot]]) -> None:
         """All flows as they are now, each with its set-up."""
@@ -30,10 +31,14 @@ class FailedSetUps:
             return
         failed = {setup: seen for setup, seen in flows if _fails(setup, seen)}
         for setup in self._told.keys() - failed.keys():
-            self._told.pop(setup)[1].stop()
+            self._ending[setup] = self._told.pop(setup)[1]
+            self._ending[setup].stop()
+        self._ending = {one: duties for one, duties in self._ending.items() if duties.is_alive}
         for setup, seen in failed.items():
             if setup in self._told:
                 self._told[setup][0].seen = seen
+                continue
+            if setup in self._ending:
                 continue
             duty = SetUpPublication(setup.config, setup.target, seen, setup.log_once)
             duties = Duties(setup.name, [duty])
@@ -43,15 +48,15 @@ class FailedSetUps:
     def end(self) -> None:
         """The process ends; returns at once."""
         self.is_told = False
-        self._ended = [duties for _, duties in self._told.values()]
+        self._ending |= {setup: duties for setup, (_, duties) in self._told.items()}
         self._told.clear()
-        for duties in self._ended:
+        for duties in self._ending.values():
             duties.stop()
 
     def join(self, within_s: float) -> None:
         """Behind `end`: wait for what they say last."""
         until = time.monotonic() + within_s
-        for duties in self._ended:
+        for duties in self._ending.values():
             duties.join(max(0.0, until - time.monotonic()))
 
 

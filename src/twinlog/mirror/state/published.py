@@ -195,16 +195,29 @@ def failed_set_up(
     flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
 ) -> PublishedStatus | None:
     """What a process wrote last that cannot set the flow up, where no leader wrote behind it: by
-    the order of the log, whatever clocks say. Raises CorruptData where that cannot be read.
+    the order of the log, whatever clocks say. One that fails no more says nothing of the others.
+    Raises CorruptData where the last row cannot be read.
     """
     leaders, wanted = row_key("flow", flow, _KIND), row_key("flow", flow, _SET_UP)
-    last: bytes | None = None
+    since: list[bytes] = []
     for key, value in rows:
-        if key in (leaders, wanted):
-            last = value if key == wanted else None
-    found = None if last is None else _read(flow, wanted, last)
-    is_failed = found is not None and found.state in (FlowState.FAILED, FlowState.DEGRADED)
-    return found if is_failed else None
+        if key == leaders or (key == wanted and value is None):
+            since.clear()
+        elif key == wanted and value is not None:
+            since.append(value)
+    known: set[tuple[str, int]] = set()
+    for value in reversed(since):
+        try:
+            one = _read(flow, wanted, value)
+        except CorruptData:
+            if value is since[-1]:
+                raise
+            continue
+        process = one.host, one.pid
+        if process not in known and one.state in (FlowState.FAILED, FlowState.DEGRADED):
+            return one
+        known.add(process)
+    return None
 
 
 def _read(flow: str, key: bytes, value: bytes) -> PublishedStatus:
