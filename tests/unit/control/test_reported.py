@@ -23,12 +23,13 @@ from twinlog.codes import FlowState
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
 from twinlog.control.check.last_run import LastRun
-from twinlog.control.check.reported_status import Reported, _report
+from twinlog.control.check.reported_status import Reported, _by_flow, _report
 from twinlog.control.watch.events import last_events
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.web.api import answers, leaders, shown
 from twinlog.control.web.api.leaders import LeaderReport, Leaders
 from twinlog.errors import Unreachable
+from twinlog.mirror.state.generations import row_key
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.mirror.state.published import PublishedStatus
 
@@ -231,3 +232,23 @@ def test_that_a_reason_counts_on_is_no_event(
         "A->B: DEGRADED: B: no broker of 3",
         "A->B: DEGRADED: B: no broker of 4",
     ]
+
+
+def test_rows_are_those_of_the_flow_that_their_key_names() -> None:
+    a, b = (b'["flow","A->B","pause"]', b"1"), (b'["flow","B->A","status"]', None)
+    odd = (row_key("flow", 'A "1"\u00e9->B', "pause"), b"2")
+    broken = (b'["flow","A->B",', b"3")  # who reads it reports it
+    none: list[tuple[bytes | None, bytes | None]] = [
+        (None, b""),
+        (b"", b""),
+        (b'["flow","A->B', b""),
+        (b'["flow",["A->B"]]', b""),
+        (b'["flow",' + b"[" * 100_000, b""),
+        (b'["flow","\xff->B","pause"]', b""),
+        (b'["topic","A->B","pause"]', b""),
+    ]
+    assert _by_flow([a, *none, b, odd, broken]) == {
+        "A->B": [a, broken],
+        "B->A": [b],
+        'A "1"\u00e9->B': [odd],
+    }

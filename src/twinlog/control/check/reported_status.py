@@ -4,6 +4,8 @@ that could not set it up, while nobody leads it.
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +28,8 @@ from twinlog.model import TopicPartition
 from twinlog.survey.rights import may
 from twinlog.survey.state_reader import Rows, state_rows
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
+
+_JSON: Final = json.JSONDecoder()
 
 WRITTEN_WITHIN_MS: Final = 600_000
 """Rows of the status topic: far longer than one is of now, whatever the hosts' clocks say."""
@@ -71,10 +75,34 @@ def reports_of(
         elif error != UNKNOWN_TOPIC_OR_PARTITION:
             state = state_rows(client)
         status = status_rows(client, there, now_ms)
+    of_state, of_status = _by_flow(state or []), _by_flow(status or [])
     return {
-        flow: _report(flow, state, status or [], now_ms, tells=tells and status is not None)
+        flow: _report(
+            flow,
+            None if state is None else of_state.get(flow, []),
+            of_status.get(flow, []),
+            now_ms,
+            tells=tells and status is not None,
+        )
         for flow, tells in flows.items()
     }
+
+
+def _by_flow(rows: Rows) -> dict[str, Rows]:
+    """Once for all flows, of which there may be a thousand; a row of none is left out."""
+    begin = row_key("flow").removesuffix(b"]") + b","
+    out: defaultdict[str, Rows] = defaultdict(list)
+    for key, value in rows:
+        if key is None or not key.startswith(begin):
+            continue
+        try:
+            # no more than the name: whoever reads a row says what is wrong with the rest
+            flow, _ = _JSON.raw_decode(key.decode(), len(begin))
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(flow, str):
+            out[flow].append((key, value))
+    return out
 
 
 def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, tells: bool) -> Reported:
