@@ -1,5 +1,5 @@
 """Pictures of `check`, `mirror` and `status --watch` for the docs, on terminals of 80 and of 120
-columns: real clusters are filled and mirrored for it.
+columns, and of `demo`: real clusters are filled and mirrored for it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ WIDTHS: Final = (80, 120)
 RECORDS: Final = 1_000_000
 MORE: Final = 200_000
 BYTES_PER_S: Final = 6_000_000
+DEMO_COLUMNS: Final = 92
 
 
 def main() -> None:
@@ -48,6 +49,13 @@ def main() -> None:
             mirror.interrupt()
             mirror.wait()
         _narrow(file, source)
+    _demo()
+
+
+def _demo() -> None:
+    with Terminal(DEMO_COLUMNS, "demo", "--seconds", "20") as terminal:
+        terminal.wait()
+        (FOLDER / "demo.svg").write_text(terminal.picture("twinlog demo --seconds 20"))
 
 
 def _checked(file: Path) -> None:
