@@ -4,7 +4,7 @@ producers write copies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -21,7 +21,7 @@ from twinlog.mirror.state.mapped import MappedCopies, is_mapped_row, mapped_copi
 from twinlog.survey.rights import denied
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 
-Rows = list[tuple[bytes | None, bytes | None]]
+Rows = Sequence[tuple[bytes | None, bytes | None]]
 
 READ_TIMEOUT_S: Final = 5.0
 READ_ANEW_EVERY: Final = 60

@@ -14,7 +14,9 @@ SHOWN = [f"{name}-{width}" for name in ("check", "mirror", "status") for width i
 @pytest.mark.parametrize("name", [*SHOWN, "demo"])
 def test_nothing_is_loaded(name: str) -> None:
     text = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
-    assert re.findall(r"https?://[^\"\s]+", text) == ["http://www.w3.org/2000/svg"]
+    # in its attributes: what a terminal shows may be an address
+    attributes = re.sub(r">[^<]*<", "><", text)
+    assert re.findall(r"https?://[^\"\s]+", attributes) == ["http://www.w3.org/2000/svg"]
     assert re.findall(r"@font-face|@import|url\(|href=|<image|<script", text) == []
 
 

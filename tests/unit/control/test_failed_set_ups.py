@@ -18,7 +18,7 @@ from tests.support.snapshots import PUBLISHED, flow, partition
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
-from twinlog.control.check.reported_status import Reported, Rows, _report
+from twinlog.control.check.reported_status import Reported, _report
 from twinlog.control.duties import publication
 from twinlog.control.flow import set_up_publication
 from twinlog.control.flow.flow_setup import FlowSetup
@@ -31,6 +31,7 @@ from twinlog.errors import TwinlogError, Unauthorized, Unreachable
 from twinlog.mirror.state.generations import Claim, closing
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.mirror.state.published import PublishedStatus, failed_set_up
+from twinlog.survey.state_reader import Rows
 
 NOW_MS = PUBLISHED.at_ms
 FAILED = replace(

@@ -24,8 +24,10 @@ from twinlog.control.flow.duty_catalogue import duties_of
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionMap, Run, Term
+from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.map_reader import Maps
+from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
@@ -100,7 +102,8 @@ class Copy:
         duty = Verification(self.flow)
         duty._source = cast("Any", Cluster(self.here, alias="A"))
         duty._target = cast("Any", Cluster(self.there, alias="B"))
-        no_state = SimpleNamespace(topics={})
+        none = SimpleNamespace(error=UNKNOWN_TOPIC_OR_PARTITION)
+        no_state = SimpleNamespace(topics={STATE_TOPIC: none})
         target: Any = duty._target
         target.metadata = lambda _: no_state
         return duty

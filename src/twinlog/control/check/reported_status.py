@@ -88,10 +88,10 @@ def reports_of(
     }
 
 
-def _by_flow(rows: Rows) -> dict[str, Rows]:
+def _by_flow(rows: Rows) -> Mapping[str, Rows]:
     """Once for all flows, of which there may be a thousand; a row of none is left out."""
     begin = row_key("flow").removesuffix(b"]") + b","
-    out: defaultdict[str, Rows] = defaultdict(list)
+    out: defaultdict[str, list[tuple[bytes | None, bytes | None]]] = defaultdict(list)
     for key, value in rows:
         if key is None or not key.startswith(begin):
             continue
