@@ -103,6 +103,35 @@ def test_content_is_skipped_to_on_the_screen_that_is_open(page: Page) -> None:
     assert page.run(f"{FOCUSED}.type") == "search"
 
 
+def test_the_last_page_leaves_the_keyboard_at_the_button_before(
+    page: Page, monitor: Monitor
+) -> None:
+    topics = [partition(f"topic-{number:03}") for number in range(250)]
+    monitor.update([flow(*topics)])
+    page.shows("250 topics, 1 to ")
+    page.run(
+        "[...document.querySelectorAll('button')].find(one => one.innerText === 'Next').focus()"
+    )
+    while page.run(f"{FOCUSED}.innerText") == "Next":
+        before = page.run("document.querySelector('caption').innerText")
+        page.press("Enter")
+        eventually(
+            lambda before=before: page.run("document.querySelector('caption').innerText") != before,  # type: ignore[misc]
+            what="the next page",
+        )
+    page.shows("to 250;")
+    assert page.run(f"{FOCUSED}.innerText") == "Before"
+
+
+def test_a_dialog_is_closed_with_the_screen_it_is_of(page: Page) -> None:
+    tab_to(page, "td button.do")
+    page.press("Enter")
+    assert page.run("document.getElementById('dialog').open")
+    page.run("location.hash = '#/events'")
+    eventually(lambda: not page.run("document.getElementById('dialog').open"), what="no dialog")
+    page.shows("Events", "h1")
+
+
 def test_the_focus_goes_back_to_the_button_of_a_dialog_that_is_closed(
     page: Page, monitor: Monitor
 ) -> None:

@@ -153,3 +153,18 @@ def test_a_time_that_is_none_hides_nothing_else(
     page = browser.open(f"http://{rest.address}/page/{FLOW}")
     page.shows("since ? UTC")
     page.shows("records that wait")
+
+
+def test_topics_that_take_long_are_asked_for_once_at_a_time(rest: Rest, browser: Browser) -> None:
+    never = "(path) => path.includes('/topics?') && new Promise(() => 0)"
+    page = hooked(browser, f"http://{rest.address}/page/{FLOW}/topics", never)
+    page.shows("Asking ...")
+
+    def of(what: str) -> int:
+        return int(page.run(f"asked.filter((one) => one.includes('{what}')).length"))
+
+    eventually(lambda: of("/api/v1/flows/A") >= 1, what="topics are asked for")
+    seen = of("/api/v1/flows")
+    # flows are asked for every two seconds, topics would be every five
+    eventually(lambda: of("/api/v1/flows") >= seen + 4, what="flows, again and again")
+    assert of("/topics?") == 1

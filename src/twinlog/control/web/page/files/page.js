@@ -69,6 +69,7 @@ function links(here) {
 function open() {
   const here = place();
   screen?.close?.();
+  document.getElementById("dialog").close(); // it is of the screen that was open
   main.replaceChildren(note);
   screen = here.make({ state, main, flow: here.flow, query: here.query, noted });
   links(here);

@@ -21,12 +21,13 @@ export function topics({ state, main, flow, query, noted }) {
   // all of a code, so that what is half written finds nothing: asked when it is written
   const code = h("input", { list: "codes", value: wish.code, change: () => again({ code: code.value.trim().toUpperCase(), offset: 0 }) });
   const codes = h("datalist", { id: "codes" }, [...state.codes.keys()].sort().map((value) => h("option", { value })));
-  const list = h("div");
+  const list = h("div", {}, h("p", { class: "small soft", role: "status" }, "Asking ..."));
   const pages = h("div", { class: "bar" });
   main.append(h("h1", {}, `Topics of ${flow}`),
     h("div", { class: "bar" }, h("label", {}, "Topic contains", field), h("label", {}, "State", chosen), h("label", {}, "Code", code), codes), list, pages);
   let waits = 0;
   let isOpen = true;
+  let asking = 0;
   let number = 0; // an answer to an earlier question may come last
   let last = null;
   const unfolded = new Map(); // by topic: its partitions, and what both clusters said of them
@@ -53,6 +54,7 @@ export function topics({ state, main, flow, query, noted }) {
     const asked = filtered({ sort: wish.sort, offset: wish.offset, limit: PAGE });
     if (wish.topic) asked.set("topic", wish.topic);
     const mine = ++number;
+    asking++;
     try {
       const found = await ask(`${flowPath(flow)}/topics?${asked}`);
       if (!isOpen || mine !== number) return;
@@ -64,6 +66,8 @@ export function topics({ state, main, flow, query, noted }) {
       last = null;
       list.replaceChildren(failure(error));
       pages.replaceChildren();
+    } finally {
+      asking--;
     }
   }
 
@@ -133,7 +137,8 @@ export function topics({ state, main, flow, query, noted }) {
   }
 
   load();
-  const timer = setInterval(() => !document.hidden && load(), 5000);
+  // the answer may take both clusters half a minute, and a browser has six connections: one is enough
+  const timer = setInterval(() => !document.hidden && !asking && load(), 5000);
   return { close: () => ((isOpen = false), clearInterval(timer), clearTimeout(waits)) };
 }
 

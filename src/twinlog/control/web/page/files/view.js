@@ -92,7 +92,10 @@ export function put(container, ...children) {
   const nth = held && of(container, USED).filter((one) => namesOf(one) === namesOf(held)).indexOf(held);
   container.replaceChildren(...after);
   of(container, ".scroll").forEach((one, n) => (one.scrollLeft = scrolled[n] || 0));
-  if (held) of(container, USED).filter((one) => namesOf(one) === namesOf(held))[nth]?.focus({ preventScroll: true });
+  if (!held) return;
+  const same = of(container, USED).filter((one) => namesOf(one) === namesOf(held))[nth];
+  // one that is disabled by now, as Next is on the last page, leaves the keyboard to what stands beside it
+  (same?.disabled ? of(same.parentElement, USED).find((one) => !one.disabled) : same)?.focus({ preventScroll: true });
 }
 
 export function card(label, value, note = "") {
