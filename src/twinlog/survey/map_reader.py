@@ -194,7 +194,7 @@ class MapReader:
             if record.value is None:
                 key, term, chunk = row_key(record.key)
                 if key in self._maps:
-                    self._to_change(key, "", fresh).take_away(term, chunk)
+                    self._to_change(key, "", fresh).remove(term, chunk)
                 return
             row = StoredRow.decode(record.key, record.value)
         except (CorruptData, ValueError, TypeError) as error:
