@@ -181,7 +181,7 @@ def test_a_slice_of_a_column() -> None:
     assert found.data[found.starts[2] : found.starts[2] + 4] == b"cdef"
 
 
-def placed(columns: dict[str, Any], *, turn: int | None) -> dict[int, list[int]]:
+def partitioned_rows(columns: dict[str, Any], *, turn: int | None) -> dict[int, list[int]]:
     """Rows of each partition of three."""
     partitioner = RowPartitioner("t", lambda _: 3, now_ms=NOW_MS, turn=turn)
     found = partitioner.rows_by_partition(columns, len(columns["value"]))
@@ -196,8 +196,8 @@ def test_rows_are_placed_by_key_or_in_one_partition() -> None:
     a, c = (partition_for_key(key, 3) for key in (b"a", b"c"))
     for row, partition in enumerate([a, 1, 2, 1, c, 1]):
         expected.setdefault(partition, []).append(row)
-    assert placed({"key": keys, "value": value, "partition": given}, turn=4) == expected
-    assert placed({"value": value}, turn=1) == {1: list(range(6))}
+    assert partitioned_rows({"key": keys, "value": value, "partition": given}, turn=4) == expected
+    assert partitioned_rows({"value": value}, turn=1) == {1: list(range(6))}
 
 
 def test_rows_without_a_key_are_placed_the_same_in_any_order() -> None:
@@ -205,8 +205,8 @@ def test_rows_without_a_key_are_placed_the_same_in_any_order() -> None:
     values = [str(row) for row in range(90)]
     key, times = pa.array([None] * 90, pa.binary()), pa.array(range(90), pa.timestamp("ms", "UTC"))
     columns = {"key": key, "value": pa.array(values), "timestamp": times}
-    found = placed(columns, turn=None)
-    again = placed({**columns, "value": pa.array(values[::-1])}, turn=None)
+    found = partitioned_rows(columns, turn=None)
+    again = partitioned_rows({**columns, "value": pa.array(values[::-1])}, turn=None)
     assert {p: sorted(89 - row for row in rows) for p, rows in again.items()} == found
     assert sorted(found) == [0, 1, 2]
     assert all(len(rows) > 15 for rows in found.values())
