@@ -128,9 +128,9 @@ class ConfigError(TwinlogError):
         code: str | None = None,
         fate: Fate | None = None,
     ) -> None:
-        place = file if line is None else f"{file}:{line}"
+        location = file if line is None else f"{file}:{line}"
         super().__init__(
-            ": ".join(part for part in (place, key, what) if part), code=code, fate=fate
+            ": ".join(part for part in (location, key, what) if part), code=code, fate=fate
         )
         self.what, self.file, self.line, self.key = what, file, line, key
         if lacks:

@@ -132,7 +132,7 @@ def test_driver_and_lanes_enter_with_renewed_files_once_the_old_ones_are_refused
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "twinlog")
-    monkeypatch.setattr(renewal, "LOOK_S", 0.2)
+    monkeypatch.setattr(renewal, "CHECK_EVERY_S", 0.2)
     files.write(security.issuer)
     before = KeyFiles(files.identity.parent / "before")
     before.identity.parent.mkdir()

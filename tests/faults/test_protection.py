@@ -12,7 +12,7 @@ from tests.support.surgery import cut_log
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 HOUR_MS = 3_600_000
-LOOKS_OFTEN = "import twinlog.lane.watches.expiry_watch as w; w.LOOK_S = 0.3\n"
+CHECKS_OFTEN = "import twinlog.lane.watches.expiry_watch as w; w.CHECK_EVERY_S = 0.3\n"
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_leader_that_lost_its_end_behind_a_copy_that_never_sent(rig: Rig) -> Non
 def test_expiry_that_is_lowered_while_a_lane_copies(rig: Rig) -> None:
     rig.create()
     rig.put(range(10), age_ms=2 * HOUR_MS)
-    with rig.mirror(prelude=LOOKS_OFTEN) as mirror:
+    with rig.mirror(prelude=CHECKS_OFTEN) as mirror:
         rig.copied(10)
 
         def is_protected() -> bool:

@@ -248,7 +248,7 @@ class MemoryFlow(MemorySource):
             old_lane=self.now_ms < self._lanes_until_ms,
             skips=self.skips,
         )
-        copy.leader.is_now(self.target.epoch, looked_for=-1)
+        copy.leader.is_now(self.target.epoch, requested_epoch=-1)
         self.lane = Lane(copy)
 
     def _trouble(self, error: TwinlogError) -> None:
@@ -457,7 +457,7 @@ class MemoryFlow(MemorySource):
 
     def _report(self, copy: PartitionCopy) -> None:
         """`Partition.on_progress`."""
-        ordinal, epoch = copy.acked_ordinal, copy.leader.looked
+        ordinal, epoch = copy.acked_ordinal, copy.leader.checked_epoch
         if ordinal >= self._acked[0] or epoch != self._acked[1]:
             self._acked = ordinal, epoch
 
@@ -598,7 +598,7 @@ class MemoryFlow(MemorySource):
                 self._disconnect(each)
         self.target.truncate(at)
         for each in self._each_lane():
-            each.copy.leader.is_now(self.target.epoch, looked_for=-1)
+            each.copy.leader.is_now(self.target.epoch, requested_epoch=-1)
         return True
 
     def _each_lane(self) -> Iterator[Lane]:

@@ -60,9 +60,9 @@ def _cuts_nothing(_self: Splitter, batch: OutBatch) -> list[OutBatch]:
     return [batch]
 
 
-def _looks_at_no_leader(self: TargetLeader, epoch: int, *, looked_for: int) -> None:
-    del looked_for
-    self.epoch = self.looked = epoch
+def _looks_at_no_leader(self: TargetLeader, epoch: int, *, requested_epoch: int) -> None:
+    del requested_epoch
+    self.epoch = self.checked_epoch = epoch
 
 
 def _end_of_a_record_ago(

@@ -29,7 +29,7 @@ from twinlog.records.write.appending import Appender
 from twinlog.records.write.gathering import Gatherer
 from twinlog.records.write.options import WriteOptions, parse_write_options
 from twinlog.records.write.packing import UNTIMED_MS, packed
-from twinlog.records.write.rows import Placer, counter
+from twinlog.records.write.rows import RowPartitioner, counter
 from twinlog.records.write.transaction import Begun, TaskWritten, transactions
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec
@@ -57,9 +57,9 @@ def as_batch(values: Sequence[int], partition: int, *, is_packed: bool = False) 
     }
     if not is_packed:
         return pa.record_batch(columns)
-    placer = Placer("packed", lambda _: partition + 1, now_ms=UNTIMED_MS, turn=0)
+    partitioner = RowPartitioner("packed", lambda _: partition + 1, now_ms=UNTIMED_MS, turn=0)
     gatherer, cuts = Gatherer(FEW_BYTES), {}
-    for tp, rows in placer.rows_by_partition(columns, len(values)):
+    for tp, rows in partitioner.rows_by_partition(columns, len(values)):
         cuts = gatherer.add(tp, rows) or gatherer.take_all()
     return packed(cuts, Codec.NONE, pa.binary())
 
@@ -73,17 +73,17 @@ def run_task(
     """A run of a task; `between` is called behind each batch, which is then in the log."""
     with ClusterClient(options.cluster()) as client:
         joined = transactions(client, options, options.write_id, begun.identity)
-        placer = Placer(options.topic, counter(client), now_ms=begun.now_ms, turn=0)
+        partitioner = RowPartitioner(options.topic, counter(client), now_ms=begun.now_ms, turn=0)
         appender = Appender(client, joined, options.codec, FEW_BYTES)
         for batch in batches:
-            for tp, rows in placer.by_partition(batch):
+            for tp, rows in partitioner.by_partition(batch):
                 appender.add(tp, rows)
             between()
         return TaskWritten(
             identity=begun.identity,
             query=options.write_id,
             rows=appender.finish(),
-            oldest_ms=placer.oldest_ms,
+            oldest_ms=partitioner.oldest_ms,
             placed_among=begun.placed_among,
         )
 

@@ -41,6 +41,19 @@ NO_VERB: Final = re.compile(
 )
 """In names of functions; `look_up` is the field's."""
 
+NO_NAME: Final = re.compile(
+    r"(?:^|_)(?:look(?:s|ed|ing)?(?!_(?:up|ahead|around|behind))|tells?|told|places?|placed|placing"
+    r"|anew|(?:go|goes|went)_on|(?:take|took|taken)_away)(?:_|$)",
+    re.IGNORECASE,
+)
+"""In names of all kinds; `look_behind` is one of regular expressions."""
+
+PICKLED: Final = {"placed_among"}
+"""Of what Spark's driver and its tasks exchange: such a name stays."""
+
+NOT_YET: Final = {"control", "cli", "demo", "sandbox"}
+"""Folders whose values are not held to it."""
+
 
 def found_in(text: str) -> list[str]:
     """What stands there and should not, with the words to choose from."""
@@ -73,6 +86,16 @@ def remarks(source: str) -> Iterator[str]:
         is_text = token.type == tokenize.STRING and '"""' in token.string[:4]
         if is_text or token.type == tokenize.COMMENT:
             yield re.sub(r"`[^`\n]*`|\s+(?:# )?", " ", token.string)
+
+
+def names(tree: ast.Module) -> Iterator[str]:
+    """Of what is defined: functions, parameters, attributes, variables and constants."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.arg(arg=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
 
 
 def test_the_search_finds_what_it_is_for() -> None:
@@ -143,3 +166,18 @@ def test_functions_are_verbs_and_nouns_of_the_field() -> None:
     ]
     assert len(names) > 3000
     assert [name for name in names if NO_VERB.search(name.split(": ")[1])] == []
+
+
+def test_values_are_named_by_what_they_are() -> None:
+    found = names(ast.parse("def f(told):\n    self._told = place = 1\n    LOOK_S: int = told.x\n"))
+    assert {name for name in found if NO_NAME.search(name)} == {"told", "place", "LOOK_S", "_told"}
+    assert not any(NO_NAME.search(name) for name in ("LOOK_UP_S", "last_look_behind", "placement"))
+    paths = [path for path in SOURCES if not NOT_YET & {*path.relative_to(ROOT).parts[2:3]}]
+    assert len(paths) > 400
+    found_there = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in paths
+        for name in {path.stem, *names(ast.parse(path.read_text()))} - PICKLED
+        if NO_NAME.search(name)
+    ]
+    assert found_there == []

@@ -136,8 +136,8 @@ class FlowTranslation:
         if one.is_exact or one.to_offset is None or self._is_lost:
             return False
         here, there = TopicPartition(one.topic, one.partition), one.to_topic
-        place = self._map.upstream({TopicPartition(there, one.partition): one.to_offset})
-        found = place.get(TopicPartition(there, one.partition))
+        mapped = self._map.upstream({TopicPartition(there, one.partition): one.to_offset})
+        found = mapped.get(TopicPartition(there, one.partition))
         if found is None or not found.is_exact:
             return False
         committed = self._config.isolation_level is Isolation.READ_COMMITTED

@@ -129,16 +129,16 @@ class MirrorClient:
     def exact_consumer_offsets(
         self, group: str, remote_alias: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> GroupOffsets:
-        """As `remote_consumer_offsets`, each placed again by Twinlog's offset map.
+        """As `remote_consumer_offsets`, each translated again by Twinlog's offset map.
 
         It differs where MirrorMaker 2 wrote the checkpoint: that lies before the right record, by
         up to what the group was behind. Partitions that Twinlog did not copy are left out.
         """
         known = self.remote_consumer_offsets(group, remote_alias, timeout_s=timeout_s)
-        places = self._exact_map(remote_alias).downstream(
+        translations = self._exact_map(remote_alias).downstream(
             {tp: one.upstream_offset for tp, one in known.items()}
         )
-        return {tp: replace(known[tp], offset=place.offset) for tp, place in places.items()}
+        return {tp: replace(known[tp], offset=one.offset) for tp, one in translations.items()}
 
     def to_downstream(
         self, remote_alias: str, offsets: Mapping[TopicPartition, int]
@@ -175,8 +175,8 @@ class MirrorClient:
         return {
             TopicPartition(
                 names.get(tp.topic) or upstream(tp.topic) or tp.topic, tp.partition
-            ): place
-            for tp, place in found.items()
+            ): translation
+            for tp, translation in found.items()
         }
 
     def _exact_map(self, remote_alias: str) -> ExactMap:

@@ -112,7 +112,7 @@ class ProducerHold:
         known = self._held
         if known is None or known == self._let_go:
             return Freed.NOTHING
-        found = self._take_away(known)
+        found = self._remove(known)
         self._let_go = known
         return found
 
@@ -124,11 +124,11 @@ class ProducerHold:
             self._held = None
             return found
         if held != self._let_go:
-            found = self._take_away(held)
+            found = self._remove(held)
         self._write(())
         return found
 
-    def _take_away(self, held: HeldProducers) -> Freed:
+    def _remove(self, held: HeldProducers) -> Freed:
         now = producer_quota(self._source)
         if now is not None and now not in held.rates:
             return Freed.CHANGED

@@ -122,9 +122,9 @@ class Quarantine:
         wait_for_topic(self._target, topic)
 
     def _put(self, wanted: WantedSkip, record: Record) -> int:
-        place = origin_in(wanted, record.offset)
+        origin = origin_in(wanted, record.offset)
         for _ in range(TRIES):
-            at, sequence = self._search(place)
+            at, sequence = self._search(origin)
             if at is not None:
                 return at
             written = quarantined(
@@ -134,11 +134,11 @@ class Quarantine:
                 now_ms=int(time.time() * 1000),
             )
             self._append(written, sequence)
-        at, _ = self._search(place)
+        at, _ = self._search(origin)
         if at is None:
             raise FlowError(
-                f"{self.home}: does not take the record of {place.topic}-{place.partition} at "
-                f"{place.offset}, others write to it all the time; nothing is left out: try again",
+                f"{self.home}: does not take the record of {origin.topic}-{origin.partition} at "
+                f"{origin.offset}, others write to it all the time; nothing is left out: try again",
                 code="SKIP_REFUSED",
             )
         return at
@@ -158,7 +158,7 @@ class Quarantine:
             if refusal.kafka_error not in NOT_NEXT:
                 raise
 
-    def _search(self, place: RecordOrigin) -> tuple[int | None, int]:
+    def _search(self, origin: RecordOrigin) -> tuple[int | None, int]:
         """Where the record is, and the next sequence of the flow in this log."""
         found: int | None = None
         sequence = self._remembered()
@@ -177,7 +177,7 @@ class Quarantine:
                         sequence = behind
                 if found is None and not header.is_control:
                     records = decode_batch(answer.records[at : at + header.length])
-                    found = next((r.offset for r in records if origin_of(r) == place), None)
+                    found = next((r.offset for r in records if origin_of(r) == origin), None)
                 position = header.next_offset
             if position == before:
                 break

@@ -41,11 +41,11 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
     `df.write` and `df.writeStream` of `format("twinlog")` need where rows are in several tasks.
 
     Call it last: its columns are `partition`, `record_batch` and `least_timestamp`. `options` are
-    the writer's (`topic`, `kafka.bootstrap.servers`, `kafka.compression.type`). Rows are placed by
-    key, as Java's producer does; those without a key by their content; those that name a
-    `partition` stay with it.
+    the writer's (`topic`, `kafka.bootstrap.servers`, `kafka.compression.type`). Rows are
+    partitioned by key, as Java's producer does; those without a key by their content; those that
+    name a `partition` stay with it.
     Raises ConfigError, and ClusterError where the topic cannot be found.
     """
-    from twinlog.records.write import placing
+    from twinlog.records.write import partitioning
 
-    return placing.partitioned(df, options)
+    return partitioning.partitioned(df, options)

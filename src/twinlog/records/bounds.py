@@ -28,7 +28,7 @@ MOST_OFFSET: Final = (1 << 63) - 1
 
 
 class BoundKind(StrEnum):
-    """How a place is given."""
+    """How a bound is given."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -39,7 +39,7 @@ class BoundKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """A place in every partition that is read."""
+    """Where a read begins or ends in every partition."""
 
     kind: BoundKind
     option: str

@@ -1,4 +1,4 @@
-"""What a read is: which partitions there are, and at which offsets places lie in them now.
+"""What a read is: which partitions there are, and at which offsets bounds lie in them now.
 
 Asked once per read, by the process that plans it. Ends are asked before times are looked up, so a
 record that comes between is behind the end, and not passed over.
@@ -84,23 +84,23 @@ def _matching(client: ClusterClient, options: ReadOptions) -> list[TopicMetadata
 
 def resolve(
     client: ClusterClient,
-    place: Bound,
+    bound: Bound,
     tps: Iterable[TopicPartition],
     isolation: Isolation,
 ) -> Offsets:
-    """The offset of a place in each partition."""
+    """The offset of a bound in each partition."""
     wanted = list(tps)
-    match place.kind:
+    match bound.kind:
         case BoundKind.EARLIEST:
             return _listed(client, wanted, EARLIEST, isolation)
         case BoundKind.LATEST:
             return _listed(client, wanted, LATEST, isolation)
         case BoundKind.OFFSETS:
-            return _given(client, place, wanted, isolation)
+            return _given(client, bound, wanted, isolation)
         case BoundKind.TIMES:
-            return _timed(client, place, wanted, isolation)
+            return _timed(client, bound, wanted, isolation)
         case BoundKind.GROUP:
-            return _of_group(client, place, wanted, isolation)
+            return _of_group(client, bound, wanted, isolation)
 
 
 def latest(client: ClusterClient, tps: Iterable[TopicPartition], isolation: Isolation) -> Offsets:
@@ -143,40 +143,40 @@ def _listed(
     return {tp: one.offset for tp, one in _results(client, tps, at, isolation).items()}
 
 
-def _check_complete(place: Bound, tps: Iterable[TopicPartition]) -> None:
+def _check_complete(bound: Bound, tps: Iterable[TopicPartition]) -> None:
     """As Spark: offsets are given for all partitions, and for no others."""
-    wanted, given = set(tps), set(place.values)
+    wanted, given = set(tps), set(bound.values)
     if wanted - given:
-        raise wrong(place.option, f"{min(wanted - given)} is missing", "give all partitions")
+        raise wrong(bound.option, f"{min(wanted - given)} is missing", "give all partitions")
     if given - wanted:
-        raise wrong(place.option, f"{min(given - wanted)} is not read", "remove it")
+        raise wrong(bound.option, f"{min(given - wanted)} is not read", "remove it")
 
 
 def _given(
-    client: ClusterClient, place: Bound, tps: list[TopicPartition], isolation: Isolation
+    client: ClusterClient, bound: Bound, tps: list[TopicPartition], isolation: Isolation
 ) -> Offsets:
-    _check_complete(place, tps)
-    out = dict(place.values)
+    _check_complete(bound, tps)
+    out = dict(bound.values)
     for number, at in ((JSON_EARLIEST, EARLIEST), (JSON_LATEST, LATEST)):
         out |= _listed(client, [tp for tp in tps if out[tp] == number], at, isolation)
     return out
 
 
 def _timed(
-    client: ClusterClient, place: Bound, tps: list[TopicPartition], isolation: Isolation
+    client: ClusterClient, bound: Bound, tps: list[TopicPartition], isolation: Isolation
 ) -> Offsets:
-    if place.time_ms is None:
-        _check_complete(place, tps)
+    if bound.time_ms is None:
+        _check_complete(bound, tps)
     by_time: defaultdict[int, list[TopicPartition]] = defaultdict(list)
     for tp in tps:
-        by_time[place.values[tp] if place.time_ms is None else place.time_ms].append(tp)
+        by_time[bound.values[tp] if bound.time_ms is None else bound.time_ms].append(tp)
     ends = latest(client, tps, isolation)
     out: Offsets = {}
     for at, some in by_time.items():
         for tp, one in _results(client, some, at, isolation).items():
-            if one.offset < 0 and place.needs_match:
+            if one.offset < 0 and bound.needs_match:
                 raise wrong(
-                    place.option,
+                    bound.option,
                     f"{tp} has no record as new as {at}",
                     "write startingOffsetsByTimestampStrategy=latest to begin at its end",
                 )
@@ -185,20 +185,20 @@ def _timed(
 
 
 def _of_group(
-    client: ClusterClient, place: Bound, tps: list[TopicPartition], isolation: Isolation
+    client: ClusterClient, bound: Bound, tps: list[TopicPartition], isolation: Isolation
 ) -> Offsets:
     """Where a group has committed nothing it begins at the log start, so nothing is passed over."""
-    answer = or_raise(fetch_offsets(Coordinators(client), [place.group])[place.group])
+    answer = or_raise(fetch_offsets(Coordinators(client), [bound.group])[bound.group])
     out = {tp: answer[tp].offset for tp in tps if tp in answer}
     if not out:
         raise ClusterError(
-            f"group {place.group} has committed nothing in {', '.join(_topics(tps))}: look at its "
-            f"name, or write {place.option}=earliest",
+            f"group {bound.group} has committed nothing in {', '.join(_topics(tps))}: look at its "
+            f"name, or write {bound.option}=earliest",
             code="NO_OFFSETS",
         )
     rest = [tp for tp in tps if tp not in out]
     if rest:
-        log.warning("group %s has no offset of %s: from the log start", place.group, rest[0])
+        log.warning("group %s has no offset of %s: from the log start", bound.group, rest[0])
     return out | _listed(client, rest, EARLIEST, isolation)
 
 

@@ -168,13 +168,13 @@ class Gateway:
             target=_pass_on, args=(self.process.stderr,), name="twinlog-jvm-output", daemon=True
         ).start()
         port, secret = self._read(info)
-        told = {
+        variables = {
             "SPARK_HOME": str(home),
             "PYSPARK_GATEWAY_PORT": str(port),
             "PYSPARK_GATEWAY_SECRET": secret,
         }
-        self._before = {name: os.environ.get(name) for name in told}
-        os.environ.update(told)
+        self._before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
 
     def restore_environment(self) -> None:
         """PySpark has read it: a child would take this JVM, and this Spark, for its own."""

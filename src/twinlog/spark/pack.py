@@ -103,6 +103,6 @@ def _files(names: list[str]) -> Iterator[tuple[str, Path]]:
     for name in names:
         for entry in importlib.metadata.files(name) or []:
             inside = entry.parts[0] not in ("..", "twinlog") and "__pycache__" not in entry.parts
-            place = Path(str(importlib.metadata.distribution(name).locate_file(entry)))
-            if inside and entry.suffix != ".pth" and place.is_file():
-                yield str(entry), place
+            source = Path(str(importlib.metadata.distribution(name).locate_file(entry)))
+            if inside and entry.suffix != ".pth" and source.is_file():
+                yield str(entry), source

@@ -126,9 +126,9 @@ class ExactMap:
             # one remote topic has one source topic; were it ever two, the newer one counts
             if key.branches:
                 continue  # no offset of its source partition says where it is
-            place = (key.target_topic_id, key.partition)
-            if place not in maps or maps[place].term < known.term:
-                maps[place] = known
+            remote = (key.target_topic_id, key.partition)
+            if remote not in maps or maps[remote].term < known.term:
+                maps[remote] = known
         for tp in tps:
             start, end = starts[tp], ends[tp]
             found = maps.get((topics[tp.topic].topic_id, tp.partition))

@@ -31,7 +31,7 @@ from twinlog.wire.records import Record
 
 log = logging.getLogger(__name__)
 
-LOOK_S: Final = 5.0
+LEADER_WAIT_S: Final = 5.0
 """How long a leader of the topic is waited for; one that was away is asked only once."""
 
 
@@ -133,7 +133,7 @@ class MapReader:
 
     def _check_topic(self) -> None:
         """Rows that were read do not say anything of a topic that was created again."""
-        found = self._client.metadata([self.topic], timeout_s=LOOK_S).topics[self.topic]
+        found = self._client.metadata([self.topic], timeout_s=LEADER_WAIT_S).topics[self.topic]
         known = self.topic_id
         if found.error == UNKNOWN_TOPIC_OR_PARTITION and known != NO_TOPIC_ID:
             raise map_missing(self.topic)
@@ -156,7 +156,7 @@ class MapReader:
             for partition, end in ends.items()
             if self._epochs.get(partition, end.leader_epoch) < end.leader_epoch
         }
-        lasts = leader_epoch_ends(self._client, risen, timeout_s=LOOK_S) if risen else {}
+        lasts = leader_epoch_ends(self._client, risen, timeout_s=LEADER_WAIT_S) if risen else {}
         for tp, last in lasts.items():
             if isinstance(last, TwinlogError):
                 self._unread[tp.partition] = last
@@ -169,7 +169,7 @@ class MapReader:
         """High watermarks: they include all that was ever acknowledged. What has none is unread."""
         before, self._unread = self._unread, {}
         out: dict[int, OffsetResult] = {}
-        for partitions, timeout_s in ((self._next.keys() - before, LOOK_S), (before, 0.0)):
+        for partitions, timeout_s in ((self._next.keys() - before, LEADER_WAIT_S), (before, 0.0)):
             tps = [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
             found = list_offsets(self._client, tps, LATEST, timeout_s=timeout_s) if tps else {}
             for tp, end in found.items():
@@ -182,7 +182,7 @@ class MapReader:
     def _read(self, partition: int, end: int, fresh: set[PartitionKey]) -> None:
         position = self._next[partition]
         for record in read_to_end(
-            self._client, self.topic, partition, position, end=end, timeout_s=LOOK_S
+            self._client, self.topic, partition, position, end=end, timeout_s=LEADER_WAIT_S
         ):
             if record.key is not None:
                 self._apply(record, partition, fresh)
@@ -194,7 +194,7 @@ class MapReader:
             if record.value is None:
                 key, term, chunk = row_key(record.key)
                 if key in self._maps:
-                    self._to_change(key, "", fresh).take_away(term, chunk)
+                    self._to_change(key, "", fresh).remove(term, chunk)
                 return
             row = StoredRow.decode(record.key, record.value)
         except (CorruptData, ValueError, TypeError) as error:

@@ -24,8 +24,8 @@ from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_O
 Rows = Sequence[tuple[bytes | None, bytes | None]]
 
 READ_TIMEOUT_S: Final = 5.0
-READ_ANEW_EVERY: Final = 60
-"""Looks: a topic that was created again may be as long as the old one was. It is a small one."""
+REREAD_EVERY: Final = 60
+"""Readings: a topic that was created again may be as long as the old one was. It is a small one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,20 +84,20 @@ class StateReader:
         self._target = target
         self._flow = flow
         self._position = 0
-        self._looks = 0
+        self._reads = 0
         self._rows: dict[bytes, bytes | None] = {}
         self._producers: set[int] = set()
         self._mapped: set[tuple[bytes, bytes | None]] = set()
         self._held = False
         self._news: StateNews | None = None
-        """Of the last look, while nothing was read since."""
+        """Of the last reading, while nothing was read since."""
 
     def read(self) -> StateNews:
         """What is so now. Raises CorruptData for a row that cannot be read, each time; other
         TwinlogErrors where the topic cannot be read.
         """
-        self._looks += 1
-        if self._looks % READ_ANEW_EVERY == 0:
+        self._reads += 1
+        if self._reads % REREAD_EVERY == 0:
             self._position = 0
         try:
             self._read_on()

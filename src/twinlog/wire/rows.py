@@ -91,31 +91,31 @@ class Rows:
         return Rows(parts)
 
     def partitioned(self, partitions: int) -> list[Rows]:
-        """Those of each partition, as Kafka's Java producer places keys."""
+        """Those of each partition, as Kafka's Java producer partitions by key."""
         shares: list[list[Part]] = [[] for _ in range(partitions)]
         for table, picked in self.parts:
-            placed = CHOSEN.kernels.partition(table, picked, partitions)
-            for share, some in zip(shares, placed, strict=True):
+            by_partition = CHOSEN.kernels.partition(table, picked, partitions)
+            for share, some in zip(shares, by_partition, strict=True):
                 if some:
                     share.append((table, some))
         return [Rows(share) for share in shares]
 
     def breaks(self) -> list[tuple[int, int]]:
-        """(place, offset) of the first record, and of each that does not follow the one before."""
+        """(index, offset) of the first record, and of each that does not follow the one before."""
         found: list[tuple[int, int]] = []
         at, expected = 0, None
         for table, picked in self.parts:
             offsets = table.cells  # its first column
             if offsets[picked[0]] != expected:
                 found.append((at, offsets[picked[0]]))
-            places = CHOSEN.kernels.breaks(table, picked)
-            found += [(at + place, offsets[picked[place]]) for place in places]
+            indexes = CHOSEN.kernels.breaks(table, picked)
+            found += [(at + index, offsets[picked[index]]) for index in indexes]
             at, expected = at + len(picked), offsets[picked[-1]] + 1
         return found
 
-    def offset(self, place: int) -> int:
+    def offset(self, index: int) -> int:
         """That of one record, -1 of the last."""
-        table, row = self._find(place)
+        table, row = self._find(index)
         return table.cells[row]
 
     def offsets(self) -> array[int]:
@@ -126,9 +126,9 @@ class Rows:
             out.extend([cells[row] for row in picked])
         return out
 
-    def record(self, place: int) -> Record:
+    def record(self, index: int) -> Record:
         """One record as an object."""
-        return record_of(*self._find(place))
+        return record_of(*self._find(index))
 
     def records(self) -> list[Record]:
         """All as objects."""
@@ -168,14 +168,14 @@ class Rows:
         if start != len(out):
             raise ValueError("records need less room than was measured")
 
-    def _find(self, place: int) -> tuple[Table, int]:
-        if place < 0:
-            place += self._count
+    def _find(self, index: int) -> tuple[Table, int]:
+        if index < 0:
+            index += self._count
         for table, picked in self.parts:
-            if place < len(picked):
-                return table, picked[place]
-            place -= len(picked)
-        raise IndexError(f"no record {place} behind the last one")
+            if index < len(picked):
+                return table, picked[index]
+            index -= len(picked)
+        raise IndexError(f"no record {index} behind the last one")
 
 
 def record_of(table: Table, row: int) -> Record:

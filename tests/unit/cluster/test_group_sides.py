@@ -19,8 +19,8 @@ def test_what_could_not_be_asked_is_null_with_a_reason() -> None:
         members={"busy": (Member("till", "/10.0.0.7"),), "mute": Unreachable("no broker")},
         unseen={"hidden": Unauthorized("grant DESCRIBE")},
     )
-    told = {name: sides.of(name).as_json() for name in ("busy", "idle", "mute", "hidden", "none")}
-    assert told == {
+    shown = {name: sides.of(name).as_json() for name in ("busy", "idle", "mute", "hidden", "none")}
+    assert shown == {
         "busy": {"state": "Stable", "members": 1, "problem": ""},
         "idle": {"state": "Empty", "members": 0, "problem": ""},
         "mute": {"state": "Stable", "members": None, "problem": str(Unreachable("no broker"))},

@@ -130,8 +130,8 @@ def test_the_certificates_of_the_jvm() -> None:
     if java is None:
         pytest.skip("no java on this machine")
     home = Path(java).resolve().parent.parent
-    places = [home / "lib/security/cacerts", home / "jre/lib/security/cacerts"]
-    stores = [place for place in places if place.is_file()]
+    paths = [home / "lib/security/cacerts", home / "jre/lib/security/cacerts"]
+    stores = [path for path in paths if path.is_file()]
     if not stores:
         pytest.skip("this Java has no cacerts")
     found = keystores.trusted_from_store(stores[0].read_bytes(), None)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.certificates import Issued, shared_authority
 from tests.support.properties import flow_of, loader
-from twinlog.cluster.security.renewal import LOOK_S, SETTLES_S, FollowedFiles, Renewals
+from twinlog.cluster.security.renewal import CHECK_EVERY_S, SETTLES_S, FollowedFiles, Renewals
 from twinlog.cluster.security.security_keys import is_of_security, load_security
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.config.values.origin import ClientProperties
@@ -52,7 +52,7 @@ class Keys:
             where="A",
         )
 
-    def check(self, after_s: float = LOOK_S) -> bool:
+    def check(self, after_s: float = CHECK_EVERY_S) -> bool:
         self.now += after_s
         return self.followed.check(self.now)
 
@@ -287,9 +287,9 @@ def test_connections_look_no_more_often_than_every_ten_seconds(keys: Keys) -> No
     renewals = Renewals(clock)
     renewals.follow(keys.first, keys.read)
     in_place(keys.identity)
-    clock.now += LOOK_S - 1
+    clock.now += CHECK_EVERY_S - 1
     assert renewals.current(keys.first) is keys.first
-    assert LOOK_S <= 30
+    assert CHECK_EVERY_S <= 30
     clock.now += 1
     assert renewals.known(keys.first) is keys.first
     assert renewals.current(keys.first).certificate_chain_pem == NEW.pem
@@ -307,11 +307,11 @@ def test_nobody_waits_for_another_thread_that_reads(keys: Keys) -> None:
     renewals = Renewals(clock)
     renewals.follow(keys.first, read)
     in_place(keys.identity)
-    clock.now += LOOK_S
+    clock.now += CHECK_EVERY_S
     first = threading.Thread(target=lambda: renewals.current(keys.first), daemon=True)
     first.start()
     reading.wait()
-    clock.now += LOOK_S
+    clock.now += CHECK_EVERY_S
     assert renewals.current(keys.first) is keys.first
     go_on.set()
     first.join()

@@ -244,11 +244,11 @@ class TestTls:
         ],
     )
     def test_refused_files(self, stores: Path, keys: dict[str, str], hint: str) -> None:
-        placed = {
+        settings = {
             key: str(stores / value) if key.endswith("location") else value
             for key, value in keys.items()
         }
-        text = problem(security_protocol="SSL", **placed)
+        text = problem(security_protocol="SSL", **settings)
         assert hint in text
         assert "guess" not in text
 

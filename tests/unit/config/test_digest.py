@@ -77,22 +77,22 @@ def test_what_means_the_same_or_is_this_process_s_own_does_not_differ(
 
 
 def test_no_secret_is_told_in_any_form(of: Digested) -> None:
-    told = [
+    both = [
         who_we_are(of({"A.sasl.jaas.config": LOGIN.format(user), "B.ssl.key.password": user}))
         for user in ("alice", "bob")
     ]
-    assert config_of(told[0]) == config_of(told[1])
-    for metadata in told:
+    assert config_of(both[0]) == config_of(both[1])
+    for metadata in both:
         assert b"password" not in metadata
         assert b"jaas" not in metadata
 
 
 def test_what_a_member_tells_is_read_back() -> None:
-    told = who_we_are({"topics": "0011"})
-    assert config_of(told) == {"topics": "0011"}
-    again = with_config(told, {"topics": "2233"})
+    metadata = who_we_are({"topics": "0011"})
+    assert config_of(metadata) == {"topics": "0011"}
+    again = with_config(metadata, {"topics": "2233"})
     assert config_of(again) == {"topics": "2233"}
-    assert describe_member(again) == describe_member(told)
+    assert describe_member(again) == describe_member(metadata)
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,9 @@ def test_a_key_of_flows(read: Loader, definition: KeyDefinition, prefix: str) ->
         prefix = "A->B."  # with the general one B->A would run too
     config = read(f"{prefix}{definition.name} = {value_of(definition)}")
     assert useless(config) == []
-    (told,) = [one for one in explain(flow_of(config)).keys if one.line == 5]
-    assert (told.key, told.support) == (f"{prefix}{definition.name}", definition.support)
-    assert told.meaning
+    (explained,) = [one for one in explain(flow_of(config)).keys if one.line == 5]
+    assert (explained.key, explained.support) == (f"{prefix}{definition.name}", definition.support)
+    assert explained.meaning
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_setting_of_a_client(read: Loader, row: ClientKey) -> None:
     key = f"{ALIAS_OF[row.role]}.{row.role}.{row.name}"
     config = read(f"{key} = {CLIENT_VALUES.get(row.name, '5000')}")
     assert useless(config) == []
-    (told,) = [one for one in explain(flow_of(config)).keys if one.line == 5]
-    assert (told.key, told.support, told.meaning) == (key, row.support, row.meaning)
+    (explained,) = [one for one in explain(flow_of(config)).keys if one.line == 5]
+    assert (explained.key, explained.support, explained.meaning) == (key, row.support, row.meaning)
     named = {one.line for one in without_meaning(config)}
     assert named == ({5} if row.support is Support.NO_MEANING else set())

@@ -93,7 +93,7 @@ def test_lines_without_a_meaning_are_named_with_the_reason(read: Loader) -> None
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "expected"),
     [
         ([], "A.consumer.isolation.level is read_committed, where MirrorMaker 2 has"),
         ([], "tasks.max is not set"),
@@ -114,8 +114,8 @@ def test_lines_without_a_meaning_are_named_with_the_reason(read: Loader) -> None
         ),
     ],
 )
-def test_where_our_ways_differ(read: Loader, lines: list[str], told: str) -> None:
-    assert any(told in line for line in explained(read(*lines)).differences)
+def test_where_our_ways_differ(read: Loader, lines: list[str], expected: str) -> None:
+    assert any(expected in line for line in explained(read(*lines)).differences)
 
 
 def test_what_the_file_decides_does_not_differ(read: Loader) -> None:
@@ -144,8 +144,8 @@ def test_no_secret_is_shown(read: Loader) -> None:
 def test_every_key_of_workers_and_clients_has_a_meaning() -> None:
     assert set(WORKER_MEANINGS) == WORKER_KEYS | PROCESS_KEYS
     for role, keys in CLIENT_KEYS.items():
-        told = {name for one, name in MEANING_OF if one is role}
-        assert told == {key for key in keys if not is_connection_key(key)}
+        expected = {name for one, name in MEANING_OF if one is role}
+        assert expected == {key for key in keys if not is_connection_key(key)}
     assert {row.support for row in MEANING_OF.values()} == set(Support)
 
 

@@ -53,7 +53,7 @@ class Keys:
 
 @pytest.fixture
 def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keys:
-    monkeypatch.setattr(renewal, "LOOK_S", 0.0)
+    monkeypatch.setattr(renewal, "CHECK_EVERY_S", 0.0)
     return Keys(tmp_path)
 
 

@@ -62,16 +62,16 @@ def test_a_pause_of_a_job_ends_with_the_lane() -> None:
 
 
 def test_what_a_job_posts_before_its_end_is_delivered_first(background: LaneJobs) -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     def job() -> str:
-        background.post(lambda: told.append("part"))
+        background.post(lambda: reported.append("part"))
         return "rest"
 
     def is_delivered() -> bool:
         background.deliver()
-        return "rest" in told
+        return "rest" in reported
 
-    background.submit(JobKind.SEARCH, job, told.append, not_expected)
+    background.submit(JobKind.SEARCH, job, reported.append, not_expected)
     eventually(is_delivered, what="the end of the job")
-    assert told == ["part", "rest"]
+    assert reported == ["part", "rest"]

@@ -40,21 +40,21 @@ OLD_MS: Final = NOW_MS - 30 * 3_600_000
 class Jobs:
     """Looks that have begun: a test says when one runs, and what is delivered when."""
 
-    looks: list[tuple[Callable[[], Any], Callable[[Any], None], Callable[[Any], None]]] = field(
+    searches: list[tuple[Callable[[], Any], Callable[[Any], None], Callable[[Any], None]]] = field(
         default_factory=list
     )
     posted: list[Callable[[], None]] = field(default_factory=list)
 
     def submit(self, kind: JobKind, job: Any, then: Any, otherwise: Any) -> None:
         assert kind is JobKind.SEARCH
-        self.looks.append((job, then, otherwise))
+        self.searches.append((job, then, otherwise))
 
     def post(self, call: Callable[[], None]) -> None:
         self.posted.append(call)
 
     def run(self) -> None:
         """The oldest look, to its end."""
-        job, then, _ = self.looks.pop(0)
+        job, then, _ = self.searches.pop(0)
         answer = job()
         self.deliver()
         then(answer)
@@ -216,7 +216,7 @@ def test_what_waits_for_late_requests_is_looked_at_together() -> None:
     before = lane.questions
     lane.clock.now += 3.0
     lane.starter.tend()
-    assert len(lane.jobs.looks) == 1
+    assert len(lane.jobs.searches) == 1
     lane.jobs.run()
     assert len(lane.found) == 200
     tails = -(-200 // AT_ONCE)
@@ -257,7 +257,7 @@ def test_what_is_shared_waits_for_late_requests_where_the_target_may_not_know_us
     assert bool(lane.found) is is_known
     lane.clock.now += 3.0
     lane.starter.tend()
-    while lane.jobs.looks:
+    while lane.jobs.searches:
         lane.jobs.run()
     assert lane.found
 
@@ -266,11 +266,11 @@ def test_what_comes_while_looks_are_under_way_gathers() -> None:
     lane = Lane(100)
     for number in range(50):
         lane.begin([take(number)])
-    assert len(lane.jobs.looks) == SEARCHES_AT_ONCE
+    assert len(lane.jobs.searches) == SEARCHES_AT_ONCE
     lane.begin(take(number) for number in range(50, 100))
     lane.jobs.run()
-    assert len(lane.jobs.looks) == SEARCHES_AT_ONCE
-    while lane.jobs.looks:
+    assert len(lane.jobs.searches) == SEARCHES_AT_ONCE
+    while lane.jobs.searches:
         lane.jobs.run()
     assert len(lane.found) == 100
     assert not lane.starter.is_busy
@@ -281,10 +281,10 @@ def test_those_whose_broker_does_not_answer_keep_nobody_waiting() -> None:
     lane.leaders.slow = {TopicPartition("t", number) for number in range(0, 20, 2)}
     for number in range(0, 20, 2):
         lane.begin([take(number)])
-    stuck = len(lane.jobs.looks)
+    stuck = len(lane.jobs.searches)
     assert stuck == SEARCHES_AT_ONCE
     lane.begin([take(1), take(3)])
-    assert len(lane.jobs.looks) == stuck + 1
+    assert len(lane.jobs.searches) == stuck + 1
 
 
 def test_one_that_left_is_not_started_by_the_look_that_has_begun() -> None:
@@ -295,7 +295,7 @@ def test_one_that_left_is_not_started_by_the_look_that_has_begun() -> None:
     assert not lane.found
     lane.begin([take(0)])
     lane.begin([take(1)])
-    while lane.jobs.looks:
+    while lane.jobs.searches:
         lane.jobs.run()
     assert len(lane.found) == 2
 
@@ -304,7 +304,7 @@ def test_who_was_written_last_starts_before_all_are_looked_at() -> None:
     busy = TopicPartition("t", 150)
     lane = Lane(200, lambda number: NOW_MS if number == busy.partition else OLD_MS)
     lane.begin(take(number) for number in range(200))
-    job, then, _ = lane.jobs.looks.pop()
+    job, then, _ = lane.jobs.searches.pop()
     answer = job()
     first: list[TopicPartition] = []
     while not first:
@@ -320,7 +320,7 @@ def test_who_was_written_last_starts_before_all_are_looked_at() -> None:
 def test_what_a_look_could_not_finish_is_told_to_those_who_still_wait() -> None:
     lane = Lane(AT_ONCE + 8)
     lane.begin(take(number) for number in range(AT_ONCE + 8))
-    job, _, failed = lane.jobs.looks.pop()
+    job, _, failed = lane.jobs.searches.pop()
     job()
     lane.jobs.posted.pop(0)()
     failed(TwinlogError("the lane has ended"))
@@ -332,10 +332,10 @@ def test_what_a_look_could_not_finish_is_told_to_those_who_still_wait() -> None:
 def test_very_many_are_shared_by_looks_and_one_is_left_for_who_comes_next() -> None:
     lane = Lane(1000)
     lane.begin(take(number) for number in range(999))
-    assert len(lane.jobs.looks) == SEARCHES_AT_ONCE - 1
+    assert len(lane.jobs.searches) == SEARCHES_AT_ONCE - 1
     lane.begin([take(999)])
-    assert len(lane.jobs.looks) == SEARCHES_AT_ONCE
-    while lane.jobs.looks:
+    assert len(lane.jobs.searches) == SEARCHES_AT_ONCE
+    while lane.jobs.searches:
         lane.jobs.run()
     assert len(lane.found) == 1000
 
@@ -361,14 +361,14 @@ def test_one_whose_end_is_searched_keeps_nobody_waiting() -> None:
         others_write(lane.logs[TopicPartition("A.t", number)], 50)
     idle = [take(number, mark=Mark(1, 1, is_final=True)) for number in range(searched, 200)]
     lane.begin([*(take(number, mark=Mark(1, 1)) for number in range(searched)), *idle])
-    (_,) = lane.jobs.looks
+    (_,) = lane.jobs.searches
     lane.jobs.run()
     assert {*lane.found} == {one.source for one in idle}
     lane.starter.tend()
-    assert len(lane.jobs.looks) == SEARCHES_AT_ONCE
+    assert len(lane.jobs.searches) == SEARCHES_AT_ONCE
     lane.begin([take(200, mark=Mark(1, 1, is_final=True))])
-    assert len(lane.jobs.looks) == SEARCHES_AT_ONCE + 1
-    while lane.jobs.looks:
+    assert len(lane.jobs.searches) == SEARCHES_AT_ONCE + 1
+    while lane.jobs.searches:
         lane.jobs.run()
         lane.starter.tend()
     assert len(lane.found) == 201

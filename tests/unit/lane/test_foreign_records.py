@@ -108,7 +108,7 @@ def a_log(*batches: tuple[int, int, int]) -> MemoryLog:
 OURS, OTHER_FLOW = 9, 12
 
 
-def looked_at(copy: PartitionCopy, log: MemoryLog, span: Span) -> Writers:
+def writers_in(copy: PartitionCopy, log: MemoryLog, span: Span) -> Writers:
     """What a look finds in this log, of which the watch then learns."""
     watch = a_watch([])
     watch.known_producers = frozenset({OURS, OTHER_FLOW})
@@ -121,7 +121,7 @@ def looked_at(copy: PartitionCopy, log: MemoryLog, span: Span) -> Writers:
 
 def test_a_repeat_of_ours_between_our_records_is_no_other_flow() -> None:
     copy = doubting()
-    found = looked_at(copy, a_log((OURS, 0, 1), (OURS, 0, 1), (OURS, 1, 1)), Span(1, 2))
+    found = writers_in(copy, a_log((OURS, 0, 1), (OURS, 0, 1), (OURS, 1, 1)), Span(1, 2))
     assert found.repeat == Span(1, 2)
     assert copy.trouble is not None
     assert copy.trouble.code == "EXTRA_RECORDS"
@@ -132,7 +132,7 @@ def test_a_repeat_of_ours_behind_an_idle_copy_is_extra() -> None:
     copy = doubting()
     copy.company.unknown = None
     assert copy.is_idle
-    looked_at(copy, a_log((OURS, 0, 2), (OTHER_FLOW, 0, 3), (OURS, 0, 1)), Span(2, FOREVER))
+    writers_in(copy, a_log((OURS, 0, 2), (OTHER_FLOW, 0, 3), (OURS, 0, 1)), Span(2, FOREVER))
     assert copy.trouble is not None
     assert copy.trouble.code == "EXTRA_RECORDS"
 
@@ -140,7 +140,7 @@ def test_a_repeat_of_ours_behind_an_idle_copy_is_extra() -> None:
 def test_what_we_sent_since_we_asked_is_neither_a_repeat_nor_another_flow() -> None:
     copy = doubting()
     copy.company.unknown = None
-    found = looked_at(copy, a_log((OURS, 0, 2), (OURS, 2, 3)), Span(2, FOREVER))
+    found = writers_in(copy, a_log((OURS, 0, 2), (OURS, 2, 3)), Span(2, FOREVER))
     assert (found.repeat, found.others) == (None, False)
     assert copy.trouble is None
     assert not copy.company.is_ours

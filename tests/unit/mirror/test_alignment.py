@@ -12,7 +12,7 @@ from twinlog.mirror.start.alignment import Aligned, Alignment, identity
 from twinlog.wire.records import Record
 
 
-def place(
+def aligned(
     target: Sequence[int],
     source: Sequence[tuple[int, int]],
     noted: int,
@@ -43,37 +43,39 @@ def dense(*records: int, first: int = 0) -> list[tuple[int, int]]:
 
 
 def test_after_a_stop_in_order_it_is_the_noted_record() -> None:
-    assert place([1, 2, 3], dense(1, 2, 3, 4, 5), noted=2) == Aligned(upstream=2, jumped_back=False)
+    assert aligned([1, 2, 3], dense(1, 2, 3, 4, 5), noted=2) == Aligned(
+        upstream=2, jumped_back=False
+    )
 
 
 def test_records_behind_the_noted_one_are_found() -> None:
-    assert place([1, 2, 3, 4], dense(1, 2, 3, 4, 5), noted=0) == Aligned(
+    assert aligned([1, 2, 3, 4], dense(1, 2, 3, 4, 5), noted=0) == Aligned(
         upstream=3, jumped_back=False
     )
 
 
 def test_everything_is_copied() -> None:
-    assert place([1, 2, 3], dense(1, 2, 3), noted=0) == Aligned(upstream=2, jumped_back=False)
+    assert aligned([1, 2, 3], dense(1, 2, 3), noted=0) == Aligned(upstream=2, jumped_back=False)
 
 
 def test_nothing_was_noted() -> None:
-    assert place([1, 2], dense(1, 2, 3), noted=-1) == Aligned(upstream=1, jumped_back=False)
+    assert aligned([1, 2], dense(1, 2, 3), noted=-1) == Aligned(upstream=1, jumped_back=False)
 
 
 def test_jump_back_of_a_restart() -> None:
-    found = place([1, 2, 3, 4, 2, 3], dense(1, 2, 3, 4, 5), noted=1)
+    found = aligned([1, 2, 3, 4, 2, 3], dense(1, 2, 3, 4, 5), noted=1)
     assert found == Aligned(upstream=2, jumped_back=True)
 
 
 def test_jump_back_is_not_taken_for_a_place_of_equal_records() -> None:
     # the last record alone is also at 1; what stands before it says that it is the one at 4
-    assert place([1, 7, 8, 9, 7], dense(1, 7, 8, 9, 7, 5), noted=0) == Aligned(
+    assert aligned([1, 7, 8, 9, 7], dense(1, 7, 8, 9, 7, 5), noted=0) == Aligned(
         upstream=4, jumped_back=False
     )
 
 
 def test_of_equal_records_the_lowest_that_was_surely_copied() -> None:
-    assert place([7, 7, 7], dense(7, 7, 7, 7, 7, 7), noted=3) == Aligned(
+    assert aligned([7, 7, 7], dense(7, 7, 7, 7, 7, 7), noted=3) == Aligned(
         upstream=3, jumped_back=False
     )
 
@@ -81,34 +83,34 @@ def test_of_equal_records_the_lowest_that_was_surely_copied() -> None:
 def test_compaction_of_the_source() -> None:
     # 2 and 4 are gone from the source since
     source = [(0, 1), (2, 3), (4, 5), (5, 6)]
-    assert place([1, 2, 3, 4, 5], source, noted=0) == Aligned(upstream=4, jumped_back=False)
+    assert aligned([1, 2, 3, 4, 5], source, noted=0) == Aligned(upstream=4, jumped_back=False)
 
 
 def test_last_record_was_compacted_at_the_source() -> None:
     source = [(0, 1), (1, 2), (3, 4), (4, 5)]
-    assert place([1, 2, 3], source, noted=1) == Aligned(upstream=1, jumped_back=False)
+    assert aligned([1, 2, 3], source, noted=1) == Aligned(upstream=1, jumped_back=False)
 
 
 def test_compaction_of_the_target() -> None:
-    assert place([1, 3, 4], dense(1, 2, 3, 4, 5), noted=2, holes=[1]) == Aligned(
+    assert aligned([1, 3, 4], dense(1, 2, 3, 4, 5), noted=2, holes=[1]) == Aligned(
         upstream=3, jumped_back=False
     )
 
 
 def test_markers_of_transactions_at_the_source() -> None:
     source = [(0, 1), (1, 2), (3, 3), (4, 4), (6, 5)]
-    assert place([1, 2, 3, 4], source, noted=3) == Aligned(upstream=4, jumped_back=False)
+    assert aligned([1, 2, 3, 4], source, noted=3) == Aligned(upstream=4, jumped_back=False)
 
 
 def test_first_records_are_gone_from_the_source() -> None:
-    assert place([1, 2, 3, 4], dense(3, 4, 5, first=2), noted=3) == Aligned(
+    assert aligned([1, 2, 3, 4], dense(3, 4, 5, first=2), noted=3) == Aligned(
         upstream=3, jumped_back=False
     )
 
 
 @pytest.mark.parametrize("target", [[9], [1, 2, 9], [9, 9, 2, 3], [2, 1, 3]])
 def test_records_of_somebody_else(target: list[int]) -> None:
-    assert place(target, dense(1, 2, 3, 4), noted=0) is None
+    assert aligned(target, dense(1, 2, 3, 4), noted=0) is None
 
 
 def test_any_history_of_restarts_is_found_again() -> None:
@@ -124,7 +126,7 @@ def test_any_history_of_restarts_is_found_again() -> None:
                 target.append(source[at])
                 if chance.random() < 0.1:
                     noted = at
-        found = place(target, dense(*source), noted, portion=chance.randrange(1, 70))
+        found = aligned(target, dense(*source), noted, portion=chance.randrange(1, 70))
         assert found is not None, seed
         assert found.upstream <= at, f"{seed}: a record would be lost"
         if len(set(source)) == len(source):
@@ -147,7 +149,7 @@ def test_any_history_with_a_marker_behind_every_record_is_found_again() -> None:
                 if chance.random() < 0.1:
                     noted = at
         portion = chance.randrange(1, 70)
-        found = place(target, source, 2 * noted, portion=portion, is_compacted=False)
+        found = aligned(target, source, 2 * noted, portion=portion, is_compacted=False)
         assert found is not None, seed
         assert found.upstream == 2 * at, seed
 

@@ -134,8 +134,8 @@ def test_joined_batches_end_in_front_of_what_goes_alone(kernels: Kernels) -> Non
         return batch
 
     stamped = changed(one(2, 1), 22, 0x08)
-    led_anew = changed(one(2, 1), 15, 7)
-    for third in (stamped, led_anew, one(2, FEW_RECORDS + 1), one(2, 1, codec=Codec.GZIP)):
+    led_again = changed(one(2, 1), 15, 7)
+    for third in (stamped, led_again, one(2, FEW_RECORDS + 1), one(2, 1, codec=Codec.GZIP)):
         with use(kernels):
             out = taken([one(0, 1), one(1, 1), third], join_bytes=1 << 16)
         assert [batch.upstream for batch in out] == [0, 2]

@@ -44,8 +44,8 @@ def test_nothing_is_skipped_there_and_back(copy: tuple[list[int], int, list[Pair
     target, ours, pairs = copy
     known = kept(pairs, FAR, ours)
     for upstream in range(62):
-        place = downstream_before(known, upstream)
-        read = target[0 if place is None else place :]
+        begin = downstream_before(known, upstream)
+        read = target[0 if begin is None else begin :]
         assert {at for at in target if at >= upstream} <= set(read)
     for downstream in range(ours):
         begin = upstream_before(known, downstream) or 0

@@ -238,7 +238,7 @@ def test_null_values_take_chunks_away_but_never_the_first() -> None:
     behind = known.prunable(350)
     assert behind == [(Term(1, 0), 1), (Term(1, 0), 2)], "what holds ordinal 350 stays"
     for term, chunk in [*behind, (Term(1, 0), 0)]:
-        known.take_away(term, chunk)
+        known.remove(term, chunk)
     assert [run.ordinal for run in known.runs] == [0, 300, 400, 500]
 
 

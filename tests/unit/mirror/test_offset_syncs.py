@@ -94,29 +94,29 @@ def test_no_reader_ever_goes_on_behind_the_right_record(
 ) -> None:
     """Runs with gaps on the source, and records of others on the target."""
     runs: list[Run] = []
-    places: dict[int, int] = {}
+    downstream_of: dict[int, int] = {}
     ordinal, upstream, downstream = 0, 7, 3
     for length, gap, foreign in steps:
         if gap or foreign or not runs:
             runs.append(Run(ordinal, upstream + gap, downstream + foreign))
         upstream, downstream = upstream + gap, downstream + foreign
         for at in range(length):
-            places[upstream + at] = downstream + at
+            downstream_of[upstream + at] = downstream + at
         ordinal, upstream, downstream = ordinal + length, upstream + length, downstream + length
-    copied = sorted(places)[: min(cut, len(places))]
+    copied = sorted(downstream_of)[: min(cut, len(downstream_of))]
     middle = data.draw(st.sampled_from(copied))
-    first = newest_point(runs, middle + 1, places[middle] + 1)
-    last = newest_point(runs, copied[-1] + 1, places[copied[-1]] + 1)
+    first = newest_point(runs, middle + 1, downstream_of[middle] + 1)
+    last = newest_point(runs, copied[-1] + 1, downstream_of[copied[-1]] + 1)
     assert first is not None
     assert last is not None
-    assert (last.upstream, last.downstream) == (copied[-1], places[copied[-1]])
+    assert (last.upstream, last.downstream) == (copied[-1], downstream_of[copied[-1]])
     syncs = history(runs, first, lag_max)
     syncs += points_after(runs, first, last, lag_max)
     syncs += [last] if syncs[-1] != last else []
     assert syncs == sorted(set(syncs)), "rising, and none twice"
-    assert all(places.get(sync.upstream) == sync.downstream for sync in syncs)
+    assert all(downstream_of.get(sync.upstream) == sync.downstream for sync in syncs)
     for offset in range(upstream + 5):
-        following = [places[at] for at in places if at >= offset]
+        following = [downstream_of[at] for at in downstream_of if at >= offset]
         exact = min(following) if following else downstream
         assert translate(syncs, offset) <= exact
-    assert translate(syncs, copied[-1] + 1) == places[copied[-1]] + 1
+    assert translate(syncs, copied[-1] + 1) == downstream_of[copied[-1]] + 1

@@ -402,12 +402,12 @@ def test_lost_rows_are_never_a_second_copy(copy: Copy) -> None:
     assert copy.starts() == "MAP_MISSING"
 
 
-@pytest.mark.parametrize("place", ["group_at", "began_at"])
-def test_lost_rows_are_seen_wherever_a_copy_would_begin(copy: Copy, place: str) -> None:
+@pytest.mark.parametrize("bound", ["group_at", "began_at"])
+def test_lost_rows_are_seen_wherever_a_copy_would_begin(copy: Copy, bound: str) -> None:
     """In the way of MirrorMaker 1 a copy begins where the source's group stands."""
     copy.ours(0, 10)
     copy.runs, copy.mark = (), None
-    where = {"group_at": 7} if place == "group_at" else {"began_at": 7}
+    where = {"group_at": 7} if bound == "group_at" else {"began_at": 7}
     copy.request = replace(copy.request, had_row=True, **where)  # type: ignore[arg-type]
     assert copy.starts() == "MAP_MISSING"
     copy.forgotten()

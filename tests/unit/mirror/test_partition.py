@@ -211,15 +211,15 @@ def test_target_that_answered_without_a_time_once_does_not_stamp_its_own() -> No
 
 
 @pytest.mark.parametrize(
-    ("looked_at", "now", "looked_for", "is_new"),
+    ("checked_epoch", "now", "requested_epoch", "is_new"),
     [(3, 3, -1, False), (3, 4, -1, True), (3, 4, 4, False), (-1, 4, -1, False), (4, 3, -1, False)],
 )
 def test_log_of_a_new_leader_is_looked_at_before_anything_is_sent(
-    looked_at: int, now: int, looked_for: int, is_new: bool
+    checked_epoch: int, now: int, requested_epoch: int, is_new: bool
 ) -> None:
     copy = a_copy()
-    copy.leader = TargetLeader(looked_at)
-    copy.leader.is_now(now, looked_for=looked_for)
+    copy.leader = TargetLeader(checked_epoch)
+    copy.leader.is_now(now, requested_epoch=requested_epoch)
     assert copy.trouble is None, "not before there is something to send"
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)
     assert (copy.next_batch(NOW) is None) == is_new

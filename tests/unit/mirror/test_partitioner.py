@@ -30,12 +30,14 @@ def test_a_negative_hash_gives_a_partition() -> None:
 
 
 def test_records_without_a_key_are_placed_by_their_offset() -> None:
-    def placed(offset: int) -> int:
+    def partition_at(offset: int) -> int:
         return partition_of(Record(offset, 0, None, b"v"), 4)
 
-    assert [placed(offset) for offset in range(50)] == [placed(offset) for offset in range(50)]
+    assert [partition_at(offset) for offset in range(50)] == [
+        partition_at(offset) for offset in range(50)
+    ]
     for step in (1, 2, 4):  # also where markers lie between them
-        counts = [[placed(at * step) for at in range(1000)].count(each) for each in range(4)]
+        counts = [[partition_at(at * step) for at in range(1000)].count(each) for each in range(4)]
         assert min(counts) > 200, (step, counts)
 
 

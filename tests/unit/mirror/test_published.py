@@ -23,18 +23,18 @@ def test_what_was_written_comes_back() -> None:
 
 def test_what_was_known_to_be_missing_comes_back_and_an_older_row_has_none() -> None:
     late = Behind(topic="orders", partition=2, upstream=20, end=50)
-    told = replace(PUBLISHED, behind=(late,))
-    key, value = told.encode()
-    assert published_status("A->B", [(key, value)]) == told
+    reported = replace(PUBLISHED, behind=(late,))
+    key, value = reported.encode()
+    assert published_status("A->B", [(key, value)]) == reported
     older = {name: one for name, one in json.loads(value).items() if name != "behind"}
     assert published_status("A->B", [(key, json.dumps(older).encode())]) == PUBLISHED
 
 
 def test_an_earlier_release_tells_nothing_of_lag_objective_and_proof() -> None:
     proof = Proof(mode="sample", at_ms=5, records=3, differences=0, is_complete=False)
-    told = replace(PUBLISHED, lag=3, lag_unknown=1, rpo_ms=1000, rpo_excess="why", proof=proof)
-    key, value = told.encode()
-    assert published_status("A->B", [(key, value)]) == told
+    reported = replace(PUBLISHED, lag=3, lag_unknown=1, rpo_ms=1000, rpo_excess="why", proof=proof)
+    key, value = reported.encode()
+    assert published_status("A->B", [(key, value)]) == reported
     fields = json.loads(value)
     for name in ("lag", "lag_unknown", "rpo_ms", "rpo_excess", "proof"):
         del fields[name]
@@ -133,8 +133,8 @@ def test_it_tells_of_now_for_three_of_its_intervals(every_ms: int, lives_ms: int
 def test_record_that_holds_a_partition_up_is_told_and_earlier_rows_say_none() -> None:
     poison = Poison(skip=Skip(first=5, next=9, is_batch=True), topic_id="a" * 32)
     stuck = replace(PUBLISHED.unusual[0], poison=poison)
-    told = replace(PUBLISHED, unusual=(stuck,))
-    assert published_status("A->B", [told.encode()]) == told
+    reported = replace(PUBLISHED, unusual=(stuck,))
+    assert published_status("A->B", [reported.encode()]) == reported
     key, value = PUBLISHED.encode()
     fields = json.loads(value)
     for one in fields["unusual"]:
@@ -147,8 +147,8 @@ def test_record_that_holds_a_partition_up_is_told_and_earlier_rows_say_none() ->
 )
 def test_poison_that_is_no_range_is_said(change: dict[str, object]) -> None:
     poison = Poison(skip=Skip(first=5, next=9), topic_id="a" * 32)
-    told = replace(PUBLISHED, unusual=(replace(PUBLISHED.unusual[0], poison=poison),))
-    key, value = told.encode()
+    reported = replace(PUBLISHED, unusual=(replace(PUBLISHED.unusual[0], poison=poison),))
+    key, value = reported.encode()
     fields = json.loads(value)
     fields["unusual"][0]["poison"]["skip"] |= change
     with pytest.raises(CorruptData):

@@ -126,8 +126,8 @@ def test_the_way_back_is_what_was_copied_whatever_the_rules_are_now(
 def test_a_topic_without_a_row_has_its_plain_name_or_none(tmp_path: Path) -> None:
     upstreams = FlowUpstreams.of(flow_of(tmp_path, "eu-orders:x"), [])
     assert upstreams.name("A.eu-orders", NEW) is None, "the flow would not call it so"
-    made_anew = FlowUpstreams.of(flow_of(tmp_path, ""), [row("A.eu-orders", OLD, "orders")])
-    assert made_anew.name("A.eu-orders", NEW) == "eu-orders", "the row is of an earlier topic"
+    recreated = FlowUpstreams.of(flow_of(tmp_path, ""), [row("A.eu-orders", OLD, "orders")])
+    assert recreated.name("A.eu-orders", NEW) == "eu-orders", "the row is of an earlier topic"
     identity = flow_of(tmp_path, "orders:eu-orders", IDENTITY)
     assert plain_upstream(identity, "orders") is None
     assert plain_upstream(identity, "pay") == "pay"

@@ -101,8 +101,8 @@ def test_corrupt_batch_names_its_offsets_once_nothing_stands_before_it() -> None
     with pytest.raises(CorruptData) as found:
         way.take(records, (), 1 << 60)
     assert found.value.poison == (5, 10)
-    told = unreadable(found.value, TopicPartition("orders", 0), 5)
-    assert (told.code, told.poison) == ("CORRUPT_BATCH", (5, 10))
+    failure = unreadable(found.value, TopicPartition("orders", 0), 5)
+    assert (failure.code, failure.poison) == ("CORRUPT_BATCH", (5, 10))
 
 
 def test_corrupt_header_that_reaches_too_far_is_bounded_by_the_next_batch() -> None:

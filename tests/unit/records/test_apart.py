@@ -38,7 +38,7 @@ def test_without_pyarrow_it_says_what_to_install() -> None:
 def test_data_frames_load_nothing_of_the_mirror() -> None:
     """What the mirror does to its own Spark session would empty accumulators of a user's."""
     script = (
-        "import sys, twinlog.records.source, twinlog.records.write.placing\n"
+        "import sys, twinlog.records.source, twinlog.records.write.partitioning\n"
         "import twinlog.records.batch_reader, twinlog.records.stream_reader\n"
         "import twinlog.records.write.writers\n"
         "apart = ('twinlog.spark', 'twinlog.control', 'twinlog.lane', 'twinlog.channel')\n"

@@ -34,9 +34,9 @@ def test_words(word: str) -> None:
 
 
 def test_offsets_of_partitions() -> None:
-    place = parsed('{"orders": {"0": 23, "10": -2}}')
-    assert place.kind is BoundKind.OFFSETS
-    assert place.values == {ORDERS_0: 23, ORDERS_10: -2}
+    bound = parsed('{"orders": {"0": 23, "10": -2}}')
+    assert bound.kind is BoundKind.OFFSETS
+    assert bound.values == {ORDERS_0: 23, ORDERS_10: -2}
 
 
 def test_a_group() -> None:
@@ -50,8 +50,8 @@ def test_a_time_in_iso_or_in_milliseconds() -> None:
 
 
 def test_times_of_partitions() -> None:
-    place = parse_timestamps("startingOffsetsByTimestamp", '{"orders":{"0":5}}', needs_match=True)
-    assert (place.kind, place.values, place.time_ms) == (BoundKind.TIMES, {ORDERS_0: 5}, None)
+    bound = parse_timestamps("startingOffsetsByTimestamp", '{"orders":{"0":5}}', needs_match=True)
+    assert (bound.kind, bound.values, bound.time_ms) == (BoundKind.TIMES, {ORDERS_0: 5}, None)
     assert parse_timestamp("startingTimestamp", "5", needs_match=True).time_ms == 5
 
 

@@ -260,11 +260,11 @@ def test_damage_is_corrupt_where_the_other_decoder_says_so(
     # the CRC would find it; that it is not asked here is the point
     batch = bytes(encode_batch(records, codec=codec))
     # all but length and magic: the reader cuts by the one and chooses a decoder by the other
-    places = [*range(8), *range(17, len(batch))]
+    indexes = [*range(8), *range(17, len(batch))]
     damaged = batch
     for _ in range(data.draw(st.integers(1, 3))):
         mask = data.draw(st.integers(1, 255))
-        damaged = flipped(damaged, data.draw(st.sampled_from(places)), mask)
+        damaged = flipped(damaged, data.draw(st.sampled_from(indexes)), mask)
     same_verdict(damaged, columns)
 
 

@@ -15,8 +15,8 @@ from twinlog.model import TopicPartition
 from twinlog.records.write.gathering import Gatherer
 from twinlog.records.write.options import WriteOptions, parse_write_options
 from twinlog.records.write.packing import UNTIMED_MS, packed
-from twinlog.records.write.placing import most_bytes
-from twinlog.records.write.rows import Placer, check_schema, strings_of, table_of_columns
+from twinlog.records.write.partitioning import most_bytes
+from twinlog.records.write.rows import RowPartitioner, check_schema, strings_of, table_of_columns
 from twinlog.wire.record import Record
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.rows import Rows, rows_of
@@ -148,7 +148,7 @@ def test_headers_without_a_key(wrong: dict[str, Any] | None) -> None:
 
 
 def test_rows_of_each_topic_are_in_order() -> None:
-    placer = Placer("", lambda _: 2, now_ms=NOW_MS, turn=1)
+    partitioner = RowPartitioner("", lambda _: 2, now_ms=NOW_MS, turn=1)
     columns = {
         "value": pa.array(["v"] * 6),
         "topic": pa.array(["b", "a", "b", "", "a", "b"]),
@@ -156,16 +156,16 @@ def test_rows_of_each_topic_are_in_order() -> None:
     }
     found = {
         (tp.topic, tp.partition): list(rows.offsets())
-        for tp, rows in placer.rows_by_partition(columns, 6)
+        for tp, rows in partitioner.rows_by_partition(columns, 6)
     }
     assert found == {("b", 0): [0, 5], ("b", 1): [2], ("a", 0): [4], ("a", 1): [1], ("", 1): [3]}
     numbers = pa.array([2, 1, 2, 0, 1, 2], pa.int32())  # not as they come first
     columns["topic"] = pa.DictionaryArray.from_arrays(numbers, pa.array(["", "a", "b"]))
-    again = Placer("", lambda _: 2, now_ms=NOW_MS, turn=1).rows_by_partition(columns, 6)
+    again = RowPartitioner("", lambda _: 2, now_ms=NOW_MS, turn=1).rows_by_partition(columns, 6)
     assert {(tp.topic, tp.partition): list(rows.offsets()) for tp, rows in again} == found
     columns["topic"] = pa.array(["b", None, "b", "", None, "b"])
     with pytest.raises(TwinlogError, match="2 rows have no topic"):
-        list(placer.rows_by_partition(columns, 6))
+        list(partitioner.rows_by_partition(columns, 6))
 
 
 def test_rows_that_cannot_be_records() -> None:
@@ -181,10 +181,10 @@ def test_a_slice_of_a_column() -> None:
     assert found.data[found.starts[2] : found.starts[2] + 4] == b"cdef"
 
 
-def placed(columns: dict[str, Any], *, turn: int | None) -> dict[int, list[int]]:
+def partitioned_rows(columns: dict[str, Any], *, turn: int | None) -> dict[int, list[int]]:
     """Rows of each partition of three."""
-    placer = Placer("t", lambda _: 3, now_ms=NOW_MS, turn=turn)
-    found = placer.rows_by_partition(columns, len(columns["value"]))
+    partitioner = RowPartitioner("t", lambda _: 3, now_ms=NOW_MS, turn=turn)
+    found = partitioner.rows_by_partition(columns, len(columns["value"]))
     return {tp.partition: list(rows.offsets()) for tp, rows in found}
 
 
@@ -196,8 +196,8 @@ def test_rows_are_placed_by_key_or_in_one_partition() -> None:
     a, c = (partition_for_key(key, 3) for key in (b"a", b"c"))
     for row, partition in enumerate([a, 1, 2, 1, c, 1]):
         expected.setdefault(partition, []).append(row)
-    assert placed({"key": keys, "value": value, "partition": given}, turn=4) == expected
-    assert placed({"value": value}, turn=1) == {1: list(range(6))}
+    assert partitioned_rows({"key": keys, "value": value, "partition": given}, turn=4) == expected
+    assert partitioned_rows({"value": value}, turn=1) == {1: list(range(6))}
 
 
 def test_rows_without_a_key_are_placed_the_same_in_any_order() -> None:
@@ -205,8 +205,8 @@ def test_rows_without_a_key_are_placed_the_same_in_any_order() -> None:
     values = [str(row) for row in range(90)]
     key, times = pa.array([None] * 90, pa.binary()), pa.array(range(90), pa.timestamp("ms", "UTC"))
     columns = {"key": key, "value": pa.array(values), "timestamp": times}
-    found = placed(columns, turn=None)
-    again = placed({**columns, "value": pa.array(values[::-1])}, turn=None)
+    found = partitioned_rows(columns, turn=None)
+    again = partitioned_rows({**columns, "value": pa.array(values[::-1])}, turn=None)
     assert {p: sorted(89 - row for row in rows) for p, rows in again.items()} == found
     assert sorted(found) == [0, 1, 2]
     assert all(len(rows) > 15 for rows in found.values())
@@ -223,27 +223,27 @@ def test_packed_rows_are_the_same_records(times: list[int | None], binary: pa.Da
         "value": pa.array(["v", None], pa.string()),
         "timestamp": pa.array([one and one * 1000 for one in times], pa.timestamp("us", tz="UTC")),
     }
-    packs = Placer("t", lambda _: 3, now_ms=UNTIMED_MS, turn=0)
+    packs = RowPartitioner("t", lambda _: 3, now_ms=UNTIMED_MS, turn=0)
     cuts = {tp: [rows] for tp, rows in packs.rows_by_partition(columns, 2)}
     batch = packed(cuts, Codec.LZ4, binary)
-    placer = Placer("t", lambda _: 3, now_ms=NOW_MS, turn=0)
-    ((tp, found),) = placer.by_partition(batch)
+    partitioner = RowPartitioner("t", lambda _: 3, now_ms=NOW_MS, turn=0)
+    ((tp, found),) = partitioner.by_partition(batch)
     assert tp == TopicPartition("t", partition_for_key(b"k", 3))
     rows = found if isinstance(found, Rows) else found.rows()
     assert len(found) == len(rows) == 2
     assert [(one.timestamp, one.key, one.value) for one in rows.records()] == [
         (one or NOW_MS, b"k", value) for one, value in zip(times, (b"v", None), strict=True)
     ]
-    assert placer.oldest_ms == ({} if times[0] is None else {"t": 1001})
+    assert partitioner.oldest_ms == ({} if times[0] is None else {"t": 1001})
 
 
 def test_a_packed_batch_for_a_partition_that_is_not_there() -> None:
     batch = packed(
         {TopicPartition("t", 7): [rows_of([Record(0, 1, b"", b"", ())])]}, Codec.NONE, pa.binary()
     )
-    placer = Placer("t", lambda _: 3, now_ms=NOW_MS, turn=0)
+    partitioner = RowPartitioner("t", lambda _: 3, now_ms=NOW_MS, turn=0)
     with pytest.raises(TwinlogError, match="t has no partition 7, it has 3") as error:
-        list(placer.by_partition(batch))
+        list(partitioner.by_partition(batch))
     assert error.value.code == "ROW_INVALID"
 
 

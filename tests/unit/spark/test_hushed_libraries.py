@@ -60,9 +60,9 @@ def test_a_port_scan_of_pysparks_accumulators_is_no_traceback(
                     )
     finally:
         server.shutdown()
-    told = capfd.readouterr().err
-    assert ("Traceback" in told) is not hushed
-    assert said or ("ConnectionResetError" in told) is not hushed
+    logged = capfd.readouterr().err
+    assert ("Traceback" in logged) is not hushed
+    assert said or ("ConnectionResetError" in logged) is not hushed
 
 
 @pytest.mark.parametrize("hushed", [False, True])
@@ -82,6 +82,6 @@ def test_jvm_that_ends_within_a_call_is_raised_and_not_told(
     with pytest.raises(Py4JError):
         gateway.jvm.java.lang.System.nanoTime()
     logging.getLogger().warning("others are heard")
-    told = [record.getMessage() for record in caplog.records if record.levelno > logging.INFO]
+    logged = [record.getMessage() for record in caplog.records if record.levelno > logging.INFO]
     noise = [] if hushed else ["Exception while sending command."]
-    assert told == [*noise, "others are heard"]
+    assert logged == [*noise, "others are heard"]

@@ -106,9 +106,9 @@ def test_a_kernel_that_is_wrong_is_found(tmp_path: Path, right: str, wrong: str)
 @pytest.mark.parametrize("text", [b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])
 def test_a_key_that_is_no_utf_8_is_left_to_the_twin(text: bytes) -> None:
     data = b"\x02" + encode_varint(len(text)) + text + b"\x01"
-    places = array("q", [0]), array("q", [len(data)])
-    assert CHOSEN.kernels.unpack_headers(data, *places) is None
-    found = TWIN.unpack_headers(data, *places)
+    spans = array("q", [0]), array("q", [len(data)])
+    assert CHOSEN.kernels.unpack_headers(data, *spans) is None
+    found = TWIN.unpack_headers(data, *spans)
     assert found.keys.decode() == text.decode("utf-8", "replace")
 
 

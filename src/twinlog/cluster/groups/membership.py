@@ -59,7 +59,7 @@ REBALANCE_TIMEOUT_MS: Final = 60_000
 """Longer than the session, so that only silence ends a membership, never a slow rebalance."""
 
 LEAVE_TIMEOUT_S: Final = 2.0
-LOOK_S: Final = 0.5
+WAIT_STEP_S: Final = 0.5
 
 
 class Membership:
@@ -132,7 +132,7 @@ class Membership:
                 if deadline.has_passed:
                     return False
                 # in steps: nobody tells when our own clock ends the leading
-                self._changed.wait(min(deadline.left_s, LOOK_S))
+                self._changed.wait(min(deadline.left_s, WAIT_STEP_S))
             return True
 
     @property
@@ -235,7 +235,9 @@ class Membership:
                 leader=leader,
                 members=len(joined.members),
                 others=tuple(
-                    told for member, told in joined.members.items() if member != joined.member_id
+                    metadata
+                    for member, metadata in joined.members.items()
+                    if member != joined.member_id
                 ),
             )
         )

@@ -18,7 +18,7 @@ from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import CorruptData, TwinlogError
 
-LOOK_S: Final = 2.0
+ANSWER_WITHIN_S: Final = 2.0
 """For one question: whoever does not answer it in this time is not found out."""
 
 
@@ -42,17 +42,19 @@ def refuse_other_service(host: str, port: int, settings: ClusterSettings) -> Non
 def _speaks_kafka(host: str, port: int, settings: ClusterSettings) -> bool:
     """ApiVersions is answered before any login, so that nothing secret is sent."""
     try:
-        Connection.open(host, port, replace(settings, security=None), timeout_s=LOOK_S).close()
+        Connection.open(
+            host, port, replace(settings, security=None), timeout_s=ANSWER_WITHIN_S
+        ).close()
     except TwinlogError:
         return False
     return True
 
 
 def _speaks_http(host: str, port: int, settings: ClusterSettings) -> bool:
-    deadline = time.monotonic() + LOOK_S
+    deadline = time.monotonic() + ANSWER_WITHIN_S
     try:
         with dialing.connect(host, port, settings, deadline=deadline) as sock:
-            sock.settimeout(LOOK_S)
+            sock.settimeout(ANSWER_WITHIN_S)
             sock.sendall(b"GET / HTTP/1.0\r\n\r\n")
             return sock.recv(5) == b"HTTP/"
     except (TwinlogError, OSError):

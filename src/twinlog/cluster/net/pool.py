@@ -151,8 +151,8 @@ class ConnectionPool:
         """The given addresses in random order, those the cluster told us of, those that failed."""
         given = list(dict.fromkeys(self._settings.bootstrap))
         CHANCE.shuffle(given)
-        told = [(broker.host, broker.port) for broker in self.brokers.values()]
-        addresses = dict.fromkeys([*given, *told])
+        advertised = [(broker.host, broker.port) for broker in self.brokers.values()]
+        addresses = dict.fromkeys([*given, *advertised])
         return sorted(addresses, key=lambda address: self._failed_at.get(address, float("-inf")))
 
     def _open(

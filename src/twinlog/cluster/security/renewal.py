@@ -5,9 +5,9 @@
                         `-- wrong: the material before it stays in use; one line says which file and
                             why; it is read again until it is right
 
-A connection looks at the files (time, size, inode) when nobody has for `LOOK_S`; the driver looks
-that often anyway, and tells lanes, which have no files. What is open stays open: brokers close what
-they do not want any more. A file is often seen half-written, or a new key beside an old
+A connection checks the files (time, size, inode) when nobody has for `CHECK_EVERY_S`; the driver
+checks that often anyway, and tells lanes, which have no files. What is open stays open: brokers
+close what they do not want any more. A file is often seen half-written, or a new key beside an old
 certificate; so what is wrong is said when it still is after `SETTLES_S`.
 """
 
@@ -25,11 +25,11 @@ from twinlog.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-LOOK_S: Final = 10.0
-"""Three looks fit into the half minute that a connection which was refused may wait."""
+CHECK_EVERY_S: Final = 10.0
+"""Three checks fit into the half minute that a connection which was refused may wait."""
 
 SETTLES_S: Final = 15.0
-"""Longer than a copy of two files takes, and more than one look."""
+"""Longer than a copy of two files takes, and more than one check."""
 
 Mark = tuple[str, int, int, int]
 """A file's path, time in ns, size and inode; -1 three times where there is none."""
@@ -57,10 +57,10 @@ class FollowedFiles:
         """In use: the last that was whole."""
         self._read = read
         self._used: tuple[Mark, ...] | None = None
-        """Of the files in use; None until the first look: they may have changed since they were
+        """Of the files in use; None until the first check: they may have changed since they were
         read."""
         self._wrong_since: float | None = None
-        self._told = ""
+        self._reported = ""
 
     def check(self, now: float) -> bool:
         """Read the files again if they have changed, or were wrong; whether others are in use now.
@@ -69,7 +69,7 @@ class FollowedFiles:
         """
         marks = marks_of(self.settings.files)
         if marks == self._used:
-            self._wrong_since, self._told = None, ""  # also where the old ones were put back
+            self._wrong_since, self._reported = None, ""  # also where the old ones were put back
             return False
         changed = [mark[0] for mark in marks if mark not in (self._used or ())]
         try:
@@ -77,10 +77,10 @@ class FollowedFiles:
         except ConfigError as error:
             self._is_wrong(error, changed, now)
             return False
-        # marks of before the reading: what changes meanwhile differs from them at the next look
+        # marks of before the reading: what changes meanwhile differs from them at the next check
         same_files = found.files == self.settings.files
         self._used = marks if same_files else marks_of(found.files)
-        self._wrong_since, self._told = None, ""
+        self._wrong_since, self._reported = None, ""
         if found == self.settings:
             return False
         self.settings = found
@@ -90,13 +90,13 @@ class FollowedFiles:
     def _is_wrong(self, error: ConfigError, changed: Iterable[str], now: float) -> None:
         if self._wrong_since is None:
             self._wrong_since = now
-        if now - self._wrong_since >= SETTLES_S and error.message != self._told:
-            self._told = error.message
+        if now - self._wrong_since >= SETTLES_S and error.message != self._reported:
+            self._reported = error.message
             log.warning(
                 "%s was changed and cannot be used; the key file before stays in use, and it is "
                 "read again every %.0f s: %s",
                 " and ".join(changed),
-                LOOK_S,
+                CHECK_EVERY_S,
                 error.message,
             )
 
@@ -127,26 +127,26 @@ class Renewals:
         if entry is None:
             return settings
         # while another thread reads, perhaps from a disk that hangs, what is known is used
-        if self._clock() - entry.looked_at >= LOOK_S and entry.lock.acquire(blocking=False):
+        if self._clock() - entry.checked_at >= CHECK_EVERY_S and entry.lock.acquire(blocking=False):
             try:
-                entry.looked_at = self._clock()
+                entry.checked_at = self._clock()
                 entry.files.check(self._clock())
             finally:
                 entry.lock.release()
         return entry.files.settings
 
     def known(self, settings: SecuritySettings) -> SecuritySettings:
-        """The same, without a look at any file."""
+        """The same, without a check of any file."""
         entry = self._followed.get(settings)
         return settings if entry is None else entry.files.settings
 
 
 class _Entry:
-    __slots__ = ("files", "lock", "looked_at")
+    __slots__ = ("checked_at", "files", "lock")
 
-    def __init__(self, files: FollowedFiles, looked_at: float) -> None:
+    def __init__(self, files: FollowedFiles, checked_at: float) -> None:
         self.files = files
-        self.looked_at = looked_at
+        self.checked_at = checked_at
         self.lock = threading.Lock()
 
 

@@ -155,8 +155,8 @@ def _audit_connection(
     instead = f"write {alias}.{key}, or for this flow alone {', '.join(roles)}"
     reason = "does not reach the producer of the copied records"
     if winner is not None:
-        place = "" if winner.line is None else f" on line {winner.line}"
-        reason = f"{winner.key}{place} wins"
+        location = "" if winner.line is None else f" on line {winner.line}"
+        reason = f"{winner.key}{location} wins"
     yield warning(WarningCode.DEAD_KEY, setting, f"{reason}; {instead}")
 
 

@@ -19,7 +19,7 @@ from twinlog.config.regex.reader import RegexProblem
 
 _AHEAD_NOT: Final = "(?!"
 _SPECIAL: Final = frozenset("\\[](){}|^$?*+.")
-_PLACES: Final = re.compile(r"[\^$]|\\[bBAzZG]|\(\?")
+_POSITIONAL: Final = re.compile(r"[\^$]|\\[bBAzZG]|\(\?")
 """What may hold at one place of a name and not at another."""
 
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9._-]")
@@ -54,7 +54,7 @@ def _always_ahead(entry: str) -> str | None:
         return None
     body = _group(start)[len(_AHEAD_NOT) : -1]
     behind = start[len(_AHEAD_NOT) + len(body) + 1 :]
-    if _PLACES.search(body) or behind[:1] in ("?", "*", "{"):
+    if _POSITIONAL.search(body) or behind[:1] in ("?", "*", "{"):
         return None
     try:
         return body if compile_java(body).match("") else None

@@ -73,14 +73,14 @@ class FieldNames:
         section = next((one for one in self._sections if key.startswith(one)), None)
         if section is None:
             return key
-        place, rest = self._sections[section], key[len(section) :]
+        path, rest = self._sections[section], key[len(section) :]
         if _ARROW not in section:
             name = "bootstrapServers" if rest == BOOTSTRAP_SERVERS else f"config.{rest}"
-            return f"{place}.{name}"
+            return f"{path}.{name}"
         if rest in _PATTERN_OF:
-            return f"{place}.{_PATTERN_OF[rest]}"
+            return f"{path}.{_PATTERN_OF[rest]}"
         rest = rest.removeprefix("source.") if rest.startswith("source.consumer.") else rest
         connector = next(
             (one for one, keys in CONNECTOR_ONLY.items() if rest in keys), "sourceConnector"
         )
-        return f"{place}.{connector}.config.{rest}"
+        return f"{path}.{connector}.config.{rest}"

@@ -46,9 +46,9 @@ class ConfigWarning:
     message: str
 
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        location = self.file if self.line is None else f"{self.file}:{self.line}"
         about = f"{self.key}: " if self.key else ""
-        return f"{place}: {about}{self.message} [{self.code}]"
+        return f"{location}: {about}{self.message} [{self.code}]"
 
 
 def warning(code: WarningCode, setting: Setting, message: str) -> ConfigWarning:

@@ -14,13 +14,13 @@ from typing import Final, Self
 
 from twinlog.cluster.certificates import DAY_S, CertificateEnd, Ending, certificate_ends, urgent
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.security.renewal import LOOK_S, current
+from twinlog.cluster.security.renewal import CHECK_EVERY_S, current
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.control.watch.snapshot import FlowSnapshot
 
 log = logging.getLogger(__name__)
 
-TURN_S: Final = LOOK_S / 2
+TURN_S: Final = CHECK_EVERY_S / 2
 """A look that comes a moment too early must not cost a whole interval."""
 
 

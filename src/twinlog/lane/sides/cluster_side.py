@@ -31,7 +31,7 @@ CONNECT_TIMEOUT_S: Final = 10.0
 ANSWER_WITHIN_S: Final = 10.0
 """Beyond request.timeout.ms, within which a broker answers a Produce."""
 
-LOOK_EVERY_S: Final = 0.05
+CHECK_EVERY_S: Final = 0.05
 """How often connections are checked for what time alone brings."""
 
 SUSPECT_AFTER_S: Final = 5.0
@@ -112,7 +112,7 @@ class ClusterSide:
     _wanted_topics: set[str] = field(default_factory=set)
     _asked_before: set[str] = field(default_factory=set)
     """Those of them that had no answer or no leader: only they wait for the pause to end."""
-    _told_topics: set[str] = field(default_factory=set)
+    _answered_topics: set[str] = field(default_factory=set)
     _doubtful: dict[int, float] = field(default_factory=dict)
     """Brokers that are looked up, and until when."""
     _next_doubt: float = 0.0
@@ -120,7 +120,7 @@ class ClusterSide:
     """When brokers read on that throttle us."""
     _muted_until: float = 0.0
     _longest_mute_ms: int = 0
-    _next_look: float = 0.0
+    _next_check: float = 0.0
     _next_suspicion: float = 0.0
     _refreshing: bool = False
     _asked_at: float = 0.0
@@ -203,7 +203,7 @@ class ClusterSide:
             node: (broker.host, broker.port)
             for node, broker in metadata.brokers.items()  # type: ignore[attr-defined]
         }
-        self._told_topics |= set(topics)
+        self._answered_topics |= set(topics)
         self._asked_before -= set(topics)
         leaderless: set[str] = set()
         now = self.clock.monotonic()
@@ -337,9 +337,9 @@ class ClusterSide:
         """
         yield from list(self._broken.items())
         now = self.clock.monotonic()
-        if now < self._next_look:
+        if now < self._next_check:
             return
-        self._next_look = now + LOOK_EVERY_S
+        self._next_check = now + CHECK_EVERY_S
         for node, connection in list(self.connections.items()):
             waited = now - (connection.waiting_since or now)
             within = ANSWER_WITHIN_S + self.settings.request_timeout_ms / 1000
@@ -366,7 +366,7 @@ class ClusterSide:
         missing = {node for node in nodes if self.connection_to(node) is None}
         if missing and len(missing) < len(nodes):
             missing -= self.unreached.keys()
-        return not missing and wanted <= self._told_topics
+        return not missing and wanted <= self._answered_topics
 
     def is_sound(self, tp: TopicPartition) -> bool:
         """Its leader is connected and owes no answer for long."""

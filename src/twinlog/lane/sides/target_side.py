@@ -87,8 +87,8 @@ class TargetSide:
     """Several may write to one target partition."""
     in_flight_bytes: int = 0
     """Of record batches that are not answered."""
-    _looked_for: dict[TopicPartition, int] = field(default_factory=dict)
-    """Leader epochs for which a look was asked for; what it saw is at least of that epoch."""
+    _requested_epochs: dict[TopicPartition, int] = field(default_factory=dict)
+    """Leader epochs for which a check was asked for; what it saw is at least of that epoch."""
     _ready: dict[int, dict[PartitionCopy, None]] = field(default_factory=dict)
     """By broker, in the order of their turns."""
 
@@ -136,7 +136,9 @@ class TargetSide:
     def _note_leader(self, copy: PartitionCopy) -> None:
         leader = self.side.leaders.get(copy.target)
         if leader is not None:
-            copy.leader.is_now(leader.epoch, looked_for=self._looked_for.get(copy.target, -1))
+            copy.leader.is_now(
+                leader.epoch, requested_epoch=self._requested_epochs.get(copy.target, -1)
+            )
 
     def wake_all(self) -> None:
         """Leaders or connections changed: everything is worth another look."""
@@ -186,7 +188,7 @@ class TargetSide:
             if batch is None:
                 del ready[copy]  # an answer or new data wakes it again
                 if copy.trouble is not None:
-                    self._looked_for[tp] = copy.leader.epoch
+                    self._requested_epochs[tp] = copy.leader.epoch
                     self.events.answered(copy)
                 continue
             batches[tp] = (copy, batch)

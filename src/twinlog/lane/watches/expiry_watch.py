@@ -3,7 +3,7 @@
 `producer.id.expiration.ms` can be changed under running brokers. One that is lowered makes them
 forget earlier than the driver found when it claimed its generation; a partition would then count
 as protected whose producer id is gone. Brokers look for what to forget every ten minutes (by
-default), so a look a minute is early enough. Where our user may not read brokers' configs, what
+default), so a check a minute is early enough. Where our user may not read brokers' configs, what
 the driver said stays: it read them, or has it from the configuration.
 """
 
@@ -21,7 +21,7 @@ from twinlog.lane.sides.background import JobKind
 
 log = logging.getLogger(__name__)
 
-LOOK_S: Final = 60.0
+CHECK_EVERY_S: Final = 60.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,17 +33,17 @@ class ExpiryWatch:
     """None: partitions are unprotected for another reason, and nobody asks."""
     events: LaneEvents
     _next: float = field(init=False)
-    _is_looking: bool = False
+    _is_checking: bool = False
 
     def __post_init__(self) -> None:
-        self._next = self.ports.clock.monotonic() + LOOK_S
+        self._next = self.ports.clock.monotonic() + CHECK_EVERY_S
 
     def tend(self) -> None:
-        """Begin a look when one is due; called about once a second."""
+        """Begin a check when one is due; called about once a second."""
         now = self.ports.clock.monotonic()
-        if self.expiry_ms is None or self._is_looking or now < self._next:
+        if self.expiry_ms is None or self._is_checking or now < self._next:
             return
-        self._next, self._is_looking = now + LOOK_S, True
+        self._next, self._is_checking = now + CHECK_EVERY_S, True
         self.ports.background.submit(JobKind.WATCH, self._check, self._seen, self._failed)
 
     def _check(self) -> int | None:
@@ -51,7 +51,7 @@ class ExpiryWatch:
             return producer_expiry(client)
 
     def _seen(self, found: int | None) -> None:
-        self._is_looking = False
+        self._is_checking = False
         if found is None or found == self.expiry_ms:
             return
         log.info("producer.id.expiration.ms is %d now, it was %s", found, self.expiry_ms)
@@ -59,7 +59,7 @@ class ExpiryWatch:
         self.events.expiry_changed(found)
 
     def _failed(self, error: TwinlogError) -> None:
-        self._is_looking = False
+        self._is_checking = False
         if isinstance(error, (Unauthorized, Unsupported)):
             self._next = float("inf")
         log.debug("the expiry of producer ids cannot be read error=%s", error)

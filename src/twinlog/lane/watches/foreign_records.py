@@ -12,8 +12,8 @@ at a target that had forgotten us (`EXTRA_RECORDS`).
 It decides nothing else: what it sees ends the partition's stay on this lane with a retriable
 TAKEN_OVER, and the cold start that follows finds out what that means.
 
-Where flows of ours write, a look reads a few megabytes and skips the rest: what they write may be
-any amount. A stranger that writes now and then among them is found by one of the next looks.
+Where flows of ours write, a check reads a few megabytes and skips the rest: what they write may be
+any amount. A stranger that writes now and then among them is found by one of the next checks.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from twinlog.wire.record_batch import BatchHeader
 
 log = logging.getLogger(__name__)
 
-LOOK_S: Final = 2.0
+CHECK_EVERY_S: Final = 2.0
 ASK_S: Final = 5.0
-"""Nobody waits for longer: the next look is due soon."""
+"""Nobody waits for longer: the next check is due soon."""
 MOST_READS: Final = 4
-"""Fetches of about 1 MB that one look takes of a partition."""
+"""Fetches of about 1 MB that one check takes of a partition."""
 
 
 class Writers(NamedTuple):
@@ -60,7 +60,7 @@ class Writers(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """A copy as it was when the look began."""
+    """A copy as it was when the check began."""
 
     copy: PartitionCopy
     span: Span
@@ -79,7 +79,7 @@ class _Asked(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class ForeignRecordWatch:
-    """Looks at the partitions of one lane, in the background."""
+    """Checks the partitions of one lane, in the background."""
 
     ports: LanePorts
     isolation: Isolation
@@ -88,22 +88,22 @@ class ForeignRecordWatch:
     events: LaneEvents
     _next: float = 0.0
     _doubting: set[PartitionCopy] = field(default_factory=set)
-    _is_looking: bool = False
+    _is_checking: bool = False
 
     def doubt(self, copy: PartitionCopy) -> None:
         """It sends nothing more before it knows who wrote between its batches."""
         self._doubting.add(copy)
 
     def tend(self, copies: Iterable[PartitionCopy]) -> None:
-        """Begin a look when one is due; called on every turn."""
+        """Begin a check when one is due; called on every turn."""
         now = self.ports.clock.monotonic()
-        if self._is_looking or (now < self._next and not self._doubting):
+        if self._is_checking or (now < self._next and not self._doubting):
             return
         doubting, self._doubting = self._doubting, set()
         asked = [c for c in doubting if c.trouble is None and c.company.unknown is not None]
         whole: list[PartitionCopy] = []
         if now >= self._next:
-            self._next = now + LOOK_S
+            self._next = now + CHECK_EVERY_S
             whole = [c for c in copies if c.trouble is None]
             asked += [c for c in whole if c.company.unknown is None and _is_watched(c)]
         taken = [c for c in whole if c.state is CopyState.TAKEN_OVER]
@@ -124,10 +124,10 @@ class ForeignRecordWatch:
         ended: dict[TopicPartition, int],
         taken: list[PartitionCopy],
     ) -> None:
-        self._is_looking = True
+        self._is_checking = True
 
         def seen(found: tuple[dict[TopicPartition, Writers], set[TopicPartition]]) -> None:
-            self._is_looking = False
+            self._is_checking = False
             writers, continues = found
             for one in asked:
                 if (what := writers.get(one.copy.target)) is not None:
@@ -142,7 +142,7 @@ class ForeignRecordWatch:
                     )
 
         def failed(error: TwinlogError) -> None:
-            self._is_looking = False
+            self._is_checking = False
             self._doubting.update(one.copy for one in asked if one.copy.company.unknown is not None)
             log.debug("a look for other writers failed error=%s", error)
 

@@ -51,7 +51,7 @@ class GapWatch:
 
     ports: LanePorts
     _jumped: dict[TopicPartition, _Jumped] = field(default_factory=dict)
-    _is_looking: bool = False
+    _is_checking: bool = False
 
     def note(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
         """The answer of the source continued behind these offsets: [first, next)."""
@@ -76,8 +76,8 @@ class GapWatch:
         """Ask what was compacted when something is to be told; to be called about once a second."""
         now = self.ports.clock.monotonic()
         due = {tp for tp, jumped in self._jumped.items() if jumped.is_due(now)}
-        if due and not self._is_looking:
-            self._is_looking = True
+        if due and not self._is_checking:
+            self._is_checking = True
             topics = {tp.topic for tp in due}
             self.ports.background.submit(
                 JobKind.WATCH,
@@ -103,7 +103,7 @@ class GapWatch:
             return may_lack_offsets(client, topics)
 
     def _on_known(self, due: set[TopicPartition], compacted: set[str]) -> None:
-        self._is_looking = False
+        self._is_checking = False
         not_before = self.ports.clock.monotonic() + REPORTED_AGAIN_S
         for tp in due & self._jumped.keys():
             jumped = self._jumped[tp]
@@ -112,7 +112,7 @@ class GapWatch:
             jumped.seen, jumped.not_before = None, not_before
 
     def _on_failed(self, error: TwinlogError) -> None:
-        self._is_looking = False
+        self._is_checking = False
         not_before = self.ports.clock.monotonic() + 1
         for jumped in self._jumped.values():
             if jumped.seen is not None:

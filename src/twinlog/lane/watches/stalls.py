@@ -11,10 +11,10 @@ An empty answer has harmless reasons, and none of them may look like this one:
 - markers and rolled back data are bytes in the answer, and the position moves over them;
 - a partition left out of the fetch (budget, memory, no leader) is not at home with any broker, and
   a quota's answers are counted: both let the time begin again;
-- a fetch filled by its neighbours, or a session that lost it: the look asks for this partition
-  alone, and a broker then sends at least one batch, whatever its size (KIP-74). The look waits for
+- a fetch filled by its neighbours, or a session that lost it: the check asks for this partition
+  alone, and a broker then sends at least one batch, whatever its size (KIP-74). The check waits for
   a quota by itself, and takes end and records from one answer;
-- a replica nearby that is damaged alone: the look asks the leader, and the partition is then read
+- a replica nearby that is damaged alone: the check asks the leader, and the partition is then read
   there;
 - the end of a compacted log: its last records may be gone (tombstones, markers), so that nothing
   lies between position and end. It is distinguished from damage by reading further on: where
@@ -84,16 +84,16 @@ Found = dict[TopicPartition, Stalled | None]
 
 @dataclass(slots=True, kw_only=True)
 class StallWatch:
-    """Looks at the partitions of one lane that were asked for in vain for too long."""
+    """Checks the partitions of one lane that were asked for in vain for too long."""
 
     ports: LanePorts
     source: SourceSide
     isolation: Isolation
     _since: dict[TopicPartition, tuple[AskedPartition, float]] = field(default_factory=dict)
-    _is_looking: bool = False
+    _is_checking: bool = False
 
     def tend(self) -> None:
-        """Begin a look when one is due; to be called about once a second."""
+        """Begin a check when one is due; to be called about once a second."""
         now = self.ports.clock.monotonic()
         asked = {one.tp: one for one in self.source.asked_in_vain()}
         since = self._since
@@ -106,14 +106,14 @@ class StallWatch:
             for tp, (one, began) in self._since.items()
             if now - began >= _patience_s(one)
         }
-        if due and not self._is_looking:
-            self._is_looking = True
+        if due and not self._is_checking:
+            self._is_checking = True
             self.ports.background.submit(
                 JobKind.WATCH, lambda: self._check(due), self._on_found, self._on_failed
             )
 
     def _on_found(self, found: Found) -> None:
-        self._is_looking = False
+        self._is_checking = False
         for tp, stalled in found.items():
             self._since.pop(tp, None)
             if stalled is not None and stalled.is_gap:
@@ -124,7 +124,7 @@ class StallWatch:
                 self.source.events.troubled(tp, self._error(tp, stalled))
 
     def _on_failed(self, error: TwinlogError) -> None:
-        self._is_looking = False
+        self._is_checking = False
         self._since.clear()  # not again at once
         log.debug("a look at silent partitions failed error=%s", error)
 
@@ -150,10 +150,10 @@ class StallWatch:
             topics = {tp.topic for tp in silent}
             compacted, tiered = may_lack_offsets(client, topics), may_be_tiered(client, topics)
             for tp, end in silent.items():
-                place = (client, tp, due[tp], end)
-                if tp.topic not in compacted or self._is_followed(*place):
+                stall = (client, tp, due[tp], end)
+                if tp.topic not in compacted or self._is_followed(*stall):
                     found[tp] = Stalled(due[tp], end, False, tp.topic in tiered)
-                elif self._is_gap(*place):
+                elif self._is_gap(*stall):
                     found[tp] = Stalled(due[tp], end, True, tp.topic in tiered)
         return found
 

@@ -5,7 +5,7 @@ A record without a key has no such place (Java's producer takes turns): here it 
 offset at the source, so that whoever copies it again, after a crash or beside us, comes to the same
 partition.
 
-Many records at once are placed by `Rows.placed`, by the same rule.
+Many records at once are partitioned by `Rows.partitioned`, by the same rule.
 """
 
 from __future__ import annotations

@@ -170,11 +170,11 @@ def poison(batch: OutBatch, error: int, record: int) -> tuple[int, int] | None:
 
 def unreadable(error: TwinlogError, tp: TopicPartition, position: int) -> TwinlogError:
     """Why the source cannot be read on behind a position."""
-    told = PartitionError(
+    failure = PartitionError(
         f"{tp}: from upstream offset {position}: {error.message}", code=error.code, fate=error.fate
     )
-    told.poison = error.poison
-    return told
+    failure.poison = error.poison
+    return failure
 
 
 def rank(error: PartitionError) -> int:

@@ -7,7 +7,7 @@ nothing.
 
 A leader that crashed may have lost the end of its log too, and leads under the old epoch for a
 moment when it comes back: it serves before the controller knows of it. Only a connection that was
-open before the look surely ends at the process that was checked.
+open before the check surely ends at the process that was checked.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ class TargetLeader:
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         """The newest that is known; -1: none yet."""
-        self.looked = epoch
+        self.checked_epoch = epoch
         """Under which the log was checked, and so what was acknowledged: it is reported to the
         driver and to the next lane, who must not take a newer one for it.
         """
         self.is_new = False
         self._what = ""
 
-    def is_now(self, epoch: int, *, looked_for: int) -> None:
-        """Metadata says so; `looked_for`: the newest epoch for which this lane has asked for a look
+    def is_now(self, epoch: int, *, requested_epoch: int) -> None:
+        """Metadata says so; `requested_epoch`: the newest for which this lane has asked for a check
         already.
         """
-        if self.looked < 0:
-            self.looked = epoch
-        known = max(self.epoch, looked_for)
+        if self.checked_epoch < 0:
+            self.checked_epoch = epoch
+        known = max(self.epoch, requested_epoch)
         if 0 <= known < epoch:
             self.is_new = True
             self._what = f"it has a new leader (epoch {epoch})"
         self.epoch = max(known, epoch)
 
     def may_have_restarted(self) -> None:
-        """The connection to it is younger than the look."""
+        """The connection to it is younger than the check."""
         if not self.is_new:
             self.is_new = True
             self._what = "its leader may have restarted since its log was checked"

@@ -380,7 +380,7 @@ class PartitionMap:
         entries[max(begin - 1, 0) : at] = [*kept, entry]
         self._runs = None
 
-    def take_away(self, term: Term, chunk: int) -> None:
+    def remove(self, term: Term, chunk: int) -> None:
         """A null value was read for this chunk (rule F)."""
         at = bisect_left(self._entries, (term, chunk), key=_id)
         if 0 < at < len(self._entries) and _id(self._entries[at]) == (term, chunk):

@@ -34,7 +34,7 @@ from twinlog.errors import PartitionError
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.map.target_window import ABSENT, TargetWindow
 
-MAX_PLACES: Final = 1_000
+MAX_CANDIDATES: Final = 1_000
 """Followed at a time."""
 FROM_BEGINNING: Final = -1
 """The ordinal before the first: nothing was compared yet."""
@@ -181,9 +181,9 @@ class Follower:
                 following.setdefault((one.ordinal, one.upstream, one.floating), one)
                 if not one.floating:
                     self._met.discard((one.upstream, one.ordinal))
-        if len(following) > MAX_PLACES:
+        if len(following) > MAX_CANDIDATES:
             raise PartitionError(
-                f"more than {MAX_PLACES} places fit before source offset {slot.offset}",
+                f"more than {MAX_CANDIDATES} places fit before source offset {slot.offset}",
                 code="REBUILD_AMBIGUOUS",
             )
         return list(following.values())
@@ -214,13 +214,13 @@ class Follower:
                 self._note(low, slot.offset)
             return
         found = [
-            place
-            for place in self._window.offsets_of(slot.number, low, high)
-            if self._window.absent(state.ordinal + 1, place - 1) >= state.floating
+            ordinal
+            for ordinal in self._window.offsets_of(slot.number, low, high)
+            if self._window.absent(state.ordinal + 1, ordinal - 1) >= state.floating
         ]
         self._equal += bool(found)
-        for place in found:
-            yield self._pair(state, place, slot.offset)
+        for ordinal in found:
+            yield self._pair(state, ordinal, slot.offset)
         if found:
             return
         if self._window.absent(state.ordinal + 1, high) > state.floating:

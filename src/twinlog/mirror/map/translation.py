@@ -75,8 +75,8 @@ def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translati
     """Where on the target to resume, when on the source it is at `upstream`."""
     if upstream > reach.upstream:
         return Translation(offset=reach.downstream, is_exact=False)
-    place = _offset_there(runs, upstream, UPSTREAM, DOWNSTREAM)
-    offset = reach.downstream if place is None else min(place, reach.downstream)
+    mapped = _offset_there(runs, upstream, UPSTREAM, DOWNSTREAM)
+    offset = reach.downstream if mapped is None else min(mapped, reach.downstream)
     return Translation(offset=offset, is_exact=True)
 
 
@@ -88,8 +88,8 @@ def downstream_within(
     """
     runs = known.runs
     if _is_before_map(runs, log[0], upstream):
-        place = downstream_before(known.before or (), upstream)
-        return Translation(offset=max(log[0], 0 if place is None else place), is_exact=False)
+        earlier = downstream_before(known.before or (), upstream)
+        return Translation(offset=max(log[0], 0 if earlier is None else earlier), is_exact=False)
     found = downstream_of(runs, reach, upstream)
     return Translation(offset=found.within(*log), is_exact=found.is_exact)
 
@@ -107,8 +107,8 @@ def upstream_within(known: KnownMap, reach: Reach, downstream: int) -> Translati
     begins.
     """
     if known.before is not None and known.runs and downstream < known.runs[0].downstream:
-        place = upstream_before(known.before, downstream)
-        return Translation(offset=0 if place is None else place, is_exact=False)
+        earlier = upstream_before(known.before, downstream)
+        return Translation(offset=0 if earlier is None else earlier, is_exact=False)
     return upstream_of(known.runs, reach, downstream)
 
 
@@ -116,8 +116,8 @@ def upstream_of(runs: Sequence[Run], reach: Reach, downstream: int) -> Translati
     """Where on the source to resume, when on the target it is at `downstream`."""
     if downstream >= reach.downstream:
         return Translation(offset=reach.upstream, is_exact=downstream == reach.downstream)
-    place = _offset_there(runs, downstream, DOWNSTREAM, UPSTREAM)
-    offset = reach.upstream if place is None else min(place, reach.upstream)
+    mapped = _offset_there(runs, downstream, DOWNSTREAM, UPSTREAM)
+    offset = reach.upstream if mapped is None else min(mapped, reach.upstream)
     return Translation(offset=offset, is_exact=True)
 
 

@@ -24,7 +24,8 @@ from typing import Final
 from twinlog.mirror.start.tail_check import comparable_headers
 from twinlog.wire.records import Record
 
-HOLES_LOOKED_INTO: Final = 200
+MOST_SKIPPED: Final = 200
+"""Records of a hole that are tried."""
 BEHIND_A_JUMP: Final = 200_000
 """Source records read behind a place with a jump, for one that fits without."""
 
@@ -68,7 +69,8 @@ class Alignment:
     _jumped: Aligned | None = None
     """The lowest place with a jump back."""
     _jumped_at: int = -1
-    _looked: int = -1
+    _searched: int = -1
+    """The last of the source's that was tried."""
 
     def add(self, records: Iterable[tuple[int, int]]) -> None:
         """More of the source: (offset, identity), rising."""
@@ -80,8 +82,8 @@ class Alignment:
         """The lowest place among what was added; `is_end`: the source has no more."""
         # the hole behind the last one is not known before more is read
         known = len(self.source) - (0 if is_end else 1)
-        for at in range(self._looked + 1, known):
-            self._looked = at
+        for at in range(self._searched + 1, known):
+            self._searched = at
             following = (
                 self.source_offsets[at + 1] if at + 1 < len(self.source_offsets) else source_end
             )
@@ -99,7 +101,7 @@ class Alignment:
                 self._jumped, self._jumped_at = self._behind_jump(at), at
             elif not fits:
                 self._suspects.append((at, last))
-        is_far = self._jumped is not None and self._looked - self._jumped_at > BEHIND_A_JUMP
+        is_far = self._jumped is not None and self._searched - self._jumped_at > BEHIND_A_JUMP
         return self._lowest_jumped() if is_end or is_far else None
 
     def _behind_jump(self, at: int) -> Aligned:
@@ -107,7 +109,7 @@ class Alignment:
 
     def _skipped(self, at: int, hole: int) -> int | None:
         """How many of the target's last records lie in the hole behind this source record."""
-        for skipped in range(min(hole, len(self.target) - 1, HOLES_LOOKED_INTO) + 1):
+        for skipped in range(min(hole, len(self.target) - 1, MOST_SKIPPED) + 1):
             if self.target[-1 - skipped] == self.source[at]:
                 return skipped
         return None
@@ -141,13 +143,13 @@ class Alignment:
         hole_there = self.target_offsets[there] - self.target_offsets[there - 1] - 1
         if not self.target_may_lack:
             hole_there = 0
-        for back in range(1, min(hole_there, here - 1, HOLES_LOOKED_INTO) + 2):
+        for back in range(1, min(hole_there, here - 1, MOST_SKIPPED) + 2):
             if back > here:
                 break
             hole = self.source_offsets[here] - self.source_offsets[here - back] - back
             if not self.source_may_lack:
                 hole = 0
-            for skip in range(min(hole, HOLES_LOOKED_INTO) + 1):
+            for skip in range(min(hole, MOST_SKIPPED) + 1):
                 if there - 1 - skip < 0:
                     return back, there
                 if self.source[here - back] == self.target[there - 1 - skip]:

@@ -31,7 +31,7 @@ from twinlog.wire.record_batch import read_headers
 
 T = TypeVar("T")
 
-LOOKS: Final = 5
+ATTEMPTS: Final = 5
 """How often the state of a partition is asked for that changes while we search."""
 
 AT_ONCE: Final = 32
@@ -239,7 +239,7 @@ def one_moment(
     states: dict[TopicPartition, ProducerTail] = {}
     left = set(tps)
     before = target.producers(left, producer_id)
-    for _ in range(LOOKS):
+    for _ in range(ATTEMPTS):
         ends.update(target.ends(left))
         after = target.producers(left, producer_id)
         if before is None or after is None:

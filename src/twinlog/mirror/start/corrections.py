@@ -54,11 +54,11 @@ def continued(runs: Sequence[Run], ordinal: int) -> Run:
 
 
 def found_by_content(
-    tail: TargetTail, source: Mapping[int, tuple[Record, int]], place: int, k: int
+    tail: TargetTail, source: Mapping[int, tuple[Record, int]], newest: int, k: int
 ) -> tuple[Run, ...]:
-    """Runs of the target's last records, the last of which is upstream record `place`."""
+    """Runs of the target's last records, the last of which is upstream record `newest`."""
     found = [record for record in tail.records if record.offset >= tail.whole_from]
-    upstream = [offset for offset in sorted(source) if offset <= place][-len(found) :]
+    upstream = [offset for offset in sorted(source) if offset <= newest][-len(found) :]
     return runs_of([*zip(found[-len(upstream) :], upstream, strict=True)], k)
 
 

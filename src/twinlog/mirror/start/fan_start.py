@@ -65,7 +65,7 @@ def find_fan_start(
     for request in requests:
         producer = moment.producer_of(request.target, target)
         one = with_begin(request, new, begins, source)
-        look = BranchSearch(
+        search = BranchSearch(
             one,
             answer_of(moment.here, tp, source),
             answer_of(moment.there, one.target, target),
@@ -75,8 +75,8 @@ def find_fan_start(
             target,
             rules,
         )
-        look.branches = len(requests)
-        points.append(look.resume())
+        search.branches = len(requests)
+        points.append(search.resume())
     return FanStart(points=tuple(points))
 
 

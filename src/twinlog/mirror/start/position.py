@@ -125,13 +125,15 @@ class StartSearch:
         return self._point(ordinal, self._resume_point(self.logs, tail, k, ordinal), k, tail)
 
     def _resume_point(self, logs: BothLogs, tail: TargetTail, k: int, ordinal: int) -> ResumePoint:
-        place = ResumePoint(next_upstream(self.request.runs, ordinal, self.here.log_start), -1)
+        resume_point = ResumePoint(
+            next_upstream(self.request.runs, ordinal, self.here.log_start), -1
+        )
         if tail.records or self.request.lost is not None:
-            place = TailCheck(logs, tail, k, ordinal).resume_point()
-        upstream = self._check_source(place.upstream)
-        if upstream != place.upstream:
-            place = place._replace(upstream=upstream, leader_epoch=-1)
-        return place._replace(leader_epoch=self._epoch(upstream, place.leader_epoch))
+            resume_point = TailCheck(logs, tail, k, ordinal).resume_point()
+        upstream = self._check_source(resume_point.upstream)
+        if upstream != resume_point.upstream:
+            resume_point = resume_point._replace(upstream=upstream, leader_epoch=-1)
+        return resume_point._replace(leader_epoch=self._epoch(upstream, resume_point.leader_epoch))
 
     def _behind_accepted(self, stretch: TailStretch) -> StartPoint | None:
         """Behind records of somebody else that lie there exactly as they were accepted; None: there
@@ -155,11 +157,11 @@ class StartSearch:
         view = found.stretch_end(self.there, stretch.low)
         logs = self._logs_to(view)
         tail = logs.target_tail()
-        place = self._resume_point(logs, tail, view.log_end - ordinal, ordinal)
-        if place.corrected:
+        resume_point = self._resume_point(logs, tail, view.log_end - ordinal, ordinal)
+        if resume_point.corrected:
             return None  # the map is wrong as well: one at a time
-        learnt = _learnt(runs, found, place.upstream)
-        return self._point(ordinal, place._replace(corrected=learnt), k, tail)
+        learnt = _learnt(runs, found, resume_point.upstream)
+        return self._point(ordinal, resume_point._replace(corrected=learnt), k, tail)
 
     def _walk(self, first: int, stretch: TailStretch) -> ForeignWalk | None:
         end, producers = self.there.log_end, self.request.our_producers
@@ -417,7 +419,9 @@ class StartSearch:
             self.lost = lost.first, lost.next
         return max(upstream, self.here.log_start)
 
-    def _point(self, ordinal: int, place: ResumePoint, k: int, tail: TargetTail) -> StartPoint:
+    def _point(
+        self, ordinal: int, resume_point: ResumePoint, k: int, tail: TargetTail
+    ) -> StartPoint:
         timestamp = -1
         if self.producer is not None:
             timestamp = self.producer.last_timestamp
@@ -425,15 +429,15 @@ class StartSearch:
             timestamp = tail.last_header.max_timestamp
         return StartPoint(
             ordinal=ordinal,
-            upstream=place.upstream,
+            upstream=resume_point.upstream,
             k=k,
-            last_fetched_epoch=place.leader_epoch,
-            compared=place.compared,
+            last_fetched_epoch=resume_point.leader_epoch,
+            compared=resume_point.compared,
             lost=self.lost,
             target_epoch=self.there.leader_epoch,
             is_protected=self.producer is not None,
             last_timestamp=timestamp,
-            jumps=place.corrected,
+            jumps=resume_point.corrected,
         )
 
 

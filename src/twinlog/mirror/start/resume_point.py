@@ -56,9 +56,9 @@ class TailCheck:
             epoch = found.epoch_before(self._ordinal, upstream)
             accepted = ResumePoint(upstream, epoch, compared=found.equal)
             return accepted if found.proves(self._ordinal) else self._elsewhere(accepted)
-        place = self._corrected(upstream, known)
-        if place is not None:
-            return place
+        corrected = self._corrected(upstream, known)
+        if corrected is not None:
+            return corrected
         parting = find_parting(
             Logs(
                 runs=self._runs,
@@ -124,13 +124,13 @@ class TailCheck:
             return accepted  # nothing is ours yet: what lies there another mirror wrote
         near = self._logs.around(accepted.upstream)
         around = near.records
-        place = search(self._tail, around)
-        if place is None:
+        newest = search(self._tail, around)
+        if newest is None:
             return self._in_order(near) or accepted
-        corrected = found_by_content(self._tail, around, place, self._k)
+        corrected = found_by_content(self._tail, around, newest, self._k)
         if any(run.ordinal < first for run in corrected):
             return accepted
-        return ResumePoint(place + 1, around[place][1], corrected, len(self._tail.records))
+        return ResumePoint(newest + 1, around[newest][1], corrected, len(self._tail.records))
 
     def _near_by(self, upstream: int, gone: ResumePoint | None) -> ResumePoint | None:
         """The only place in the neighbourhood whose records are the last ones of the target; `gone`
@@ -141,10 +141,10 @@ class TailCheck:
             return None  # cleaned: how far the last one that is left lies before the end is unknown
         near = logs.around(upstream)
         around = near.records
-        place = search(self._tail, around)
-        if place is not None:
-            corrected = found_by_content(self._tail, around, place, self._k)
-            return ResumePoint(place + 1, around[place][1], corrected, len(self._tail.records))
+        newest = search(self._tail, around)
+        if newest is not None:
+            corrected = found_by_content(self._tail, around, newest, self._k)
+            return ResumePoint(newest + 1, around[newest][1], corrected, len(self._tail.records))
         if (found := self._in_order(near)) is not None:
             return found
         own_time = not self._tail.is_log_append_time
@@ -172,8 +172,8 @@ class TailCheck:
         pairs = found_in_order(behind, around, after, compare_timestamp=own_time)
         if pairs is None:
             return None
-        place = pairs[-1][1]
-        return ResumePoint(place + 1, around[place][1], runs_of(pairs, self._k), len(pairs))
+        newest = pairs[-1][1]
+        return ResumePoint(newest + 1, around[newest][1], runs_of(pairs, self._k), len(pairs))
 
     def _compare(
         self, runs: Sequence[Run], known: Mapping[int, Known], fingerprints: Mapping[int, int]

@@ -239,7 +239,7 @@ def search(tail: TargetTail, source: Mapping[int, tuple[Record, int]]) -> int | 
     if len(wanted) < 2:
         return None
     ordered = sorted(source)
-    places = []
+    candidates = []
     for end in range(len(ordered) - 1, -1, -1):
         depth = min(len(wanted), end + 1)
         if depth < min(len(wanted), 10):
@@ -252,5 +252,5 @@ def search(tail: TargetTail, source: Mapping[int, tuple[Record, int]]) -> int | 
             )
             for back in range(depth)
         ):
-            places.append(ordered[end])
-    return places[0] if len(places) == 1 else None
+            candidates.append(ordered[end])
+    return candidates[0] if len(candidates) == 1 else None

@@ -204,8 +204,8 @@ def flow_intents(
             found.pop(one.key, None)
     return FlowIntents(
         found,
-        tuple(skips[place] for place in sorted(skips)),
-        tuple(accepted[place] for place in sorted(accepted)),
+        tuple(skips[key] for key in sorted(skips)),
+        tuple(accepted[key] for key in sorted(accepted)),
     )
 
 

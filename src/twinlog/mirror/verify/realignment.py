@@ -57,15 +57,15 @@ def meeting(
 
 
 def _nearest(ours: Sequence[object], theirs: Sequence[object]) -> tuple[int, int] | None:
-    places: dict[tuple[object, ...], list[int]] = {}
+    starts: dict[tuple[object, ...], list[int]] = {}
     for at in range(len(theirs) - ALIKE + 1):
-        places.setdefault(tuple(theirs[at : at + ALIKE]), []).append(at)
+        starts.setdefault(tuple(theirs[at : at + ALIKE]), []).append(at)
     best: tuple[int, int] | None = None
     for at in range(len(ours) - ALIKE + 1):
         if best is not None and at >= sum(best):
             break
         # of equal distances the one that leaves the pairing as it is
-        for other in places.get(tuple(ours[at : at + ALIKE]), ()):
+        for other in starts.get(tuple(ours[at : at + ALIKE]), ()):
             rank = at + other, abs(at - other)
             if best is None or rank < (sum(best), abs(best[0] - best[1])):
                 best = at, other
@@ -112,11 +112,11 @@ def _at_their_offset(
     source: Sequence[Seen], target: Sequence[Seen], *, is_equal: bool
 ) -> Iterator[tuple[Seen, Seen]]:
     """Pairs at one place, each record once: a wrong map may name one place twice."""
-    by_place = {one.at: one for one in target}
+    by_offset = {one.at: one for one in target}
     for one in source:
-        other = by_place.get(one.at)
+        other = by_offset.get(one.at)
         if other is not None and (one.number == other.number) is is_equal:
-            yield one, by_place.pop(one.at)
+            yield one, by_offset.pop(one.at)
 
 
 def _taken(some: Sequence[Seen], common: Mapping[int, int]) -> Iterator[Seen]:

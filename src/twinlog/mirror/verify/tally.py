@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 DIGEST_BYTES: Final = 16
 _MODULUS: Final = 1 << 8 * DIGEST_BYTES
-_PLACE: Final = struct.Struct(">qq")
+_OFFSET_AND_TIME: Final = struct.Struct(">qq")
 
 DAY_MS: Final = 86_400_000
 NO_DAY: Final = -1
@@ -62,8 +62,8 @@ class Tally:
         self.records += 1
         self.digested += 1
         self.record_bytes += len(rest)
-        place = _PLACE.pack(offset, timestamp)
-        found = blake2b(place + rest, digest_size=DIGEST_BYTES)
+        head = _OFFSET_AND_TIME.pack(offset, timestamp)
+        found = blake2b(head + rest, digest_size=DIGEST_BYTES)
         self.digest = (self.digest + int.from_bytes(found.digest(), "big")) % _MODULUS
 
 

@@ -135,10 +135,10 @@ class LogWalk:
         here, there = self._source.rows(), self._target.rows()
         if here is None or there is None or self._rules.skips or self._rules.accepted:
             return False
-        place = self._pairs.counterpart(here.offset)
-        if place is None or place.offset + self._shift != there.offset:
+        mapped = self._pairs.counterpart(here.offset)
+        if mapped is None or mapped.offset + self._shift != there.offset:
             return False
-        most = min(place.room, self._source.limit - here.offset, self._target.limit - there.offset)
+        most = min(mapped.room, self._source.limit - here.offset, self._target.limit - there.offset)
         equal = count_equal(here, there, most, self._found, is_deep=self._rules.is_deep)
         if not equal:
             return False
@@ -154,14 +154,14 @@ class LogWalk:
 
     def _is_counterpart(self, header: BatchHeader, other: BatchHeader) -> bool:
         """All records of the one should lie where the other is, and nobody wants any left out."""
-        place = self._pairs.counterpart(header.base_offset)
-        if place is None or not place.is_known or place.room < header.count:
+        mapped = self._pairs.counterpart(header.base_offset)
+        if mapped is None or not mapped.is_known or mapped.room < header.count:
             return False
         behind = header.next_offset
         is_left_out = any(
             one.first < behind and header.base_offset < one.next for one in self._rules.skips
         )
-        return place.offset + self._shift == other.base_offset and not is_left_out
+        return mapped.offset + self._shift == other.base_offset and not is_left_out
 
     # -- record by record
 
@@ -176,12 +176,12 @@ class LogWalk:
         return self._pair(here, there)
 
     def _pair(self, here: Entry, there: Entry | None) -> bool:
-        place = self._pairs.counterpart(here.offset)
-        if place is None:
+        mapped = self._pairs.counterpart(here.offset)
+        if mapped is None:
             return False
-        at = place.offset + self._shift
+        at = mapped.offset + self._shift
         if there is None or at < there.offset:
-            return self._lacks_there(place, at)
+            return self._lacks_there(mapped, at)
         if at > there.offset:
             return self._lacks_here(there, here)
         if not self._is_same(here, there):
@@ -194,8 +194,8 @@ class LogWalk:
     def _note_same(self, entry: Entry, there: int) -> None:
         here = entry.offset
         self._count(entry, here, lambda day: day.both)
-        place = self._pairs.counterpart(here)
-        is_known = place is not None and place.is_known
+        mapped = self._pairs.counterpart(here)
+        is_known = mapped is not None and mapped.is_known
         if self._shift or not is_known:
             source, target = Range(here, here + 1), Range(there, there + 1)
             self._note_shifted(source, target, 1, is_known=is_known)
@@ -246,17 +246,17 @@ class LogWalk:
         origin = self._pairs.origin(offset - self._shift)
         return GapCause.OTHERS if origin is not None and not origin.is_known else None
 
-    def _lacks_there(self, place: MappedOffset, at: int) -> bool:
+    def _lacks_there(self, mapped: MappedOffset, at: int) -> bool:
         """The target has no record there; True where it need not."""
-        reason = self._why_gone_there(place, at)
+        reason = self._why_gone_there(mapped, at)
         if reason is None:
             return False
         self._found.gaps[reason] += 1
         self._source.pass_entry()
         return True
 
-    def _why_gone_there(self, place: MappedOffset, at: int) -> GapCause | None:
-        if not place.is_known:
+    def _why_gone_there(self, mapped: MappedOffset, at: int) -> GapCause | None:
+        if not mapped.is_known:
             return None
         if at < self._target.start():
             return GapCause.TARGET_DELETED
@@ -326,8 +326,8 @@ class LogWalk:
 
     def _shift_at(self, here: Sequence[Entry], there: Sequence[Entry]) -> int:
         """By how much the first of these lie behind where the map says."""
-        place = self._pairs.counterpart(here[0].offset) if here and there else None
-        return self._shift if place is None else there[0].offset - place.offset
+        mapped = self._pairs.counterpart(here[0].offset) if here and there else None
+        return self._shift if mapped is None else there[0].offset - mapped.offset
 
     def _moves(self, here: Sequence[Entry], there: Sequence[Entry]) -> bool:
         return not (here and there) or self._shift_at(here, there) != self._shift
@@ -348,8 +348,8 @@ class LogWalk:
         with_timestamp = not any(one.is_own_time for one in there)
         ours = []
         for one in here:
-            place = self._pairs.counterpart(one.offset)
-            at = -1 if place is None else place.offset + self._shift
+            mapped = self._pairs.counterpart(one.offset)
+            at = -1 if mapped is None else mapped.offset + self._shift
             ours.append(Seen(one.offset, at, one.number(with_timestamp=with_timestamp)))
         theirs = [
             Seen(one.offset, one.offset, one.number(with_timestamp=with_timestamp)) for one in there
@@ -396,12 +396,12 @@ class LogWalk:
 
     def _sort_out_missing(self, one: Seen) -> bool:
         """Whether it should be there."""
-        place = self._pairs.counterpart(one.offset)
-        reason = None if place is None else self._why_gone_there(place, one.at)
+        mapped = self._pairs.counterpart(one.offset)
+        reason = None if mapped is None else self._why_gone_there(mapped, one.at)
         if reason is not None:
             self._found.gaps[reason] += 1
             return False
-        why = "" if place is None or place.is_known else NOT_IN_MAP
+        why = "" if mapped is None or mapped.is_known else NOT_IN_MAP
         self._found.differs(DifferenceKind.MISSING, _span([one]), None, 1, why)
         return True
 

@@ -109,15 +109,15 @@ def _transactional_id(options: Mapping[str, str], client: ClientProperties, writ
     given = client.get(TRANSACTIONAL_ID, "").strip()
     if given:
         return given
-    place = write_id or options.get("checkpointLocation", "").strip()
-    if not place:
+    seed = write_id or options.get("checkpointLocation", "").strip()
+    if not seed:
         raise wrong(
             f"kafka.{TRANSACTIONAL_ID}",
             "missing, and there is no option checkpointLocation to make one of (the session's "
             "spark.sql.streaming.checkpointLocation cannot be seen here)",
             "write one of them; the id is the query's own",
         )
-    return f"twinlog-{hashlib.sha256(place.rstrip('/').encode()).hexdigest()[:20]}"
+    return f"twinlog-{hashlib.sha256(seed.rstrip('/').encode()).hexdigest()[:20]}"
 
 
 def _codec(text: str) -> Codec:

@@ -30,7 +30,7 @@ RECORD_BATCH: Final = "record_batch"
 LEAST_TIMESTAMP: Final = "least_timestamp"
 TYPES: Final = {PARTITION: "int", RECORD_BATCH: "binary", LEAST_TIMESTAMP: "bigint"}
 """The columns, and Spark's names of their types."""
-PLACED_AMONG: Final = "twinlog.placed.among"
+PARTITION_COUNT: Final = "twinlog.placed.among"
 """In the metadata of the column `partition`: how many partitions the topic had then."""
 UNTIMED_MS: Final = -1
 """Of a record without a timestamp."""
@@ -41,10 +41,10 @@ def is_packed(columns: Collection[str]) -> bool:
     return RECORD_BATCH in columns and (VALUE not in columns or LEAST_TIMESTAMP in columns)
 
 
-def placement_count(schema: StructType) -> int:
-    """How many partitions rows were placed among; 0 where that is not known."""
+def partition_count(schema: StructType) -> int:
+    """How many partitions the topic had when rows were partitioned; 0 where that is not known."""
     found = next((one.metadata for one in schema if one.name == PARTITION), None) or {}
-    return int(found.get(PLACED_AMONG, 0))
+    return int(found.get(PARTITION_COUNT, 0))
 
 
 class PackedBatch:

@@ -1,8 +1,8 @@
 """From Arrow columns to records of partitions, without an object for each row.
 
 A column becomes bytes, starts and sizes; a kernel makes a table of records of them, another one
-places keys as Java's producer does. What no broker would take, or takes for something else, is
-ROW_INVALID here.
+partitions by key as Java's producer does. What no broker would take, or takes for something else,
+is ROW_INVALID here.
 
 A row without a timestamp has the time when the write, or the micro-batch, began: a task that runs
 again writes the same rows (`appending`).
@@ -88,7 +88,7 @@ def warn_of_others(columns: Sequence[str]) -> None:
         log.warning("columns that records do not have are not written: %s", ", ".join(columns))
 
 
-class Placer:
+class RowPartitioner:
     """Makes records of one task's rows and says where each goes."""
 
     def __init__(
@@ -172,8 +172,8 @@ class Placer:
         if rest and self._turn is not None:
             found.setdefault(self._turn % count, []).append(rest)
         elif rest:
-            placed = CHOSEN.kernels.partition(_keyed_by_content(table), rest, count)
-            for partition, picked in enumerate(placed):
+            by_partition = CHOSEN.kernels.partition(_keyed_by_content(table), rest, count)
+            for partition, picked in enumerate(by_partition):
                 if picked:
                     found.setdefault(partition, []).append(picked)
         return [(partition, _in_order(some)) for partition, some in found.items()]
@@ -255,12 +255,12 @@ def _named(column: Any, rows: array[int], count: int) -> tuple[dict[int, array[i
 
 def _grouped(column: Any, rows: array[int]) -> tuple[dict[Any, array[int]], array[int]]:
     """These rows by what a column has, each group in order, and those where it has nothing."""
-    places = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
+    indices = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()  # its own numbers may be in any order
-    numbers = column.take(places).dictionary_encode()
+    numbers = column.take(indices).dictionary_encode()
     order = pc.array_sort_indices(numbers.indices)  # stable, nulls last
-    rows = _numbers(places.take(order))
+    rows = _numbers(indices.take(order))
     # the numbers are 0, 1, .. in the order in which they come first
     counts = pc.value_counts(numbers.indices.drop_null()).field("counts").to_pylist()
     found: dict[Any, array[int]] = {}

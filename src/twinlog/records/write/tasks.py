@@ -12,7 +12,7 @@ from twinlog.errors import EnvironmentMissing
 from twinlog.records.connections import connected, task_begins
 from twinlog.records.write.appending import Appender
 from twinlog.records.write.options import WriteOptions
-from twinlog.records.write.rows import Placer, counter
+from twinlog.records.write.rows import RowPartitioner, counter
 from twinlog.records.write.transaction import Begun, TaskWritten, transactions
 
 QUERY_ID: Final = "sql.streaming.queryId"
@@ -37,15 +37,15 @@ def write_rows(
         )
     with connected(options.cluster()) as client:
         joined = transactions(client, options, query, begun.identity)
-        placer = Placer(options.topic, counter(client), now_ms=begun.now_ms, turn=turn)
+        partitioner = RowPartitioner(options.topic, counter(client), now_ms=begun.now_ms, turn=turn)
         appender = Appender(client, joined, options.codec, options.max_bytes)
         for batch in batches:
-            for tp, rows in placer.by_partition(batch):
+            for tp, rows in partitioner.by_partition(batch):
                 appender.add(tp, rows)
         return TaskWritten(
             identity=begun.identity,
             query=query,
             rows=appender.finish(),
-            oldest_ms=placer.oldest_ms,
+            oldest_ms=partitioner.oldest_ms,
             placed_among=begun.placed_among,
         )

@@ -69,7 +69,7 @@ class Begun:
     now_ms: int
     """When it began: of rows without a timestamp."""
     placed_among: int
-    """The partitions that the topic had when rows were placed; 0: tasks place them."""
+    """The partitions that the topic had when rows were partitioned; 0: tasks do that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class CommitMark:
 
     batch: int
     rows: int
-    place: TopicPartition
+    tp: TopicPartition
 
 
 def transactions(
@@ -141,17 +141,17 @@ def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -
             _end_epoch(opened, batch)  # which rolls back what tasks have written again
             return
         if options.topic:
-            place = TopicPartition(options.topic, 0)
+            tp = TopicPartition(options.topic, 0)
         elif rows:
-            place = min(rows)
+            tp = min(rows)
         elif found is not None:
-            place = found.place
+            tp = found.tp
         else:
             return  # there is nothing, and no topic to say so in
         _warn_of_old(client, messages)
         _warn_of_growth(client, options.topic, first.placed_among)
         text = json.dumps({"batch": batch, "rows": sum(rows.values())})
-        opened.commit_offsets({place: Committed(batch, text)})
+        opened.commit_offsets({tp: Committed(batch, text)})
         _end(client, opened, _counted(client, opened, rows), batch)
 
 
@@ -185,12 +185,12 @@ def _mark(client: ClusterClient, group: str) -> CommitMark | None:
     answer = or_raise(fetch_offsets(Coordinators(client), [group], settled=True)[group])
     if not answer:
         return None
-    place = max(answer, key=lambda tp: answer[tp].offset)
+    tp = max(answer, key=lambda one: answer[one].offset)
     try:
-        rows = int(json.loads(answer[place].metadata)["rows"])
+        rows = int(json.loads(answer[tp].metadata)["rows"])
     except (ValueError, TypeError, KeyError):
         raise _differs(f"group {group} has offsets that something else committed") from None
-    return CommitMark(batch=answer[place].offset, rows=rows, place=place)
+    return CommitMark(batch=answer[tp].offset, rows=rows, tp=tp)
 
 
 def _is_repeated(found: CommitMark | None, batch: int, rows: int, options: WriteOptions) -> bool:

@@ -17,7 +17,7 @@ from twinlog.errors import ConfigError
 from twinlog.records.spark_api import DataSourceStreamArrowWriter
 from twinlog.records.write import transaction
 from twinlog.records.write.options import WriteOptions
-from twinlog.records.write.packing import placement_count
+from twinlog.records.write.packing import partition_count
 from twinlog.records.write.rows import check_schema, warn_of_others
 from twinlog.records.write.tasks import write_rows
 from twinlog.records.write.transaction import Begun, TaskWritten
@@ -30,7 +30,7 @@ def prepared(options: WriteOptions, schema: StructType, *, overwrite: bool) -> B
     if overwrite:
         raise ConfigError('format("twinlog"), writing: a topic is only appended to: mode("append")')
     warn_of_others(check_schema(schema, has_topic=bool(options.topic)))
-    return transaction.begin(options, placement_count(schema))
+    return transaction.begin(options, partition_count(schema))
 
 
 class BatchWriter(DataSourceArrowWriter):

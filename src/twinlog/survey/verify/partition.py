@@ -146,7 +146,7 @@ class _Partition:
         self._here, self._there = here, there
         self._on_step = on_step
         self._found = found
-        self._told = 0
+        self._reported = 0
 
     def compare(self) -> None:
         there = self._there
@@ -197,7 +197,7 @@ class _Partition:
             compared=self._found,
             on_step=self._report,
         )
-        self._told = there
+        self._reported = there
         walk.walk()
         self._report(target.limit)
         if limit == reach.upstream:
@@ -242,13 +242,13 @@ class _Partition:
             begins_at = min(pairs.first_counterpart(begin), there.end)
             gaps[GapCause.SOURCE_DELETED] += max(0, begins_at - max(first.downstream, there.start))
         begin = max(begin, self._since)
-        place = pairs.first_counterpart(begin)
-        if there.start > place:
+        begin_there = pairs.first_counterpart(begin)
+        if there.start > begin_there:
             gaps[GapCause.TARGET_DELETED] += max(
-                0, min(there.start, pairs.first_counterpart(limit)) - place
+                0, min(there.start, pairs.first_counterpart(limit)) - begin_there
             )
             return max(begin, pairs.first_origin(there.start)), there.start
-        return begin, place
+        return begin, begin_there
 
     def _source_side(self, begin: int, limit: int) -> ReadSide:
         return ReadSide(
@@ -271,9 +271,9 @@ class _Partition:
         )
 
     def _report(self, offset: int) -> None:
-        if offset > self._told:
-            self._on_step(offset - self._told)
-            self._told = offset
+        if offset > self._reported:
+            self._on_step(offset - self._reported)
+            self._reported = offset
 
 
 def _reach(runs: Sequence[Run], mark: Mark) -> Reach:

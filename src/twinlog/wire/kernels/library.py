@@ -80,7 +80,7 @@ class Library:
         loaded.twinlog_prepare()
         self._scan, self._measure = loaded.twinlog_scan, loaded.twinlog_measure
         self._rebuild, self._breaks = loaded.twinlog_rebuild, loaded.twinlog_breaks
-        self._place, self._gather = loaded.twinlog_place, loaded.twinlog_gather
+        self._partition, self._gather = loaded.twinlog_place, loaded.twinlog_gather
         self._pack = loaded.twinlog_pack
         self._measure_headers = loaded.twinlog_measure_headers
         self._unpack_headers = loaded.twinlog_unpack_headers
@@ -141,18 +141,18 @@ class Library:
         return found[:count]
 
     def partition(self, table: Table, picked: array[int], partitions: int) -> list[array[int]]:
-        where, placed = (array("q", bytes(8 * len(picked))) for _ in range(2))
+        where, by_partition = (array("q", bytes(8 * len(picked))) for _ in range(2))
         counts = array("q", bytes(8 * (partitions + 1)))
-        self._place(
+        self._partition(
             table.data,
             len(table.data),
             table.cells.buffer_info()[0],
             table.stride,
             *picked.buffer_info(),
             partitions,
-            *(cells.buffer_info()[0] for cells in (where, placed, counts)),
+            *(cells.buffer_info()[0] for cells in (where, by_partition, counts)),
         )
-        return [placed[counts[p] : counts[p + 1]] for p in range(partitions)]
+        return [by_partition[counts[p] : counts[p + 1]] for p in range(partitions)]
 
     def gather(
         self, table: Table, column: int, first: int, end: int

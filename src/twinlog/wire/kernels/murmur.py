@@ -1,4 +1,4 @@
-"""The hash by which Kafka's Java producer places keys."""
+"""The hash by which Kafka's Java producer partitions keys."""
 
 from __future__ import annotations
 

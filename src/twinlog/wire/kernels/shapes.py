@@ -152,7 +152,7 @@ class Kernels(Protocol):
         """
 
     def partition(self, table: Table, picked: array[int], partitions: int) -> list[array[int]]:
-        """The rows of each partition, as Kafka's Java producer places keys."""
+        """The rows of each partition, as Kafka's Java producer partitions by key."""
 
     def pack(self, key: Strings, value: Strings, headers: Strings, times: array[int]) -> Table:
         """Columns as records whose offsets are 0, 1, ..; headers are encoded, of no size: none.

@@ -120,15 +120,15 @@ class Twin:
         )
 
     def partition(self, table: Table, picked: array[int], partitions: int) -> list[array[int]]:
-        placed = [array("q") for _ in range(partitions)]
+        by_partition = [array("q") for _ in range(partitions)]
         data, offsets = table.data, table.column(shapes.OFFSET)
         keys, sizes = table.column(shapes.KEY), table.column(shapes.KEY_SIZE)
         for row in picked:
             size, at = sizes[row], keys[row]
             # the offset itself is no good: markers of transactions leave only every other one
             key = data[at : at + size] if size >= 0 else offsets[row].to_bytes(8, "big")
-            placed[(murmur2(key) & _POSITIVE) % partitions].append(row)
-        return placed
+            by_partition[(murmur2(key) & _POSITIVE) % partitions].append(row)
+        return by_partition
 
     def pack(self, key: Strings, value: Strings, headers: Strings, times: array[int]) -> Table:
         data, columns = bytearray(), [array("q") for _ in range(shapes.COLUMNS)]

@@ -22,7 +22,13 @@ from twinlog.records.connections import task_begins
 from twinlog.records.write import packing
 from twinlog.records.write.gathering import Gatherer
 from twinlog.records.write.options import WriteOptions, parse_write_options
-from twinlog.records.write.rows import TYPES, Placer, check_schema, partitions_of, warn_of_others
+from twinlog.records.write.rows import (
+    TYPES,
+    RowPartitioner,
+    check_schema,
+    partitions_of,
+    warn_of_others,
+)
 
 BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -37,10 +43,10 @@ _SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
     """The same rows as record batches, those of each partition in one task (`packing`).
 
-    `options`: those of the writer. Rows are placed by key, as Java's producer does; those without a
-    key by their content; those that name a partition stay with it. Raises TwinlogError.
+    `options`: those of the writer. Rows are partitioned by key, as Java's producer does; those
+    without a key by their content; those that name a partition stay with it. Raises TwinlogError.
     """
-    parsed = parse_write_options({"writeId": "placing", **options}, is_stream=False)
+    parsed = parse_write_options({"writeId": "partitioning", **options}, is_stream=False)
     if not parsed.topic:
         raise ConfigError(
             f'format("twinlog"), partitioned: option topic is missing; rows with a column {TOPIC} '
@@ -56,7 +62,7 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
     conf = df.sparkSession.conf
     most = most_bytes(parsed, conf.get(BATCH_BYTES) or "", conf.get(BATCH_ROWS) or "0")
     packed = df.select(names).mapInArrow(_packing(parsed, count, most), schema)
-    packed = packed.withMetadata(PARTITION, {packing.PLACED_AMONG: count})
+    packed = packed.withMetadata(PARTITION, {packing.PARTITION_COUNT: count})
     if hasattr(packed, "repartitionById"):  # since Spark 4.1
         return packed.repartitionById(count, PARTITION)
     # by its hash: a task may have several partitions, or none
@@ -80,14 +86,14 @@ def _packing(options: WriteOptions, count: int, limit_bytes: int) -> Any:
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task_begins()
-        placer = Placer(topic, lambda _: count, now_ms=packing.UNTIMED_MS, turn=None)
+        partitioner = RowPartitioner(topic, lambda _: count, now_ms=packing.UNTIMED_MS, turn=None)
         gatherer, binary = Gatherer(limit_bytes), pa.binary()
         for batch in batches:
             value = batch.schema.field(VALUE).type
             is_large = pa.types.is_large_binary(value) or pa.types.is_large_string(value)
             binary = pa.large_binary() if is_large else pa.binary()
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-            for tp, rows in placer.rows_by_partition(columns, batch.num_rows):
+            for tp, rows in partitioner.rows_by_partition(columns, batch.num_rows):
                 due = gatherer.add(tp, rows)
                 if due:
                     yield packing.packed(due, codec, binary)
