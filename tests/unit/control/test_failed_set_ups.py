@@ -148,7 +148,7 @@ def test_rest_shows_it_with_who_and_age_unless_it_knows_better(config: MirrorCon
 
     def seen(own: FlowSnapshot | None) -> tuple[object, ...]:
         found = shown.flow(config.flows[0], own, 1.0, LeaderReport(told=told))
-        return found.state, found.code, found.reason, found.told_by
+        return found.state, found.code, found.reason, found.reported_by
 
     west = ("FAILED", "WRONG_CLUSTER", "why", "west-1 (process 77)")
     assert seen(None) == west

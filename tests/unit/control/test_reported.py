@@ -67,7 +67,11 @@ def test_its_own_last_row_hides_no_outage(config: MirrorConfig) -> None:
     last = of(row(host=socket.gethostname(), pid=os.getpid()))
     for problem in ("", AWAY):
         found = shown_flow(config, own, last, problem)
-        assert (found.state, found.reason, found.told_by) == ("DEGRADED", "B: no broker", "here")
+        assert (found.state, found.reason, found.reported_by) == (
+            "DEGRADED",
+            "B: no broker",
+            "here",
+        )
     # processes of two containers may have one host name and number: a standby shows its leader
     assert shown_flow(config, flow(state="STANDBY", generation=-1), last).state == "RUNNING"
 

@@ -86,7 +86,7 @@ def rest(monitor: Monitor, tmp_path: Path) -> Iterator[Rest]:
 def test_flows_say_their_state_their_loss_and_how_old_that_is(rest: Rest) -> None:
     first, second = rest.get("/api/v1/flows")["flows"]
     assert (first["flow"], first["source"], first["target"]) == ("A->B", "A", "B")
-    assert (first["state"], first["toldBy"], first["lanes"]) == ("RUNNING", "here", 2)
+    assert (first["state"], first["reportedBy"], first["lanes"]) == ("RUNNING", "here", 2)
     assert (first["partitions"], first["unusualPartitions"], first["lag"]) == (6, 1, 107)
     assert first["lagUnknownPartitions"] == 0
     assert (first["loss"]["records"], first["loss"]["ms"]) == (3, 2500)
@@ -148,7 +148,7 @@ def test_partitions_are_filtered_sorted_and_paged(
     assert [f"{one['topic']}-{one['partition']}" for one in found["partitions"]] == expected
     total = {"?topic=order&sort=-lag&limit=2": 5, "?state=FAILED": 1, "?code=RECORD_TOO_LARGE": 1}
     assert found["total"] == total.get(query, 0 if "UNREACHABLE" in query else 6)
-    assert found["toldBy"] == "here"
+    assert found["reportedBy"] == "here"
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_topics_are_filtered_sorted_and_paged(rest: Rest, query: str, expected: 
     found = rest.get(f"{A_B}/topics{query}")
     assert [one["topic"] for one in found["topics"]] == expected
     assert found["total"] == (2 if "limit" in query or "offset" in query else len(expected))
-    assert found["toldBy"] == "here"
+    assert found["reportedBy"] == "here"
 
 
 def test_a_topic_has_the_numbers_of_its_partitions_and_says_what_is_not_known() -> None:
@@ -234,7 +234,7 @@ def test_a_standby_of_ten_thousand_topics_answers_at_once(
     assert len(row[1]) < 2000
     eventually(lambda: rest.get(A_B)["partitions"] == 100_000)
     most_waits = f"{A_B}/topics?sort=-lag&limit=200"
-    assert rest.get(most_waits)["toldBy"] == "clusters"
+    assert rest.get(most_waits)["reportedBy"] == "clusters"
     is_slow.set()
     monkeypatch.setattr(site, "ASKED_AGAIN_S", 0.0)
     took = {}

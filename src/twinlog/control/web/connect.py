@@ -220,7 +220,7 @@ class _Connect:
 
     def _status(self, name: str, kind: str, told: answers.Flow) -> dict[str, Any]:
         state = _STATES.get(told.state, ConnectState.RUNNING)
-        worker = self._worker if told.told_by == "here" else told.told_by
+        worker = self._worker if told.reported_by == "here" else told.reported_by
         where: dict[str, Any] = {"state": state, "worker_id": worker}
         if state is ConnectState.FAILED:
             where["trace"] = told.reason

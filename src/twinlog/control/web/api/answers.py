@@ -194,7 +194,7 @@ class Flow(Value):
     not known, `problem` says why."""
     wanted: list[Wanted] | None
     """null: not known, `problem` says why."""
-    told_by: Text
+    reported_by: Text
     """`here`, or the host and process that leads it, or cannot set it up."""
     as_of_ms: int | None
     """When these numbers were taken, by the clock of who tells them."""
@@ -245,7 +245,7 @@ class Page(Value):
     total: int
     """That match; here are those from `offset` on."""
     offset: int
-    told_by: Literal["here", "clusters"]
+    reported_by: Literal["here", "clusters"]
     """Who leads the flow knows all; elsewhere both clusters are asked."""
     as_of_ms: int
     age_ms: int

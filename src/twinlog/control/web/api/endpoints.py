@@ -92,7 +92,7 @@ def _head(asked: CheckedRequest, parts: Parts, total: int) -> dict[str, Any]:
         "flow": asked.flow,
         "total": total,
         "offset": asked.query.offset,
-        "told_by": "here" if parts.is_here else "clusters",
+        "reported_by": "here" if parts.is_here else "clusters",
         "as_of_ms": int(time.time() * 1000) - age_ms,
         "age_ms": age_ms,
     }

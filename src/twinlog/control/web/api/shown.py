@@ -105,7 +105,7 @@ def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
         "latency": _latency(seen.latency),
         "retention": _retention(kept_of(seen.partitions)) if leads(seen) else None,
         "verified": None if found is None else _verified(found),
-        "told_by": HERE,
+        "reported_by": HERE,
         "as_of_ms": now_ms - int(age_s * 1000),
         "age_ms": int(age_s * 1000),
     }
@@ -136,7 +136,7 @@ def _reported(told: PublishedStatus, now_ms: int) -> dict[str, Any]:
         "latency": _latency(_quantiles(told)),
         "retention": None if told.kept is None else _retention(told.kept),
         "verified": None if told.proof is None else _verified(told.proof),
-        "told_by": told.where,
+        "reported_by": told.where,
         "as_of_ms": told.at_ms,
         "age_ms": max(0, now_ms - told.at_ms),
     }
@@ -199,7 +199,7 @@ def _unknown(run: LastRun | None, problem: str) -> dict[str, Any]:
         "latency": None,
         "retention": None,
         "verified": None,
-        "told_by": HERE,
+        "reported_by": HERE,
         "as_of_ms": None,
         "age_ms": None,
     }
