@@ -71,7 +71,7 @@ class GroupReadiness:
     """On the source."""
     there: GroupSide
     """On the target."""
-    places: tuple[CommittedOffset, ...]
+    committed: tuple[CommittedOffset, ...]
     why_not: tuple[str, ...]
     """Empty: it may move."""
 
@@ -82,7 +82,7 @@ class GroupReadiness:
     @property
     def lag(self) -> int:
         """Of all its partitions; -1 where none is known."""
-        known = [one.lag for one in self.places if one.lag >= 0]
+        known = [one.lag for one in self.committed if one.lag >= 0]
         return sum(known) if known else -1
 
     def as_json(self) -> dict[str, Any]:
@@ -97,7 +97,8 @@ class GroupReadiness:
             "target": self.there.as_json(),
             "lag": self.lag,
             "offsets": [
-                {**asdict(one), "lag": one.lag, "is_exact": not one.why_not} for one in self.places
+                {**asdict(one), "lag": one.lag, "is_exact": not one.why_not}
+                for one in self.committed
             ],
         }
 
@@ -126,7 +127,7 @@ class GroupSurvey:
     selected: tuple[Group, ...]
     left_out: int
     offsets: Offsets
-    places: Mapping[TopicPartition, Counterpart]
+    counterparts: Mapping[TopicPartition, Counterpart]
     placeless: Mapping[TopicPartition, str]
     """Committed offsets that have no place there, and why."""
     there: Mapping[str, Group]
@@ -190,14 +191,14 @@ def survey_groups(
             offsets |= dict.fromkeys(shares, error)
     tps = {tp for _, some in _read(offsets) for tp in some}
     finder = TargetOffsets(led, here.client, there.client)
-    places = finder.find(tps, finder.views()) if tps else {}
+    counterparts = finder.find(tps, finder.views()) if tps else {}
     return GroupSurvey(
         led=led,
         selected=tuple(selected),
         left_out=sum(not selects(one.name) for one in found),
         offsets=offsets,
-        places=places,
-        placeless=_placeless(tps, places, led.partitions()),
+        counterparts=counterparts,
+        placeless=_placeless(tps, counterparts, led.partitions()),
         there=list_groups(there),
         there_client=there,
     )
@@ -220,31 +221,31 @@ def readiness(
         why_not.append(f"it is active on {config.target}: {there.who}")
     elif there.state is None:
         why_not.append(f"whether it is active on {config.target} is not known: {there.problem}")
-    places: tuple[CommittedOffset, ...] = ()
+    committed: tuple[CommittedOffset, ...] = ()
     if isinstance(offsets, TwinlogError):
         why_not.append(str(offsets))
     elif not offsets:
         why_not.append(NOTHING_COMMITTED)
     else:
-        places = tuple(_committed_offsets(offsets, survey, ends))
-        why_not += _summed(places)
+        committed = tuple(_committed_offsets(offsets, survey, ends))
+        why_not += _summed(committed)
     return GroupReadiness(
         group=group.name,
         is_share=group.is_share,
         here=here,
         there=there,
-        places=places,
+        committed=committed,
         why_not=tuple(why_not),
     )
 
 
 def _placeless(
     tps: Iterable[TopicPartition],
-    places: Mapping[TopicPartition, Counterpart],
+    counterparts: Mapping[TopicPartition, Counterpart],
     views: Iterable[PartitionView],
 ) -> dict[TopicPartition, str]:
     mirrored = {view.source: view for view in views}
-    unplaced = (tp for tp in tps if tp not in places or not places[tp].runs)
+    unplaced = (tp for tp in tps if tp not in counterparts or not counterparts[tp].runs)
     return {tp: _why(mirrored.get(tp)) for tp in unplaced}
 
 
@@ -258,10 +259,10 @@ def _committed_offsets(
     for tp, one in sorted(offsets.items()):
         to_topic, to_offset, why_not = None, None, survey.placeless.get(tp, "")
         if not why_not:
-            place = survey.places[tp]
-            found = place.translate(one.offset)
-            to_topic, to_offset = place.target.topic, found.offset
-            why_not = "" if found.is_exact else _not_exact(place, one.offset)
+            counterpart = survey.counterparts[tp]
+            found = counterpart.translate(one.offset)
+            to_topic, to_offset = counterpart.target.topic, found.offset
+            why_not = "" if found.is_exact else _not_exact(counterpart, one.offset)
         yield CommittedOffset(
             topic=tp.topic,
             partition=tp.partition,
@@ -273,17 +274,19 @@ def _committed_offsets(
         )
 
 
-def _not_exact(place: Counterpart, offset: int) -> str:
-    reached = place.reach.downstream if place.is_way_back else place.reach.upstream
+def _not_exact(counterpart: Counterpart, offset: int) -> str:
+    reached = (
+        counterpart.reach.downstream if counterpart.is_way_back else counterpart.reach.upstream
+    )
     if offset > reached:
         return f"the copy is {plural(offset - reached, 'offset')} behind it"
     return BY_MM2
 
 
-def _summed(places: Iterable[CommittedOffset]) -> Iterator[str]:
+def _summed(committed: Iterable[CommittedOffset]) -> Iterator[str]:
     """A line for each reason, whatever number of partitions has it."""
     by_reason: dict[str, list[str]] = {}
-    for one in places:
+    for one in committed:
         if one.why_not:
             reason = "the copy is behind it" if "behind it" in one.why_not else one.why_not
             by_reason.setdefault(reason, []).append(f"{one.topic}-{one.partition}")

@@ -89,7 +89,7 @@ class CheckpointDuty:
         """
         self._took_s = self._asked_s = 0.0
         """The last round, and how much of it went into asking for offsets."""
-        self._looked_ms = 0
+        self._read_ms = 0
         self._began = time.monotonic()
         self._next_groups = self._next_write = self._next_sync = self._next_look = 0.0
         self._next_report = 0.0
@@ -160,7 +160,7 @@ class CheckpointDuty:
 
     def _translate(self) -> None:
         """Bring what is known of every commit up to date."""
-        self._looked_ms = int(time.time() * 1000)
+        self._read_ms = int(time.time() * 1000)
         began = time.monotonic()
         found = self._offsets.read(self._groups)
         self._asked_s = time.monotonic() - began
@@ -237,5 +237,5 @@ class CheckpointDuty:
             now_ms = int(time.time() * 1000)
             self._log.append([row.record(now_ms) for row in some])
             checkpoints = [row.checkpoint for row in some]
-            self._flow.groups.wrote(checkpoints, looked_ms=self._looked_ms)
+            self._flow.groups.wrote(checkpoints, read_ms=self._read_ms)
             self._written.update((row.key, row) for row in some)

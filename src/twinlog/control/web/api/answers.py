@@ -197,7 +197,7 @@ class Flow(Value):
     reported_by: Text
     """`here`, or the host and process that leads it, or cannot set it up."""
     as_of_ms: int | None
-    """When these numbers were taken, by the clock of who tells them."""
+    """When these numbers were taken, by the clock of who reports them."""
     age_ms: int | None
     problem: Text
     """Why something of it is old or missing; empty where nothing is."""
