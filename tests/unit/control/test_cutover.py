@@ -81,9 +81,9 @@ def copy(**more: Any) -> Copy:
     return Copy(source=HERE, target=THERE, **more)
 
 
-def failover(one: Copy, told: NewestStatus, *groups: GroupPlan) -> FailoverPlan:
+def failover(one: Copy, newest: NewestStatus, *groups: GroupPlan) -> FailoverPlan:
     return FailoverPlan(
-        flow="A->B", source_problem="", told=told, copies=(one,), groups=groups, promoted=""
+        flow="A->B", source_problem="", newest=newest, copies=(one,), groups=groups, promoted=""
     )
 
 
@@ -96,13 +96,13 @@ def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> No
     assert seen.missing(seen.copies[0]) == 5
     gone = copy(upstream=20)
     assert failover(gone, NewestStatus(status=None)).missing(gone) == -1
-    told = replace(PUBLISHED, loss_records=30, behind=(behind("orders", 20, 50),))
-    plan = failover(gone, NewestStatus(status=told))
+    newest = replace(PUBLISHED, loss_records=30, behind=(behind("orders", 20, 50),))
+    plan = failover(gone, NewestStatus(status=newest))
     assert plan.missing(gone) == 30
     assert not plan.is_clear
     assert "[20, 50) is missing, up to 30 records" in "\n".join(plan.lines())
     later = copy(upstream=45)
-    assert failover(later, NewestStatus(status=told)).missing(later) == 5, (
+    assert failover(later, NewestStatus(status=newest)).missing(later) == 5, (
         "it copied on behind the row"
     )
     others = replace(PUBLISHED, loss_records=30, behind=(behind("audit", 20, 50),))

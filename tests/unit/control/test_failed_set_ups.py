@@ -213,7 +213,7 @@ def setup(config: MirrorConfig) -> FlowSetup:
 
 @pytest.fixture
 def failed() -> Iterator[FailedSetUps]:
-    made = FailedSetUps(is_told=True)
+    made = FailedSetUps(publishes=True)
     yield made
     made.end()
     made.join(PATIENCE_S)
@@ -253,9 +253,9 @@ def test_one_that_fails_again_before_its_end_is_written_is_shown(
     eventually(target.newest)
     failed.update([(setup, own(state="STARTING"))])
     failed.update([(setup, own(reason="again"))])
-    is_told = bool(failed._told)
+    is_published = bool(failed._published)
     target.last.set()
-    assert not is_told, "what is said last is not to come behind it"
+    assert not is_published, "what is said last is not to come behind it"
 
     def is_shown() -> bool:
         failed.update([(setup, own(reason="again"))])
@@ -276,7 +276,7 @@ def test_the_end_of_the_process_is_said(
     failed.join(PATIENCE_S)
     assert target.newest() is None
     failed.update([(setup, own())])
-    assert not failed._told, "it is over"
+    assert not failed._published, "it is over"
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_what_is_led_or_waits_in_order_is_no_failure(
     target: Target, setup: FlowSetup, failed: FailedSetUps, seen: FlowSnapshot
 ) -> None:
     failed.update([(setup, seen)])
-    assert not failed._told
+    assert not failed._published
     assert target.rows == []
 
 
@@ -300,7 +300,7 @@ def test_nothing_is_written_where_status_is_off(
 ) -> None:
     setup.config = replace(setup.config, status_interval_seconds=0)
     failed.update([(setup, own())])
-    assert not failed._told
+    assert not failed._published
     assert target.rows == []
 
 

@@ -237,9 +237,9 @@ class CutoverGroups:
             topic_id = NO_TOPIC_ID if tp.topic not in there else there[tp.topic].topic_id
             upstream = upstreams.name(tp.topic, topic_id)
             if upstream is not None and scope.config.groups.selects(one.group):
-                place = TopicPartition(upstream, tp.partition)
+                source = TopicPartition(upstream, tp.partition)
                 committed = Committed(offset=one.upstream_offset, metadata=one.metadata)
-                out.setdefault(one.group, {})[place] = committed
+                out.setdefault(one.group, {})[source] = committed
         return out
 
 
@@ -255,12 +255,12 @@ def _plan(  # noqa: PLR0913 (all that was read)
     in_use_here: bool,
 ) -> GroupPlan:
     offsets: GroupOffsets = {} if isinstance(now, TwinlogError) else now
-    places = [
+    positions = [
         _position(scope, tp, one, known.get(tp), offsets) for tp, one in sorted(commits.items())
     ]
     return GroupPlan(
         group=group,
-        partitions=tuple(places),
+        partitions=tuple(positions),
         from_checkpoints=from_checkpoints,
         in_use_there=in_use_there,
         in_use_here=in_use_here,

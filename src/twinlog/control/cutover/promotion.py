@@ -32,7 +32,7 @@ from twinlog.model import TopicPartition
 FOLLOWS_WITHIN_S: Final = 10.0
 """A leader that lives has followed by then: 2 s until it sees the row, and its lanes drain."""
 ENDS_WITHIN_S: Final = 60.0
-LOOK_S: Final = 0.2
+POLL_S: Final = 0.2
 FENCED_STILL_S: Final = 4.0
 """Of topics, no row says that their lanes have let go: twice the time in which a leader follows. By
 then it has nothing to copy any more.
@@ -93,7 +93,7 @@ def _ended(scope: CutoverScope, within_s: float) -> str | None:
             return f"all lanes of generation {history.latest.generation} have drained and ended"
         if time.monotonic() > deadline:
             return None
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 def _lead_until_over(scope: CutoverScope, say: Say) -> str:
@@ -108,7 +108,7 @@ def _lead_until_over(scope: CutoverScope, say: Say) -> str:
                 break
             except (NotLeader, SetupWaiting):
                 pass  # another process leads, or is about to: it follows, or does not
-            over = _ended(scope, LOOK_S)
+            over = _ended(scope, POLL_S)
             if over is not None:
                 return over
             if time.monotonic() > deadline:
@@ -166,7 +166,7 @@ def _wait_until_still(scope: CutoverScope, copies: Sequence[Copy], say: Say, led
             return
         if time.monotonic() > deadline:
             raise _runs(scope, history)
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 def _ends(scope: CutoverScope, topics: Sequence[str]) -> dict[TopicPartition, int] | None:

@@ -32,7 +32,7 @@ FEWEST_RUNS: Final = 1_000
 """A smaller map is not worth the question where its logs begin."""
 
 RECORDS_PER_BATCH: Final = 1_000
-LOOK_S: Final = 5.0
+OFFSETS_TIMEOUT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ class MapPruning:
     def _starts(self, views: Sequence[PartitionView]) -> dict[TopicPartition, tuple[int, int]]:
         """Where both logs of a source partition begin."""
         sources, targets = {v.source for v in views}, {v.target for v in views}
-        here = list_offsets(self._source, sources, EARLIEST, timeout_s=LOOK_S)
-        there = list_offsets(self._target, targets, EARLIEST, timeout_s=LOOK_S)
+        here = list_offsets(self._source, sources, EARLIEST, timeout_s=OFFSETS_TIMEOUT_S)
+        there = list_offsets(self._target, targets, EARLIEST, timeout_s=OFFSETS_TIMEOUT_S)
         out = {}
         for view in views:
             source, target = here[view.source], there[view.target]

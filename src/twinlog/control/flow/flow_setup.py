@@ -121,7 +121,7 @@ class FlowSetup(FlowEnds):
     newcomers: Newcomers = field(default_factory=Newcomers)
     released: frozenset[str] = frozenset()
     """Topics that people have released from the flow."""
-    handed: HandedTopics | None = None  # what lanes copy; None: this is the only look
+    handed: HandedTopics | None = None  # what lanes copy; None: this is the only survey
     acts: tuple[int, FlowIntents] | None = None  # our generation, and what it follows
     claims: FlowClaims = field(init=False)
     questions: SourceQuestions = field(init=False)
@@ -132,7 +132,7 @@ class FlowSetup(FlowEnds):
     _has_ended: bool = False
     """The generation that was set up last; for a look for topics that is under way still."""
     _mapped: MappedCopies = field(default_factory=MappedCopies)
-    _told: set[str] = field(default_factory=set)
+    _logged: set[str] = field(default_factory=set)
     _is_let_in: bool = False
     _take_over: TakeOver | None = None
 
@@ -222,8 +222,8 @@ class FlowSetup(FlowEnds):
 
     def log_once(self, line: str) -> None:
         """What is left out and stops nothing: said once in the life of this process."""
-        if line not in self._told:
-            self._told.add(line)
+        if line not in self._logged:
+            self._logged.add(line)
             log.warning("%s", line, extra={"flow": self.name})
 
     def _enter(self, *, once: bool) -> tuple[str, str]:

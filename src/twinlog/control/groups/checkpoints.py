@@ -41,7 +41,7 @@ WARM_UP_S: Final = 30.0
 """So long after the start a round comes every second: lanes only begin to say how far they are."""
 REPORT_S: Final = 5.0
 """How often it is said which groups have no checkpoint: there may be very many."""
-LOOK_AGAIN_S: Final = 60.0
+CHECK_AGAIN_S: Final = 60.0
 """After this exact ones are looked up again: the target topic may have been copied again."""
 RECORDS_PER_BATCH: Final = 2_000
 
@@ -91,7 +91,7 @@ class CheckpointDuty:
         """The last round, and how much of it went into asking for offsets."""
         self._read_ms = 0
         self._began = time.monotonic()
-        self._next_groups = self._next_write = self._next_sync = self._next_look = 0.0
+        self._next_groups = self._next_write = self._next_sync = self._next_check = 0.0
         self._next_report = 0.0
 
     @property
@@ -114,10 +114,10 @@ class CheckpointDuty:
             self._find_groups()
             refresh_s = self._config.refresh_s
             self._next_groups = float("inf") if refresh_s is None else began + refresh_s
-        if began >= self._next_look:
+        if began >= self._next_check:
             self._translations.forget()
             self._shares.forget()
-            self._next_look = began + LOOK_AGAIN_S
+            self._next_check = began + CHECK_AGAIN_S
         self._translate()
         if began >= self._next_report:
             unplaced = self._translations.unplaced()

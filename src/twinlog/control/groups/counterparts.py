@@ -217,8 +217,8 @@ class TargetOffsets:
             known = maps.get(key)
             reach = _reach_back(known, end[1], writers.get(tp))
             if reach is not None:
-                place = _counterpart(original, first.topic_id, key, bounds, known, reach)
-                yield tp, replace(place, is_way_back=True, copy_start=end[0])
+                counterpart = _counterpart(original, first.topic_id, key, bounds, known, reach)
+                yield tp, replace(counterpart, is_way_back=True, copy_start=end[0])
 
     def _originals(
         self,

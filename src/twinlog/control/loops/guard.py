@@ -338,8 +338,10 @@ class LoopGuard:
         self, topics: Topics, there: ClusterMetadata, here: ClusterState, target: ClusterState
     ) -> TopicVerdicts:
         out = TopicVerdicts()
-        names_tell = self.config.policy.kind is PolicyKind.DEFAULT and not self.config.policy.custom
-        if here.unread is not None and not names_tell:
+        names_have_origins = (
+            self.config.policy.kind is PolicyKind.DEFAULT and not self.config.policy.custom
+        )
+        if here.unread is not None and not names_have_origins:
             out.notes.append(unseen_origins(self.config))
         others = target.copied_by_others(str(self.config.flow))
         begun = BegunCopies(self.config, there, target)
@@ -348,7 +350,7 @@ class LoopGuard:
                 continue
             copies = here.copies_of(name, topic.topic_id)
             home = next((row for row in copies if target.cluster_id in row.origins), None)
-            if home is not None and names_tell:
+            if home is not None and names_have_origins:
                 out.notes.append(not_copied_back(self.config, name, home))
                 continue
             row = self._row(topic, copies, there, here, target)

@@ -52,9 +52,9 @@ YOUNG_S: Final = 60.0
 """Spark is up within this time on a slow machine, and a process can be given something."""
 
 TURN_S: Final = 0.5
-TELL_AFTER: Final = 0.1
-"""Of the time to settle: a number that changes again at once is not told (each telling is a
-rebalance).
+ANNOUNCE_AFTER: Final = 0.1
+"""Of the time to settle: a number that changes again at once is not announced (each announcement
+is a rebalance).
 """
 
 OTHERS_LEAVE_WITHIN_S: Final = 8.0
@@ -94,7 +94,7 @@ class Sharing:
         self._next_turn = 0.0
         self._leads = 0
         self._leads_since = clock()
-        self._told_at: dict[str, float] = {}
+        self._announced_at: dict[str, float] = {}
         self._uneven_since: dict[str, float] = {}
         self._given: dict[str, tuple[int, float]] = {}
         """What a process leads with what we gave it, and how long we count so whatever it says."""
@@ -126,19 +126,21 @@ class Sharing:
         membership = flow.setup.membership
         if membership is None:
             return
-        told = membership.metadata
-        if successor_of(told) and flow.offer is None:
-            membership.announce(with_successor(told, ""))  # it came to nothing
+        announced = membership.metadata
+        if successor_of(announced) and flow.offer is None:
+            membership.announce(with_successor(announced, ""))  # it came to nothing
             return
-        pause_s = self._settle_s * TELL_AFTER
-        is_due = now - max(self._leads_since, self._told_at.get(flow.setup.name, 0.0)) >= pause_s
+        pause_s = self._settle_s * ANNOUNCE_AFTER
+        is_due = (
+            now - max(self._leads_since, self._announced_at.get(flow.setup.name, 0.0)) >= pause_s
+        )
         if flow.run is not None or membership.state.role is not MemberRole.STANDBY or not is_due:
             return
         is_ready = can_lead and flow.trouble.is_standing_by
         share = Share(process=self.process, leads=self._leads, is_ready=is_ready)
-        if share_of(told) != share:
-            self._told_at[flow.setup.name] = now
-            membership.announce(with_share(told, share))
+        if share_of(announced) != share:
+            self._announced_at[flow.setup.name] = now
+            membership.announce(with_share(announced, share))
 
     def _give(self, flows: list[ManagedFlow], now: float) -> None:
         fewer = self._fewer(flows)
