@@ -96,17 +96,17 @@ class DemoMirror:
     def _read(self) -> None:
         while True:
             try:
-                told = self._here.recv()
+                message = self._here.recv()
             except (EOFError, OSError):
                 break
-            if isinstance(told, logging.LogRecord):
-                logging.getLogger(told.name).handle(told)
-            elif isinstance(told, str):
-                self.page = told
-            elif isinstance(told, TwinlogError):
-                self.error = told
+            if isinstance(message, logging.LogRecord):
+                logging.getLogger(message.name).handle(message)
+            elif isinstance(message, str):
+                self.page = message
+            elif isinstance(message, TwinlogError):
+                self.error = message
             else:
-                self._on_snapshot(told)
+                self._on_snapshot(message)
         self._process.join()
         if self._is_stopping or self.error is not None:
             return

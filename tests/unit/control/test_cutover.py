@@ -49,7 +49,7 @@ def group(*partitions: GroupPartition, **more: Any) -> GroupPlan:
         (10, 9, GroupOutcome.BEHIND),
         (10, 10, GroupOutcome.THERE),
         (10, 11, GroupOutcome.AHEAD),
-        (-1, -1, GroupOutcome.NO_PLACE),
+        (-1, -1, GroupOutcome.NO_COUNTERPART),
         (-1, 5, GroupOutcome.LEFT),
     ],
 )

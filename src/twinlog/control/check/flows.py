@@ -113,7 +113,7 @@ class _FlowCheck:
             self._flow,
             self._clients.source,
             self._mirrored.values(),
-            self._goes_on,
+            self._has_position,
             self._problem,
         )
         for name, topic in self._mirrored.items():
@@ -323,7 +323,7 @@ class _FlowCheck:
             tp.partition,
         )
 
-    def _goes_on(self, tp: TopicPartition) -> bool:
+    def _has_position(self, tp: TopicPartition) -> bool:
         remote = TopicPartition(self._remote[tp.topic], tp.partition)
         known = self._there.topics.get(remote.topic)
         if known is None:

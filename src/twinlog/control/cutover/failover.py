@@ -214,7 +214,9 @@ def _why(one: GroupPlan) -> str:
         return one.problem
     if one.in_use_there:
         return "it is in use on the target, behind its place: stop it and give the command again"
-    nowhere = [position for position in one.partitions if position.outcome is GroupOutcome.NO_PLACE]
+    nowhere = [
+        position for position in one.partitions if position.outcome is GroupOutcome.NO_COUNTERPART
+    ]
     return str(nowhere[0]) if nowhere else "its offsets were refused: give the command again"
 
 

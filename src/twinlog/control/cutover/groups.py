@@ -45,7 +45,7 @@ class GroupOutcome(StrEnum):
     THERE = "is there"
     AHEAD = "is further there: left"
     LEFT = "its place is not known: left where it stands"
-    NO_PLACE = "has no place there: left"
+    NO_COUNTERPART = "has no place there: left"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class GroupPartition:
     @property
     def outcome(self) -> GroupOutcome:
         if self.to < 0:
-            return GroupOutcome.NO_PLACE if self.now < 0 else GroupOutcome.LEFT
+            return GroupOutcome.NO_COUNTERPART if self.now < 0 else GroupOutcome.LEFT
         if self.now > self.to:
             return GroupOutcome.AHEAD
         return GroupOutcome.THERE if self.now == self.to else GroupOutcome.BEHIND
