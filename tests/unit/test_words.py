@@ -20,6 +20,8 @@ PAGES: Final = sorted(
 )
 SOURCES: Final = sorted((ROOT / "src" / "twinlog").rglob("*.py"))
 SCREENS: Final = sorted((ROOT / "src" / "twinlog").rglob("*.js"))
+CLEAN: Final = ("cli", "control", "demo", "sandbox")
+"""Packages of which every name speaks the field's words, not functions and classes alone."""
 
 INSTEAD: Final = {
     r"goes on|go on|going on|went on|gone on": "resume, continue, move on",
@@ -40,6 +42,18 @@ NO_VERB: Final = re.compile(
     r"(?:^|_)(?:look(?:s|ed)?(?!_up)|tells?|told|places?|placed|anew)(?:_|$)"
 )
 """In names of functions; `look_up` is the field's."""
+
+
+NO_NAME: Final = re.compile(
+    rf"{NO_VERB.pattern}|"
+    r"(?:^|_)(?:looking|telling|(?:go|goes|going|went)_on|(?:takes?|taken|took)_away)(?:_|$)",
+    re.IGNORECASE,
+)
+"""In names of anything: modules, parameters, attributes, variables, constants."""
+
+
+NO_JS_WORD: Final = re.compile(r"look(?:s|ed)?|tells?|told|places?|placed", re.IGNORECASE)
+"""Of names like `aNameOfWords`."""
 
 
 def found_in(text: str) -> list[str]:
@@ -73,6 +87,29 @@ def remarks(source: str) -> Iterator[str]:
         is_text = token.type == tokenize.STRING and '"""' in token.string[:4]
         if is_text or token.type == tokenize.COMMENT:
             yield re.sub(r"`[^`\n]*`|\s+(?:# )?", " ", token.string)
+
+
+def every_name(tree: ast.Module) -> Iterator[str]:
+    """What a module gives a name to."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.ClassDef(name=name) | ast.alias(asname=str(name)) | ast.arg(arg=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+
+
+def js_names(source: str) -> Iterator[str]:
+    """Names in a script, without texts and comments; its attributes are REST's."""
+    code = re.sub(r"""/\*.*?\*/|//[^\n]*|"[^"\n]*"|`[^`]*`""", " ", source, flags=re.DOTALL)
+    yield from re.findall(r"(?<![\w.])[A-Za-z_]\w*", code)
+
+
+def is_wrong_in_js(name: str) -> bool:
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)
+    return any(NO_JS_WORD.fullmatch(word) for word in words)
 
 
 def test_the_search_finds_what_it_is_for() -> None:
@@ -143,3 +180,31 @@ def test_functions_are_verbs_and_nouns_of_the_field() -> None:
     ]
     assert len(names) > 3000
     assert [name for name in names if NO_VERB.search(name.split(": ")[1])] == []
+
+
+def test_names_are_of_the_field() -> None:
+    code = (
+        "import a as told\nLOOK_S: int = 1\ndef f(x, *, tells): self._told = places = look.told\n"
+    )
+    wrong = [name for name in every_name(ast.parse(code)) if NO_NAME.search(name)]
+    assert sorted(wrong) == ["LOOK_S", "_told", "places", "tells", "told"]
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in SOURCES
+        if path.relative_to(ROOT / "src" / "twinlog").parts[0] in CLEAN
+        for name in [path.stem, *every_name(ast.parse(path.read_text()))]
+    ]
+    assert len(found) > 10_000
+    assert [name for name in found if NO_NAME.search(name.split(": ")[1])] == []
+
+
+def test_names_in_scripts_are_of_the_field() -> None:
+    code = 'const look = one.places; // told\nreplaceChildren("told", toldBy, `${a} told`)'
+    assert [name for name in js_names(code) if is_wrong_in_js(name)] == ["look", "toldBy"]
+    found = [
+        f"{path.name}: {name}"
+        for path in SCREENS
+        for name in [path.stem, *js_names(path.read_text())]
+        if is_wrong_in_js(name)
+    ]
+    assert found == []

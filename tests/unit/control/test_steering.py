@@ -291,7 +291,7 @@ def test_nothing_of_another_generation_holds_but_its_counts(
     assert all(one.handed is not None for one in former)
     later = Driver([], clean=False)
     later.clock.now = driver.clock.now
-    later.run.go_on_from(former)
+    later.run.continue_from(former)
     later.run.set_plans(FOUR)
     later.run.tick()
     new = later.lanes_of(1)

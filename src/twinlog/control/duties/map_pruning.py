@@ -75,7 +75,7 @@ class MapPruning:
             for term, chunk in known.prunable(ordinal):
                 gone.append(_Gone(tombstone_key(known.key, term, chunk), homes))
         try:
-            self._take_away(gone)
+            self._remove(gone)
         except Unauthorized as error:
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
             self._flow.log_once(
@@ -94,7 +94,7 @@ class MapPruning:
                 out[view.source] = (source.offset, target.offset)
         return out
 
-    def _take_away(self, gone: Sequence[_Gone]) -> None:
+    def _remove(self, gone: Sequence[_Gone]) -> None:
         now_ms = int(time.time() * 1000)
         for home in sorted({home for one in gone for home in one.homes}):
             keys = [one.key for one in gone if home in one.homes]

@@ -102,7 +102,9 @@ def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> No
             partition.failure, partition.retry_at = None, 0.0
 
 
-def go_on_from(partitions: Partitions, former: Iterable[Partition], foreign_until: float) -> None:
+def continue_from(
+    partitions: Partitions, former: Iterable[Partition], foreign_until: float
+) -> None:
     """Partitions of the run before: counts continue, what is not wanted any more is RELEASED.
     Nothing else of them holds in another generation: who led meanwhile copied on.
     """

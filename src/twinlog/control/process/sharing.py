@@ -118,7 +118,7 @@ class Sharing:
             self._announce(flow, now, can_lead=can_lead)
         moving = [flow for flow in known if flow.offer is not None]
         for flow in moving:
-            self._go_on(flow, now)
+            self._continue_handover(flow, now)
         if not moving:
             self._give(known, now)
 
@@ -194,9 +194,9 @@ class Sharing:
         membership = flow.setup.membership
         if membership is not None and len(membership.state.others) > 1:
             membership.announce(with_successor(membership.metadata, process))
-        self._go_on(flow, now)
+        self._continue_handover(flow, now)
 
-    def _go_on(self, flow: ManagedFlow, now: float) -> None:
+    def _continue_handover(self, flow: ManagedFlow, now: float) -> None:
         membership, offer = flow.setup.membership, flow.offer
         if flow.phase is not Phase.HANDING_OVER or membership is None or offer is None:
             return
