@@ -1,6 +1,6 @@
 """The demo's mirror, in a process of its own: it may be killed, and the demo continues.
 
-What it reports comes over a pipe; that the pipe ends tells it that the demo is gone. It is in a
+What it reports comes over a pipe; that the pipe ends shows it that the demo is gone. It is in a
 session of its own: a signal to the demo's whole group (Ctrl-C, a terminal that closes, `timeout`)
 is for the demo, which ends this one last.
 """
@@ -48,7 +48,7 @@ class Serve(Protocol):
 
 
 class DemoMirror:
-    """Seen from the demo: what it told last."""
+    """Seen from the demo: what it reported last."""
 
     def __init__(
         self, file: Path, serve: Serve, on_snapshot: Callable[[list[FlowSnapshot]], None]

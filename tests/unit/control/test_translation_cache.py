@@ -182,9 +182,9 @@ def test_groups_of_which_nothing_has_a_place_are_named_with_what_they_committed(
             "lost": {SECOND: Committed(offset=5)},
         }
     )
-    assert found.unplaced() == {"none": (), "lost": (SECOND,)}
+    assert found.without_counterpart() == {"none": (), "lost": (SECOND,)}
     found.update({"placed": {FIRST: Committed(offset=3)}})
-    assert found.unplaced() == {}
+    assert found.without_counterpart() == {}
 
 
 def test_place_in_a_topic_that_was_made_anew_is_looked_for_again() -> None:

@@ -2,7 +2,7 @@
 what stands in the way. Only reads.
 
 A group may move when nobody is in it on either side, and every offset that it has committed has an
-exact place on the target. One that moves earlier would read records again, or find nothing to
+exact counterpart on the target. One that moves earlier would read records again, or find nothing to
 resume from.
 """
 
@@ -26,7 +26,7 @@ from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.groups.counterparts import Counterpart, TargetOffsets
 from twinlog.control.groups.group_rights import sees_groups, unseen_line
-from twinlog.control.groups.unplaced import NOTHING_COMMITTED, why_unplaced
+from twinlog.control.groups.no_counterpart import NOTHING_COMMITTED, why_no_counterpart
 from twinlog.errors import TwinlogError, Unsupported
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
@@ -51,9 +51,9 @@ class CommittedOffset:
     """Of the source's log; -1: not known."""
     to_topic: str | None
     to_offset: int | None
-    """None where it has no place on the target."""
+    """None where it has no counterpart on the target."""
     why_not: str
-    """Empty: the place is exact."""
+    """Empty: the counterpart is exact."""
 
     @property
     def lag(self) -> int:
@@ -128,8 +128,8 @@ class GroupSurvey:
     left_out: int
     offsets: Offsets
     counterparts: Mapping[TopicPartition, Counterpart]
-    placeless: Mapping[TopicPartition, str]
-    """Committed offsets that have no place there, and why."""
+    without_counterpart: Mapping[TopicPartition, str]
+    """Committed offsets that have none, and why."""
     there: Mapping[str, Group]
     """Groups of the target."""
     there_client: Coordinators
@@ -172,7 +172,7 @@ def survey_groups(
     there: Coordinators,
     names: frozenset[str] = frozenset(),
 ) -> GroupSurvey:
-    """The groups that the flow selects, their offsets, and the places of those on the target."""
+    """The groups that the flow selects, their offsets, and their counterparts on the target."""
     found = [one for one in list_groups(here).values() if one.has_offsets or one.is_share]
     selects = led.config.groups.selects
     selected = sorted(
@@ -198,7 +198,7 @@ def survey_groups(
         left_out=sum(not selects(one.name) for one in found),
         offsets=offsets,
         counterparts=counterparts,
-        placeless=_placeless(tps, counterparts, led.partitions()),
+        without_counterpart=_without_counterpart(tps, counterparts, led.partitions()),
         there=list_groups(there),
         there_client=there,
     )
@@ -239,25 +239,25 @@ def readiness(
     )
 
 
-def _placeless(
+def _without_counterpart(
     tps: Iterable[TopicPartition],
     counterparts: Mapping[TopicPartition, Counterpart],
     views: Iterable[PartitionView],
 ) -> dict[TopicPartition, str]:
     mirrored = {view.source: view for view in views}
-    unplaced = (tp for tp in tps if tp not in counterparts or not counterparts[tp].runs)
-    return {tp: _why(mirrored.get(tp)) for tp in unplaced}
+    missing = (tp for tp in tps if tp not in counterparts or not counterparts[tp].runs)
+    return {tp: _why(mirrored.get(tp)) for tp in missing}
 
 
 def _why(view: PartitionView | None) -> str:
-    return BY_KEY if view is not None and view.is_keyed else why_unplaced(view)
+    return BY_KEY if view is not None and view.is_keyed else why_no_counterpart(view)
 
 
 def _committed_offsets(
     offsets: GroupOffsets, survey: GroupSurvey, ends: Mapping[TopicPartition, int]
 ) -> Iterator[CommittedOffset]:
     for tp, one in sorted(offsets.items()):
-        to_topic, to_offset, why_not = None, None, survey.placeless.get(tp, "")
+        to_topic, to_offset, why_not = None, None, survey.without_counterpart.get(tp, "")
         if not why_not:
             counterpart = survey.counterparts[tp]
             found = counterpart.translate(one.offset)

@@ -31,7 +31,7 @@ def compare_groups(
     *,
     with_left_alone: bool,
 ) -> None:
-    """Every offset of a selected group that has a place on the target."""
+    """Every offset of a selected group that has a counterpart on the target."""
     sync_s = led.config.groups.sync_s
     if sync_s is None and not with_left_alone:
         return
@@ -83,7 +83,7 @@ def _of_group(
     if isinstance(ours, TwinlogError):
         return
     for tp, committed in sorted(ours.items()):
-        if tp in survey.placeless or tp not in survey.counterparts:
+        if tp in survey.without_counterpart or tp not in survey.counterparts:
             continue
         counterpart = survey.counterparts[tp]
         wanted = counterpart.translate(committed.offset).offset

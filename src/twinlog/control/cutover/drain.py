@@ -1,7 +1,7 @@
 """Waits until the running mirror has copied everything below the fence: in every partition the last
 stable offset is the end of the log, and nothing below it is missing on the target.
 
-It only looks. Where no mirror leads the flow nothing would ever come, and that is said at once.
+It only reads. Where no mirror leads the flow nothing would ever come, and that is said at once.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class GroupPartition:
     metadata: str = ""
     target: TopicPartition
     to: int = -1
-    """Where it resumes on the target; -1: no place is known."""
+    """Where it resumes on the target; -1: no offset is known."""
     why_not_exact: str = ""
     waits_for_copy: bool = False
     """It is not exact because the copy is not there yet."""

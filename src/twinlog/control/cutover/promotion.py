@@ -9,7 +9,7 @@ claimed before it is seen here, until it says that its lanes have drained. It fo
 two seconds. Where it never says so, it was killed: then we lead in its place, so that no other
 does, and wait until nothing of its lanes can arrive any more.
 
-Died behind the row: the copy ends all the same, and the next run finds the row and looks on.
+Died behind the row: the copy ends all the same, and the next run finds the row and continues.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def wait_until_over(
     the source has nothing that is not copied, and gets nothing.
 
     Raises FlowError (COPY_RUNS) where that cannot be shown; the promotion stands, and the same
-    command looks again.
+    command checks again.
     """
     if not scope.is_whole and scope.intents().promotion is None:
         _wait_until_still(scope, copies, say, FENCED_STILL_S if is_fenced else OPEN_STILL_S)
@@ -145,7 +145,7 @@ def _runs(scope: CutoverScope, history: FlowHistory | None) -> FlowError:
 
 def _wait_until_still(scope: CutoverScope, copies: Sequence[Copy], say: Say, led_s: float) -> None:
     """Until nothing is appended for longer than a leader takes to let topics go, from the end of
-    one look to the beginning of another. A log that cannot be checked is not still: whoever leads
+    one check to the beginning of another. A log that cannot be checked is not still: whoever leads
     it may have a request of ours before it.
     """
     topics = sorted({copy.target.topic for copy in copies})

@@ -364,7 +364,7 @@ class Switchover:
             self.say(f"groups: moved on at the source, and are set again: {first_few(done)}")
 
     def _nothing_is_left(self) -> None:
-        """Behind the last look a producer that no fence holds may have written. While nobody went
+        """Behind the last check a producer that no fence holds may have written. While nobody went
         over, that can be mended.
         """
         scope = self.scope

@@ -45,7 +45,7 @@ TO_KEEP: Final = (
 
 @dataclass(slots=True, kw_only=True)
 class ConfigDrift:
-    """What one look at both clusters found."""
+    """What one comparison of both clusters found."""
 
     topics: dict[str, list[ConfigDiff]] = field(default_factory=dict)
     """By remote topic, those that differ."""

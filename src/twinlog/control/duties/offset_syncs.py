@@ -88,7 +88,7 @@ class OffsetSyncs:
             raise
 
     def _forget(self) -> None:
-        """The topic may have been deleted, or the last write be lost: look again what is there."""
+        """The topic may have been deleted, or the last write be lost: read again what is there."""
         self._found = None
         self._written.clear()
 

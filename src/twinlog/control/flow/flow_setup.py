@@ -130,7 +130,7 @@ class FlowSetup(FlowEnds):
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _has_resigned: bool = False
     _has_ended: bool = False
-    """The generation that was set up last; for a look for topics that is under way still."""
+    """The generation that was set up last; for a survey that is under way still."""
     _mapped: MappedCopies = field(default_factory=MappedCopies)
     _logged: set[str] = field(default_factory=set)
     _is_let_in: bool = False
@@ -394,7 +394,7 @@ class FlowSetup(FlowEnds):
 
         One of its own where a look for topics is under way, which may wait a minute for a source
         that is away: what is noted too late is not noted, and the lead is missed for a session.
-        That look changes nothing any more, and closes the connections when it is over. A set-up
+        That survey changes nothing any more, and closes the connections when it is over. A set-up
         that waits to lead is waited for: it leaves the group by itself (`resign`).
         """
         self._has_ended = True

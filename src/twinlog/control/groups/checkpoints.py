@@ -23,10 +23,10 @@ from twinlog.control.groups.checkpoint_rows import CheckpointRow
 from twinlog.control.groups.counterparts import TargetOffsets
 from twinlog.control.groups.group_rights import readable, sees_groups, unseen_line
 from twinlog.control.groups.group_sync import GroupSyncer
+from twinlog.control.groups.no_counterpart import reasons
 from twinlog.control.groups.opposite_checkpoints import OppositeCheckpoints
 from twinlog.control.groups.share_sync import ShareGroups
 from twinlog.control.groups.translation_cache import TranslationCache, given_on_source
-from twinlog.control.groups.unplaced import reasons
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.names.filters import policy_of
 from twinlog.model import TopicPartition
@@ -120,9 +120,9 @@ class CheckpointDuty:
             self._next_check = began + CHECK_AGAIN_S
         self._translate()
         if began >= self._next_report:
-            unplaced = self._translations.unplaced()
-            views = self._flow.partitions() if unplaced else ()
-            self._flow.groups.without_checkpoint = reasons(unplaced, views)
+            without_counterpart = self._translations.without_counterpart()
+            views = self._flow.partitions() if without_counterpart else ()
+            self._flow.groups.without_checkpoint = reasons(without_counterpart, views)
             self._next_report = began + REPORT_S
         # half a second early is in time: rounds do not come to the millisecond
         soon = float("inf") if self._is_warming_up else began + 0.5
@@ -209,7 +209,7 @@ class CheckpointDuty:
 
     def _announce(self, given: Sequence[Checkpoint]) -> None:
         """What groups are given is in the topic before they have it: who runs the flow in the other
-        direction tells it from their progress.
+        direction distinguishes it from their progress.
         """
         if self._written is None:
             return

@@ -1,9 +1,9 @@
 """Where offsets of source partitions lie on the target now: the map, how far the copy is, and the
 target's log, asked once for many partitions.
 
-Two kinds of topics of the source have a place on the target: those that the flow mirrors, and those
-that were mirrored from the target (`B.orders` on A is `orders` on B): the way back of a failover,
-found by the map of the flow in the other direction.
+Two kinds of topics of the source have a counterpart on the target: those that the flow mirrors, and
+those that were mirrored from the target (`B.orders` on A is `orders` on B): the way back of a
+failover, found by the map of the flow in the other direction.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ On the way back (topics of the source that came from the target) a group's offse
 each commit, and never where the sync of the other flow gave them to the group. Else two flows in
 both directions would undo it when somebody moves a stopped group back on its own cluster: its copy
 over there is not moved back, and would count as progress. What was set by earlier processes the
-checkpoints tell, of either flow (`checkpoint_rows`); without them the first round sets nothing
+checkpoints say, of either flow (`checkpoint_rows`); without them the first round sets nothing
 there.
 """
 
@@ -130,8 +130,8 @@ class TranslationCache:
     def has_way_back(self) -> bool:
         return any(one.is_way_back for one in self)
 
-    def unplaced(self) -> dict[str, tuple[TopicPartition, ...]]:
-        """Groups of whose commits none has a place on the target, and what they committed."""
+    def without_counterpart(self) -> dict[str, tuple[TopicPartition, ...]]:
+        """Groups of whose commits none has a counterpart there, and what they committed."""
         return {
             name: tuple(group.read)
             for name, group in self._groups.items()
@@ -139,7 +139,7 @@ class TranslationCache:
         }
 
     def forget(self) -> None:
-        """Find every place again: the target topic may have been deleted and copied again."""
+        """Find every offset again: the target topic may have been deleted and copied again."""
         self._groups.clear()
 
     def forget_topics(self, topics: Collection[str]) -> None:

@@ -127,8 +127,8 @@ class Partition:
     found since that says that the target is not this copy.
     """
     is_seen: bool = False
-    """The lane that has it has found its place in both logs. Between two lanes nobody watches who
-    else writes: what the one found is no evidence until the next one has looked.
+    """The lane that has it has found its position in both logs. Between two lanes nobody watches
+    who else writes: what the one found is no evidence until the next one has checked.
     """
     lost: tuple[int, int] | None = None
     """Copied upstream offsets that the source was found to have lost. A start that knows of them
@@ -207,7 +207,7 @@ class Partition:
         )
 
     def replan(self, plan: PartitionPlan) -> None:
-        """Topic discovery looked again: the same partition, maybe of another topic of that name."""
+        """Topic discovery ran again: the same partition, maybe of another topic of that name."""
         before, self.plan, self.is_wanted = self.plan, plan, True
         ids = plan.source_topic_id, plan.target_topic_id
         if (before.source_topic_id, before.target_topic_id) != ids:  # another copy begins
@@ -274,8 +274,8 @@ class Partition:
     def source_end(self) -> int:
         """Where the source ends, as it was seen last; -1: not known.
 
-        A lane that sees the end tells it together with its position, which makes a true lag. Where
-        none does, or has said nothing of what the driver saw when it asked, that counts.
+        A lane that sees the end reports it together with its position, which makes a true lag.
+        Where none does, or has said nothing of what the driver saw when it asked, that counts.
         """
         live, seen = self._live, self.asked_end
         reported = -1 if self.progress is None else self.progress.source_end
@@ -305,7 +305,7 @@ class Partition:
 
     def learns_end(self, progress: PartitionProgress) -> bool:
         """With `--once`: where the copy ends could not be asked when the flow began (its source
-        had no leader), and now its lane tells it. True when the plan has it from now on.
+        had no leader), and now its lane reports it. True when the plan has it from now on.
         """
         if self.plan.end != FOREVER or progress.source_end < 0:
             return False

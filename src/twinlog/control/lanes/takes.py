@@ -16,7 +16,7 @@ from twinlog.model import NO_TOPIC_ID, StartAt, TopicId, TopicPartition
 
 MOST_RUNS: Final = 20_000
 LEAST_RUNS: Final = 128
-"""Of one partition: a start looks at the last 100 records, and lets up to three runs be wrong."""
+"""Of one partition: a start reads the last 100 records, and lets up to three runs be wrong."""
 
 RUNS_AT_ONCE: Final = 200_000
 """Of all partitions that are given away together: a flow of many partitions with a gap behind every
@@ -100,7 +100,7 @@ def put_off(partition: Partition, maps: Maps) -> bool:
 
     Nothing says yet where it begins: a `latest` of now is not that of then, and retention moves
     `earliest`. The lane's first row, and the records behind it, may still arrive; whoever began
-    elsewhere under the same sequences would be answered for them. So nobody looks before all that
+    elsewhere under the same sequences would be answered for them. So nobody checks before all that
     has surely arrived, and the map is read again.
     """
     plan = partition.plan

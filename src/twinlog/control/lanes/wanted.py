@@ -65,7 +65,7 @@ def see_source(
     partitions: Iterable[Partition], topics: Container[str], released: Container[str]
 ) -> dict[str, str]:
     """Which topics the source shows now. Returns remote topics by the source topics that it shows
-    no more since this look, of those that were copied.
+    no more since this survey, of those that were copied.
     """
     gone: dict[str, str] = {}
     for one in partitions:

@@ -79,10 +79,10 @@ class LoopGuard:
     """Whether this process leads now, and nothing else is wanted than when it began to look."""
     before_begin: Callable[[Mapping[str, str]], None] = lambda _: None
     """Called with topics that hold nothing yet, remote ones by source topic, before they count as
-    begun: whoever dies in it, or before, leaves them so for the next look.
+    begun: whoever dies in it, or before, leaves them so for the next survey.
     """
     _begun: frozenset[str] = frozenset()
-    """Remote topics that were begun before the last look."""
+    """Remote topics that were begun before the last survey."""
 
     # -- before anything is written ------------------------------------------------------------
 
@@ -306,7 +306,7 @@ class LoopGuard:
         return "" if leads else "this process does not lead any more, or something else is wanted"
 
     def _write(self, target: ClusterClient, rows: Iterable[CopyRow]) -> None:
-        if not self.still_leads(target):  # nor does this look make any topic then
+        if not self.still_leads(target):  # nor does this survey make any topic then
             raise NotNow(
                 f"{self.config.flow}: is led elsewhere, or something else is wanted of it by now"
             )

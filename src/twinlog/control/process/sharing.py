@@ -1,10 +1,10 @@
 """Spreads flows over the processes that run them: who leads more hands one over to who leads fewer.
 
 Whoever joins a flow's group first leads it, so a process that comes later leads nothing. Each
-process that stands by tells how many flows it leads, and whether it could take one; a leader that
-leads at least two more hands over half of the difference, in order: drained, noted as closed, then
-it leaves the group for a while. What is moved this way makes the difference smaller each time, and
-at one nothing moves, so that two processes lead half of the flows each and stay so.
+process that stands by announces how many flows it leads, and whether it could take one; a leader
+that leads at least two more hands over half of the difference, in order: drained, noted as closed,
+then it leaves the group for a while. What is moved this way makes the difference smaller each time,
+and at one nothing moves, so that two processes lead half of the flows each and stay so.
 
 Nothing is moved in haste: the difference must have stood for `SETTLE_S` and a random bit more (or
 two leaders would give one newcomer too much), and twice as long must pass after each time. Only a
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 SETTLE_S: Final = 30.0
 SOON_S: Final = 3.0
-"""Instead, while this process is young: longer than it takes a process to tell what it leads."""
+"""Instead, while this process is young: longer than it takes a process to say what it leads."""
 
 YOUNG_S: Final = 60.0
 """Spark is up within this time on a slow machine, and a process can be given something."""
@@ -60,7 +60,7 @@ is a rebalance).
 OTHERS_LEAVE_WITHIN_S: Final = 8.0
 AT_ONCE: Final = 4
 ARRIVES_WITHIN: Final = 10
-"""Times to settle, until a process that was given a flow tells that it leads it."""
+"""Times to settle, until a process that was given a flow announces that it leads it."""
 
 EVEN: Final = 2
 """A smaller difference is none: moving a flow would only turn it round."""

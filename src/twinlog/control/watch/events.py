@@ -31,7 +31,7 @@ from twinlog.shown import ShownFormatter
 
 KEPT: Final = 300
 KEPT_OF_OTHERS: Final = 2000
-"""A hundred flows may have a row each when a process first looks."""
+"""A hundred flows may have a row each when a process first reads."""
 OLD_FILES: Final = 3
 """Of ended processes, per configuration."""
 

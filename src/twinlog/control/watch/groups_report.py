@@ -18,7 +18,7 @@ from twinlog.wire.mm2_records import Checkpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointTiming:
-    """How long checkpoints of one group and partition took, from the look at its commit on."""
+    """How long checkpoints of one group and partition took, from the read of its commit on."""
 
     group: str
     topic: str

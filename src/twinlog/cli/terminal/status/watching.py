@@ -24,7 +24,7 @@ Mirrors = list[dict[str, Any]]
 
 
 class Speeds:
-    """Records per second of flows that no mirror here runs, by what two looks have counted."""
+    """Records per second of flows that no mirror here runs, by what two rounds have counted."""
 
     def __init__(self) -> None:
         self._before: dict[tuple[str, str], tuple[float, int]] = {}

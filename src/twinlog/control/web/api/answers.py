@@ -177,9 +177,9 @@ class Flow(Value):
     bytes: int | None
     partitions: int | None
     unusual_partitions: int | None
-    """That are not simply copied; null where not told."""
+    """That are not simply copied; null where not reported."""
     lag: int | None
-    """Records that wait; null too where the leader is of a release that does not tell it."""
+    """Records that wait; null too where the leader is of a release that does not report it."""
     lag_unknown_partitions: int | None
     """Of which `lag` knows nothing."""
     loss: Loss
