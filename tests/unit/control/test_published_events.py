@@ -1,4 +1,4 @@
-"""Events as other processes are told of them, and as they are heard from others."""
+"""Events as they are published for other processes, and as they are heard from others."""
 
 from __future__ import annotations
 
