@@ -234,8 +234,8 @@ def test_compare_says_what_was_verified_last(
 ) -> None:
     page = browser.open(f"http://{rest.address}/page/{FLOW}/compare", wide=wide)
     page.shows("What twinlog verify found last is not known.")
-    told = Reported(status=None, intents=FlowIntents(), verify_runs=(verify_run(2),))
-    monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, told))
+    reported = Reported(status=None, intents=FlowIntents(), verify_runs=(verify_run(2),))
+    monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, reported))
     page = browser.open(f"http://{rest.address}/page/{FLOW}/compare", wide=wide)
     page.shows("2 h ago")
     (cells, note) = page.run(ROWS)[:2]

@@ -209,12 +209,12 @@ def test_what_a_lane_says_after_it_was_given_up_does_not_count(
     first.goes()
     driver.run.tick()
     assert tp in second.taken
-    placed = driver.run.partitions[tp]
-    before = placed.placement, placed.lane, placed.failure
+    known = driver.run.partitions[tp]
+    before = known.placement, known.lane, known.failure
     first.troubled(tp, "GAP_WRITTEN")
     first.progress(tp, ordinal=1000)
-    assert (placed.placement, placed.lane, placed.failure) == before
-    assert placed.acked_ordinal < 1000
+    assert (known.placement, known.lane, known.failure) == before
+    assert known.acked_ordinal < 1000
 
 
 def test_what_lanes_have_used_is_added_up_over_leases(
