@@ -132,20 +132,20 @@ def test_lanes_are_told_what_key_files_hold_at_their_start_and_when_they_change(
     assert security is not None
     driver.run.tick()
     (first, _) = driver.lanes_of(1)
-    (work,) = first.all_told(Work)
+    (work,) = first.all_sent(Work)
     assert work.source.security == replace(security, files=())
     driver.run.tick()
-    assert first.all_told(Renewed) == []
+    assert first.all_sent(Renewed) == []
 
     keys.write(LATER)
     renewal.current(security)
     driver.run.tick()
     driver.run.tick()
-    (sent,) = first.all_told(Renewed)
+    (sent,) = first.all_sent(Renewed)
     assert sent.source is not None
     assert sent.source.certificate_chain_pem == LATER.pem
     assert sent.source.files == ()
     assert sent.target is None
     driver.pass_time(301)
-    (work,) = driver.connect(2, 0).all_told(Work)
+    (work,) = driver.connect(2, 0).all_sent(Work)
     assert work.source.security == sent.source, "a lane of the next lease begins with them"
