@@ -151,7 +151,7 @@ def test_topic_that_is_created_gets_its_acls_before_anything_is_copied(
         mirror.eventually(lambda parts: [part.state for part in parts] == ["AT_END"])
         assert guarded.there() == {guarded.acl("READ")}, "at the start"
         create_topic(source, later)
-        mirror.look_for_topics()
+        mirror.discover_topics()
         mirror.eventually(lambda parts: [part.state for part in parts] == ["AT_END"] * 2)
         assert guarded.there() == {guarded.acl("READ"), guarded.acl("READ", later)}
         mirror.stop()

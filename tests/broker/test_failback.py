@@ -14,7 +14,7 @@ import pytest
 from tests.support.client import Outgoing, produce, produce_transaction, read_all
 from tests.support.cutover import Commands, killed
 from tests.support.eventually import eventually
-from tests.support.groups import Pair, commit, committed, goes_on, numbered
+from tests.support.groups import Pair, commit, committed, numbered, resume
 from tests.support.mirror import EmittingMirror, Mirror
 from tests.support.settings import settings_of
 from tests.support.topics import (
@@ -354,7 +354,7 @@ def test_the_flow_back_begins_behind_the_last_common_record_under_identity(
         home = Commands("switchover", way_back, capsys)
         eventually(lambda: _closed(home) == {"foreign"}, what="only A's old producers are left")
         running.stop()
-    assert goes_on(pair.a, ahead, pair.topic) == [*brought[2:], b"", b"5000", b"5001"]
+    assert resume(pair.a, ahead, pair.topic) == [*brought[2:], b"", b"5000", b"5001"]
 
 
 def _closed(home: Commands) -> set[str]:

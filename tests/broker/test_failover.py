@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.client import Outgoing, consumer, eventually, produce, read_all
 from tests.support.cutover import Commands, killed
-from tests.support.groups import Pair, commit, committed, goes_on, numbered
+from tests.support.groups import Pair, commit, committed, numbered, resume
 from tests.support.mirror import EmittingMirror, Mirror
 from tests.support.topics import create_topic, end_offsets, topic_names
 from twinlog.cli.main import run
@@ -129,8 +129,8 @@ def test_every_group_resumes_exactly_though_the_command_dies_at_each_step(
     assert [case.there(group) for group in groups] == [0, 7, 20]
     produce(pair.b, pair.remote, numbered(1000, 3))  # the new original
     assert case.there(late) == 20, "at the end of the copy: what it had read never arrived"
-    assert goes_on(pair.b, late, pair.remote) == [b"1000", b"1001", b"1002"]
-    assert goes_on(pair.b, groups[1], pair.remote)[:2] == [b"7", b"8"]
+    assert resume(pair.b, late, pair.remote) == [b"1000", b"1001", b"1002"]
+    assert resume(pair.b, groups[1], pair.remote)[:2] == [b"7", b"8"]
     code, shown = failover.show("status")
     assert (code, "A burns" in shown["plan"]["promoted"]) == (0, True)
     code, _, err = failover.do("abort")
@@ -154,7 +154,7 @@ def test_run_again_behind_new_owners_never_skips_what_they_wrote(
     assert code == 0
     (one,) = after["after"]["groups"]
     assert (one["places"][0]["to"], one["is_exact"]) == (20, False)
-    assert goes_on(pair.b, late, pair.remote)[0] == b"1000"
+    assert resume(pair.b, late, pair.remote)[0] == b"1000"
 
 
 def test_group_that_is_ahead_or_in_use_is_left_and_named(case: Case, failover: Commands) -> None:
@@ -197,7 +197,7 @@ def test_names_stay_under_the_identity_policy(
     assert failover.do("run", "--yes")[0] == 0
     produce(pair.b, pair.topic, numbered(1000, 3))
     assert failover.do("run", "--yes")[0] == 0
-    assert goes_on(pair.b, group, pair.topic)[12:] == [b"19", b"1000", b"1001", b"1002"]
+    assert resume(pair.b, group, pair.topic)[12:] == [b"19", b"1000", b"1001", b"1002"]
 
 
 def test_source_that_was_killed_behind_a_running_mirror(

@@ -353,7 +353,7 @@ class Scene:
                 eventually(lambda: max(map(len, self.beats())) >= 4, within)
             else:
                 setup = mirror.supervisor.flows[0].setup
-                eventually(lambda: self.works() or setup._told, within)
+                eventually(lambda: self.works() or setup._logged, within)
             (found,) = mirror.stop()
         return found
 

@@ -14,8 +14,8 @@ from tests.support.groups import (
     Pair,
     commit,
     committed,
-    goes_on,
     numbered,
+    resume,
     with_compaction,
     with_transactions,
 )
@@ -45,7 +45,7 @@ def test_every_group_goes_on_at_exactly_the_next_record_there_and_back(
     with Mirror(pair.config) as mirror:
         for group in groups:
             eventually(lambda: committed(pair.b, group, pair.remote) >= 0)  # noqa: B023
-        read = [goes_on(pair.b, group, pair.remote, at_most=2) for group in groups]
+        read = [resume(pair.b, group, pair.remote, at_most=2) for group in groups]
         assert read == [values[:2] for values in expected]
 
         produce(pair.a, pair.topic, [Outgoing(key=b"sign", value=b"sign")])
@@ -55,10 +55,10 @@ def test_every_group_goes_on_at_exactly_the_next_record_there_and_back(
 
             def is_back(group: str = group, copy: str = copy, left: list[bytes] = left) -> bool:
                 commit(pair.a, copy, pair.topic, max(committed(pair.a, group, pair.topic), 0))
-                return goes_on(pair.a, copy, pair.topic) == left
+                return resume(pair.a, copy, pair.topic) == left
 
             eventually(is_back, what=f"{group} back on A")
-            assert goes_on(pair.a, group, pair.topic) == left
+            assert resume(pair.a, group, pair.topic) == left
         mirror.stop()
 
 

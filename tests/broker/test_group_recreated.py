@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaException
 
 from tests.support.client import Outgoing, eventually, produce
-from tests.support.groups import Pair, commit, committed, goes_on
+from tests.support.groups import Pair, commit, committed, resume
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic, delete_records, delete_topic, end_offsets
 from twinlog.cli.main import run
@@ -57,7 +57,7 @@ def test_group_skips_nothing_in_a_topic_that_was_made_anew(
         eventually(stands_at(20))
         mirror.stop()
     assert max(seen) == 20, "never where it stood in the old topic"
-    assert goes_on(pair.b, group, pair.remote) == [b"%d" % n for n in range(100, 210)]
+    assert resume(pair.b, group, pair.remote) == [b"%d" % n for n in range(100, 210)]
 
 
 class Beside:

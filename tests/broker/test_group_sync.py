@@ -13,7 +13,7 @@ from confluent_kafka import Consumer
 from kafka.protocol.consumer import JoinGroupRequest
 
 from tests.support.client import Outgoing, consumer, eventually, produce
-from tests.support.groups import Pair, commit, committed, goes_on
+from tests.support.groups import Pair, commit, committed, resume
 from tests.support.mirror import Mirror
 from tests.support.rounds import Rounds
 from tests.support.settings import settings_for
@@ -87,7 +87,7 @@ def test_idle_groups_follow_and_active_ones_are_left_alone(
         for group, client in members.items():
             client.close()
             eventually(lambda: committed(pair.b, group, pair.remote) == 4)  # noqa: B023
-            assert goes_on(pair.b, group, pair.remote)[:1] == [b"4"]
+            assert resume(pair.b, group, pair.remote)[:1] == [b"4"]
         assert committed(pair.b, new, pair.remote) == 7
         mirror.stop()
     lines = [record.getMessage() for record in caplog.records]
@@ -162,7 +162,7 @@ def test_once_ends_with_a_round_and_stays_within_the_log(pair: Pair) -> None:
     with Mirror(pair.config, once=True) as mirror:
         mirror.wait()
     assert committed(pair.b, far_behind, pair.remote) == 6
-    assert goes_on(pair.b, far_behind, pair.remote) == [b"6", b"7", b"8", b"9"]
+    assert resume(pair.b, far_behind, pair.remote) == [b"6", b"7", b"8", b"9"]
 
 
 def test_groups_that_find_nothing_there_are_named_with_the_reason(pair: Pair) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.client import Outgoing, eventually, produce
-from tests.support.groups import Pair, commit, committed, goes_on
+from tests.support.groups import Pair, commit, committed, resume
 from tests.support.mirror import Mirror
 from tests.support.rounds import Rounds
 from tests.support.topics import create_topic, delete_records, delete_topic, end_offsets
@@ -119,7 +119,7 @@ def test_group_that_reads_what_new_owners_write_comes_home_before_the_tail(pair:
     with Mirror(pair.back, lanes=1, once=True) as mirror:
         mirror.wait()
     assert committed(pair.a, pair.group, pair.topic) == 10
-    assert goes_on(pair.a, pair.group, pair.topic) == [b"10", b"11", b"12"]
+    assert resume(pair.a, pair.group, pair.topic) == [b"10", b"11", b"12"]
 
 
 @pytest.mark.witness("progress in a re-created topic is no gift of the sync in the former")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Outgoing, consumer, eventually, produce, produce_transaction
-from tests.support.groups import commit, goes_on, numbered
+from tests.support.groups import commit, numbered, resume
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
 from twinlog.cli.main import run
@@ -88,7 +88,7 @@ def test_idle_group_resumes_exactly_behind_markers_too_and_waits_for_the_copy(
         if there < 5:
             group = f"{copied.group}-reads-{offset}"
             commit(copied.target, group, copied.remote, there)
-            left[offset] = len(goes_on(copied.target, group, copied.remote))
+            left[offset] = len(resume(copied.target, group, copied.remote))
     assert left == {0: 5, 1: 4, 2: 3, 3: 2, 4: 2, 5: 1}
     assert [expected[6], expected[7]] == [5, 5]
 

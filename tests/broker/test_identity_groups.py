@@ -14,8 +14,8 @@ from tests.support.groups import (
     Pair,
     commit,
     committed,
-    goes_on,
     numbered,
+    resume,
     with_compaction,
     with_transactions,
 )
@@ -62,17 +62,17 @@ def test_groups_move_before_the_producers_and_read_each_record_once(
         for group in (*groups, live):
             eventually(lambda: committed(pair.b, group, pair.topic) >= 0)  # noqa: B023
         for group, values in zip(groups, expected, strict=True):
-            assert goes_on(pair.b, group, pair.topic, at_most=len(values) + 8) == [*values, *new]
+            assert resume(pair.b, group, pair.topic, at_most=len(values) + 8) == [*values, *new]
 
         everything = [*expected[0], *new]
         there = translated(pair, committed(pair.a, live, pair.topic), capsys)
         eventually(lambda: committed(pair.b, live, pair.topic) == there)
-        assert [*read, *goes_on(pair.b, live, pair.topic, at_most=2)] == everything
+        assert [*read, *resume(pair.b, live, pair.topic, at_most=2)] == everything
         # back: by the command, since names do not say where a topic came from
         back = translated(pair, committed(pair.b, live, pair.topic), capsys, "--reverse")
         produce(pair.a, pair.topic, numbered(1008, 2))
         commit(pair.a, f"back-{live}", pair.topic, back)
-        assert goes_on(pair.a, f"back-{live}", pair.topic) == [b"1008", b"1009"]
+        assert resume(pair.a, f"back-{live}", pair.topic) == [b"1008", b"1009"]
         mirror.stop()
 
 

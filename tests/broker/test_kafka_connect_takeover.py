@@ -146,18 +146,18 @@ def test_each_connector_is_taken_over_once_it_is_stopped_and_takes_its_work_back
 
     for file, connector, name in (strimzi, plain):
         for verb, state in (("resume", "RUNNING"), ("pause", "PAUSED")):
-            worker.tell(name, verb)
+            worker.request(name, verb)
             wait_for_state(worker, name, state)
             answer = said(file, connector, 1)
             assert "[MM2_RUNNING]" in answer
             assert "is taken over from MirrorMaker 2, by partition: 0 at" in answer
             assert f"workers of group {GROUP} on B run {name}; stop it first" in answer
-        worker.tell(name, "resume")
+        worker.request(name, "resume")
     # the worker lives on, and the other connector goes on in it, while one is taken over
     for (file, connector, name), (topic, remote) in zip(
         (strimzi, plain), remotes.items(), strict=True
     ):
-        worker.tell(name, "stop")
+        worker.request(name, "stop")
         wait_for_state(worker, name, "STOPPED")
         wait_for_no_tasks(cluster, name)
         for each in remotes:
@@ -168,6 +168,6 @@ def test_each_connector_is_taken_over_once_it_is_stopped_and_takes_its_work_back
             assert [p.code for flow in mirror.wait() for p in flow.partitions] == [""]
         assert_copied(cluster, topic, remote)
         more(cluster, topic, 100)
-        worker.tell(name, "resume")
+        worker.request(name, "resume")
         for each, there in remotes.items():
             assert_copied(cluster, each, there)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Outgoing, consumer, eventually, produce, produce_transaction
-from tests.support.groups import commit, committed, goes_on
+from tests.support.groups import commit, committed, resume
 from tests.support.mirror import Mirror
 from tests.support.settings import settings_of
 from tests.support.share import begin_at, stands_at
@@ -214,7 +214,7 @@ def test_group_is_reset_by_time_only_when_asked_and_idle(
 
     eventually(lambda: run([*command, "--execute"]) == 0)
     assert capsys.readouterr().out.endswith("1 offset of 1 group set\n")
-    assert goes_on(copied.target, group, copied.remote) == [b"3", b"4", b"5"]
+    assert resume(copied.target, group, copied.remote) == [b"3", b"4", b"5"]
     late = [*command[:-1], str(FIRST_MS + 99 * HOUR_MS), "--dry-run"]
     (one,) = offsets(answer(capsys, *late))
     assert (one["after"], one["fit"]) == (6, "the end: no record is at or after that time")

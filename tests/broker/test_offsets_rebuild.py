@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.client import Outgoing, await_markers, eventually, produce, producer, read_all
 from tests.support.eventually import PATIENCE_S
-from tests.support.groups import commit, goes_on
+from tests.support.groups import commit, resume
 from tests.support.killed_rebuild import SMALL_ROWS
 from tests.support.raw import Writer
 from tests.support.rig import COMPACTED, MAP_PARTITIONS, Rig
@@ -153,7 +153,7 @@ def test_rebuilt_map_says_the_same_and_the_copy_goes_on(
     assert run([*translate[:-1], group, "--format", "json"]) == 0
     (one,) = json.loads(capsys.readouterr().out)["offsets"]
     commit(rig.target, group, rig.remote, one["to_offset"])
-    assert goes_on(rig.target, group, rig.remote) == [record.value for record in there[17:]]
+    assert resume(rig.target, group, rig.remote) == [record.value for record in there[17:]]
 
 
 def test_rows_that_were_lost_in_front_are_made_anew(

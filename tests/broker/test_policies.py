@@ -14,7 +14,7 @@ import pytest
 from tests.support.client import Outgoing, produce, read_all
 from tests.support.clusters import private_cluster
 from tests.support.eventually import eventually
-from tests.support.groups import commit, committed, goes_on
+from tests.support.groups import commit, committed, resume
 from tests.support.mirror import EmittingMirror
 from tests.support.topics import create_topic, topic_names
 from twinlog.sandbox import LocalCluster
@@ -99,7 +99,7 @@ def test_all_that_is_written_follows_the_names_of_remote_topics(
         beats = {"heartbeats", remote.format("heartbeats", there)}
         assert names == {own, copy, *beats, checkpoints.format(there)}
         assert [one.value for one in read_all(cluster, copy)] == [b"%d" % n for n in range(9)]
-    assert goes_on(east, "app-west", orders) == [b"4", b"5", b"6", b"7", b"8"]
+    assert resume(east, "app-west", orders) == [b"4", b"5", b"6", b"7", b"8"]
 
 
 def holds(cluster: LocalCluster, topic: str, count: int) -> bool:

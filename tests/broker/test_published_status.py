@@ -294,7 +294,7 @@ def test_other_hosts_see_why_a_flow_cannot_be_set_up(
         assert run(["status", str(flow.file)]) == 1
         told = capsys.readouterr().out
         assert f"  on {socket.gethostname()} (process {os.getpid()}), as of " in told
-        eventually(lambda: standby.get("/api/v1/flows")["flows"][0]["toldBy"] == found.where)
+        eventually(lambda: standby.get("/api/v1/flows")["flows"][0]["reportedBy"] == found.where)
         (answer,) = standby.get("/api/v1/flows")["flows"]
         assert (answer["state"], answer["code"]) == (own.state, own.code)
         mirror.stop()

@@ -12,7 +12,7 @@ import pytest
 from tests.support.circle_of_flows import problems
 from tests.support.client import eventually, produce, read_all
 from tests.support.cutover import Commands
-from tests.support.groups import IDENTITY, Pair, commit, committed, goes_on, numbered
+from tests.support.groups import IDENTITY, Pair, commit, committed, numbered, resume
 from tests.support.groups import with_transactions as fill
 from tests.support.mirror import EmittingMirror, Mirror
 from tests.support.topics import create_topic, delete_topic, end_offsets, topic_names
@@ -105,7 +105,7 @@ def test_records_groups_and_offsets_go_by_the_new_name(
         r.value for r in read_all(pair.a, pair.topic, isolation="read_committed")
     ]
     for offset, group in groups.items():
-        assert goes_on(pair.b, group, pair.remote) == [
+        assert resume(pair.b, group, pair.remote) == [
             *expected[offset],
             *(b"%d" % n for n in range(5000, 5004)),
         ]
@@ -297,4 +297,4 @@ def test_a_source_that_is_gone_is_failed_over_under_the_new_name(
     assert code == 0
     assert pair.remote in json.dumps(lines)
     assert failover.do("run", "--yes")[0] == 0
-    assert goes_on(pair.b, group, pair.remote) == [b"%d" % n for n in range(3, 8)]
+    assert resume(pair.b, group, pair.remote) == [b"%d" % n for n in range(3, 8)]

@@ -112,7 +112,7 @@ def test_any_process_answers_for_the_flow_and_steers_it(
         eventually(lambda: flow_of(other)["records"] == 10)  # the row of after the last one
         eventually(lambda: flow_of(other)["loss"]["records"] == 0)
         told, led = flow_of(other), flow_of(leader)
-        assert (led["toldBy"], "(process " in told["toldBy"]) == ("here", True)
+        assert (led["reportedBy"], "(process " in told["reportedBy"]) == ("here", True)
         assert told["sinceMs"] == led["sinceMs"]
         assert (told["records"], told["partitions"], told["problem"]) == (10, 2, "")
         eventually(

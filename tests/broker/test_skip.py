@@ -13,7 +13,7 @@ import pytest
 from tests.support import raw, surgery
 from tests.support.client import eventually, read_all
 from tests.support.cutover import killed
-from tests.support.groups import commit, committed, goes_on
+from tests.support.groups import commit, committed, resume
 from tests.support.mirror import EmittingMirror
 from tests.support.rig import Rig
 from tests.support.topics import apply_topic_configs, delete_topic, end_offsets, topic_names
@@ -135,7 +135,7 @@ def test_record_that_is_too_large_is_left_out_whatever_dies(
         # a group at the record before stands there, one at the record itself at the next
         places = {10: 10, 11: 11, 12: 11}
         eventually(lambda: {at: goes_on_at(rig, groups[at]) for at in groups} == places)
-        assert goes_on(rig.target, groups[11], rig.remote)[0].startswith(b"u12")
+        assert resume(rig.target, groups[11], rig.remote)[0].startswith(b"u12")
         (flow,) = mirror.snapshots
         assert flow.errors["RECORD_SKIPPED"] == 1
         mirror.stop()

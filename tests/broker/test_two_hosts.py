@@ -56,7 +56,7 @@ def over_rest(host: Host) -> Mapping[str, tuple[Any, ...]]:
 
 def tellers(host: Host) -> dict[str, str]:
     """Who says so: `here`, or a host and a process."""
-    return {flow["flow"]: flow["toldBy"] for flow in flows_of(host)}
+    return {flow["flow"]: flow["reportedBy"] for flow in flows_of(host)}
 
 
 def by_command(host: Host, file: Path, folder: Path) -> dict[str, tuple[str, int]]:

@@ -34,8 +34,8 @@ PAUSED = PublishedEvent(
 def test_an_event_of_another_process_has_its_topic_its_code_and_who(
     monitor: Monitor, file: Path, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = replace(HAPPENED, events=(FAILED, PAUSED))
-    reports = {"A->B": Reported(status=None, intents=None, events=(told,))}
+    published = replace(HAPPENED, events=(FAILED, PAUSED))
+    reports = {"A->B": Reported(status=None, intents=None, events=(published,))}
     monkeypatch.setattr(leaders, "reports_of", lambda *_: reports)
     with rest_of(load(file, environment={}), file, monitor) as rest:
         page = browser.open(f"http://{rest.address}/page/#/events", wide=360)

@@ -32,8 +32,8 @@ def flows(lag: int) -> list[FlowSnapshot]:
 @pytest.fixture
 def page(rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> Page:
     """The screen of two topics."""
-    told = Reported(status=None, intents=FlowIntents())
-    monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, told))
+    reported = Reported(status=None, intents=FlowIntents())
+    monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, reported))
     monitor.update(flows(7))
     page = browser.open(f"http://{rest.address}/page/{TOPICS}")
     page.shows("2 topics, 1 to 2")

@@ -24,8 +24,8 @@ AGE = "document.querySelector('td:last-child div').innerText"
 SLOW_CLOCK = f"{{ const now = Date.now; Date.now = () => now() - {HOUR_MS}; }}"
 
 
-def goes_to(page: Page, place: str) -> None:
-    page.run(f"location.hash = '{place}'")
+def goes_to(page: Page, screen: str) -> None:
+    page.run(f"location.hash = '{screen}'")
 
 
 def green_of(page: Page) -> str:
@@ -53,12 +53,12 @@ def test_what_a_process_that_is_gone_has_said_is_old_on_every_screen(
     assert page.run("document.querySelector('svg.map text').textContent") == "was RUNNING"
     assert green not in page.run(COLORS)
     eventually(lambda: age_of(page) > age + 4, what="an age that grows")
-    for place in ("", "/topics", "/groups", "/cutover", "/compare"):
-        goes_to(page, f"#/flow/A-%3EB{place}")
+    for screen in ("", "/topics", "/groups", "/cutover", "/compare"):
+        goes_to(page, f"#/flow/A-%3EB{screen}")
         page.shows("A->B", "h1")
         page.shows("this process does not answer", "main > div")
         page.shows("The last answer came at", "main > div")
-        if not place:
+        if not screen:
             page.shows("was RUNNING", "h1")
             assert green not in page.run(COLORS)
     goes_to(page, "#/events")

@@ -47,7 +47,7 @@ SCROLL = """new Promise((done) => {
 """Milliseconds of 120 frames that scroll, the longest first."""
 CHECKS = Path(__file__).with_name("checks.js").read_text().strip()
 HOSTILE = "<img src=x onerror=alert(1)>"
-PLACES = {
+SCREENS = {
     "Overview": "#/",
     "Flow": "#/flow/A-%3EB",
     "Topics": "#/flow/A-%3EB/topics",
@@ -82,8 +82,8 @@ def test_one_sentence_says_whether_it_is_all_right(
 def test_every_screen_opens_by_its_address(rest: Rest, browser: Browser) -> None:
     before = len(browser.errors)
     titles = {"Overview": "Is it all right?", "Events": "Events"}
-    for name, place in PLACES.items():
-        page = browser.open(f"http://{rest.address}/page/{place}")
+    for name, address in SCREENS.items():
+        page = browser.open(f"http://{rest.address}/page/{address}")
         page.shows(titles.get(name, "A->B"), "h1")
         page.shows(name, "nav a[aria-current]")
     # clusters that are away are told by a code of ours, which a browser notes as an error as well
@@ -99,7 +99,7 @@ def test_topics_are_filtered_sorted_and_paged(
     rest: Rest, monitor: Monitor, browser: Browser
 ) -> None:
     monitor.update([flow(*many(300)), flow(flow="C->B")])
-    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
+    page = browser.open(f"http://{rest.address}/page/{SCREENS['Topics']}")
     page.shows("300 topics, 1 to 200")
     page.click("Next")
     page.shows("300 topics, 201 to 300")
@@ -134,7 +134,7 @@ def test_a_topic_unfolds_to_its_partitions_with_both_logs_and_stays_so(
 ) -> None:
     asked = itertools.count(1)
 
-    def told(
+    def both_logs(
         _: object, source: list[TopicPartition], target: list[TopicPartition]
     ) -> tuple[dict[TopicPartition, LogFacts], ...]:
         here = LogFacts(topic="orders", start=12_000_003, last_stable=98_001_234, end=98_001_240)
@@ -142,12 +142,12 @@ def test_a_topic_unfolds_to_its_partitions_with_both_logs_and_stays_so(
         away = LogFacts(topic="A.orders", problem=f"away {next(asked)}: {HOSTILE}")
         return dict.fromkeys(source, here), dict.fromkeys(target, away)
 
-    monkeypatch.setattr(endpoints, "both_logs", told)
+    monkeypatch.setattr(endpoints, "both_logs", both_logs)
     parts = [partition("orders", n, lag=9, upstream=98_001_225, lane=1) for n in range(60)]
     parts[7] = replace(parts[7], state=PartitionState.FAILED, code="RECORD_TOO_LARGE")
     monitor.update([flow(*parts), flow(flow="C->B")])
-    place = f"http://{rest.address}/page/{PLACES['Topics']}"
-    page = browser.open(place, wide=wide, dark=dark)
+    address = f"http://{rest.address}/page/{SCREENS['Topics']}"
+    page = browser.open(address, wide=wide, dark=dark)
     page.shows("FAILED", "main tbody")
     page.run("document.querySelector('button[aria-expanded=false]').focus()")
     page.run("document.activeElement.click()")
@@ -177,7 +177,7 @@ def test_a_topic_unfolds_to_its_partitions_with_both_logs_and_stays_so(
 
 
 def test_the_states_are_those_of_the_servers_catalogue(rest: Rest, browser: Browser) -> None:
-    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
+    page = browser.open(f"http://{rest.address}/page/{SCREENS['Topics']}")
     page.shows("1 topic,")
     offered = page.run("[...document.querySelectorAll('select option')].map((one) => one.value)")
     assert offered == ["", *PartitionState]
@@ -187,8 +187,8 @@ def test_an_address_keeps_what_was_filtered_and_sorted(
     rest: Rest, monitor: Monitor, browser: Browser
 ) -> None:
     monitor.update([flow(*many(300)), flow(flow="C->B")])
-    place = f"{PLACES['Topics']}?sort=topic&state=AT_END&topic=topic&offset=200"
-    page = browser.open(f"http://{rest.address}/page/{place}")
+    address = f"{SCREENS['Topics']}?sort=topic&state=AT_END&topic=topic&offset=200"
+    page = browser.open(f"http://{rest.address}/page/{address}")
     page.shows("300 topics, 201 to 300")
     assert page.run("document.querySelector('select').value") == "AT_END"
     assert page.run("document.querySelector('input').value") == "topic"
@@ -203,7 +203,7 @@ def test_an_address_keeps_what_was_filtered_and_sorted(
 def test_an_address_that_sorts_by_what_only_partitions_have_opens_as_usual(
     rest: Rest, browser: Browser
 ) -> None:
-    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}?sort=-sinceMs&topic=or")
+    page = browser.open(f"http://{rest.address}/page/{SCREENS['Topics']}?sort=-sinceMs&topic=or")
     page.shows("1 topic,")
     page.shows("Lag ▼", "thead")
 
@@ -213,7 +213,7 @@ def test_new_numbers_take_nothing_out_of_a_readers_hands(
 ) -> None:
     """What is unfolded stays so, and the keyboard stays where it is."""
     broken = partition("logs", 0, lag=7, state="FAILED", code="RECORD_TOO_LARGE", message="no")
-    page = browser.open(f"http://{rest.address}/page/{PLACES['Flow']}")
+    page = browser.open(f"http://{rest.address}/page/{SCREENS['Flow']}")
     for lag in (7, 8):
         failed = replace(broken, lag=lag)
         monitor.update(
@@ -240,7 +240,7 @@ def test_how_long_batches_and_records_have_is_on_the_flows_screen(
     near = partition("logs", 0, lag=7, left_ms=90_000, needs_ms=200_000, is_near_deletion=True)
     late = Quantiles(p50_ms=119, p99_ms=2047)
     monitor.update([flow(near, latency=late), flow(flow="C->B")])
-    page = browser.open(f"http://{rest.address}/page/{PLACES['Flow']}")
+    page = browser.open(f"http://{rest.address}/page/{SCREENS['Flow']}")
     page.shows("0.1 s\np99 2.0 s", ".cards")
     page.shows("90 s\nwill lose records of 1 topic: logs", ".cards")
     page.click("will lose records of 1 topic: logs")
@@ -256,7 +256,7 @@ def test_ten_thousand_topics_are_smooth(rest: Rest, monitor: Monitor, browser: B
     ]
     monitor.update([flow(*parts), flow(flow="C->B")])
     begun = time.monotonic()
-    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
+    page = browser.open(f"http://{rest.address}/page/{SCREENS['Topics']}")
     page.shows("10,000 topics, 1 to 200")
     took = {"opens": time.monotonic() - begun}
     for what, click, shows in (
@@ -275,7 +275,7 @@ def test_ten_thousand_topics_are_smooth(rest: Rest, monitor: Monitor, browser: B
         page.press(key)
     page.shows("1 topic, 1 to 1")
     took["filters"] = time.monotonic() - begun
-    page.go(f"http://{rest.address}/page/{PLACES['Topics']}?sort=topic")
+    page.go(f"http://{rest.address}/page/{SCREENS['Topics']}?sort=topic")
     page.shows("topic-00199")
     frames = page.run(SCROLL)
     assert took["opens"] < 2, took
@@ -291,12 +291,12 @@ def test_resume_is_offered_of_a_topic_that_was_named_and_not_of_a_paused_flow(
         Intent(flow="A->B", kind=kind, topic=topic, is_set=True, who="ann", at_ms=1).encode()
         for topic, kind in kinds.items()
     ]
-    told = Reported(status=None, intents=flow_intents("A->B", rows))
-    monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, told))
+    reported = Reported(status=None, intents=flow_intents("A->B", rows))
+    monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, reported))
     states = {"a.b": "PAUSED", "axb": "PAUSED", "gone": "RELEASED"}
     parts = [partition(topic, state=state) for topic, state in states.items()]
     monitor.update([flow(*parts, state="PAUSED"), flow(flow="C->B")])
-    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
+    page = browser.open(f"http://{rest.address}/page/{SCREENS['Topics']}")
     labels = "[...document.querySelectorAll('td button.do')].map((one) => one.ariaLabel).sort()"
     wanted = ["Pause axb", "Resume a.b", "Resume gone"]
     eventually(lambda: page.run(labels) == wanted, what="a button for each topic")
@@ -355,17 +355,17 @@ def test_a_flow_that_is_led_elsewhere_has_its_lag_and_its_last_proof(
     monitor.update([flow(state="STANDBY", generation=-1), flow(flow="C->B", state="STANDBY")])
     proof = Proof(mode="full", at_ms=1, records=123, differences=0, is_complete=True)
 
-    def told(flows: list[str], *_: object) -> dict[str, Reported]:
+    def reports(flows: list[str], *_: object) -> dict[str, Reported]:
         now_ms = int(time.time() * 1000)
         row = replace(PUBLISHED, at_ms=now_ms, lag=4321, lag_unknown=0, loss_ms=60_000, proof=proof)
         return dict.fromkeys(flows, Reported(status=row, intents=FlowIntents()))
 
-    monkeypatch.setattr(leaders, "reports_of", told)
+    monkeypatch.setattr(leaders, "reports_of", reports)
     page = browser.open(f"http://{rest.address}/page/")
     page.shows("4,321", "main table")
     page.shows("123 records equal, all that is copied", "main table")
     page.shows("not at this pace", "main table")
-    page.go(f"http://{rest.address}/page/{PLACES['Compare']}")
+    page.go(f"http://{rest.address}/page/{SCREENS['Compare']}")
     page.shows("123 records equal, all that is copied")
     proof = replace(proof, differences=2)
     page.go(f"http://{rest.address}/page/")
@@ -376,13 +376,13 @@ def test_a_flow_that_is_led_elsewhere_has_its_lag_and_its_last_proof(
 def test_a_code_says_what_to_do(rest: Rest, monitor: Monitor, browser: Browser) -> None:
     broken = partition("logs", 0, lag=7, state="FAILED", code="RECORD_TOO_LARGE", message="no")
     monitor.update([flow(broken, state="PARTLY_FAILED")])
-    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
+    page = browser.open(f"http://{rest.address}/page/{SCREENS['Topics']}")
     page.click("RECORD_TOO_LARGE")
     page.shows("max.message.bytes")
 
 
 def test_a_change_is_looked_at_first_and_errors_are_told(rest: Rest, browser: Browser) -> None:
-    page = browser.open(f"http://{rest.address}/page/{PLACES['Flow']}")
+    page = browser.open(f"http://{rest.address}/page/{SCREENS['Flow']}")
     page.click("Pause", "main button")
     page.shows("Pause A->B", "dialog")
     assert page.run("document.querySelector('dialog button.first').disabled")
@@ -421,12 +421,12 @@ def test_a_token_is_asked_for(
 )
 def test_it_fits_and_can_be_read(rest: Rest, browser: Browser, *, dark: bool, wide: int) -> None:
     """No screen is wider than the window, and text stands out from its ground (WCAG 1.4.3)."""
-    for place in PLACES.values():
-        page = browser.open(f"http://{rest.address}/page/{place}", wide=wide, dark=dark)
+    for address in SCREENS.values():
+        page = browser.open(f"http://{rest.address}/page/{address}", wide=wide, dark=dark)
         eventually(partial(page.text, "h1"))
-        assert page.run("document.documentElement.scrollWidth") <= wide, place
-        assert page.run(f"{CHECKS}.unreadable()") == [], place
-        assert page.run(f"{CHECKS}.nameless()") == [], place
+        assert page.run("document.documentElement.scrollWidth") <= wide, address
+        assert page.run(f"{CHECKS}.unreadable()") == [], address
+        assert page.run(f"{CHECKS}.nameless()") == [], address
 
 
 @pytest.mark.witness("the page is accessible by axe's rules")
@@ -445,13 +445,13 @@ def test_axe_finds_nothing(
     broken = partition("logs", 0, lag=7, state="FAILED", code="RECORD_TOO_LARGE", message="no")
     monitor.update([flow(broken, state="PARTLY_FAILED", reason="why"), flow(flow="C->B")])
     axe = axe_script().read_text()
-    for place in PLACES.values():
-        page = browser.open(f"http://{rest.address}/page/{place}", wide=wide, dark=dark)
+    for address in SCREENS.values():
+        page = browser.open(f"http://{rest.address}/page/{address}", wide=wide, dark=dark)
         eventually(partial(page.text, "h1"))
         eventually(partial(page.run, "!document.querySelector('main [role=status]:empty')"))
         page.run(f"{axe}; true")
-        assert page.run(AXE) == [], place
-    page = browser.open(f"http://{rest.address}/page/{PLACES['Flow']}", wide=wide, dark=dark)
+        assert page.run(AXE) == [], address
+    page = browser.open(f"http://{rest.address}/page/{SCREENS['Flow']}", wide=wide, dark=dark)
     page.click("Pause", "main button")
     page.shows("Pause A->B", "dialog")
     page.run(f"{axe}; true")
@@ -501,7 +501,7 @@ def test_who_is_shut_out_sees_nothing_more(
         page.shows("Yes: all 2 flows copy")
         tokens.write_text(tokens.read_text().splitlines(keepends=True)[1])
         page.shows("Who are you?")
-        page.run(f"location.hash = '{PLACES['Flow']}'")
+        page.run(f"location.hash = '{SCREENS['Flow']}'")
         page.run("new Promise((done) => setTimeout(done, 100))")
         assert "Who are you?" in page.text()
         assert "A->B" not in page.text("body")
@@ -514,7 +514,7 @@ def test_topics_are_filtered_by_a_code_of_their_partitions(
     codes = {"orders": "", "logs": "RECORD_TOO_LARGE", "pay": "DIVERGED"}
     parts = [partition(topic, code=code) for topic, code in codes.items()]
     monitor.update([flow(*parts), flow(flow="C->B")])
-    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
+    page = browser.open(f"http://{rest.address}/page/{SCREENS['Topics']}")
     page.shows("3 topics")
     offered = page.run("[...document.querySelectorAll('#codes option')].map((one) => one.value)")
     assert {*codes.values()} - {*offered} == {""}
@@ -525,6 +525,6 @@ def test_topics_are_filtered_by_a_code_of_their_partitions(
     page.shows("1 topic,")
     page.shows("pay")
     assert page.run("location.hash").endswith("topics?code=DIVERGED")
-    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}?code=RECORD_TOO_LARGE")
+    page = browser.open(f"http://{rest.address}/page/{SCREENS['Topics']}?code=RECORD_TOO_LARGE")
     page.shows("logs")
     assert page.run("document.querySelector('input[list]').value") == "RECORD_TOO_LARGE"

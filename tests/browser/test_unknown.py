@@ -135,7 +135,7 @@ def test_a_standby_names_who_has_copied(
 def test_a_groups_lag_may_be_unknown(
     rest: Rest, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = CommittedOffset(
+    committed = CommittedOffset(
         topic="orders",
         partition=0,
         offset=7,
@@ -149,7 +149,7 @@ def test_a_groups_lag_may_be_unknown(
         is_share=False,
         here=GroupSide(state="Empty", members=()),
         there=NOT_THERE,
-        places=(place,),
+        committed=(committed,),
         why_not=(),
     )
     found = FlowGroups(flow="A->B", groups=[group])
@@ -234,8 +234,8 @@ def test_compare_says_what_was_verified_last(
 ) -> None:
     page = browser.open(f"http://{rest.address}/page/{FLOW}/compare", wide=wide)
     page.shows("What twinlog verify found last is not known.")
-    told = Reported(status=None, intents=FlowIntents(), verify_runs=(verify_run(2),))
-    monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, told))
+    reported = Reported(status=None, intents=FlowIntents(), verify_runs=(verify_run(2),))
+    monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, reported))
     page = browser.open(f"http://{rest.address}/page/{FLOW}/compare", wide=wide)
     page.shows("2 h ago")
     (cells, note) = page.run(ROWS)[:2]
@@ -263,7 +263,12 @@ def test_both_sides_of_a_group_and_what_is_not_known_of_them(
     sides = {"audit": (busy, NOT_THERE), "billing": (mute, hidden)}
     groups = [
         GroupReadiness(
-            group=name, is_share=False, here=here, there=there, places=(), why_not=("it is active",)
+            group=name,
+            is_share=False,
+            here=here,
+            there=there,
+            committed=(),
+            why_not=("it is active",),
         )
         for name, (here, there) in sides.items()
     ]

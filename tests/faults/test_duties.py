@@ -109,7 +109,7 @@ def test_topic_of_somebody_else(rig: Rig) -> None:
         parts = mirror.eventually(lambda parts: {p.code for p in parts} == {"FOREIGN_DATA"})
         assert len(parts) == 3, "the topic as a whole"
         assert f"{rig.remote}-0" in parts[0].message
-        mirror.look_for_topics()
+        mirror.discover_topics()
         mirror.stop()
     assert partition_count(rig.target, rig.remote) == 2
     assert topic_configs(rig.target, rig.remote) == FOR_EVER
@@ -189,7 +189,7 @@ def test_topic_with_records_of_others(
     keys = {"twinlog.target.partitions": "keyed"} if keyed else {}
     with rig.mirror(keys=SYNC | keys) as mirror:
         eventually(lambda: len(read_all(rig.target, rig.topic)) == 40)
-        mirror.look_for_topics()
+        mirror.discover_topics()
         rounds.pass_by("round", 3)
         parts = mirror.eventually(lambda parts: len(parts) == 3)
         assert [p.code for p in parts] == ["", "", "" if keyed else "TARGET_TOPIC_TOO_SMALL"]

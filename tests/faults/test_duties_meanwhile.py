@@ -180,7 +180,7 @@ def test_a_topic_that_is_made_anew_behind_its_judgement_is_not_begun(
     monkeypatch.setattr(LoopGuard, "admit", admitted_then_made_anew)
     with rig.mirror(keys=SYNC) as mirror:
         parts = mirror.eventually(lambda parts: any(p.code == "FOREIGN_DATA" for p in parts))
-        mirror.look_for_topics()
+        mirror.discover_topics()
         parts = mirror.eventually(lambda parts: {p.code for p in parts} == {"FOREIGN_DATA"})
         assert len(parts) == 2, "the topic as a whole"
         mirror.stop()

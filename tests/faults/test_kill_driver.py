@@ -42,7 +42,7 @@ def arrived(rig: Rig) -> int:
 def leader_at(address: Address) -> tuple[str, int]:
     """Who tells of the flow there, and which generation leads it."""
     (one,) = ask(address, "/api/v1/flows").json["flows"]
-    return one["toldBy"], one["generation"]
+    return one["reportedBy"], one["generation"]
 
 
 def is_calm(found: Series, rig: Rig) -> None:

@@ -177,7 +177,7 @@ def test_thousand_idle_partitions_of_a_killed_lane_do_not_delay_a_busy_one(
         alone = killed_lane(rig, mirror, busy, 1)
         create_topic(rig.source, rig.topic, partitions=partitions)
         produce(rig.source, rig.topic, old)
-        mirror.look_for_topics()
+        mirror.discover_topics()
         mirror.eventually(lambda parts: are_copied(parts, partitions + 1), 120)
         beside = killed_lane(rig, mirror, busy, partitions + 1)
         mirror.stop()

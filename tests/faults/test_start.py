@@ -114,7 +114,7 @@ def test_what_is_made_while_the_mirror_runs(rig: Rig, of_new: str) -> None:
         produce(rig.source, later, [Outgoing(value=b"first")])
         add_partitions(rig.source, rig.topic, 2)
         produce(rig.source, rig.topic, [Outgoing(value=b"first", partition=1)])
-        mirror.look_for_topics()
+        mirror.discover_topics()
         mirror.eventually(lambda parts: [p.state for p in parts] == ["AT_END"] * 3)
         for topic, partition in ((later, 0), (rig.topic, 1)):
             produce(rig.source, topic, [Outgoing(value=b"second", partition=partition)])

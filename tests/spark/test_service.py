@@ -154,7 +154,7 @@ def test_the_service_is_ready_watched_scraped_and_stopped(
     eventually(lambda: copied() == 100, what="100 records in /metrics")
     assert ask(address, "/readyz").status == ask(address, "/healthz").status == 200
     (flow,) = ask(address, "/api/v1/flows").json["flows"]
-    assert (flow["records"], flow["toldBy"]) == (100, "here")
+    assert (flow["records"], flow["reportedBy"]) == (100, "here")
     running = f"STATUS=A->S{fresh_topic[-8:]} RUNNING"
     eventually(lambda: manager.hears(running), what=running)
     fed = manager.hears("WATCHDOG=1")

@@ -36,10 +36,10 @@ KEYS: Final = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), " ": (32
 
 def axe_script() -> Path:
     """axe-core's; the test is skipped where it cannot be had, and fails where it must be."""
-    told = subprocess.run([ROOT / "scripts" / "axe"], capture_output=True, text=True, check=False)
-    if told.returncode != 0:
-        (pytest.fail if IS_NEEDED else pytest.skip)(told.stderr.strip())
-    return Path(told.stdout.strip())
+    ended = subprocess.run([ROOT / "scripts" / "axe"], capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        (pytest.fail if IS_NEEDED else pytest.skip)(ended.stderr.strip())
+    return Path(ended.stdout.strip())
 
 
 class Browser:

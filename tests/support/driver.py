@@ -123,7 +123,7 @@ class LaneStub:
 
     driver: Driver
     identity: LaneIdentity
-    told: list[Any] = field(default_factory=list)
+    sent: list[Any] = field(default_factory=list)
     closed: str = ""
     lane: Lane | None = None
     is_frozen: bool = False
@@ -134,13 +134,13 @@ class LaneStub:
         self.last_heard = self.driver.clock.boot()
 
     def send(self, message: object) -> None:
-        self.told.append(message)
+        self.sent.append(message)
 
     def close(self, reason: str) -> None:
         self.closed = reason
 
-    def all_told(self, kind: type[M]) -> list[M]:
-        return [one for one in self.told if isinstance(one, kind)]
+    def all_sent(self, kind: type[M]) -> list[M]:
+        return [one for one in self.sent if isinstance(one, kind)]
 
     def is_closed(self) -> bool:
         """The driver has given it up."""
@@ -153,7 +153,7 @@ class LaneStub:
     @property
     def taken(self) -> list[TopicPartition]:
         """Everything it was ever given."""
-        return [one.source for take in self.all_told(Take) for one in take.partitions]
+        return [one.source for take in self.all_sent(Take) for one in take.partitions]
 
     def holds(self, tp: TopicPartition) -> bool:
         """It has the partition now."""
@@ -161,11 +161,11 @@ class LaneStub:
 
     @property
     def asked_back(self) -> list[TopicPartition]:
-        return [tp for release in self.all_told(Release) for tp in release.partitions]
+        return [tp for release in self.all_sent(Release) for tp in release.partitions]
 
     @property
     def is_stopped(self) -> bool:
-        return bool(self.all_told(EndLane))
+        return bool(self.all_sent(EndLane))
 
     def say(self, message: object) -> None:
         """And it is heard of now."""

@@ -34,10 +34,10 @@ __all__ = [
     "commit",
     "commit_all",
     "committed",
-    "goes_on",
     "is_end",
     "numbered",
     "offsets_in_transaction",
+    "resume",
     "with_compaction",
     "with_transactions",
 ]
@@ -99,7 +99,7 @@ class Pair:
         left = []
         for offset in range(end + 1):
             commit(self.a, f"beside-{self.group}", self.topic, offset)
-            left.append(goes_on(self.a, f"beside-{self.group}", self.topic))
+            left.append(resume(self.a, f"beside-{self.group}", self.topic))
         return left
 
 
@@ -110,12 +110,12 @@ def commit(
     commit_all(cluster, group, [Assigned(topic, 0, offset, metadata=metadata)])
 
 
-def commit_all(cluster: LocalCluster, group: str, places: list[Assigned]) -> None:
+def commit_all(cluster: LocalCluster, group: str, positions: list[Assigned]) -> None:
     """The same for several partitions."""
     client = admin(cluster)
 
     def is_taken() -> bool:
-        at = ConsumerGroupTopicPartitions(group, places)
+        at = ConsumerGroupTopicPartitions(group, positions)
         try:
             asked = client.alter_consumer_group_offsets([at]).values()
             answers = [done.result(PATIENCE_S) for done in asked]
@@ -139,7 +139,7 @@ def committed(cluster: LocalCluster, group: str, topic: str) -> int:
         client.close()
 
 
-def goes_on(cluster: LocalCluster, group: str, topic: str, at_most: int = 10_000) -> list[bytes]:
+def resume(cluster: LocalCluster, group: str, topic: str, at_most: int = 10_000) -> list[bytes]:
     """What the application reads from where its group stands; it commits what it has read."""
     client = consumer(cluster, isolation="read_committed", config={"group.id": group})
     values: list[bytes] = []
@@ -192,7 +192,7 @@ def with_compaction(pair: Pair) -> None:
         produce(pair.a, pair.topic, [Outgoing(key=uuid.uuid4().bytes, value=b"last")])
         group = f"look-{uuid.uuid4()}"
         commit(pair.a, group, pair.topic, 0)
-        found = goes_on(pair.a, group, pair.topic)
+        found = resume(pair.a, group, pair.topic)
         return [value for value in found if value != b"last"] == b"2 4 5 8 9 10 11".split()
 
     eventually(is_compacted, what="compaction")

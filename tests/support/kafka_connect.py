@@ -39,7 +39,7 @@ class ConnectWorker:
         # refused (409) while the group is being given its work
         eventually(lambda: self._ask("PUT", _path(name, "config"), whole))
 
-    def tell(self, name: str, verb: str) -> None:
+    def request(self, name: str, verb: str) -> None:
         """`pause`, `resume` or `stop`."""
         eventually(lambda: self._ask("PUT", _path(name, verb)))
 

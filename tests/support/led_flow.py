@@ -26,7 +26,7 @@ def led_flow(config: Path) -> tuple[LedFlow, list[str]]:
     """
     (flow,) = load(config, environment={}).flows
     setup = flow_setup(flow)
-    told: list[str] = []
+    logged: list[str] = []
     led = LedFlow(
         config=flow,
         policy=setup.policy,
@@ -38,9 +38,9 @@ def led_flow(config: Path) -> tuple[LedFlow, list[str]]:
         snapshot=snapshots.flow,
         may_act=lambda: True,
         leads=lambda: True,
-        log_once=lambda line: None if line in told else told.append(line),
+        log_once=lambda line: None if line in logged else logged.append(line),
     )
-    return led, told
+    return led, logged
 
 
 def led_to(led: LedFlow, offset: int) -> LedFlow:

@@ -71,7 +71,7 @@ class LiveProducer(_Live):
         self, gone_over: threading.Event, old: tuple[Keys, str], new: tuple[Keys, str]
     ) -> None:
         super().__init__(gone_over)
-        self._places = [old, new]
+        self._stages = [old, new]
         self.count = 0
         """How many are written for certain."""
         self.refused_at = self.first_there_at = 0.0
@@ -82,7 +82,7 @@ class LiveProducer(_Live):
         return self.first_there_at - self.refused_at
 
     def _work(self) -> None:
-        for number, (keys, topic) in enumerate(self._places):
+        for number, (keys, topic) in enumerate(self._stages):
             client = Producer({"log_level": 0, "linger.ms": 0, **keys})
             is_transactional = "transactional.id" in keys
             if is_transactional:
@@ -143,11 +143,11 @@ class LiveConsumer(_Live):
     ) -> None:
         super().__init__(gone_over)
         self._group = group
-        self._places = [old, new]
+        self._stages = [old, new]
         self.read: list[int] = []
 
     def _work(self) -> None:
-        for number, (keys, topic) in enumerate(self._places):
+        for number, (keys, topic) in enumerate(self._stages):
             client = Consumer(
                 {
                     "log_level": 0,

@@ -175,7 +175,7 @@ class Mirror:
         runs = [flow.run for flow in self.supervisor.flows if flow.run is not None]
         return next(run.partitions[source] for run in runs if source in run.partitions)
 
-    def look_for_topics(self) -> None:
+    def discover_topics(self) -> None:
         """Now, instead of at the next interval."""
         for flow in self.supervisor.flows:
             if flow.run is not None:

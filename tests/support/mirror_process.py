@@ -130,14 +130,14 @@ def main() -> None:
     parser.add_argument("--adopt", action="store_true")
     parser.add_argument("--emit", action="store_true")
     parser.add_argument("--clusters", nargs="*", default=())
-    told = parser.parse_args()
+    given = parser.parse_args()
     stop = threading.Event()
     logging.getLogger("twinlog").setLevel(logging.INFO)  # as the command line does
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    file, address = told.file, parse_listen(told.listen)
-    config = load(file, told.clusters)
+    file, address = given.file, parse_listen(given.listen)
+    config = load(file, given.clusters)
     current = CurrentConfig(config)
-    kind = EmittingMirror if told.emit else Mirror
+    kind = EmittingMirror if given.emit else Mirror
 
     def served(server: WebServer) -> None:
         print(server.line, flush=True)  # noqa: T201 (its parent reads it)
@@ -146,10 +146,10 @@ def main() -> None:
         watched(file, address, stop, served, current=current) as watch,
         kind(
             config,
-            lanes=told.lanes,
+            lanes=given.lanes,
             on_snapshot=watch.update,
             events=watch.events,
-            adopt_mm2=told.adopt,
+            adopt_mm2=given.adopt,
         ) as mirror,
     ):
         last = ""

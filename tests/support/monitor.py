@@ -16,14 +16,14 @@ from twinlog.config.rest import RestConfig
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.server import WebServer
 
-__all__ = ["LOCAL", "Series", "Told", "ask", "labels", "series", "served"]
+__all__ = ["LOCAL", "Answer", "Series", "ask", "labels", "series", "served"]
 
 LOCAL = Address("127.0.0.1", 0)
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Answer:
     """An answer."""
 
     status: int
@@ -52,13 +52,13 @@ def ask(
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
     timeout_s: float = 5,
-) -> Told:
+) -> Answer:
     """One request over a connection of its own."""
     connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
     try:
         connection.request(method, path, headers=headers or {})
         answer = connection.getresponse()
-        return Told(answer.status, answer.headers, answer.read())
+        return Answer(answer.status, answer.headers, answer.read())
     finally:
         connection.close()
 

@@ -26,7 +26,7 @@ RULES: Final = ROOT / "deploy" / "prometheus" / "twinlog.rules.yml"
 def promtool() -> Path:
     """Where it is; the test is skipped where it cannot be had."""
     try:
-        told = subprocess.run(
+        ended = subprocess.run(
             [ROOT / "scripts" / "promtool"],
             capture_output=True,
             text=True,
@@ -35,17 +35,17 @@ def promtool() -> Path:
         )
     except subprocess.TimeoutExpired:
         pytest.skip("promtool is not on the PATH, and its download takes too long")
-    if told.returncode != 0:
-        pytest.skip(told.stderr.strip())
-    return Path(told.stdout.strip())
+    if ended.returncode != 0:
+        pytest.skip(ended.stderr.strip())
+    return Path(ended.stdout.strip())
 
 
 def check(*command: str | Path) -> None:
     """A command of promtool that must find nothing wrong."""
-    told = subprocess.run(
+    ended = subprocess.run(
         [promtool(), *command], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
-    assert told.returncode == 0, told.stdout + told.stderr
+    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def selector(name: str, labels: Sequence[tuple[str, str]]) -> str:
@@ -134,11 +134,11 @@ class Prometheus:
 
     def _get(self, what: str, **parameters: str) -> Any:
         assert self._address is not None
-        told = ask(self._address, f"/api/v1/{what}?{urlencode(parameters)}")
-        if told.status == 400:
-            pytest.fail(f"{parameters}: {told.body.decode()}")
-        assert told.status == 200, "it is only coming up"
-        return told.json["data"]
+        answer = ask(self._address, f"/api/v1/{what}?{urlencode(parameters)}")
+        if answer.status == 400:
+            pytest.fail(f"{parameters}: {answer.body.decode()}")
+        assert answer.status == 200, "it is only coming up"
+        return answer.json["data"]
 
 
 def steady(series: Series, labels: Mapping[str, str]) -> dict[str, float]:

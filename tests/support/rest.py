@@ -14,7 +14,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.support.monitor import LOCAL, Told
+from tests.support.monitor import LOCAL, Answer
 from twinlog.addresses import Address
 from twinlog.cli.terminal.monitoring import Sources, web_server
 from twinlog.config.flow.schema import MirrorConfig
@@ -49,7 +49,7 @@ class Rest:
         method: str = "GET",
         body: object = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Told:
+    ) -> Answer:
         """One request; a body is sent as JSON."""
         connection = http.client.HTTPConnection(self.address.host, self.address.port, timeout=60)
         given = dict(headers or {})
@@ -60,20 +60,20 @@ class Rest:
         try:
             connection.request(method, path, sent, given)
             answer = connection.getresponse()
-            return Told(answer.status, answer.headers, answer.read())
+            return Answer(answer.status, answer.headers, answer.read())
         finally:
             connection.close()
 
     def get(self, path: str) -> Any:
         """The JSON of an answer, which must be one."""
-        told = self.ask(path)
-        assert told.status == 200, told
-        return told.json
+        answer = self.ask(path)
+        assert answer.status == 200, answer
+        return answer.json
 
     def post(self, path: str, **body: Any) -> Any:
-        told = self.ask(path, "POST", body)
-        assert told.status == 200, told
-        return told.json
+        answer = self.ask(path, "POST", body)
+        assert answer.status == 200, answer
+        return answer.json
 
 
 class StreamReader:

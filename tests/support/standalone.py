@@ -96,10 +96,10 @@ def standalone(tmp_path: Path, hosts: Sequence[str] = ("127.0.0.1", "127.0.0.1")
     try:
         eventually(lambda: _listens(port))
         for number, host in enumerate(hosts):
-            place = ("--host", host, "--work-dir", str(folder / f"work-{number}"))
+            location = ("--host", host, "--work-dir", str(folder / f"work-{number}"))
             size = ("--cores", "2", "--memory", "1g")
             entry = f"{DEPLOY}.worker.Worker"
-            words = (entry, *web, *place, *size, url)
+            words = (entry, *web, *location, *size, url)
             started.append(daemon(folder, f"worker-{number}", *words, address=host))
         yield url
     finally:
@@ -139,10 +139,10 @@ def spread(folder: Path, master: Host, workers: Sequence[Host], cores: int) -> I
         eventually(lambda: master.within(lambda: _listens(PORT, address_of(master))))
         started = []
         for host in workers:
-            place = ("--host", address_of(host), "--work-dir", str(folder / host.name))
+            location = ("--host", address_of(host), "--work-dir", str(folder / host.name))
             size = ("--cores", str(cores), "--memory", "1g")
             entry = f"{DEPLOY}.worker.Worker"
-            started.append(daemon(folder, host.name, entry, *web, *place, *size, url, host=host))
+            started.append(daemon(folder, host.name, entry, *web, *location, *size, url, host=host))
             stack.callback(end, started[-1])
         yield Spread(url, leading, tuple(started))
 

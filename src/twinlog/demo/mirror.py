@@ -1,6 +1,6 @@
 """The demo's mirror, in a process of its own: it may be killed, and the demo continues.
 
-What it reports comes over a pipe; that the pipe ends tells it that the demo is gone. It is in a
+What it reports comes over a pipe; that the pipe ends shows it that the demo is gone. It is in a
 session of its own: a signal to the demo's whole group (Ctrl-C, a terminal that closes, `timeout`)
 is for the demo, which ends this one last.
 """
@@ -48,7 +48,7 @@ class Serve(Protocol):
 
 
 class DemoMirror:
-    """Seen from the demo: what it told last."""
+    """Seen from the demo: what it reported last."""
 
     def __init__(
         self, file: Path, serve: Serve, on_snapshot: Callable[[list[FlowSnapshot]], None]
@@ -96,17 +96,17 @@ class DemoMirror:
     def _read(self) -> None:
         while True:
             try:
-                told = self._here.recv()
+                message = self._here.recv()
             except (EOFError, OSError):
                 break
-            if isinstance(told, logging.LogRecord):
-                logging.getLogger(told.name).handle(told)
-            elif isinstance(told, str):
-                self.page = told
-            elif isinstance(told, TwinlogError):
-                self.error = told
+            if isinstance(message, logging.LogRecord):
+                logging.getLogger(message.name).handle(message)
+            elif isinstance(message, str):
+                self.page = message
+            elif isinstance(message, TwinlogError):
+                self.error = message
             else:
-                self._on_snapshot(told)
+                self._on_snapshot(message)
         self._process.join()
         if self._is_stopping or self.error is not None:
             return

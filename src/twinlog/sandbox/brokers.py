@@ -250,7 +250,7 @@ class LocalCluster:
                 return
 
     def _may_start_better(self, nodes: Iterable[KafkaNode]) -> bool:
-        """Somebody else took a port between our look and the broker's bind; or a process ended
+        """Somebody else took a port between our check and the broker's bind; or a process ended
         before it had said a word, which is no fault of its configuration.
         """
         ended_silent = any(not node.alive and not node.log_tail() for node in nodes)

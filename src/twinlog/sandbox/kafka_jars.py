@@ -163,8 +163,8 @@ def _run_ivy(jars: _JarSet, cache: Path, into: Path) -> None:
 
 def _reason(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    telling = [line for line in lines if "UNRESOLVED" in line or "ERROR" in line.upper()]
-    return (telling or lines or ["no output"])[0]
+    errors = [line for line in lines if "UNRESOLVED" in line or "ERROR" in line.upper()]
+    return (errors or lines or ["no output"])[0]
 
 
 def _ivy_module(jars: _JarSet) -> str:

@@ -110,7 +110,7 @@ def _command_line(pid: int) -> list[str]:
         try:
             process = psutil.Process(pid)
             command = process.cmdline()
-            # empty also for a moment inside exec: only then is it worth another look
+            # empty also for a moment inside exec: only then is it worth another check
             return bool(command) or process.status() in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
         except psutil.Error:
             command = []

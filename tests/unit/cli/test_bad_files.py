@@ -21,7 +21,7 @@ SECRET = "s3cr3t-value"
 
 @pytest.mark.parametrize("command", ["check", "mirror"])
 @pytest.mark.parametrize(
-    ("lines", "place", "what"),
+    ("lines", "location", "what"),
     [
         (["A->X.topics = a"], "5: A->X.topics", "X is no cluster"),
         (["A->B.topics = a("], "5: A->B.topics", "column 2: this ( is not closed"),
@@ -69,7 +69,7 @@ SECRET = "s3cr3t-value"
 def test_one_line_with_its_place(
     command: str,
     lines: list[str],
-    place: str,
+    location: str,
     what: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -84,11 +84,11 @@ def test_one_line_with_its_place(
     if command == "check":
         verdict, line, *warnings = out.splitlines()
         assert verdict.startswith("NOT READY: mm2.properties: 1 error")
-        assert line.split()[:3] == ["error", *place.split(": ")]
+        assert line.split()[:3] == ["error", *location.split(": ")]
         assert all(one.startswith("warning") for one in warnings)
     else:
         (line,) = [one for one in err.splitlines() if not one.startswith("warning: ")]
-        assert line.startswith(f"twinlog: mm2.properties:{place}")
+        assert line.startswith(f"twinlog: mm2.properties:{location}")
     assert what in line
     assert SECRET not in out + err
 
@@ -165,8 +165,8 @@ def test_other_commands_and_programs_get_all_errors(capsys: pytest.CaptureFixtur
     assert [(one["line"], one["key"]) for one in found] == [(line, key) for line, key, _ in ERRORS]
     lines = err.splitlines()
     for (line, key, what), said in zip(ERRORS, lines, strict=True):
-        place = "" if line is None else f":{line}"
-        assert said.startswith(f"twinlog: bad.properties{place}: {key}: ")
+        location = "" if line is None else f":{line}"
+        assert said.startswith(f"twinlog: bad.properties{location}: {key}: ")
         assert what in said
 
 

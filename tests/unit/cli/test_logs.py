@@ -34,9 +34,9 @@ def test_events_go_to_the_file_and_warnings_to_stderr_as_well(
         "INFO A->B: began",
         "WARNING A->B: trouble [UNREACHABLE]",
     ]
-    told = capsys.readouterr().err
-    assert "trouble" in told
-    assert "began" not in told
+    err = capsys.readouterr().err
+    assert "trouble" in err
+    assert "began" not in err
 
 
 def test_json_has_one_object_a_line_with_flow_and_code(

@@ -64,16 +64,18 @@ def test_daemon_runs_in_a_session_of_its_own(name: str, command: str, tmp_path: 
         name, tmp_path, "-daemon", "mm2.properties", "--once", does=waits, LOG_DIR=str(logs)
     )
     assert ended.returncode == 0, ended.stderr
-    told = re.fullmatch(r"process (\d+); what it prints goes to (.*); .* kill \1\n", ended.stdout)
-    assert told, ended.stdout
-    process = psutil.Process(int(told[1]))
+    started = re.fullmatch(
+        r"process (\d+); what it prints goes to (.*); .* kill \1\n", ended.stdout
+    )
+    assert started, ended.stdout
+    process = psutil.Process(int(started[1]))
     try:
         assert process.cmdline() == ["sleep", "60"]
         assert os.getsid(process.pid) == process.pid
     finally:
         process.kill()
-    assert told[2] == str(logs / "mirrorMaker.out")
-    assert Path(told[2]).read_text().splitlines() == [command, "mm2.properties", "--once"]
+    assert started[2] == str(logs / "mirrorMaker.out")
+    assert Path(started[2]).read_text().splitlines() == [command, "mm2.properties", "--once"]
 
 
 def test_daemon_that_ends_at_once_says_why(tmp_path: Path) -> None:
@@ -145,17 +147,17 @@ def test_check_and_status_take_the_pair_itself(
 ) -> None:
     arguments = [*pair_files(tmp_path), "--whitelist", "orders"]
     assert run(["check", *arguments, "--explain", "--lease-seconds", "77"]) == 0
-    told = capsys.readouterr().out
-    assert "g->target: what FILE sets" in told
-    for key, value, place in (
+    printed = capsys.readouterr().out
+    assert "g->target: what FILE sets" in printed
+    for key, value, origin in (
         ("g->target.topics", "orders", "--whitelist"),
         ("twinlog.lease.seconds", "77", "--lease-seconds"),
         ("g->target.twinlog.source.group.id", "g", "c.properties:2"),
         ("g->target.twinlog.new.topic.partitions", "default", "MirrorMaker 1's way"),
     ):
-        (line,) = [one for one in told.splitlines() if one.split()[:1] == [key]]
+        (line,) = [one for one in printed.splitlines() if one.split()[:1] == [key]]
         assert line.split(maxsplit=3)[1:3] == ["=", value]
-        assert place in line
+        assert origin in line
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     status = StatusFile(tmp_path / "c.properties", tmp_path / "p.properties")
     status.write([flow(flow="g->target")])
@@ -182,7 +184,7 @@ def test_own_keys_have_flags_beside_a_pair_as_well(
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "expected"),
     [
         ([], "Missing option '--include' (or '--whitelist')."),
         (["--include", "a", "--whitelist", "b"], "--whitelist is the old name of --include"),
@@ -193,24 +195,24 @@ def test_own_keys_have_flags_beside_a_pair_as_well(
 )
 @pytest.mark.parametrize("command", ["convert", "mirror-maker"])
 def test_wrong_flags_are_2_and_say_why(
-    command: str, more: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, more: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([command, *pair_files(tmp_path), *more]) == 2
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["--include", "a"], "Missing option '--consumer.config'."),
         (["--consumer.config", "x", "--include", "a"], "Missing option '--producer.config'."),
     ],
 )
 def test_a_missing_file_is_2(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["mirror-maker", *arguments]) == 2
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 def test_flags_that_do_nothing_are_said_once(
@@ -218,10 +220,10 @@ def test_flags_that_do_nothing_are_said_once(
 ) -> None:
     more = ["--include", "a", "--abort.on.send.failure", "false", "--new.consumer"]
     assert run(["convert", *pair_files(tmp_path), *more]) == 0
-    told = capsys.readouterr().err
-    assert told.count("[NO_MEANING]") == 1
-    assert "--new.consumer" in told
-    assert "--abort.on.send.failure=false" in told
+    err = capsys.readouterr().err
+    assert err.count("[NO_MEANING]") == 1
+    assert "--new.consumer" in err
+    assert "--abort.on.send.failure=false" in err
 
 
 def test_a_wrong_secrets_folder_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

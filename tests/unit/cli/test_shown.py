@@ -192,12 +192,12 @@ def test_what_a_comparison_and_a_look_at_groups_find_is_harmless(
     found.add(Aspect.CONFIG, 1, [one, replace(one, left_alone=EVIL)])
     found.note(EVIL)
     tables.write_all(diff.parts(found, with_left_alone=True))
-    place = CommittedOffset(
+    committed = CommittedOffset(
         topic=EVIL, partition=0, offset=1, end=2, to_topic=EVIL, to_offset=1, why_not=EVIL
     )
     evil = GroupSide(state=EVIL, members=(), problem=EVIL)
     group = GroupReadiness(
-        group=EVIL, is_share=False, here=evil, there=evil, places=(place,), why_not=(EVIL,)
+        group=EVIL, is_share=False, here=evil, there=evil, committed=(committed,), why_not=(EVIL,)
     )
     tables.write_all(ready.parts(FlowGroups(flow=EVIL, groups=[group], notes=[EVIL])))
     side = ClusterView(alias=EVIL, problem=EVIL)

@@ -184,13 +184,13 @@ def test_rows_that_do_not_fit_are_counted_and_troubles_stay() -> None:
 
 
 def test_speeds_of_what_another_host_runs_come_of_two_looks() -> None:
-    def look(copied: int) -> list[dict[str, Any]]:
+    def mirrors_of(copied: int) -> list[dict[str, Any]]:
         return [{"flows": [flow(partition(copied=copied)).as_json()]}]
 
-    speeds, mirrors = Speeds(), look(100)
+    speeds, mirrors = Speeds(), mirrors_of(100)
     speeds.fill_in(mirrors, 10.0)
     assert mirrors[0]["flows"][0]["rates"] == {}
-    mirrors = look(150)
+    mirrors = mirrors_of(150)
     speeds.fill_in(mirrors, 12.0)
     assert mirrors[0]["flows"][0]["rates"] == {"orders": 25.0}
 
@@ -317,9 +317,9 @@ def test_a_state_has_the_colour_of_how_much_it_matters(state: FlowState | Partit
     assert (style == "red") == is_error
 
 
-@pytest.mark.parametrize(("every_ms", "is_told"), [(None, True), (1000, True), (60_000, False)])
+@pytest.mark.parametrize(("every_ms", "is_said"), [(None, True), (1000, True), (60_000, False)])
 def test_a_mirror_is_silent_when_it_has_not_written_at_its_pace(
-    running: Path, capsys: pytest.CaptureFixture[str], every_ms: int | None, *, is_told: bool
+    running: Path, capsys: pytest.CaptureFixture[str], every_ms: int | None, *, is_said: bool
 ) -> None:
     (file,) = running.parent.glob("twinlog/*.json")
     value = json.loads(file.read_text())
@@ -329,7 +329,7 @@ def test_a_mirror_is_silent_when_it_has_not_written_at_its_pace(
         del value["every_ms"]  # an earlier release
     file.write_text(json.dumps(value))
     assert run(["status", str(running)]) == 1, "a partition of it has failed"
-    assert ("silent for 20 s" in capsys.readouterr().out) == is_told
+    assert ("silent for 20 s" in capsys.readouterr().out) == is_said
 
 
 def test_topics_are_chosen_by_either_name_and_by_their_lag(

@@ -133,6 +133,6 @@ def test_offsets_are_those_of_the_last_record_as_in_connect(rest: Rest) -> None:
 def test_errors_are_in_the_format_of_connect(
     rest: Rest, path: str, method: str, status: int, said: str
 ) -> None:
-    told = rest.ask(path, method)
-    assert (told.status, told.json["error_code"]) == (status, status)
-    assert said in told.json["message"]
+    answer = rest.ask(path, method)
+    assert (answer.status, answer.json["error_code"]) == (status, status)
+    assert said in answer.json["message"]

@@ -19,7 +19,7 @@ ADOPTED_AT = Run(0, 100, 500)
 BEFORE = (Pair(10, 50), Pair(60, 450))
 
 
-def place(*, log_start: int, before: tuple[Pair, ...] = ()) -> Counterpart:
+def counterpart(*, log_start: int, before: tuple[Pair, ...] = ()) -> Counterpart:
     return Counterpart(
         target_topic_id=TopicId("a" * 32),
         ids=CopyIds(TopicId("c" * 32), TopicId("a" * 32)),
@@ -34,25 +34,25 @@ def place(*, log_start: int, before: tuple[Pair, ...] = ()) -> Counterpart:
 
 @pytest.mark.parametrize("offset", [0, 50, 99])
 def test_what_mirror_maker_2_copied_before_us_is_not_skipped(offset: int) -> None:
-    assert place(log_start=40).translate(offset) == Translation(offset=40, is_exact=False)
+    assert counterpart(log_start=40).translate(offset) == Translation(offset=40, is_exact=False)
 
 
 @pytest.mark.parametrize(("offset", "there"), [(100, 500), (105, 505), (110, 510)])
 def test_what_we_copied_is_exact(offset: int, there: int) -> None:
-    assert place(log_start=40).translate(offset) == Translation(offset=there, is_exact=True)
+    assert counterpart(log_start=40).translate(offset) == Translation(offset=there, is_exact=True)
 
 
 def test_without_records_before_ours_there_is_nothing_to_skip() -> None:
-    assert place(log_start=500).translate(50) == Translation(offset=500, is_exact=True)
+    assert counterpart(log_start=500).translate(50) == Translation(offset=500, is_exact=True)
 
 
 @pytest.mark.parametrize(
     ("offset", "there"), [(9, 40), (10, 50), (11, 51), (59, 51), (60, 450), (99, 451)]
 )
 def test_its_offset_syncs_tell_a_place_that_skips_nothing(offset: int, there: int) -> None:
-    found = place(log_start=40, before=BEFORE).translate(offset)
+    found = counterpart(log_start=40, before=BEFORE).translate(offset)
     assert found == Translation(offset=there, is_exact=False)
-    later = place(log_start=460, before=BEFORE).translate(offset)
+    later = counterpart(log_start=460, before=BEFORE).translate(offset)
     assert later == Translation(offset=460, is_exact=False), "the rest is deleted"
 
 
@@ -78,6 +78,6 @@ def test_who_is_at_the_copy_s_first_record_or_below_it_need_not_have_read_any(
     offset: int, copy_start: int, is_progress: bool
 ) -> None:
     """The sync sets groups there that are far behind on the other side: they must not follow."""
-    back = replace(place(log_start=0), is_way_back=True, copy_start=copy_start)
+    back = replace(counterpart(log_start=0), is_way_back=True, copy_start=copy_start)
     assert back.is_progress(offset) is is_progress
-    assert place(log_start=0).is_progress(offset)
+    assert counterpart(log_start=0).is_progress(offset)

@@ -34,7 +34,7 @@ from twinlog.wire.topic_acl import WRITE, Pattern, Permission
 HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 
 
-def place(to: int = 10, now: int = -1, **more: Any) -> GroupPartition:
+def position(to: int = 10, now: int = -1, **more: Any) -> GroupPartition:
     return GroupPartition(source=HERE, target=THERE, committed=10, to=to, now=now, **more)
 
 
@@ -49,20 +49,20 @@ def group(*partitions: GroupPartition, **more: Any) -> GroupPlan:
         (10, 9, GroupOutcome.BEHIND),
         (10, 10, GroupOutcome.THERE),
         (10, 11, GroupOutcome.AHEAD),
-        (-1, -1, GroupOutcome.NO_PLACE),
+        (-1, -1, GroupOutcome.NO_COUNTERPART),
         (-1, 5, GroupOutcome.LEFT),
     ],
 )
 def test_a_group_only_moves_forwards(to: int, now: int, outcome: GroupOutcome) -> None:
-    one = group(place(to, now))
+    one = group(position(to, now))
     assert one.partitions[0].outcome is outcome
     assert bool(one.to_set) is (outcome is GroupOutcome.BEHIND)
     assert one.is_done is (outcome in (GroupOutcome.THERE, GroupOutcome.AHEAD, GroupOutcome.LEFT))
 
 
 def test_of_many_partitions_those_that_are_not_exact_are_shown_first() -> None:
-    many = [place(10, 10) for _ in range(30)]
-    lines = list(group(*many, place(why_not_exact="nobody knows")).lines())
+    many = [position(10, 10) for _ in range(30)]
+    lines = list(group(*many, position(why_not_exact="nobody knows")).lines())
     assert "nobody knows" in lines[1]
     assert lines[-1] == "  and 21 partitions more: is there: 21 (--format json: all)"
     assert len(lines) == 12
@@ -70,8 +70,8 @@ def test_of_many_partitions_those_that_are_not_exact_are_shown_first() -> None:
 
 
 def test_a_group_in_use_or_unseen_on_the_target_is_never_set() -> None:
-    assert group(place(), in_use_there=True).to_set == {}
-    unseen = group(place(), problem="grant DESCRIBE on group shop")
+    assert group(position(), in_use_there=True).to_set == {}
+    unseen = group(position(), problem="grant DESCRIBE on group shop")
     assert unseen.to_set == {}
     assert not unseen.is_done
     assert not unseen.is_exact
@@ -81,9 +81,9 @@ def copy(**more: Any) -> Copy:
     return Copy(source=HERE, target=THERE, **more)
 
 
-def failover(one: Copy, told: NewestStatus, *groups: GroupPlan) -> FailoverPlan:
+def failover(one: Copy, newest: NewestStatus, *groups: GroupPlan) -> FailoverPlan:
     return FailoverPlan(
-        flow="A->B", source_problem="", told=told, copies=(one,), groups=groups, promoted=""
+        flow="A->B", source_problem="", newest=newest, copies=(one,), groups=groups, promoted=""
     )
 
 
@@ -96,13 +96,13 @@ def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> No
     assert seen.missing(seen.copies[0]) == 5
     gone = copy(upstream=20)
     assert failover(gone, NewestStatus(status=None)).missing(gone) == -1
-    told = replace(PUBLISHED, loss_records=30, behind=(behind("orders", 20, 50),))
-    plan = failover(gone, NewestStatus(status=told))
+    newest = replace(PUBLISHED, loss_records=30, behind=(behind("orders", 20, 50),))
+    plan = failover(gone, NewestStatus(status=newest))
     assert plan.missing(gone) == 30
     assert not plan.is_clear
     assert "[20, 50) is missing, up to 30 records" in "\n".join(plan.lines())
     later = copy(upstream=45)
-    assert failover(later, NewestStatus(status=told)).missing(later) == 5, (
+    assert failover(later, NewestStatus(status=newest)).missing(later) == 5, (
         "it copied on behind the row"
     )
     others = replace(PUBLISHED, loss_records=30, behind=(behind("audit", 20, 50),))
@@ -115,11 +115,11 @@ def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> No
 
 def test_clear_is_a_failover_that_loses_nothing_and_leaves_no_group() -> None:
     whole = copy(upstream=20, source_end=20)
-    assert failover(whole, NewestStatus(status=None), group(place(10, 10))).is_clear
+    assert failover(whole, NewestStatus(status=None), group(position(10, 10))).is_clear
     assert not failover(
-        whole, NewestStatus(status=None), group(place(), in_use_there=True)
+        whole, NewestStatus(status=None), group(position(), in_use_there=True)
     ).is_clear
-    inexact = group(place(why_not_exact="the copy ends at 5, 5 before it"))
+    inexact = group(position(why_not_exact="the copy ends at 5, 5 before it"))
     assert not failover(whole, NewestStatus(status=None), inexact).is_clear
     assert not failover(copy(source_end=20), NewestStatus(status=None)).is_clear
 

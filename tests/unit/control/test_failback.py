@@ -129,9 +129,9 @@ def test_what_was_said_of_other_topics_stays_in_the_manifest(tmp_path: Path) -> 
         {"topic": topic, "partition": 0, "deleted": deleted}
         for topic, deleted in (("orders", None), ("orders", [20, 24]), ("audit", None))
     )
-    for told in (first, again, other):
+    for row in (first, again, other):
         with one.locked():
-            one.write_manifest([], [told])
+            one.write_manifest([], [row])
     found = json.loads((tmp_path / "manifest.json").read_text())
     assert found["partitions"] == [other, again]
 
@@ -197,8 +197,8 @@ def test_what_the_copy_still_brought_behind_the_plan_is_no_tail(
 ) -> None:
     work, shown, seen = Failback(scope(), print), plan(), list[Any]()
     later = replace(shown.tails[0].parting, at=23)
-    looks = iter([[later], [replace(later, stable=24)]])
-    monkeypatch.setattr(failback, "partings", lambda _: next(looks))
+    rounds = iter([[later], [replace(later, stable=24)]])
+    monkeypatch.setattr(failback, "partings", lambda _: next(rounds))
     monkeypatch.setattr(work._reverse, "settled", lambda found: found)
     monkeypatch.setattr(work._reverse, "prepare", seen.append)
     monkeypatch.setattr(work._reverse, "lines", lambda _: [])
@@ -469,8 +469,8 @@ def test_a_replay_goes_on_only_with_the_files_that_hold_what_was_appended_last(
     rest = replace(work(), files=tuple(save(other, 23)))
     # or the source lost them, and others were written there
     log[:] = [replace(one, record=one.record._replace(value=b"new")) for one in records(20, 21, 23)]
-    anew = replace(work(), files=tuple(save(tmp_path / "again")))
-    for folder, wrong in ((other, rest), (tmp_path / "again", anew)):
+    again = replace(work(), files=tuple(save(tmp_path / "again")))
+    for folder, wrong in ((other, rest), (tmp_path / "again", again)):
         with pytest.raises(FlowError, match="the folder that it was begun with") as caught:
             Rows("orders").replay(monkeypatch, folder, at)._begun([wrong])
         assert caught.value.code == "REPLAY_UNKNOWN"

@@ -67,7 +67,7 @@ def config(tmp_path: Path) -> MirrorConfig:
 
 
 def report(*status: PublishedStatus, state: Rows = (), now_ms: int = NOW_MS) -> Reported:
-    return _report("A->B", state, [one.encode() for one in status], now_ms, tells=True)
+    return _report("A->B", state, [one.encode() for one in status], now_ms, reports=True)
 
 
 @pytest.mark.parametrize("state", ["FAILED", "DEGRADED"])
@@ -127,7 +127,7 @@ def test_each_of_its_tries_may_have_a_generation() -> None:
 
 
 def test_it_is_not_shown_where_nobody_knows_who_leads() -> None:
-    found = _report("A->B", None, [FAILED.encode()], NOW_MS, tells=True)
+    found = _report("A->B", None, [FAILED.encode()], NOW_MS, reports=True)
     assert found.status is None
 
 
@@ -135,27 +135,27 @@ def test_one_that_cannot_be_read_is_a_problem_where_nobody_leads_alone() -> None
     """A process of a later release fails beside a leader that copies."""
     key, value = FAILED.encode()
     rows = [LED.encode(), (key, value.replace(b'"v":1', b'"v":2'))]
-    led = _report("A->B", [CLAIM.encode()], rows, NOW_MS, tells=True)
+    led = _report("A->B", [CLAIM.encode()], rows, NOW_MS, reports=True)
     assert (led.status, led.problem) == (LED, "")
-    alone = _report("A->B", [], rows[1:], NOW_MS, tells=True)
+    alone = _report("A->B", [], rows[1:], NOW_MS, reports=True)
     assert alone.status is None
     assert "upgrade Twinlog" in alone.problem
 
 
 def test_rest_shows_it_with_who_and_age_unless_it_knows_better(config: MirrorConfig) -> None:
     row = replace(FAILED, at_ms=int(time.time() * 1000) - 3000)
-    told = Reported(status=row, intents=FlowIntents())
+    reported = Reported(status=row, intents=FlowIntents())
 
     def seen(own: FlowSnapshot | None) -> tuple[object, ...]:
-        found = shown.flow(config.flows[0], own, 1.0, LeaderReport(told=told))
-        return found.state, found.code, found.reason, found.told_by
+        found = shown.flow(config.flows[0], own, 1.0, LeaderReport(reported=reported))
+        return found.state, found.code, found.reason, found.reported_by
 
     west = ("FAILED", "WRONG_CLUSTER", "why", "west-1 (process 77)")
     assert seen(None) == west
     assert seen(flow(state="STANDBY", generation=-1)) == west
     own = flow(state="DEGRADED", generation=-1, code="UNREACHABLE", reason="B: no broker")
     assert seen(own) == ("DEGRADED", "UNREACHABLE", "B: no broker", "here")
-    found = shown.flow(config.flows[0], None, 1.0, LeaderReport(told=told))
+    found = shown.flow(config.flows[0], None, 1.0, LeaderReport(reported=reported))
     assert (found.generation, found.retention) == (None, None)
     assert found.age_ms is not None
     assert found.age_ms >= 3000
@@ -213,7 +213,7 @@ def setup(config: MirrorConfig) -> FlowSetup:
 
 @pytest.fixture
 def failed() -> Iterator[FailedSetUps]:
-    made = FailedSetUps(is_told=True)
+    made = FailedSetUps(publishes=True)
     yield made
     made.end()
     made.join(PATIENCE_S)
@@ -253,9 +253,9 @@ def test_one_that_fails_again_before_its_end_is_written_is_shown(
     eventually(target.newest)
     failed.update([(setup, own(state="STARTING"))])
     failed.update([(setup, own(reason="again"))])
-    is_told = bool(failed._told)
+    is_published = bool(failed._published)
     target.last.set()
-    assert not is_told, "what is said last is not to come behind it"
+    assert not is_published, "what is said last is not to come behind it"
 
     def is_shown() -> bool:
         failed.update([(setup, own(reason="again"))])
@@ -276,7 +276,7 @@ def test_the_end_of_the_process_is_said(
     failed.join(PATIENCE_S)
     assert target.newest() is None
     failed.update([(setup, own())])
-    assert not failed._told, "it is over"
+    assert not failed._published, "it is over"
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_what_is_led_or_waits_in_order_is_no_failure(
     target: Target, setup: FlowSetup, failed: FailedSetUps, seen: FlowSnapshot
 ) -> None:
     failed.update([(setup, seen)])
-    assert not failed._told
+    assert not failed._published
     assert target.rows == []
 
 
@@ -300,7 +300,7 @@ def test_nothing_is_written_where_status_is_off(
 ) -> None:
     setup.config = replace(setup.config, status_interval_seconds=0)
     failed.update([(setup, own())])
-    assert not failed._told
+    assert not failed._published
     assert target.rows == []
 
 

@@ -106,12 +106,12 @@ def test_it_never_comes_from_a_map_of_another_number_of_partitions() -> None:
     assert [one.runs for one in fan.branches] == [(), (), ()]
 
 
-@pytest.mark.parametrize(("began", "now", "goes_on"), [(2, 2, True), (2, 3, False), (2, 0, False)])
-def test_a_topic_stays_placed_as_it_began(began: int, now: int, goes_on: bool) -> None:
+@pytest.mark.parametrize(("began", "now", "stays"), [(2, 2, True), (2, 3, False), (2, 0, False)])
+def test_a_topic_stays_placed_as_it_began(began: int, now: int, stays: bool) -> None:
     known = a_map((branch(0, began), (read_to(0, 100),), None))
     others = [a_partition(now), a_partition(now, number=9)]  # also those that were added since
-    assert partitioned_as_before(others, known, "A->B") == (others if goes_on else [])
-    expected = Placement.PENDING if goes_on else Placement.FAILED
+    assert partitioned_as_before(others, known, "A->B") == (others if stays else [])
+    expected = Placement.PENDING if stays else Placement.FAILED
     assert {one.placement for one in others} == {expected}
 
 

@@ -60,14 +60,14 @@ def test_first_lease_starts_at_once_and_its_lanes_share_the_partitions(driver: D
     assert driver.run.current is driver.run.leases[0]
     assert all_taken(first, second) == [here(n) for n in range(4)]
     assert len(first.taken) == len(second.taken) == 2
-    assert [one.told[0] for one in (first, second)] == [driver.run.work] * 2
+    assert [one.sent[0] for one in (first, second)] == [driver.run.work] * 2
 
 
 def test_nothing_is_given_before_a_lane_is_ready(driver: Driver) -> None:
     driver.run.tick()
     lane = driver.connect(1, 0)
     driver.run.tick()
-    assert lane.told == [driver.run.work]
+    assert lane.sent == [driver.run.work]
     assert {one.placement for one in driver.run.partitions.values()} == {Placement.PENDING}
 
 
@@ -97,7 +97,7 @@ def test_next_lease_takes_over_by_message(running: tuple[Driver, list[LaneStub]]
     for lane in old:
         lane.gives_back(*lane.taken, ordinal=9)
     assert all_taken(*new) == [here(n) for n in range(4)]
-    takes = [one for lane in new for take in lane.all_told(Take) for one in take.partitions]
+    takes = [one for lane in new for take in lane.all_sent(Take) for one in take.partitions]
     assert {one.handed.start.ordinal for one in takes if one.handed is not None} == {9}
     assert len(takes) == 4
     driver.run.tick()
@@ -159,7 +159,7 @@ def test_lane_whose_connection_ends_gives_its_partitions_to_the_other(
     first.goes()
     driver.run.tick()
     assert set(second.taken) == {here(n) for n in range(4)}
-    takes = {one.source: one for take in second.all_told(Take) for one in take.partitions}
+    takes = {one.source: one for take in second.all_sent(Take) for one in take.partitions}
     for tp in lost:
         assert takes[tp].handed is None, "nobody knows where it stopped"
         assert takes[tp].late_requests_ms == pytest.approx(LATE_S * 1000, abs=100)
@@ -195,7 +195,7 @@ def test_silent_lane_is_given_up_when_it_has_stopped_by_itself(
     driver.pass_time(2)
     assert first.is_closed()
     assert set(second.taken) == {here(n) for n in range(4)}
-    takes = {one.source: one for take in second.all_told(Take) for one in take.partitions}
+    takes = {one.source: one for take in second.all_sent(Take) for one in take.partitions}
     waits = {takes[tp].late_requests_ms for tp in first.taken}
     assert waits == {(LATE_S - SILENCE_S - 1) * 1000}, "since it was heard"
 
@@ -209,12 +209,12 @@ def test_what_a_lane_says_after_it_was_given_up_does_not_count(
     first.goes()
     driver.run.tick()
     assert tp in second.taken
-    placed = driver.run.partitions[tp]
-    before = placed.placement, placed.lane, placed.failure
+    known = driver.run.partitions[tp]
+    before = known.placement, known.lane, known.failure
     first.troubled(tp, "GAP_WRITTEN")
     first.progress(tp, ordinal=1000)
-    assert (placed.placement, placed.lane, placed.failure) == before
-    assert placed.acked_ordinal < 1000
+    assert (known.placement, known.lane, known.failure) == before
+    assert known.acked_ordinal < 1000
 
 
 def test_what_lanes_have_used_is_added_up_over_leases(
@@ -234,9 +234,9 @@ def test_second_attempt_of_a_lane_waits_for_the_first_to_end(
     driver, (first, _) = running
     again = driver.connect(1, 0, attempt=1)
     again.ready()
-    assert again.told == []
+    assert again.sent == []
     first.goes()
-    assert again.told == [driver.run.work]
+    assert again.sent == [driver.run.work]
 
 
 def test_lane_of_a_lease_that_is_not_ours_is_sent_away(
@@ -445,7 +445,7 @@ def test_topic_made_anew_does_not_go_on_where_the_old_one_stopped(
     takes = [
         one
         for lane in (first, second)
-        for take in lane.all_told(Take)
+        for take in lane.all_sent(Take)
         for one in take.partitions
         if one.source == here(0)
     ]
@@ -466,7 +466,7 @@ def test_late_requests_of_a_topic_that_was_hidden_for_a_moment_are_waited_for(
     takes = [
         one
         for lane in lanes
-        for take in lane.all_told(Take)
+        for take in lane.all_sent(Take)
         for one in take.partitions
         if one.source == here(3)
     ]

@@ -57,7 +57,7 @@ class Rounds:
     def __init__(self) -> None:
         self.views: tuple[PartitionView, ...] = ()
         self.now = 0.0
-        self.told: list[str] = []
+        self.logged: list[str] = []
         self.rounds = TopicRounds(cast(LedFlow, self), "configs", 600.0, lambda: self.now)
 
     name = "A->B"
@@ -66,7 +66,7 @@ class Rounds:
         return self.views
 
     def log_once(self, line: str) -> None:
-        self.told.append(line)
+        self.logged.append(line)
 
     def round(self) -> tuple[list[str], bool]:
         topics, is_whole = self.rounds.take()
@@ -107,7 +107,7 @@ def test_what_waits_for_hours_is_asked_for_less_and_less(flow: Rounds) -> None:
 def test_what_is_left_alone_is_said(flow: Rounds) -> None:
     flow.views = (view(not_ours="TAKEN_OVER"),)
     assert flow.round() == ([], True)
-    assert flow.told == [
+    assert flow.logged == [
         "A->B: configs of A.orders are left as they are while it has stopped with TAKEN_OVER: it "
         "may not be this flow's to change"
     ]

@@ -106,15 +106,15 @@ def test_the_series_has_what_is_in_use_now(keys: Keys) -> None:
 
 
 def test_renewed_files_are_told_once(keys: Keys) -> None:
-    told: list[bool] = []
-    watch = KeyFileWatch(on_renewed=lambda: told.append(True))
+    renewed: list[bool] = []
+    watch = KeyFileWatch(on_renewed=lambda: renewed.append(True))
     watch.update([keys.flow])
     watch.turn()
-    assert told == []
+    assert renewed == []
     keys.write(LATER)
     watch.turn()
     watch.turn()
-    assert told == [True]
+    assert renewed == [True]
 
 
 def test_no_secret_is_in_what_is_written_of_a_flow(keys: Keys) -> None:
@@ -132,20 +132,20 @@ def test_lanes_are_told_what_key_files_hold_at_their_start_and_when_they_change(
     assert security is not None
     driver.run.tick()
     (first, _) = driver.lanes_of(1)
-    (work,) = first.all_told(Work)
+    (work,) = first.all_sent(Work)
     assert work.source.security == replace(security, files=())
     driver.run.tick()
-    assert first.all_told(Renewed) == []
+    assert first.all_sent(Renewed) == []
 
     keys.write(LATER)
     renewal.current(security)
     driver.run.tick()
     driver.run.tick()
-    (told,) = first.all_told(Renewed)
-    assert told.source is not None
-    assert told.source.certificate_chain_pem == LATER.pem
-    assert told.source.files == ()
-    assert told.target is None
+    (sent,) = first.all_sent(Renewed)
+    assert sent.source is not None
+    assert sent.source.certificate_chain_pem == LATER.pem
+    assert sent.source.files == ()
+    assert sent.target is None
     driver.pass_time(301)
-    (work,) = driver.connect(2, 0).all_told(Work)
-    assert work.source.security == told.source, "a lane of the next lease begins with them"
+    (work,) = driver.connect(2, 0).all_sent(Work)
+    assert work.source.security == sent.source, "a lane of the next lease begins with them"

@@ -50,14 +50,14 @@ def test_a_leader_that_took_over_just_now_is_not_gone() -> None:
     known = history()
     assert known.latest is not None
     began_ms = known.latest.started_ms
-    state, text, code = last_run(known, None, began_ms + 9000, tells=True)
+    state, text, code = last_run(known, None, began_ms + 9000, reports=True)
     assert (state, code) == ("UNKNOWN", "")
     assert text.startswith("east-1 (process 77) leads it since 9")
-    assert last_run(known, None, began_ms + 60_000, tells=True).code == "PROCESS_GONE"
+    assert last_run(known, None, began_ms + 60_000, reports=True).code == "PROCESS_GONE"
 
 
 @pytest.mark.parametrize(
-    ("known", "told", "tells", "state", "said"),
+    ("known", "status", "reports", "state", "said"),
     [
         (None, None, True, "NOT_RUNNING", "it has never run"),
         (history(is_closed=True), None, False, "NOT_RUNNING", "ended in order"),
@@ -68,9 +68,9 @@ def test_a_leader_that_took_over_just_now_is_not_gone() -> None:
     ],
 )
 def test_of_another_host(
-    known: FlowHistory | None, told: PublishedStatus | None, tells: bool, state: str, said: str
+    known: FlowHistory | None, status: PublishedStatus | None, reports: bool, state: str, said: str
 ) -> None:
-    found = last_run(known, told, NOW_MS, tells=tells)
+    found = last_run(known, status, NOW_MS, reports=reports)
     assert found.state == state
     assert said in found.text
     assert "it runs on" not in found.text
@@ -80,11 +80,11 @@ def test_of_another_host(
 
 def test_the_end_of_the_generation_before_is_not_its_own() -> None:
     before = replace(PUBLISHED, state="STOPPED", generation=3)
-    assert "ended in order" not in last_run(history(), before, NOW_MS, tells=True).text
+    assert "ended in order" not in last_run(history(), before, NOW_MS, reports=True).text
 
 
 def test_process_of_this_host_that_is_gone_was_killed(gone: int) -> None:
-    found = last_run(history(host=HERE, pid=gone), None, NOW_MS, tells=False)
+    found = last_run(history(host=HERE, pid=gone), None, NOW_MS, reports=False)
     assert found.state is FlowState.NOT_RUNNING
     assert found.code == "PROCESS_GONE"
     assert found.text == (
@@ -94,7 +94,7 @@ def test_process_of_this_host_that_is_gone_was_killed(gone: int) -> None:
 
 
 def test_process_of_this_host_that_lives_may_run_it() -> None:
-    found = last_run(history(host=HERE, pid=os.getpid()), None, NOW_MS, tells=True)
+    found = last_run(history(host=HERE, pid=os.getpid()), None, NOW_MS, reports=True)
     assert found.state is FlowState.UNKNOWN
     assert f"process {os.getpid()} of this host leads it" in found.text
 

@@ -123,9 +123,9 @@ class Flow:
             self.driver.pass_time(1)
             self.resting.tend(at_once)
             self.watch.tend(at_once)
-        return self.look()
+        return self.seen()
 
-    def look(self) -> FlowSnapshot:
+    def seen(self) -> FlowSnapshot:
         found = flow_snapshot(
             self.driver.run,
             "exact",

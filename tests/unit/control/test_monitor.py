@@ -224,9 +224,9 @@ def test_text_is_what_prometheus_reads() -> None:
     monitor = Monitor()
     monitor.update([flow(partition('or"de\\rs\n'))])
     with served(monitor) as server:
-        told = ask(server.address, "/metrics")
-    assert (told.status, told.headers.get_content_type()) == (200, "text/plain")
-    found = series(told.body)
+        answer = ask(server.address, "/metrics")
+    assert (answer.status, answer.headers.get_content_type()) == (200, "text/plain")
+    found = series(answer.body)
     assert found["twinlog_records_total", labels(topic='or"de\\rs\n', partition="0")] == 100
 
 
@@ -239,16 +239,16 @@ def test_openmetrics_and_gzip_are_served_to_who_asks_for_them() -> None:
     }
     with served(monitor) as server:
         plain = ask(server.address, "/metrics")
-        told = ask(server.address, "/metrics", headers=headers)
-    assert told.headers.get_content_type() == "application/openmetrics-text"
-    assert told.headers["Content-Encoding"] == "gzip"
+        answer = ask(server.address, "/metrics", headers=headers)
+    assert answer.headers.get_content_type() == "application/openmetrics-text"
+    assert answer.headers["Content-Encoding"] == "gzip"
     assert plain.headers["Content-Encoding"] is None
-    text = gzip.decompress(told.body).decode()
+    text = gzip.decompress(answer.body).decode()
     families = {one.name: one for one in text_string_to_metric_families(text)}  # type: ignore[no-untyped-call]
     assert [sample.value for sample in families["twinlog_records"].samples] == [100] * 100
     assert text.endswith("# EOF\n"), "memory and CPU of the process are in front of it"
     assert "process_resident_memory_bytes" in families
-    assert len(told.body) < len(plain.body) / 10
+    assert len(answer.body) < len(plain.body) / 10
 
 
 @pytest.mark.parametrize(
@@ -263,18 +263,18 @@ def test_openmetrics_and_gzip_are_served_to_who_asks_for_them() -> None:
 )
 def test_what_is_not_asked_for_is_not_served(name: str, value: str) -> None:
     with served(Monitor()) as server:
-        told = ask(server.address, "/metrics", headers={name: value})
-    assert (told.status, told.headers.get_content_type()) == (200, "text/plain")
-    assert told.headers["Content-Encoding"] is None
+        answer = ask(server.address, "/metrics", headers={name: value})
+    assert (answer.status, answer.headers.get_content_type()) == (200, "text/plain")
+    assert answer.headers["Content-Encoding"] is None
 
 
 @pytest.mark.parametrize("version", ["abc", "1.x", "9", ""])
 def test_version_that_is_none_is_answered_with_one_that_is(version: str) -> None:
     accept = f"application/openmetrics-text;version={version}"
     with served(Monitor()) as server:
-        told = ask(server.address, "/metrics", headers={"Accept": accept})
-    assert told.status == 200
-    assert told.headers.get_param("version") == "1.0.0"
+        answer = ask(server.address, "/metrics", headers={"Accept": accept})
+    assert answer.status == 200
+    assert answer.headers.get_param("version") == "1.0.0"
 
 
 def test_before_the_first_report_the_process_is_healthy_and_nothing_is_ready() -> None:
@@ -294,8 +294,8 @@ def test_a_supervisor_that_hangs_is_neither_healthy_nor_ready() -> None:
             200,
         )
         clock.now += 16
-        told = ask(server.address, "/healthz")
-        assert (told.status, told.json["healthy"]) == (503, False)
+        answer = ask(server.address, "/healthz")
+        assert (answer.status, answer.json["healthy"]) == (503, False)
         assert ask(server.address, "/readyz").status == 503
 
 
@@ -325,9 +325,9 @@ def test_nothing_can_be_written(method: str) -> None:
 
 def test_head_has_no_body() -> None:
     with served(Monitor()) as server:
-        told = ask(server.address, "/metrics", "HEAD")
-    assert (told.status, told.body) == (200, b"")
-    assert int(told.headers["Content-Length"]) > 0
+        answer = ask(server.address, "/metrics", "HEAD")
+    assert (answer.status, answer.body) == (200, b"")
+    assert int(answer.headers["Content-Length"]) > 0
 
 
 def test_readers_that_say_nothing_do_not_keep_others_out() -> None:
@@ -372,21 +372,21 @@ def test_an_address_is_served_as_soon_as_who_had_it_is_gone(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr(monitoring, "BINDS_AGAIN_S", 0.01)
-    told: list[str] = []
+    lines: list[str] = []
     with served(Monitor()) as first:
         address = first.address
         standby = monitoring.watched(
-            tmp_path / "mm2.properties", address, Event(), lambda one: told.append(one.line)
+            tmp_path / "mm2.properties", address, Event(), lambda one: lines.append(one.line)
         )
         watch = standby.__enter__()
     try:
-        eventually(lambda: told)
+        eventually(lambda: lines)
         watch.update([flow(generation=7)])
         found = series(ask(address, "/metrics").body)
         assert found["twinlog_flow_generation", labels()] == 7
     finally:
         standby.__exit__(None, None, None)
-    assert told == [f"http://{address} serves /metrics, /healthz, /readyz"]
+    assert lines == [f"http://{address} serves /metrics, /healthz, /readyz"]
     assert capsys.readouterr().err.count("[CANNOT_LISTEN]") == 1
     with pytest.raises(ConnectionRefusedError):
         ask(address, "/healthz")

@@ -34,14 +34,14 @@ def rest(tmp_path: Path) -> Iterator[Rest]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_is_served_with_what_keeps_a_browser_to_them(rest: Rest, name: str) -> None:
-    told = rest.ask(f"/page/{'' if name == 'index.html' else name}")
-    assert told.status == 200
-    assert told.body == (FILES / name).read_bytes()
-    policy = told.headers["content-security-policy"]
+    answer = rest.ask(f"/page/{'' if name == 'index.html' else name}")
+    assert answer.status == 200
+    assert answer.body == (FILES / name).read_bytes()
+    policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    assert told.headers["x-content-type-options"] == "nosniff"
-    assert told.headers["content-type"].startswith(("text/", "image/svg+xml"))
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["content-type"].startswith(("text/", "image/svg+xml"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -57,8 +57,8 @@ def test_nothing_is_from_elsewhere(name: str) -> None:
 
 
 def test_the_first_address_leads_there_for_browsers(rest: Rest) -> None:
-    told = rest.ask("/", headers={"Accept": "text/html,*/*", "Sec-Fetch-Site": "cross-site"})
-    assert (told.status, told.headers["location"]) == (302, "/page/")
+    answer = rest.ask("/", headers={"Accept": "text/html,*/*", "Sec-Fetch-Site": "cross-site"})
+    assert (answer.status, answer.headers["location"]) == (302, "/page/")
     assert rest.ask("/").status == 404
     assert rest.ask("/page/nothing.js").status == 404
     assert rest.ask("/page/../assets.py").status == 404

@@ -84,8 +84,8 @@ def test_who_is_held_back_in_vain_is_let_go() -> None:
     """Users with quotas of their own write on, and the others must not stand still for it."""
     copy = Copy()
     copy.held()
-    looks = [copy.see(RPO_MS + 1 + 2000 * at) for at in range(int(MOST_LOWERINGS * ADJUST_S))]
-    assert looks[-1] is None
+    rates = [copy.see(RPO_MS + 1 + 2000 * at) for at in range(int(MOST_LOWERINGS * ADJUST_S))]
+    assert rates[-1] is None
     assert copy.rate.is_in_vain
     again = [copy.see(9_000_000 + 2000 * at) for at in range(int(IN_VAIN_S / 2))]
     assert again[0] is None
@@ -166,10 +166,10 @@ def test_producers_pay_for_what_they_can_cure_alone(what: dict[str, Any], expect
 
 @given(st.lists(st.tuples(st.integers(-1, 10 * RPO_MS), st.integers(0, 10**9)), max_size=60))
 def test_whoever_is_held_back_gets_something_and_only_beyond_the_rpo(
-    looks: list[tuple[int, int]],
+    losses: list[tuple[int, int]],
 ) -> None:
     rate, copied, exceeded = ProducerRate(RPO_MS), 0, False
-    for at, (loss, more) in enumerate(looks):
+    for at, (loss, more) in enumerate(losses):
         copied += more
         found = rate.see(2.0 * at, loss, copied, 3, Waiting(1, at))
         exceeded = (exceeded or loss > RPO_MS) and not 0 <= loss <= RPO_MS // 2

@@ -23,9 +23,9 @@ Answer = EpochEnd | TwinlogError
 class Cluster:
     """A target whose answers take their time, and a mirror that leads."""
 
-    def __init__(self, end: Callable[[float], Answer], *, look_s: float, state_s: float) -> None:
-        self.now, self.end, self.look_s, self.state_s = 0.0, end, look_s, state_s
-        self.looked: list[TopicPartition] = []
+    def __init__(self, end: Callable[[float], Answer], *, end_s: float, state_s: float) -> None:
+        self.now, self.end, self.end_s, self.state_s = 0.0, end, end_s, state_s
+        self.checked: list[TopicPartition] = []
         self.scope = cast(
             "CutoverScope",
             SimpleNamespace(
@@ -47,9 +47,9 @@ class Cluster:
         return SimpleNamespace(latest=latest, is_closed=False)
 
     def log_ends(self, _: object, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Answer]:
-        self.now += self.look_s
-        self.looked = [*tps]
-        return dict.fromkeys(self.looked, self.end(self.now))
+        self.now += self.end_s
+        self.checked = [*tps]
+        return dict.fromkeys(self.checked, self.end(self.now))
 
     def wait(self, monkeypatch: pytest.MonkeyPatch, *, is_fenced: bool = True) -> float:
         clock = SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep)
@@ -72,22 +72,20 @@ def test_it_is_still_between_the_end_of_one_look_and_the_beginning_of_another(
 ) -> None:
     """However long the state topic or a look took: what was appended meanwhile is seen."""
     appends_until = 9.0
-    for look_s, state_s in ((0.0, 0.0), (5.0, 0.0), (0.0, 5.0), (3.0, 3.0)):
+    for end_s, state_s in ((0.0, 0.0), (5.0, 0.0), (0.0, 5.0), (3.0, 3.0)):
         cluster = Cluster(
-            lambda now: at(int(min(now, appends_until))), look_s=look_s, state_s=state_s
+            lambda now: at(int(min(now, appends_until))), end_s=end_s, state_s=state_s
         )
         assert cluster.wait(monkeypatch) > appends_until + promotion.FENCED_STILL_S
-        assert cluster.looked == [THERE, TopicPartition("A.orders", 1)], "those by key as well"
+        assert cluster.checked == [THERE, TopicPartition("A.orders", 1)], "those by key as well"
 
 
 def test_a_log_that_cannot_be_looked_at_is_not_still(monkeypatch: pytest.MonkeyPatch) -> None:
     def frozen(now: float) -> Answer:
         return Disconnected("its broker does not answer") if now < 20 else at(5)
 
-    assert (
-        Cluster(frozen, look_s=1.0, state_s=0.0).wait(monkeypatch) > 20 + promotion.FENCED_STILL_S
-    )
-    gone = Cluster(lambda _: Disconnected("it is gone"), look_s=1.0, state_s=0.0)
+    assert Cluster(frozen, end_s=1.0, state_s=0.0).wait(monkeypatch) > 20 + promotion.FENCED_STILL_S
+    gone = Cluster(lambda _: Disconnected("it is gone"), end_s=1.0, state_s=0.0)
     with pytest.raises(FlowError) as caught:
         gone.wait(monkeypatch)
     assert caught.value.code == "COPY_RUNS"
@@ -97,5 +95,5 @@ def test_a_source_that_may_be_written_to_is_waited_for_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its leader may be frozen, and its lanes copy the next record."""
-    cluster = Cluster(lambda _: at(5), look_s=0.0, state_s=0.0)
+    cluster = Cluster(lambda _: at(5), end_s=0.0, state_s=0.0)
     assert cluster.wait(monkeypatch, is_fenced=False) > promotion.OPEN_STILL_S

@@ -113,7 +113,7 @@ STEPS = st.lists(
 def test_it_never_claims_what_was_not_yet_copied(steps: list[tuple[str, int]]) -> None:
     point, end, upstream, now_ms = RecoveryPoint(), 0, 0, 1
     history: list[tuple[int, int]] = []  # of the source's end, exactly
-    looks: list[tuple[int, int]] = []
+    seen: list[tuple[int, int]] = []
     point.reach(0)
     for kind, number in steps:
         now_ms += 1
@@ -124,11 +124,11 @@ def test_it_never_claims_what_was_not_yet_copied(steps: list[tuple[str, int]]) -
             point.reach(upstream)
         else:
             see(point, end, now_ms)
-            looks.append((now_ms, end))
+            seen.append((now_ms, end))
         history.append((now_ms, end))
         true_ms = max((at for at, was in history if was <= upstream), default=0)
         assert (point.at or 0) <= true_ms
-        if len(looks) <= MOST_OBSERVATIONS:
-            assert point.at == max((at for at, was in looks if was <= upstream), default=None)
+        if len(seen) <= MOST_OBSERVATIONS:
+            assert point.at == max((at for at, was in seen if was <= upstream), default=None)
     point.reach(end)
-    assert point.at == (looks[-1][0] if looks else None), "the newest look is never dropped"
+    assert point.at == (seen[-1][0] if seen else None), "the newest look is never dropped"

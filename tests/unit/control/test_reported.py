@@ -47,9 +47,9 @@ def config(tmp_path: Path) -> MirrorConfig:
 
 
 def shown_flow(
-    config: MirrorConfig, own: FlowSnapshot | None, told: Reported | None, problem: str = ""
+    config: MirrorConfig, own: FlowSnapshot | None, reported: Reported | None, problem: str = ""
 ) -> answers.Flow:
-    heard = LeaderReport(told=told, problem=problem)
+    heard = LeaderReport(reported=reported, problem=problem)
     return shown.flow(config.flows[0], own, 1.0, heard)
 
 
@@ -67,14 +67,18 @@ def test_its_own_last_row_hides_no_outage(config: MirrorConfig) -> None:
     last = of(row(host=socket.gethostname(), pid=os.getpid()))
     for problem in ("", AWAY):
         found = shown_flow(config, own, last, problem)
-        assert (found.state, found.reason, found.told_by) == ("DEGRADED", "B: no broker", "here")
+        assert (found.state, found.reason, found.reported_by) == (
+            "DEGRADED",
+            "B: no broker",
+            "here",
+        )
     # processes of two containers may have one host name and number: a standby shows its leader
     assert shown_flow(config, flow(state="STANDBY", generation=-1), last).state == "RUNNING"
 
 
 def test_a_leader_that_said_nothing_for_long_is_not_known_to_run(config: MirrorConfig) -> None:
-    told = of(row(age_s=60))
-    found = shown_flow(config, None, told, AWAY)
+    reported = of(row(age_s=60))
+    found = shown_flow(config, None, reported, AWAY)
     assert (found.state, found.reason, found.problem) == ("UNKNOWN", AWAY, AWAY)
     assert (found.records, found.bytes, found.lanes, found.partitions) == (None,) * 4
     assert (found.loss.records, found.loss.unknown_partitions) == (None, None)
@@ -95,8 +99,8 @@ def test_what_is_wanted_is_not_known_before_the_target_has_answered(config: Mirr
 
 
 def test_a_code_is_the_same_everywhere(config: MirrorConfig) -> None:
-    told = of(row(state="DEGRADED", code="UNREACHABLE"))
-    assert shown_flow(config, None, told).code == "UNREACHABLE"
+    reported = of(row(state="DEGRADED", code="UNREACHABLE"))
+    assert shown_flow(config, None, reported).code == "UNREACHABLE"
 
 
 def test_rows_that_cannot_be_read_are_a_trouble_of_their_own_flow_alone() -> None:
@@ -109,11 +113,11 @@ def test_rows_that_cannot_be_read_are_a_trouble_of_their_own_flow_alone() -> Non
     ]
     status = [row().encode(), (b'["flow","C->B","status"]', newer)]
     now_ms = int(time.time() * 1000)
-    found = _report("A->B", state, status, now_ms, tells=True)
+    found = _report("A->B", state, status, now_ms, reports=True)
     assert (found.status is not None, found.problem) == (True, "")
     assert found.intents is not None
     assert found.intents.pause == PAUSE
-    broken = _report("C->B", state, status, now_ms, tells=True)
+    broken = _report("C->B", state, status, now_ms, reports=True)
     assert (broken.status, broken.intents, broken.run) == (None, None, None)
     assert broken.problem.count("newer release") >= 2
 
@@ -130,19 +134,19 @@ def test_rows_that_cannot_be_read_are_a_trouble_of_their_own_flow_alone() -> Non
 )
 def test_no_row_of_the_state_hides_what_the_leader_says(key: bytes, value: bytes) -> None:
     now_ms = int(time.time() * 1000)
-    found = _report("A->B", [PAUSE.encode(), (key, value)], [row().encode()], now_ms, tells=True)
+    found = _report("A->B", [PAUSE.encode(), (key, value)], [row().encode()], now_ms, reports=True)
     assert found.status is not None
     assert "cannot be read" in found.problem
 
 
 def test_a_number_that_no_process_has_is_one_that_is_gone() -> None:
     late = row(25, host=socket.gethostname(), pid=-7)
-    found = _report("A->B", [], [late.encode()], int(time.time() * 1000), tells=True)
+    found = _report("A->B", [], [late.encode()], int(time.time() * 1000), reports=True)
     assert found.status is None
 
 
 def test_of_a_state_topic_that_may_not_be_read_nothing_is_claimed() -> None:
-    found = _report("A->B", None, [row().encode()], int(time.time() * 1000), tells=True)
+    found = _report("A->B", None, [row().encode()], int(time.time() * 1000), reports=True)
     assert found.status is not None
     assert (found.intents, found.run) == (None, None)
     assert "grant READ on topic" in found.problem
@@ -204,7 +208,7 @@ def test_a_flow_that_cannot_enter_its_target_hides_no_other_of_it(
     found = sorted(load(file, environment={}).flows, key=str, reverse=is_reversed)
     heard = asyncio.run(Leaders().hear(found))
     assert heard["A->B"].problem == f"{AWAY} [UNREACHABLE]"
-    assert (heard["C->B"].problem, heard["C->B"].told) == ("", of(None))
+    assert (heard["C->B"].problem, heard["C->B"].reported) == ("", of(None))
 
 
 def test_that_a_reason_counts_on_is_no_event(

@@ -86,7 +86,7 @@ def rest(monitor: Monitor, tmp_path: Path) -> Iterator[Rest]:
 def test_flows_say_their_state_their_loss_and_how_old_that_is(rest: Rest) -> None:
     first, second = rest.get("/api/v1/flows")["flows"]
     assert (first["flow"], first["source"], first["target"]) == ("A->B", "A", "B")
-    assert (first["state"], first["toldBy"], first["lanes"]) == ("RUNNING", "here", 2)
+    assert (first["state"], first["reportedBy"], first["lanes"]) == ("RUNNING", "here", 2)
     assert (first["partitions"], first["unusualPartitions"], first["lag"]) == (6, 1, 107)
     assert first["lagUnknownPartitions"] == 0
     assert (first["loss"]["records"], first["loss"]["ms"]) == (3, 2500)
@@ -148,7 +148,7 @@ def test_partitions_are_filtered_sorted_and_paged(
     assert [f"{one['topic']}-{one['partition']}" for one in found["partitions"]] == expected
     total = {"?topic=order&sort=-lag&limit=2": 5, "?state=FAILED": 1, "?code=RECORD_TOO_LARGE": 1}
     assert found["total"] == total.get(query, 0 if "UNREACHABLE" in query else 6)
-    assert found["toldBy"] == "here"
+    assert found["reportedBy"] == "here"
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_topics_are_filtered_sorted_and_paged(rest: Rest, query: str, expected: 
     found = rest.get(f"{A_B}/topics{query}")
     assert [one["topic"] for one in found["topics"]] == expected
     assert found["total"] == (2 if "limit" in query or "offset" in query else len(expected))
-    assert found["toldBy"] == "here"
+    assert found["reportedBy"] == "here"
 
 
 def test_a_topic_has_the_numbers_of_its_partitions_and_says_what_is_not_known() -> None:
@@ -217,24 +217,24 @@ def test_a_standby_of_ten_thousand_topics_answers_at_once(
     parts = [partition(f"topic-{n // 10:05}", n % 10, lag=n % 977) for n in range(100_000)]
     now_ms = int(time.time() * 1000)
     row = published(flow(*parts, taken_ms=now_ms), every_ms=5000).encode()
-    is_slow, goes_on = threading.Event(), threading.Event()
+    is_slow, resumes = threading.Event(), threading.Event()
 
-    def told(flows: list[str], *_: object) -> dict[str, Reported]:
+    def reports(flows: list[str], *_: object) -> dict[str, Reported]:
         status = published_status("A->B", [row])
         return dict.fromkeys(flows, Reported(status=status, intents=FlowIntents()))
 
     def asked(_: MirrorConfig) -> list[FlowSnapshot]:
         if is_slow.is_set():
-            assert goes_on.wait(60)
+            assert resumes.wait(60)
         return [flow(*parts)]
 
-    monkeypatch.setattr(leaders, "reports_of", told)
+    monkeypatch.setattr(leaders, "reports_of", reports)
     monkeypatch.setattr(site, "offline_status", asked)
     monitor.update([flow(state="STANDBY", generation=-1), flow(flow="C->B")])
     assert len(row[1]) < 2000
     eventually(lambda: rest.get(A_B)["partitions"] == 100_000)
     most_waits = f"{A_B}/topics?sort=-lag&limit=200"
-    assert rest.get(most_waits)["toldBy"] == "clusters"
+    assert rest.get(most_waits)["reportedBy"] == "clusters"
     is_slow.set()
     monkeypatch.setattr(site, "ASKED_AGAIN_S", 0.0)
     took = {}
@@ -242,7 +242,7 @@ def test_a_standby_of_ten_thousand_topics_answers_at_once(
         begun = time.monotonic()
         found = rest.get(path)
         took[path] = time.monotonic() - begun
-    goes_on.set()
+    resumes.set()
     assert found["total"] == 10
     assert max(took.values()) < 1, took
     eventually(lambda: rest.get(most_waits)["ageMs"] < found["ageMs"], what="newer numbers")
@@ -285,9 +285,9 @@ def test_what_is_not_known_is_said_and_sorted_as_the_worst() -> None:
 
 def test_of_a_flow_led_elsewhere_the_row_tells_lag_objective_and_proof() -> None:
     proof = Proof(mode="full", at_ms=5, records=9, differences=0, is_complete=True)
-    told = replace(PUBLISHED, lag=12, lag_unknown=1, rpo_ms=1000, rpo_excess="why", proof=proof)
-    told = replace(told, p50_ms=7, p99_ms=95)
-    found = shown._reported(told, PUBLISHED.at_ms)
+    status = replace(PUBLISHED, lag=12, lag_unknown=1, rpo_ms=1000, rpo_excess="why", proof=proof)
+    status = replace(status, p50_ms=7, p99_ms=95)
+    found = shown._reported(status, PUBLISHED.at_ms)
     assert (found["lag"], found["lag_unknown_partitions"]) == (12, 1)
     assert (found["loss"].objective_ms, found["loss"].excess) == (1000, "why")
     assert found["verified"] == answers.Verified(
@@ -319,9 +319,9 @@ def test_the_soonest_end_of_retention_is_told_of_a_flow() -> None:
 
 
 def test_partitions_that_no_cluster_tells_are_no_empty_page(rest: Rest) -> None:
-    told = rest.ask("/api/v1/flows/C-%3EB/partitions")
-    assert (told.status, told.json["code"]) == (503, "UNREACHABLE")
-    assert "connection refused" in told.json["what"]
+    answer = rest.ask("/api/v1/flows/C-%3EB/partitions")
+    assert (answer.status, answer.json["code"]) == (503, "UNREACHABLE")
+    assert "connection refused" in answer.json["what"]
 
 
 def test_events_are_numbered_and_asked_for_by_flow(rest: Rest) -> None:
@@ -421,19 +421,19 @@ def test_no_secret_is_in_any_answer(rest: Rest) -> None:
 def test_what_is_refused_says_what_where_and_what_to_do(
     rest: Rest, path: str, method: str, body: Any, status: int, code: str, what: str
 ) -> None:
-    told = rest.ask(path, method, body)
-    assert (told.status, told.json["code"]) == (status, code), told
-    assert what in told.json["what"]
-    assert told.json["where"] == path.partition("?")[0].replace("%3E", ">")
-    assert (told.json["do"] != "") is bool(CONDITIONS[code].advice)
-    assert told.headers["Content-Type"] == "application/json"
+    answer = rest.ask(path, method, body)
+    assert (answer.status, answer.json["code"]) == (status, code), answer
+    assert what in answer.json["what"]
+    assert answer.json["where"] == path.partition("?")[0].replace("%3E", ">")
+    assert (answer.json["do"] != "") is bool(CONDITIONS[code].advice)
+    assert answer.headers["Content-Type"] == "application/json"
 
 
 def test_a_bug_is_told_without_its_text(rest: Rest, monitor: Monitor) -> None:
     monitor.update([flow(partition(lag="many"))])
-    told = rest.ask(A_B)
-    assert (told.status, told.json["code"]) == (500, "INTERNAL")
-    assert "many" not in told.json["what"]
+    answer = rest.ask(A_B)
+    assert (answer.status, answer.json["code"]) == (500, "INTERNAL")
+    assert "many" not in answer.json["what"]
 
 
 def test_a_stream_sends_flows_and_events_as_they_come(rest: Rest, monitor: Monitor) -> None:
@@ -465,9 +465,9 @@ def test_streams_are_bounded_and_end_with_the_process(
     with rest_of(load(file, environment={}), file, monitor) as rest:
         readers = [StreamReader(rest), StreamReader(rest)]
         eventually(lambda: all(one.found for one in readers))
-        told = rest.ask("/api/v1/stream")
-        assert (told.status, told.json["code"]) == (503, "REST_BUSY")
-        assert told.headers["Retry-After"]
+        answer = rest.ask("/api/v1/stream")
+        assert (answer.status, answer.json["code"]) == (503, "REST_BUSY")
+        assert answer.headers["Retry-After"]
     eventually(lambda: all(one.ended for one in readers))
 
 
@@ -475,8 +475,8 @@ def test_streams_are_bounded_and_end_with_the_process(
 def test_a_connection_carries_one_request(rest: Rest, path: str) -> None:
     """So each has one deadline from its first byte on."""
     for _ in range(2):
-        told = rest.ask(path)
-        assert (told.status, told.headers["Connection"]) == (200, "close")
+        answer = rest.ask(path)
+        assert (answer.status, answer.headers["Connection"]) == (200, "close")
 
 
 def test_a_hundred_clients_that_come_at_once_are_all_answered(rest: Rest) -> None:

@@ -75,16 +75,18 @@ def test_others_get_metrics_and_probes_alone_where_nobody_proves_who_it_is(serve
         for path in ("/metrics", "/healthz", "/readyz"):
             assert here(rest).ask(path).status == 200
         for path in ("/api/v1/flows", "/connectors", "/api/v1/openapi.json"):
-            told = here(rest).ask(path)
-            assert (told.status, told.json["code"]) == (403, "REST_UNGUARDED")
-            assert "twinlog.rest.tokens.file" in told.json["do"]
+            answer = here(rest).ask(path)
+            assert (answer.status, answer.json["code"]) == (403, "REST_UNGUARDED")
+            assert "twinlog.rest.tokens.file" in answer.json["do"]
         assert here(rest).ask(f"{A_B}/pause", "POST", {}).status == 403
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "no.such.host.invalid", "a..b"])  # noqa: S104
 def test_nothing_is_served_to_others_that_no_key_allows(serve: Serve, host: str) -> None:
-    told = r"9405: others reach this address.*twinlog\.rest\.monitoring\.open = true.*127\.0\.0\.1"
-    with pytest.raises(ListenUnguarded, match=told), serve(Address(host, 9405)):
+    message = (
+        r"9405: others reach this address.*twinlog\.rest\.monitoring\.open = true.*127\.0\.0\.1"
+    )
+    with pytest.raises(ListenUnguarded, match=message), serve(Address(host, 9405)):
         pass
 
 
@@ -116,10 +118,10 @@ def test_with_tokens_nobody_comes_in_without(
         wrong = {"Authorization": f"Basic {good}"}
         for headers in ({}, bearer("x"), bearer(good[:-1]), bearer(f"{good}x"), wrong):
             for path in ("/api/v1/flows", "/connectors", "/metrics", "/healthz", "/nothing"):
-                told = rest.ask(path, headers=headers)
-                assert (told.status, told.json["code"]) == (401, "TOKEN_NEEDED"), path
-                assert told.headers["WWW-Authenticate"] == "Bearer"
-                assert good not in told.body.decode()
+                answer = rest.ask(path, headers=headers)
+                assert (answer.status, answer.json["code"]) == (401, "TOKEN_NEEDED"), path
+                assert answer.headers["WWW-Authenticate"] == "Bearer"
+                assert good not in answer.body.decode()
         for path in ("/api/v1/codes", "/connectors", "/metrics", "/healthz"):
             assert rest.ask(path, headers=bearer(good)).status == 200
 
@@ -146,9 +148,9 @@ def test_who_may_read_may_not_operate(serve: Serve, token: Token, tmp_path: Path
             ("/connectors/MirrorSourceConnector/stop", "PUT"),
             ("/A/B/connectors/MirrorSourceConnector/resume", "PUT"),
         ):
-            told = rest.ask(path, method, {}, reads)
-            assert (told.status, told.json["code"]) == (403, "ROLE_TOO_SMALL"), path
-            assert "grafana may read" in told.json["what"]
+            answer = rest.ask(path, method, {}, reads)
+            assert (answer.status, answer.json["code"]) == (403, "ROLE_TOO_SMALL"), path
+            assert "grafana may read" in answer.json["what"]
 
 
 def test_a_line_that_is_taken_away_shuts_its_client_out(
@@ -246,9 +248,9 @@ def test_pages_of_other_sites_get_nothing(serve: Serve, headers: dict[str, str])
             (f"{A_B}/pause", "POST"),
             ("/connectors/MirrorSourceConnector/pause", "PUT"),
         ):
-            told = rest.ask(path, method, None if method == "GET" else {}, headers)
-            assert (told.status, told.json["code"]) == (403, "FOREIGN_ORIGIN")
-            assert "Access-Control-Allow-Origin" not in told.headers
+            answer = rest.ask(path, method, None if method == "GET" else {}, headers)
+            assert (answer.status, answer.json["code"]) == (403, "FOREIGN_ORIGIN")
+            assert "Access-Control-Allow-Origin" not in answer.headers
 
 
 def test_pages_from_here_may_ask(serve: Serve) -> None:
@@ -260,14 +262,14 @@ def test_pages_from_here_may_ask(serve: Serve) -> None:
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
 def test_what_a_form_can_send_changes_nothing(serve: Serve, kind: str) -> None:
     with serve(LOCAL) as rest:
-        told = rest.ask(f"{A_B}/pause", "POST", b"{}", {"Content-Type": kind})
-        assert (told.status, told.json["code"]) == (400, "REQUEST_INVALID")
+        answer = rest.ask(f"{A_B}/pause", "POST", b"{}", {"Content-Type": kind})
+        assert (answer.status, answer.json["code"]) == (400, "REQUEST_INVALID")
 
 
 def test_a_foreign_name_gets_nothing(serve: Serve) -> None:
     with serve(LOCAL) as rest:
-        told = rest.ask("/api/v1/flows", headers={"Host": "evil.example"})
-        assert (told.status, told.json["code"]) == (421, "FOREIGN_HOST")
+        answer = rest.ask("/api/v1/flows", headers={"Host": "evil.example"})
+        assert (answer.status, answer.json["code"]) == (421, "FOREIGN_HOST")
 
 
 @pytest.mark.parametrize("head", ["Content-Length: 1000", "Transfer-Encoding: chunked"])

@@ -67,12 +67,12 @@ FORMS: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("password", [PASSWORD, "abcdefgh/+", "longer-than-all-the-others~?>"])
 def test_a_password_is_found_in_every_form(form: str, password: str) -> None:
     written = FORMS[form](password)
-    told = scrubber_of(password).clean(f"before {written} after")
-    assert HIDDEN in told
-    assert written not in told
-    assert password not in told
-    assert told.startswith("before ")
-    assert told.endswith(" after")
+    cleaned = scrubber_of(password).clean(f"before {written} after")
+    assert HIDDEN in cleaned
+    assert written not in cleaned
+    assert password not in cleaned
+    assert cleaned.startswith("before ")
+    assert cleaned.endswith(" after")
 
 
 @pytest.mark.parametrize("before", ["", "x", "xy", "xyz", "\0someone else\0"])
@@ -153,10 +153,10 @@ def test_any_password_in_any_form(password: str, form: str) -> None:
     setting = Setting(key="A.ssl.key.password", value=password, file="f")
     user = Setting(key="A.sasl.jaas.config", value=f'x required username="{USER}";', file="f")
     written = FORMS[form](password)
-    told = SecretScrubber([setting, user]).clean(f"<{written}>")
-    assert HIDDEN in told
+    cleaned = SecretScrubber([setting, user]).clean(f"<{written}>")
+    assert HIDDEN in cleaned
     if written not in HIDDEN:
-        assert f"<{written}>" not in told
+        assert f"<{written}>" not in cleaned
 
 
 def test_json_stays_json_and_values_of_secret_keys_go() -> None:
@@ -165,8 +165,8 @@ def test_json_stays_json_and_values_of_secret_keys_go() -> None:
         "password": "z",
         "list": [PASSWORD, 5, None, {"deep": PASSWORD}],
     }
-    told = scrubber_of(PASSWORD).clean_value(value)
-    assert json.loads(json.dumps(told)) == {
+    cleaned = scrubber_of(PASSWORD).clean_value(value)
+    assert json.loads(json.dumps(cleaned)) == {
         "message": f"it is {HIDDEN} password={HIDDEN} y",
         "password": HIDDEN,
         "list": [HIDDEN, 5, None, {"deep": HIDDEN}],

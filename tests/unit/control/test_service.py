@@ -111,9 +111,9 @@ def test_a_reload_is_told_with_its_time_and_its_end(tmp_path: Path) -> None:
     with manager(address) as sock:
         before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         with reloading(environment(address)):
-            told = received(sock)
-        assert told[0] == "RELOADING=1"
-        key, _, value = told[1].partition("=")
+            states = received(sock)
+        assert states[0] == "RELOADING=1"
+        key, _, value = states[1].partition("=")
         assert key == "MONOTONIC_USEC"
         assert before <= int(value) <= time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         assert received(sock) == ["READY=1"]

@@ -149,8 +149,8 @@ def test_one_that_has_gone_meanwhile_is_handed_nothing() -> None:
     process.others(standby("third", leads=1))
     assert process.after(1) == 0
     assert not any(flow.run.is_stopping for flow in process.flows if flow.run)
-    told = [flow.setup.membership.metadata for flow in process.flows if flow.setup.membership]
-    assert [successor_of(metadata) for metadata in told] == ["", ""]
+    announced = [flow.setup.membership.metadata for flow in process.flows if flow.setup.membership]
+    assert [successor_of(metadata) for metadata in announced] == ["", ""]
 
 
 def test_where_several_stand_by_the_successor_is_named_first() -> None:
@@ -171,8 +171,8 @@ def test_a_process_tells_where_it_stands_by_how_many_flows_it_leads() -> None:
     process.after(5)
     membership = process.flows[-1].setup.membership
     assert membership is not None
-    told = share_of(membership.metadata)
-    assert told == Share(process=process.sharing.process, leads=2, is_ready=True)
+    announced = share_of(membership.metadata)
+    assert announced == Share(process=process.sharing.process, leads=2, is_ready=True)
 
 
 def test_what_is_told_is_read_back() -> None:

@@ -31,22 +31,22 @@ MOST = 0.05
 
 
 class Times:
-    """A supervisor that turns ten times a second, and whose looks cost what a test says."""
+    """A supervisor that turns ten times a second, and whose checks cost what a test says."""
 
     def __init__(self, cost_s: float) -> None:
         self.now = self.cpu = 0.0
-        self.looks: list[float] = []
+        self.checks: list[float] = []
         self.turns: list[float] = []
         self._cost_s = cost_s
         self._showing = Showing(
-            look=self._look,
-            on_snapshot=lambda _: self.looks.append(self.now),
+            check=self._check,
+            on_snapshot=lambda _: self.checks.append(self.now),
             on_turn=lambda: self.turns.append(self.now),
             clock=lambda: self.now,
             cpu_clock=lambda: self.cpu,
         )
 
-    def _look(self) -> list[FlowSnapshot]:
+    def _check(self) -> list[FlowSnapshot]:
         self.cpu += self._cost_s
         return []
 
@@ -62,26 +62,26 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     yield
 
 
-def test_few_partitions_are_looked_at_every_second() -> None:
+def test_few_partitions_are_checked_every_second() -> None:
     times = Times(0.001)
     times.pass_s(60)
-    assert len(times.looks) >= 54  # a turn comes late by a tenth
+    assert len(times.checks) >= 54  # a turn comes late by a tenth
     assert times.turns == []
 
 
-def test_many_partitions_are_looked_at_for_a_small_part_of_the_time() -> None:
+def test_many_partitions_are_checked_for_a_small_part_of_the_time() -> None:
     times = Times(0.2)
     times.pass_s(300)
     assert times.cpu <= 300 * showing.SHARE_OF_TIME + 0.2
-    assert len(times.looks) > 30
-    heard = sorted(times.looks + times.turns)
+    assert len(times.checks) > 30
+    heard = sorted(times.checks + times.turns)
     assert max(b - a for a, b in pairwise(heard)) < 1.2, "it is heard of"
 
 
-def test_however_many_they_are_they_are_looked_at() -> None:
+def test_however_many_they_are_they_are_checked() -> None:
     times = Times(60.0)
     times.pass_s(300)
-    assert len(times.looks) >= 9
+    assert len(times.checks) >= 9
 
 
 @pytest.mark.usefixtures("_own_folder")
@@ -122,7 +122,7 @@ def test_a_large_status_file_is_written_seldom_and_says_so(
 @pytest.mark.alone
 @pytest.mark.usefixtures("_own_folder")
 def test_ten_thousand_topics_are_shown_for_a_twentieth_of_a_core(tmp_path: Path) -> None:
-    """10 partitions each: the look, what monitoring keeps of it, and the file of `status`."""
+    """10 partitions each: the check, what monitoring keeps of it, and the file of `status`."""
     gc.freeze()  # what other tests left is no part of a mirror's memory
     driver = Driver([plan_of(one % 10, f"t-{one // 10:05d}") for one in range(PARTITIONS)])
     driver.run.tick()
@@ -140,17 +140,17 @@ def test_ten_thousand_topics_are_shown_for_a_twentieth_of_a_core(tmp_path: Path)
             began = time.thread_time()
             seen = flow_snapshot(driver.run, "exact", None, (), Counter(), since, limits)
             monitor.update([seen])
-            looked = time.thread_time()
+            checked = time.thread_time()
             status.write([seen])
-            costs.append((looked - began, time.thread_time() - looked))
+            costs.append((checked - began, time.thread_time() - checked))
     finally:
         gc.set_threshold(*before)
         gc.unfreeze()
-    look_s, file_s = (min(each) for each in zip(*costs[1:], strict=True))
+    check_s, file_s = (min(each) for each in zip(*costs[1:], strict=True))
     assert len(seen.partitions) == PARTITIONS
     (file,) = tmp_path.glob("twinlog/*.json")
     assert file.stat().st_size > 100 * PARTITIONS
-    look_every_s = max(1.0, min(look_s / showing.SHARE_OF_TIME, showing.LONGEST_PAUSE_S))
+    check_every_s = max(1.0, min(check_s / showing.SHARE_OF_TIME, showing.LONGEST_PAUSE_S))
     file_every_s = max(1.0, min(file_s / status_file.SHARE_OF_TIME, status_file.LONGEST_PAUSE_S))
-    share = look_s / look_every_s + file_s / file_every_s
-    assert share < MOST, f"look {look_s:.2f} s, file {file_s:.2f} s"
+    share = check_s / check_every_s + file_s / file_every_s
+    assert share < MOST, f"check {check_s:.2f} s, file {file_s:.2f} s"

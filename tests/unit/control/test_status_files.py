@@ -99,8 +99,8 @@ def test_a_disk_that_takes_nothing_ends_no_copy_and_is_said_once(
             log.info("something happened")
             status.write([flow()])
             kept.save()
-        told = [r.getMessage() for r in caplog.records if "cannot be written" in r.getMessage()]
-        assert len(told) == 1
+        logged = [r.getMessage() for r in caplog.records if "cannot be written" in r.getMessage()]
+        assert len(logged) == 1
         folder.unlink()
         status.write([flow()])
         kept.save()

@@ -268,10 +268,10 @@ def test_it_starts_cold_where_it_was_released_and_taken_back(
     for lane in lanes:
         lane.gives_back(*lane.asked_back)
     driver.pass_time(50)
-    before = {id(take) for lane in lanes for take in lane.all_told(Take)}
+    before = {id(take) for lane in lanes for take in lane.all_sent(Take)}
     driver.run.follow(NOTHING)
     driver.run.tick()
-    new = [take for lane in lanes for take in lane.all_told(Take) if id(take) not in before]
+    new = [take for lane in lanes for take in lane.all_sent(Take) if id(take) not in before]
     parts = [one for take in new for one in take.partitions]
     assert sorted(one.source for one in parts) == ORDERS
     assert all(one.handed is None for one in parts)
@@ -291,11 +291,11 @@ def test_nothing_of_another_generation_holds_but_its_counts(
     assert all(one.handed is not None for one in former)
     later = Driver([], clean=False)
     later.clock.now = driver.clock.now
-    later.run.go_on_from(former)
+    later.run.continue_from(former)
     later.run.set_plans(FOUR)
     later.run.tick()
     new = later.lanes_of(1)
-    parts = [one for lane in new for take in lane.all_told(Take) for one in take.partitions]
+    parts = [one for lane in new for take in lane.all_sent(Take) for one in take.partitions]
     assert sorted(one.source for one in parts) == sorted(ORDERS + AUDIT)
     assert all(one.handed is None for one in parts)
     assert {one.term.generation for one in parts} == {later.run.generation}
@@ -392,7 +392,7 @@ def test_limit_that_comes_while_a_lease_warms_up_is_kept(
     assert driver.run.work.has_budget
     assert driver.run.pacer is not None
     driver.pass_time(1)
-    assert all(lane.all_told(Pace) for lane in lanes)
+    assert all(lane.all_sent(Pace) for lane in lanes)
 
 
 # -- what cannot be read
@@ -574,12 +574,12 @@ def test_lanes_hear_of_another_flow_s_producer_and_go_on(
         lease.work = driver.run.work
     steered._found(replace(news(NOTHING), producers=frozenset({7})))
     for lane in lanes:
-        assert lane.all_told(KnownProducers) == [KnownProducers(producers=(7,))]
+        assert lane.all_sent(KnownProducers) == [KnownProducers(producers=(7,))]
     jobs = len(driver.jobs)
     driver.pass_time(1)
     assert len(driver.jobs) == jobs, "no lane is renewed for it"
     steered._found(replace(news(NOTHING), producers=frozenset({7})))
-    assert all(len(lane.all_told(KnownProducers)) == 1 for lane in lanes), "it is told once"
+    assert all(len(lane.all_sent(KnownProducers)) == 1 for lane in lanes), "it is told once"
 
 
 def test_what_was_a_stranger_s_is_tried_again_at_once_when_another_flow_is_known(

@@ -37,7 +37,7 @@ def view_of(tp: TopicPartition) -> PartitionView:
     )
 
 
-class KnownPlaces:
+class KnownCounterparts:
     """Identical offsets up to 100 in the partitions that have a place; says what it was asked."""
 
     def __init__(self, *tps: TopicPartition) -> None:
@@ -79,10 +79,10 @@ class KnownPlaces:
 
 
 def translations(
-    places: KnownPlaces, given: SyncedOffsets | None = None, *, has_sync: bool = True
+    counterparts: KnownCounterparts, given: SyncedOffsets | None = None, *, has_sync: bool = True
 ) -> TranslationCache:
     synced = partial((given or SyncedOffsets()).gave, "source")
-    return TranslationCache(cast("TargetOffsets", places), synced, has_sync=has_sync)
+    return TranslationCache(cast("TargetOffsets", counterparts), synced, has_sync=has_sync)
 
 
 def offsets(found: TranslationCache) -> dict[tuple[str, TopicPartition], int]:
@@ -94,8 +94,8 @@ def offsets(found: TranslationCache) -> dict[tuple[str, TopicPartition], int]:
 
 
 def test_nothing_is_looked_for_while_nobody_commits() -> None:
-    places = KnownPlaces(FIRST, SECOND)
-    found = translations(places)
+    counterparts = KnownCounterparts(FIRST, SECOND)
+    found = translations(counterparts)
     now: dict[str, GroupOffsets] = {
         "a": {FIRST: Committed(offset=3), SECOND: Committed(offset=4)},
         "b": {FIRST: Committed(offset=5)},
@@ -103,20 +103,20 @@ def test_nothing_is_looked_for_while_nobody_commits() -> None:
     found.update(now)
     found.update(now)
     found.update({"a": dict(now["a"]), "b": now["b"]})  # read again, the same
-    assert places.asked == [{FIRST, SECOND}]
+    assert counterparts.asked == [{FIRST, SECOND}]
     a, b = TopicPartition("A.orders", 0), TopicPartition("A.orders", 1)
     assert offsets(found) == {("a", a): 3, ("a", b): 4, ("b", a): 5}
 
     found.update({"a": {FIRST: Committed(offset=7), SECOND: Committed(offset=4)}})
-    assert places.asked[1:] == [{FIRST}]
+    assert counterparts.asked[1:] == [{FIRST}]
     assert offsets(found) == {("a", a): 7, ("a", b): 4}  # b is gone
 
 
 def test_only_where_groups_are_set_checkpoints_have_more_than_mirrormaker_s_bytes() -> None:
     def headers(*, has_sync: bool, is_way_back: bool) -> list[str]:
-        places = KnownPlaces(FIRST)
-        places.is_way_back = is_way_back
-        found = translations(places, has_sync=has_sync)
+        counterparts = KnownCounterparts(FIRST)
+        counterparts.is_way_back = is_way_back
+        found = translations(counterparts, has_sync=has_sync)
         found.update({"a": {FIRST: Committed(offset=3)}})
         (row,) = found.due({})
         return [name for name, _ in row.record(now_ms=0).headers]
@@ -128,8 +128,8 @@ def test_only_where_groups_are_set_checkpoints_have_more_than_mirrormaker_s_byte
 
 
 def test_a_sync_that_is_turned_on_later_announces_ids_and_nothing_is_written_twice() -> None:
-    places = KnownPlaces(FIRST)
-    with_ids, plain = (translations(places, has_sync=on) for on in (True, False))
+    counterparts = KnownCounterparts(FIRST)
+    with_ids, plain = (translations(counterparts, has_sync=on) for on in (True, False))
     for found in (with_ids, plain):
         found.update({"a": {FIRST: Committed(offset=3)}})
     (row,), (bare,) = with_ids.due({}), plain.due({})
@@ -139,41 +139,41 @@ def test_a_sync_that_is_turned_on_later_announces_ids_and_nothing_is_written_twi
 
 
 def test_what_has_no_place_yet_is_looked_for_in_every_round() -> None:
-    places = KnownPlaces(FIRST)
-    found = translations(places)
+    counterparts = KnownCounterparts(FIRST)
+    found = translations(counterparts)
     now: dict[str, GroupOffsets] = {"a": {FIRST: Committed(offset=3), SECOND: Committed(offset=4)}}
     found.update(now)
-    places.tps.add(SECOND)
+    counterparts.tps.add(SECOND)
     found.update(now)
     found.update(now)
-    assert places.asked == [{FIRST, SECOND}, {SECOND}]
+    assert counterparts.asked == [{FIRST, SECOND}, {SECOND}]
     assert set(offsets(found).values()) == {3, 4}
 
 
 def test_a_round_that_failed_is_made_up_for() -> None:
-    places = KnownPlaces(FIRST)
-    found = translations(places)
+    counterparts = KnownCounterparts(FIRST)
+    found = translations(counterparts)
     now: dict[str, GroupOffsets] = {"a": {FIRST: Committed(offset=3)}}
-    places.failure = Unreachable("away")
+    counterparts.failure = Unreachable("away")
     with pytest.raises(Unreachable):
         found.update(now)
-    places.failure = None
+    counterparts.failure = None
     found.update(now)
     assert list(offsets(found).values()) == [3]
 
 
 def test_everything_is_found_anew_when_asked_for() -> None:
-    places = KnownPlaces(FIRST)
-    found = translations(places)
+    counterparts = KnownCounterparts(FIRST)
+    found = translations(counterparts)
     now: dict[str, GroupOffsets] = {"a": {FIRST: Committed(offset=3)}}
     found.update(now)
     found.forget()
     found.update(now)
-    assert places.asked == [{FIRST}, {FIRST}]
+    assert counterparts.asked == [{FIRST}, {FIRST}]
 
 
 def test_groups_of_which_nothing_has_a_place_are_named_with_what_they_committed() -> None:
-    found = translations(KnownPlaces(FIRST))
+    found = translations(KnownCounterparts(FIRST))
     found.update(
         {
             "none": {},
@@ -182,65 +182,65 @@ def test_groups_of_which_nothing_has_a_place_are_named_with_what_they_committed(
             "lost": {SECOND: Committed(offset=5)},
         }
     )
-    assert found.unplaced() == {"none": (), "lost": (SECOND,)}
+    assert found.without_counterpart() == {"none": (), "lost": (SECOND,)}
     found.update({"placed": {FIRST: Committed(offset=3)}})
-    assert found.unplaced() == {}
+    assert found.without_counterpart() == {}
 
 
 def test_place_in_a_topic_that_was_made_anew_is_looked_for_again() -> None:
-    places = KnownPlaces(FIRST)
-    found = translations(places)
+    counterparts = KnownCounterparts(FIRST)
+    found = translations(counterparts)
     now: dict[str, GroupOffsets] = {"a": {FIRST: Committed(offset=3)}}
     found.update(now)
     same, other = TopicId("a" * 32), TopicId("b" * 32)
     found.forget_topics({"else"})
     found.update(now)
-    assert len(places.asked) == 1
+    assert len(counterparts.asked) == 1
     assert found.target_ids() == {"A.orders": same}
-    places.topic_id = "b" * 32
+    counterparts.topic_id = "b" * 32
     found.forget_topics({"A.orders"})
     assert list(found) == [], "nothing is to be set before it is found there"
     found.update(now)
-    assert len(places.asked) == 2
+    assert len(counterparts.asked) == 2
     assert found.target_ids() == {"A.orders": other}
 
 
 @pytest.mark.parametrize("what", ["released", "broken", "re-created"])
 def test_translation_ends_with_the_copy_that_it_is_about(what: str) -> None:
     """Nothing is asked of a group that commits nothing: it is dropped all the same."""
-    places = KnownPlaces(FIRST, SECOND)
-    found = translations(places)
+    counterparts = KnownCounterparts(FIRST, SECOND)
+    found = translations(counterparts)
     now: dict[str, GroupOffsets] = {
         "a": {FIRST: Committed(offset=3), SECOND: Committed(offset=4)},
         "b": {SECOND: Committed(offset=5)},
     }
     found.update(now)
-    view = places.copied.pop(FIRST)
-    places.tps.discard(FIRST)
+    view = counterparts.copied.pop(FIRST)
+    counterparts.tps.discard(FIRST)
     if what == "broken":
-        places.copied[FIRST] = replace(view, is_broken=True)
+        counterparts.copied[FIRST] = replace(view, is_broken=True)
     elif what == "re-created":
-        places.copied[FIRST] = replace(view, source_topic_id=TopicId("d" * 32))
+        counterparts.copied[FIRST] = replace(view, source_topic_id=TopicId("d" * 32))
     found.update(now)
     second = TopicPartition("A.orders", 1)
     assert offsets(found) == {("a", second): 4, ("b", second): 5}
     assert {one.topic_partition for some in found.to_set({}).values() for one in some} == {second}
-    assert places.asked == [{FIRST, SECOND}, {FIRST}]
+    assert counterparts.asked == [{FIRST, SECOND}, {FIRST}]
 
 
 def test_without_checkpoints_the_first_round_sets_nothing_on_the_way_back() -> None:
     """A restart knows of no commit that it was seen to: the group may have been moved back."""
-    places = KnownPlaces(FIRST)
-    places.is_way_back = True
-    found = translations(places)
+    counterparts = KnownCounterparts(FIRST)
+    counterparts.is_way_back = True
+    found = translations(counterparts)
     found.update({"a": {FIRST: Committed(offset=3), SECOND: Committed(offset=4)}})
     assert found.to_set(None) == {}
-    places.tps.add(SECOND)
+    counterparts.tps.add(SECOND)
     found.update({"a": {FIRST: Committed(offset=3), SECOND: Committed(offset=4)}})
     assert found.to_set(None) == {}, "a place that is found later is about the same commit"
     found.update({"a": {FIRST: Committed(offset=5), SECOND: Committed(offset=4)}})
     assert [one.upstream_offset for one in found.to_set(None)["a"]] == [5]
-    fresh = translations(places)
+    fresh = translations(counterparts)
     fresh.update({"a": {FIRST: Committed(offset=3)}})
     assert "a" in fresh.to_set({}), "the checkpoints say that nothing was set before"
 
@@ -256,10 +256,10 @@ def given(*offsets: int) -> SyncedOffsets:
 def test_what_the_other_flow_gave_is_no_progress_and_what_goes_beyond_it_is(
     before: Newest | None,
 ) -> None:
-    places = KnownPlaces(FIRST)
-    places.is_way_back = True
+    counterparts = KnownCounterparts(FIRST)
+    counterparts.is_way_back = True
     synced = given(3)
-    found = translations(places, synced)
+    found = translations(counterparts, synced)
     found.update({"a": {FIRST: Committed(offset=3)}})
     assert found.to_set(before) == {}
     found.update({"a": {FIRST: Committed(offset=5)}})
@@ -271,9 +271,9 @@ def test_what_the_other_flow_gave_is_no_progress_and_what_goes_beyond_it_is(
 
 
 def test_progress_before_the_first_round_is_known_where_this_process_has_set_the_group() -> None:
-    places = KnownPlaces(FIRST)
-    places.is_way_back = True
-    found = translations(places, given(3))
+    counterparts = KnownCounterparts(FIRST)
+    counterparts.is_way_back = True
+    found = translations(counterparts, given(3))
     found.update({"a": {FIRST: Committed(offset=5)}})
     assert [one.upstream_offset for one in found.to_set(None)["a"]] == [5]
 
@@ -289,10 +289,10 @@ def test_sync_is_known_by_the_last_offsets_that_it_gave() -> None:
     assert synced.gave("source", "a", FIRST, 5, None)
 
 
-def way_back(*, synced: SyncedOffsets | None = None) -> tuple[KnownPlaces, TranslationCache]:
-    places = KnownPlaces(FIRST)
-    places.is_way_back = True
-    return places, translations(places, synced)
+def way_back(*, synced: SyncedOffsets | None = None) -> tuple[KnownCounterparts, TranslationCache]:
+    counterparts = KnownCounterparts(FIRST)
+    counterparts.is_way_back = True
+    return counterparts, translations(counterparts, synced)
 
 
 def at(found: TranslationCache, offset: int, before: Newest | None = None) -> list[int]:
@@ -307,8 +307,8 @@ def newest(found: TranslationCache, written: Newest) -> Newest:
 
 
 def test_what_the_sync_gave_in_a_topic_that_was_made_anew_since_is_progress() -> None:
-    places, found = way_back(synced=given(3))
-    places.copy_id = COPY_MADE_ANEW
+    counterparts, found = way_back(synced=given(3))
+    counterparts.copy_id = COPY_MADE_ANEW
     assert at(found, 3) == [3]
 
 
@@ -324,10 +324,10 @@ def test_only_a_commit_that_was_seen_to_is_over_with_the_next_process() -> None:
     written = newest(later, written)
     assert [row.is_seen_to for row in written.values()] == [True]
     assert list(later.due(written)) == []
-    places, last = way_back()
+    counterparts, last = way_back()
     assert at(last, 5, written) == []
     assert at(last, 6, written) == [6]
-    places.copy_id = COPY_MADE_ANEW
+    counterparts.copy_id = COPY_MADE_ANEW
     last.forget()
     last.seen_to({})
     assert at(last, 5, written) == [5], "the same offset in another topic"
@@ -344,28 +344,28 @@ def test_checkpoints_of_earlier_releases_are_of_commits_that_were_seen_to() -> N
 
 
 def test_a_place_that_is_known_exactly_by_now_is_news() -> None:
-    places, found = way_back()
-    places.reached = 4
+    counterparts, found = way_back()
+    counterparts.reached = 4
     assert at(found, 5) == [4]
     found.seen_to({})
     assert at(found, 5) == []
-    places.reached = 100
+    counterparts.reached = 100
     assert at(found, 5) == [5]
 
 
 def test_who_need_not_have_read_anything_of_the_copy_moves_nobody() -> None:
-    places, found = way_back()
-    places.copy_start = 7
+    counterparts, found = way_back()
+    counterparts.copy_start = 7
     assert at(found, 7) == [0], "where there is no group, at the start of the log"
     assert [row.checkpoint.downstream_offset for row in found.due({})] == [7]
     assert at(found, 8) == [8]
 
 
 def test_checkpoint_is_written_again_for_a_topic_that_was_made_anew() -> None:
-    places, found = way_back()
+    counterparts, found = way_back()
     at(found, 5)
     written = newest(found, {})
-    places.copy_id = COPY_MADE_ANEW
+    counterparts.copy_id = COPY_MADE_ANEW
     found.forget()
     at(found, 5)
     assert [row.ids for row in found.due(written)] == [CopyIds(TopicId("a" * 32), COPY_MADE_ANEW)]

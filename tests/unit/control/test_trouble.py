@@ -25,7 +25,7 @@ AWAY = "cluster B cannot be reached at 10.0.0.7:9092: connection refused"
 UNREACHED = Away(code="UNREACHABLE", message=AWAY)
 
 
-class Told:
+class WatchedFlow:
     """A flow's trouble, its clock, and the lines that it writes."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -65,177 +65,177 @@ class Told:
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Iterator[Told]:
+def flow(caplog: pytest.LogCaptureFixture) -> Iterator[WatchedFlow]:
     with caplog.at_level(logging.INFO):
-        yield Told(caplog)
+        yield WatchedFlow(caplog)
 
 
-def test_outage_keeps_its_beginning_through_lead_run_and_set_ups(told: Told) -> None:
-    lane = told.lane()
-    told.clock.now += 5
-    lane.reaches(UNREACHED, told.clock.monotonic())
-    began_ms = told.clock.wall_ms() + 1000
-    told.sees(lane)
-    seen = [told.trouble.now]
-    told.clock.now += 9
-    told.trouble.lead_lost(Disconnected("10.0.0.7:9092 of cluster B has not answered"))
-    seen.append(told.trouble.now)
+def test_outage_keeps_its_beginning_through_lead_run_and_set_ups(flow: WatchedFlow) -> None:
+    lane = flow.lane()
+    flow.clock.now += 5
+    lane.reaches(UNREACHED, flow.clock.monotonic())
+    began_ms = flow.clock.wall_ms() + 1000
+    flow.sees(lane)
+    seen = [flow.trouble.now]
+    flow.clock.now += 9
+    flow.trouble.lead_lost(Disconnected("10.0.0.7:9092 of cluster B has not answered"))
+    seen.append(flow.trouble.now)
     for _ in range(3):
-        told.fails(Unreachable(AWAY), after=20)
-        seen.append(told.trouble.now)
+        flow.fails(Unreachable(AWAY), after=20)
+        seen.append(flow.trouble.now)
     assert {(one.state, one.since_ms) for one in seen if one} == {(FlowState.DEGRADED, began_ms)}
     assert [one.reason for one in seen if one][-1] == f"{AWAY} [UNREACHABLE]"
-    assert told.all_clear == []
-    told.clock.now += 1
-    told.trouble.is_over()
-    told.trouble.is_over()
-    assert told.all_clear == [
+    assert flow.all_clear == []
+    flow.clock.now += 1
+    flow.trouble.is_over()
+    flow.trouble.is_over()
+    assert flow.all_clear == [
         (logging.INFO, "A->B: both clusters can be reached again, after 1 min 10 s")
     ]
-    assert told.state == ""
+    assert flow.state == ""
 
 
-def test_lanes_that_are_gone_are_no_all_clear(told: Told) -> None:
-    lane = told.lane()
-    lane.reaches(UNREACHED, told.clock.monotonic())
-    told.sees(lane)
-    told.sees()
-    assert (told.state, told.all_clear) == ("DEGRADED", [])
+def test_lanes_that_are_gone_are_no_all_clear(flow: WatchedFlow) -> None:
+    lane = flow.lane()
+    lane.reaches(UNREACHED, flow.clock.monotonic())
+    flow.sees(lane)
+    flow.sees()
+    assert (flow.state, flow.all_clear) == ("DEGRADED", [])
 
 
-def test_lane_that_has_not_noticed_is_no_all_clear(told: Told) -> None:
-    first, second = told.lane(0), told.lane(1)
-    first.reaches(UNREACHED, told.clock.monotonic())
-    told.sees(first, second)
-    told.sees(second)  # the first one's process died
-    assert (told.state, told.all_clear) == ("DEGRADED", [])
-    told.clock.now += 5
-    told.sees(second, told.lane(2))
-    assert told.state == ""
-    assert len(told.all_clear) == 1
+def test_lane_that_has_not_noticed_is_no_all_clear(flow: WatchedFlow) -> None:
+    first, second = flow.lane(0), flow.lane(1)
+    first.reaches(UNREACHED, flow.clock.monotonic())
+    flow.sees(first, second)
+    flow.sees(second)  # the first one's process died
+    assert (flow.state, flow.all_clear) == ("DEGRADED", [])
+    flow.clock.now += 5
+    flow.sees(second, flow.lane(2))
+    assert flow.state == ""
+    assert len(flow.all_clear) == 1
 
 
-def test_lane_that_reaches_both_again_ends_it(told: Told) -> None:
-    lane = told.lane()
-    lane.reaches(UNREACHED, told.clock.monotonic())
-    told.sees(lane)
-    told.sees(lane, after=10)
-    lane.reaches(None, told.clock.monotonic() + 0.5)
-    told.sees(lane)
-    assert told.all_clear == [
+def test_lane_that_reaches_both_again_ends_it(flow: WatchedFlow) -> None:
+    lane = flow.lane()
+    lane.reaches(UNREACHED, flow.clock.monotonic())
+    flow.sees(lane)
+    flow.sees(lane, after=10)
+    lane.reaches(None, flow.clock.monotonic() + 0.5)
+    flow.sees(lane)
+    assert flow.all_clear == [
         (logging.INFO, "A->B: both clusters can be reached again, after 11 s")
     ]
 
 
 @pytest.fixture
-def silent(told: Told) -> Pulse:
+def silent(flow: WatchedFlow) -> Pulse:
     """What a run hears of a source that has answered nothing for a while."""
     pulse = Pulse(run=cast("RunningFlow", None), ask=lambda: None)
     pulse.silence = Disconnected("10.0.0.3:9092 of cluster A has not answered within 5 s")
-    told.pulse = pulse
+    flow.pulse = pulse
     return pulse
 
 
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_silent_source_is_an_outage_before_lanes_notice(
-    told: Told, silent: Pulse, lanes: int
+    flow: WatchedFlow, silent: Pulse, lanes: int
 ) -> None:
-    held = [told.lane(number) for number in range(lanes)]
-    told.sees(*held)
-    assert told.trouble.now is not None
-    assert (told.state, told.trouble.now.is_of_all) == ("DEGRADED", True)
-    assert told.trouble.now.reason.endswith("has not answered within 5 s [DISCONNECTED]")
-    told.sees(*held, after=9)
+    held = [flow.lane(number) for number in range(lanes)]
+    flow.sees(*held)
+    assert flow.trouble.now is not None
+    assert (flow.state, flow.trouble.now.is_of_all) == ("DEGRADED", True)
+    assert flow.trouble.now.reason.endswith("has not answered within 5 s [DISCONNECTED]")
+    flow.sees(*held, after=9)
     silent.silence = None
-    told.sees(*held)
-    assert (told.state, [line for _, line in told.all_clear]) == (
+    flow.sees(*held)
+    assert (flow.state, [line for _, line in flow.all_clear]) == (
         "",
         ["A->B: both clusters can be reached again, after 10 s"],
     )
 
 
 def test_outage_that_lanes_notice_after_the_silence_is_the_same_one(
-    told: Told, silent: Pulse
+    flow: WatchedFlow, silent: Pulse
 ) -> None:
-    lane = told.lane()
-    told.sees(lane)
-    began_ms = told.clock.wall_ms()
-    lane.reaches(UNREACHED, told.clock.monotonic())
-    told.sees(lane, after=20)
-    lane.reaches(None, told.clock.monotonic() + 0.5)
-    told.sees(lane)
-    assert told.trouble.now is not None
-    assert (told.trouble.now.since_ms, told.all_clear) == (began_ms, []), "the source is silent yet"
+    lane = flow.lane()
+    flow.sees(lane)
+    began_ms = flow.clock.wall_ms()
+    lane.reaches(UNREACHED, flow.clock.monotonic())
+    flow.sees(lane, after=20)
+    lane.reaches(None, flow.clock.monotonic() + 0.5)
+    flow.sees(lane)
+    assert flow.trouble.now is not None
+    assert (flow.trouble.now.since_ms, flow.all_clear) == (began_ms, []), "the source is silent yet"
     silent.silence = None
-    told.sees(lane)
-    assert (told.state, len(told.all_clear)) == ("", 1)
+    flow.sees(lane)
+    assert (flow.state, len(flow.all_clear)) == ("", 1)
 
 
 def test_answer_of_the_source_is_no_all_clear_while_the_target_is_away(
-    told: Told, silent: Pulse
+    flow: WatchedFlow, silent: Pulse
 ) -> None:
-    lane = told.lane()
-    lane.reaches(UNREACHED, told.clock.monotonic())
-    told.sees(lane)
+    lane = flow.lane()
+    lane.reaches(UNREACHED, flow.clock.monotonic())
+    flow.sees(lane)
     silent.silence = None
-    told.sees(lane)
-    told.sees(after=1)  # its process died
-    assert (told.state, told.all_clear) == ("DEGRADED", [])
-    told.sees(told.lane(1))
-    told.sees(told.lane(1))
-    assert (told.state, len(told.all_clear)) == ("", 1)
+    flow.sees(lane)
+    flow.sees(after=1)  # its process died
+    assert (flow.state, flow.all_clear) == ("DEGRADED", [])
+    flow.sees(flow.lane(1))
+    flow.sees(flow.lane(1))
+    assert (flow.state, len(flow.all_clear)) == ("", 1)
 
 
-def test_it_is_told_at_once_for_each_code_and_once_a_minute(told: Told) -> None:
-    told.fails(Unreachable(AWAY))
-    told.fails(Unreachable(AWAY), after=30)
-    told.fails(Disconnected("no answer"), after=1)
-    assert len(told.lines) == 2
-    told.fails(Unreachable(AWAY), after=61)
-    assert len(told.lines) == 3
-    assert told.lines[0] == f"A->B: DEGRADED: {AWAY} [UNREACHABLE]; trying again"
+def test_it_is_told_at_once_for_each_code_and_once_a_minute(flow: WatchedFlow) -> None:
+    flow.fails(Unreachable(AWAY))
+    flow.fails(Unreachable(AWAY), after=30)
+    flow.fails(Disconnected("no answer"), after=1)
+    assert len(flow.lines) == 2
+    flow.fails(Unreachable(AWAY), after=61)
+    assert len(flow.lines) == 3
+    assert flow.lines[0] == f"A->B: DEGRADED: {AWAY} [UNREACHABLE]; trying again"
 
 
-def test_whoever_stands_by_says_so_once(told: Told) -> None:
+def test_whoever_stands_by_says_so_once(flow: WatchedFlow) -> None:
     for _ in range(5):
-        told.fails(StandingBy("standing by: another process leads it (east)"), after=100)
-    assert (told.state, len(told.lines)) == ("STANDBY", 1)
-    told.fails(StandingBy("standing by: another process leads it (west)"))
-    assert len(told.lines) == 2
+        flow.fails(StandingBy("standing by: another process leads it (east)"), after=100)
+    assert (flow.state, len(flow.lines)) == ("STANDBY", 1)
+    flow.fails(StandingBy("standing by: another process leads it (west)"))
+    assert len(flow.lines) == 2
 
 
-def test_whoever_stands_by_has_asked_both(told: Told) -> None:
-    told.fails(Unreachable(AWAY))
-    told.fails(StandingBy("standing by"), after=60)
-    assert [line for _, line in told.all_clear] == [
+def test_whoever_stands_by_has_asked_both(flow: WatchedFlow) -> None:
+    flow.fails(Unreachable(AWAY))
+    flow.fails(StandingBy("standing by"), after=60)
+    assert [line for _, line in flow.all_clear] == [
         "A->B: both clusters can be reached again, after 1 min"
     ]
 
 
-def test_who_was_promoted_has_not_asked_the_source(told: Told) -> None:
-    told.fails(Unreachable(AWAY))
-    told.fails(Fenced("promoted"), after=60)
-    assert (told.state, told.all_clear) == ("FENCED", [])
+def test_who_was_promoted_has_not_asked_the_source(flow: WatchedFlow) -> None:
+    flow.fails(Unreachable(AWAY))
+    flow.fails(Fenced("promoted"), after=60)
+    assert (flow.state, flow.all_clear) == ("FENCED", [])
 
 
-def test_another_trouble_in_between_is_no_all_clear(told: Told) -> None:
-    told.fails(Unreachable(AWAY))
-    told.fails(FlowError("another cluster answers", code="CLUSTER_CHANGED", flow="A->B"))
-    assert told.all_clear == []
-    assert told.trouble.now is not None
-    assert told.trouble.now.reason == "another cluster answers [CLUSTER_CHANGED]"
-    assert told.state == "FAILED", "waiting does not help"
-    assert told.lines[-1].count("A->B") == 1
+def test_another_trouble_in_between_is_no_all_clear(flow: WatchedFlow) -> None:
+    flow.fails(Unreachable(AWAY))
+    flow.fails(FlowError("another cluster answers", code="CLUSTER_CHANGED", flow="A->B"))
+    assert flow.all_clear == []
+    assert flow.trouble.now is not None
+    assert flow.trouble.now.reason == "another cluster answers [CLUSTER_CHANGED]"
+    assert flow.state == "FAILED", "waiting does not help"
+    assert flow.lines[-1].count("A->B") == 1
 
 
-def test_wait_for_the_lanes_before_is_no_outage(told: Told) -> None:
-    told.fails(SetupWaiting("A->B: waiting until its lanes have surely stopped"))
-    told.trouble.is_over()
-    assert told.all_clear == []
+def test_wait_for_the_lanes_before_is_no_outage(flow: WatchedFlow) -> None:
+    flow.fails(SetupWaiting("A->B: waiting until its lanes have surely stopped"))
+    flow.trouble.is_over()
+    assert flow.all_clear == []
 
 
-def test_lost_lead_without_an_outage_names_itself(told: Told) -> None:
-    told.trouble.lead_lost(None)
-    assert told.trouble.now is not None
-    assert told.trouble.now.error.code == "NOT_LEADER"
-    assert not told.trouble.now.is_outage
+def test_lost_lead_without_an_outage_names_itself(flow: WatchedFlow) -> None:
+    flow.trouble.lead_lost(None)
+    assert flow.trouble.now is not None
+    assert flow.trouble.now.error.code == "NOT_LEADER"
+    assert not flow.trouble.now.is_outage

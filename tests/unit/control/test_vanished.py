@@ -12,8 +12,8 @@ from twinlog.control.watch.state_since import FlowSince
 BOTH = [plan_of(0), plan_of(1), plan_of(0, "payments")]
 
 
-def looks(driver: Driver, *there: str, released: tuple[str, ...] = ()) -> dict[str, str]:
-    """A look for topics, of which the source shows these and the flow copies these."""
+def survey(driver: Driver, *there: str, released: tuple[str, ...] = ()) -> dict[str, str]:
+    """A survey of topics, of which the source shows these and the flow copies these."""
     driver.run.set_plans(plan for plan in BOTH if plan.source.topic in there)
     return see_source(driver.run.partitions.values(), there, released)
 
@@ -25,22 +25,22 @@ def states(driver: Driver) -> dict[str, tuple[str, str]]:
 
 def test_deleted_topic_is_told_once_and_its_copy_is_listed() -> None:
     driver = Driver(BOTH, lanes=1)
-    assert looks(driver, "orders", "payments") == {}
-    assert looks(driver, "orders") == {"payments": "A.payments"}
-    assert looks(driver, "orders") == {}
+    assert survey(driver, "orders", "payments") == {}
+    assert survey(driver, "orders") == {"payments": "A.payments"}
+    assert survey(driver, "orders") == {}
     said = "deleted at the source, or not visible any more; A.payments is kept"
     assert states(driver)["payments"] == ("SOURCE_DELETED", said)
     driver.pass_time(7200)
-    assert looks(driver, "orders") == {}
+    assert survey(driver, "orders") == {}
     assert states(driver)["payments"] == ("SOURCE_DELETED", said), "hours later"
 
 
 def test_topic_that_comes_back_is_copied_and_told_again_when_it_goes() -> None:
     driver = Driver(BOTH, lanes=1)
-    looks(driver, "orders")
-    looks(driver, "orders", "payments")
+    survey(driver, "orders")
+    survey(driver, "orders", "payments")
     assert states(driver)["payments"][0] == "PENDING"
-    assert looks(driver, "orders") == {"payments": "A.payments"}
+    assert survey(driver, "orders") == {"payments": "A.payments"}
 
 
 def test_topic_that_is_there_and_not_wanted_is_released() -> None:
@@ -52,5 +52,5 @@ def test_topic_that_is_there_and_not_wanted_is_released() -> None:
 
 def test_topic_that_people_released_may_go() -> None:
     driver = Driver(BOTH, lanes=1)
-    assert looks(driver, "orders", released=("payments",)) == {}
+    assert survey(driver, "orders", released=("payments",)) == {}
     assert states(driver)["payments"] == ("RELEASED", "")

@@ -75,7 +75,7 @@ class Copy:
             source_end=COUNT,
             is_begun=True,
         )
-        self.maps, self.map_s, self.looks = 0, 0.0, 0
+        self.maps, self.map_s, self.asked = 0, 0.0, 0
         """How often the map was read, what it costs, and how often partitions were asked for."""
         self.flow = LedFlow(
             config=config,
@@ -113,7 +113,7 @@ class Copy:
         return int(client.log.log_start)
 
     def _partitions(self) -> tuple[PartitionView, ...]:
-        self.looks += 1
+        self.asked += 1
         return (self.view,)
 
     def _read_map(self) -> Maps:
@@ -178,12 +178,12 @@ def test_a_round_over_budget_reads_no_map(full: Copy) -> None:
     duty = full.duty()
     for _ in range(20):
         duty.round()
-    assert (full.maps, full.looks, full.found.records) == (1, 1, 0)
+    assert (full.maps, full.asked, full.found.records) == (1, 1, 0)
     full.mirror_s = 1.4  # what it cost is paid
     duty.round()
-    assert (full.maps, full.looks) == (2, 2)
+    assert (full.maps, full.asked) == (2, 2)
     duty.round()
-    assert (full.maps, full.looks) == (2, 2)
+    assert (full.maps, full.asked) == (2, 2)
     full.mirror_s, full.map_s = 3.0, 0.0  # and what was not read then is read now
     duty.round()
     assert full.found.records > 0

@@ -150,7 +150,7 @@ def test_digest_is_of_all_but_itself() -> None:
 def test_a_group_that_could_not_be_asked_is_not_called_identical() -> None:
     unasked = FlowError("its coordinator is away", code="UNREACHABLE")
     survey = SimpleNamespace(
-        selected=(SimpleNamespace(name="billing"),), offsets={"billing": {}}, places={}
+        selected=(SimpleNamespace(name="billing"),), offsets={"billing": {}}, counterparts={}
     )
     for here, there in (({}, unasked), (unasked, {})):
         flow = VerifiedFlow(flow="A->B", partitions=[partition()])

@@ -136,5 +136,5 @@ def test_what_it_runs_is_not_loaded_by_its_own_package(module: str) -> None:
     """Where it is, runpy prints a RuntimeWarning, which looks like a mistake."""
     package = module.rpartition(".")[0]
     loads = f"import sys, {package}; sys.exit({module!r} in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", loads], check=False, timeout=PATIENCE_S)
-    assert told.returncode == 0
+    ended = subprocess.run([sys.executable, "-c", loads], check=False, timeout=PATIENCE_S)
+    assert ended.returncode == 0

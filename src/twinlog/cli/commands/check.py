@@ -95,7 +95,7 @@ def check(
     """
     from twinlog.cli.terminal.config_errors import error_parts, names_lines, warning_parts
     from twinlog.cli.terminal.explanation import explanation_json, explanation_parts
-    from twinlog.control.check.mirror_check import check as look
+    from twinlog.control.check.mirror_check import check as check_config
 
     defaults, timeout_s = given.pop("defaults"), given.pop("timeout_s")
     if explain:
@@ -110,7 +110,9 @@ def check(
                 write_warnings(warning_parts(config.warnings))
             return 0
         adopts = storages(config, adopt_mm2=adopt_mm2, connector=connector)
-        report = look(config, with_probe=probe, gives_up_s=timeout_s, adopts=adopts, say=_say)
+        report = check_config(
+            config, with_probe=probe, gives_up_s=timeout_s, adopts=adopts, say=_say
+        )
     except ConfigError as error:
         if output.is_for_programs or not names_lines(error):
             raise

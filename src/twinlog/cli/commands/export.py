@@ -125,13 +125,13 @@ def _write(work: Export, path: Path) -> None:
     partial = path.with_name(path.name + ".partial")
     try:
         with _private(partial) as out:
-            told_at = time.monotonic()
+            reported_at = time.monotonic()
             for one in work.records():
                 by_broker = one.is_log_append_time
                 line = record_line(work.tp.partition, one.record, is_log_append_time=by_broker)
                 out.write(line + "\n")
-                if time.monotonic() - told_at > PROGRESS_EVERY_S and not is_quiet():
-                    told_at = time.monotonic()
+                if time.monotonic() - reported_at > PROGRESS_EVERY_S and not is_quiet():
+                    reported_at = time.monotonic()
                     done, span = work.counts.position, work.span
                     write_line(f"offset {done:,} of {span.next:,}", sys.stderr)
             out.flush()

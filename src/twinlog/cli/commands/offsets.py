@@ -121,11 +121,11 @@ def _translated(found: TranslatedGroup, flow: Flow, *, reverse: bool) -> Iterato
     here, there = (flow.target, flow.source) if reverse else (flow.source, flow.target)
     table = offsets_table(here, there)
     for one in found.offsets:
-        place = "" if one.to_offset is None else str(one.to_offset)
+        to_offset = "" if one.to_offset is None else str(one.to_offset)
         note = "" if one.is_exact else "not exact: not copied yet, or by MirrorMaker 2"
         if one.to_offset is None:
             note = "not copied by Twinlog"
-        row(table, one.topic, str(one.partition), str(one.offset), one.to_topic, place, note)
+        row(table, one.topic, str(one.partition), str(one.offset), one.to_topic, to_offset, note)
     yield table
     if found.from_checkpoints:
         yield text(

@@ -113,11 +113,13 @@ def status(
         read = partial(load_file, file)
     elif is_pair(given):
         file, read = configuration_of_pair(given)
-    look = partial(_mirrors, file, read, timeout_s)
+    read_mirrors = partial(_mirrors, file, read, timeout_s)
     if is_watched:
-        shown = watch(lambda: _only(look()[1], topics), lagging=lagging, nothing=NOBODY_RUNS)
+        shown = watch(
+            lambda: _only(read_mirrors()[1], topics), lagging=lagging, nothing=NOBODY_RUNS
+        )
         return exit_code(shown, int(time.time() * 1000))
-    source, mirrors = look()
+    source, mirrors = read_mirrors()
     code = exit_code(mirrors, int(time.time() * 1000))
     mirrors = _only(mirrors, topics)
     if lagging and output.is_for_programs:
@@ -224,12 +226,12 @@ def _led_elsewhere(
     if missing:
         yield _offline(file, replace(config, flows=missing), timeout_s)
     wanted = tuple(flow for flow in config.flows if str(flow.flow) in names)
-    leaders = {told.flow: told for told in _asked(replace(config, flows=wanted), timeout_s)}
+    leaders = {one.flow: one for one in _asked(replace(config, flows=wanted), timeout_s)}
     for flow in waiting:
-        told = leaders.get(flow["flow"])
-        if told is not None and told.where:
-            reason = "; ".join(filter(None, (told.reason, f"here: {flow['reason']}")))
-            flow.update(replace(told, reason=reason).as_json())
+        leader = leaders.get(flow["flow"])
+        if leader is not None and leader.where:
+            reason = "; ".join(filter(None, (leader.reason, f"here: {flow['reason']}")))
+            flow.update(replace(leader, reason=reason).as_json())
 
 
 def _offline(file: Path, config: MirrorConfig, timeout_s: float) -> dict[str, Any]:

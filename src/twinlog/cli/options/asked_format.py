@@ -1,5 +1,5 @@
-"""Which `--format` a command line asks for, told before it is understood: its error is for the same
-reader as its answer.
+"""Which `--format` a command line asks for, known before it is understood: its error is for the
+same reader as its answer.
 """
 
 from __future__ import annotations

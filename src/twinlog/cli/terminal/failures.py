@@ -86,7 +86,7 @@ class FailureLines:
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
-        self._told: dict[FailureKey, float] = {}
+        self._reported_at: dict[FailureKey, float] = {}
         self._open: dict[FailureKey, float] = {}
 
     def update(self, now: float, now_ms: int, flows: Iterable[FlowSnapshot]) -> None:
@@ -103,8 +103,8 @@ class FailureLines:
             if key in self._open:
                 continue
             self._open[key] = now
-            if now - self._told.get(key, now - AGAIN_AFTER_S) >= AGAIN_AFTER_S:
-                self._told[key] = now
+            if now - self._reported_at.get(key, now - AGAIN_AFTER_S) >= AGAIN_AFTER_S:
+                self._reported_at[key] = now
                 fresh.setdefault((key.flow, key.code), []).append(one)
         for group in fresh.values():
             if len(group) > TOPICS_EACH:
@@ -135,7 +135,7 @@ class FailureLines:
         said: dict[tuple[str, str, bool], dict[str, float]] = {}
         for key in ended:
             began = self._open.pop(key)
-            if self._told.get(key) == began:
+            if self._reported_at.get(key) == began:
                 is_mirrored = (key.flow, key.topic) in mirrored
                 said.setdefault((key.flow, key.code, is_mirrored), {})[key.topic] = began
         for (flow, code, is_mirrored), topics in said.items():

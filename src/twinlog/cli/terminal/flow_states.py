@@ -20,7 +20,7 @@ PASSING: Final = frozenset({FlowState.STARTING, FlowState.STOPPING, FlowState.ST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _Said:
     state: str
     at: float
     since: float
@@ -39,7 +39,7 @@ class StateLines:
         """`every_s`: a flow's troubles are said so seldom."""
         self._every_s = every_s
         self._write, self._write_trouble = write, write_trouble or write
-        self._told: dict[str, _Told] = {}
+        self._said: dict[str, _Said] = {}
         self._seen: dict[str, tuple[str, float]] = {}
 
     def update(self, now: float, flows: Iterable[FlowSnapshot]) -> None:
@@ -52,20 +52,20 @@ class StateLines:
         if state != flow.state:
             since = now
             self._seen[flow.flow] = (flow.state, now)
-        told = self._told.get(flow.flow)
+        said = self._said.get(flow.flow)
         if flow.state in PASSING:
             return
         if flow.state in UNREMARKABLE:
-            if told is not None and told.state == FlowState.STANDBY:
-                del self._told[flow.flow]  # whoever takes over does not run again: events say it
-            elif told is not None and told.state not in UNREMARKABLE:
-                self._write(f"{flow.flow}: {flow.state} again after {duration(now - told.since)}")
-                self._told[flow.flow] = _Told(state=flow.state, at=now, since=now)
+            if said is not None and said.state == FlowState.STANDBY:
+                del self._said[flow.flow]  # whoever takes over does not run again: events say it
+            elif said is not None and said.state not in UNREMARKABLE:
+                self._write(f"{flow.flow}: {flow.state} again after {duration(now - said.since)}")
+                self._said[flow.flow] = _Said(state=flow.state, at=now, since=now)
             return
-        if told is not None and (told.state == flow.state or now - told.at < self._every_s):
+        if said is not None and (said.state == flow.state or now - said.at < self._every_s):
             return
-        if told is not None and told.state in OUTAGE and flow.state in OUTAGE:
-            since = told.since
-        self._told[flow.flow] = _Told(state=flow.state, at=now, since=since)
+        if said is not None and said.state in OUTAGE and flow.state in OUTAGE:
+            since = said.since
+        self._said[flow.flow] = _Said(state=flow.state, at=now, since=since)
         reason = f": {flow.reason}" if flow.reason else ""
         self._write_trouble(f"{flow.flow}: {flow.state}{reason}")

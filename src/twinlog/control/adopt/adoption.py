@@ -59,7 +59,7 @@ STATE_WITHIN_S: Final = 10.0
 QUIET_S: Final = 4.0
 """Longer than a MirrorMaker 2 that has something to write pauses between two polls."""
 
-LOOK_BACK: Final = 2 * TAIL_RECORDS
+LOOKBACK: Final = 2 * TAIL_RECORDS
 FURTHER_BACK: Final = (TAIL_RECORDS, 10_000, 1_000_000)
 BEFORE_STARTS: Final = -1
 """The `start` of a term that precedes all that lanes begin in the same generation."""
@@ -427,7 +427,7 @@ class Adopter:
             source_may_lack=tp.topic in self._source_may_lack,
             target_may_lack=plan.target.topic in self._target_may_lack,
         )
-        begin = max(log_start, noted + 1 - LOOK_BACK)
+        begin = max(log_start, noted + 1 - LOOKBACK)
         for _, records in read_committed(self.source, tp, begin, end, isolation=self.isolation):
             alignment.add(
                 (record.offset, identity(record, with_timestamp=with_timestamp))

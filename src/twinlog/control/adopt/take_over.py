@@ -7,11 +7,11 @@ time. So the verdict goes into its plan. Without a row in the offset map it begi
 - as any other does, where MirrorMaker 2 noted nothing and nothing was ever written;
 - not at all else: it stands with the code of what kept it from being adopted.
 
-Each discovery looks at those that are new, and again at those that stand; a trouble that may pass
+Each discovery checks those that are new, and again at those that stand; a trouble that may pass
 asks for the next discovery at once.
 
-- Dies before the row of an adoption is written: nothing has begun, the next look finds the same.
-- The answer to the row is lost: the next look finds the row, or finds the same again.
+- Dies before the row of an adoption is written: nothing has begun, the next check finds the same.
+- The answer to the row is lost: the next check finds the row, or finds the same again.
 - A reading of the map is older than the row: the partition waits for the next reading.
 """
 
@@ -46,7 +46,7 @@ class TakeOver:
     map_reader: MapReader
     log_once: Callable[[str], None]
     once: bool
-    """Nobody looks again: what may pass is a failure as well."""
+    """Nobody checks again: what may pass is a failure as well."""
     _claim: Claim | None = None
     _verdicts: dict[Copied, Refusal | None] = field(default_factory=dict)
     """None: it may begin as any other."""
@@ -116,7 +116,7 @@ class TakeOver:
         known = self._verdicts[_copied(plan)]
         if known is None or _copied(plan) in self._adopted:
             return False
-        return known.is_retriable or self._has_judged  # the first follows the look at once
+        return known.is_retriable or self._has_judged  # the first follows the check at once
 
     def _refusal(self, error: TwinlogError) -> Refusal:
         is_retriable = error.fate is Fate.RETRIABLE

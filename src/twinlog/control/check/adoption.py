@@ -132,5 +132,5 @@ def _changes(adopted: Iterable[Adopted]) -> Iterator[str]:
     for one in adopted:
         source = one.plan.source
         by_topic.setdefault(source.topic, []).append(f"{source.partition} at {one.upstream}")
-    for topic, places in by_topic.items():
-        yield f"{topic} is taken over from MirrorMaker 2, by partition: {', '.join(places)}"
+    for topic, offsets in by_topic.items():
+        yield f"{topic} is taken over from MirrorMaker 2, by partition: {', '.join(offsets)}"

@@ -64,17 +64,17 @@ class Clients(Protocol):
 
 def check_flow(setup: FlowSetup, clients: Clients, report: FlowReport) -> None:
     """Fill the report; what cannot be asked at all is raised."""
-    look = _FlowCheck(setup, clients, report)
-    look.topics()
-    look.source_rights()
-    look.target_rights()
-    look.internal_topics()
-    look.group()
-    look.state()
-    look.foreign_data()
+    check = _FlowCheck(setup, clients, report)
+    check.topics()
+    check.source_rights()
+    check.target_rights()
+    check.internal_topics()
+    check.group()
+    check.state()
+    check.foreign_data()
     check_syncs(setup.config, clients.source, clients.target, report)
     check_features(setup.config, clients.source, clients.target, report)
-    look.expiry()
+    check.expiry()
 
 
 class _FlowCheck:
@@ -113,7 +113,7 @@ class _FlowCheck:
             self._flow,
             self._clients.source,
             self._mirrored.values(),
-            self._goes_on,
+            self._has_position,
             self._problem,
         )
         for name, topic in self._mirrored.items():
@@ -323,7 +323,7 @@ class _FlowCheck:
             tp.partition,
         )
 
-    def _goes_on(self, tp: TopicPartition) -> bool:
+    def _has_position(self, tp: TopicPartition) -> bool:
         remote = TopicPartition(self._remote[tp.topic], tp.partition)
         known = self._there.topics.get(remote.topic)
         if known is None:

@@ -2,7 +2,7 @@
 what stands in the way. Only reads.
 
 A group may move when nobody is in it on either side, and every offset that it has committed has an
-exact place on the target. One that moves earlier would read records again, or find nothing to
+exact counterpart on the target. One that moves earlier would read records again, or find nothing to
 resume from.
 """
 
@@ -26,7 +26,7 @@ from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.groups.counterparts import Counterpart, TargetOffsets
 from twinlog.control.groups.group_rights import sees_groups, unseen_line
-from twinlog.control.groups.unplaced import NOTHING_COMMITTED, why_unplaced
+from twinlog.control.groups.no_counterpart import NOTHING_COMMITTED, why_no_counterpart
 from twinlog.errors import TwinlogError, Unsupported
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
@@ -51,9 +51,9 @@ class CommittedOffset:
     """Of the source's log; -1: not known."""
     to_topic: str | None
     to_offset: int | None
-    """None where it has no place on the target."""
+    """None where it has no counterpart on the target."""
     why_not: str
-    """Empty: the place is exact."""
+    """Empty: the counterpart is exact."""
 
     @property
     def lag(self) -> int:
@@ -71,7 +71,7 @@ class GroupReadiness:
     """On the source."""
     there: GroupSide
     """On the target."""
-    places: tuple[CommittedOffset, ...]
+    committed: tuple[CommittedOffset, ...]
     why_not: tuple[str, ...]
     """Empty: it may move."""
 
@@ -82,7 +82,7 @@ class GroupReadiness:
     @property
     def lag(self) -> int:
         """Of all its partitions; -1 where none is known."""
-        known = [one.lag for one in self.places if one.lag >= 0]
+        known = [one.lag for one in self.committed if one.lag >= 0]
         return sum(known) if known else -1
 
     def as_json(self) -> dict[str, Any]:
@@ -97,7 +97,8 @@ class GroupReadiness:
             "target": self.there.as_json(),
             "lag": self.lag,
             "offsets": [
-                {**asdict(one), "lag": one.lag, "is_exact": not one.why_not} for one in self.places
+                {**asdict(one), "lag": one.lag, "is_exact": not one.why_not}
+                for one in self.committed
             ],
         }
 
@@ -126,9 +127,9 @@ class GroupSurvey:
     selected: tuple[Group, ...]
     left_out: int
     offsets: Offsets
-    places: Mapping[TopicPartition, Counterpart]
-    placeless: Mapping[TopicPartition, str]
-    """Committed offsets that have no place there, and why."""
+    counterparts: Mapping[TopicPartition, Counterpart]
+    without_counterpart: Mapping[TopicPartition, str]
+    """Committed offsets that have none, and why."""
     there: Mapping[str, Group]
     """Groups of the target."""
     there_client: Coordinators
@@ -171,7 +172,7 @@ def survey_groups(
     there: Coordinators,
     names: frozenset[str] = frozenset(),
 ) -> GroupSurvey:
-    """The groups that the flow selects, their offsets, and the places of those on the target."""
+    """The groups that the flow selects, their offsets, and their counterparts on the target."""
     found = [one for one in list_groups(here).values() if one.has_offsets or one.is_share]
     selects = led.config.groups.selects
     selected = sorted(
@@ -190,14 +191,14 @@ def survey_groups(
             offsets |= dict.fromkeys(shares, error)
     tps = {tp for _, some in _read(offsets) for tp in some}
     finder = TargetOffsets(led, here.client, there.client)
-    places = finder.find(tps, finder.views()) if tps else {}
+    counterparts = finder.find(tps, finder.views()) if tps else {}
     return GroupSurvey(
         led=led,
         selected=tuple(selected),
         left_out=sum(not selects(one.name) for one in found),
         offsets=offsets,
-        places=places,
-        placeless=_placeless(tps, places, led.partitions()),
+        counterparts=counterparts,
+        without_counterpart=_without_counterpart(tps, counterparts, led.partitions()),
         there=list_groups(there),
         there_client=there,
     )
@@ -220,48 +221,48 @@ def readiness(
         why_not.append(f"it is active on {config.target}: {there.who}")
     elif there.state is None:
         why_not.append(f"whether it is active on {config.target} is not known: {there.problem}")
-    places: tuple[CommittedOffset, ...] = ()
+    committed: tuple[CommittedOffset, ...] = ()
     if isinstance(offsets, TwinlogError):
         why_not.append(str(offsets))
     elif not offsets:
         why_not.append(NOTHING_COMMITTED)
     else:
-        places = tuple(_committed_offsets(offsets, survey, ends))
-        why_not += _summed(places)
+        committed = tuple(_committed_offsets(offsets, survey, ends))
+        why_not += _summed(committed)
     return GroupReadiness(
         group=group.name,
         is_share=group.is_share,
         here=here,
         there=there,
-        places=places,
+        committed=committed,
         why_not=tuple(why_not),
     )
 
 
-def _placeless(
+def _without_counterpart(
     tps: Iterable[TopicPartition],
-    places: Mapping[TopicPartition, Counterpart],
+    counterparts: Mapping[TopicPartition, Counterpart],
     views: Iterable[PartitionView],
 ) -> dict[TopicPartition, str]:
     mirrored = {view.source: view for view in views}
-    unplaced = (tp for tp in tps if tp not in places or not places[tp].runs)
-    return {tp: _why(mirrored.get(tp)) for tp in unplaced}
+    missing = (tp for tp in tps if tp not in counterparts or not counterparts[tp].runs)
+    return {tp: _why(mirrored.get(tp)) for tp in missing}
 
 
 def _why(view: PartitionView | None) -> str:
-    return BY_KEY if view is not None and view.is_keyed else why_unplaced(view)
+    return BY_KEY if view is not None and view.is_keyed else why_no_counterpart(view)
 
 
 def _committed_offsets(
     offsets: GroupOffsets, survey: GroupSurvey, ends: Mapping[TopicPartition, int]
 ) -> Iterator[CommittedOffset]:
     for tp, one in sorted(offsets.items()):
-        to_topic, to_offset, why_not = None, None, survey.placeless.get(tp, "")
+        to_topic, to_offset, why_not = None, None, survey.without_counterpart.get(tp, "")
         if not why_not:
-            place = survey.places[tp]
-            found = place.translate(one.offset)
-            to_topic, to_offset = place.target.topic, found.offset
-            why_not = "" if found.is_exact else _not_exact(place, one.offset)
+            counterpart = survey.counterparts[tp]
+            found = counterpart.translate(one.offset)
+            to_topic, to_offset = counterpart.target.topic, found.offset
+            why_not = "" if found.is_exact else _not_exact(counterpart, one.offset)
         yield CommittedOffset(
             topic=tp.topic,
             partition=tp.partition,
@@ -273,17 +274,19 @@ def _committed_offsets(
         )
 
 
-def _not_exact(place: Counterpart, offset: int) -> str:
-    reached = place.reach.downstream if place.is_way_back else place.reach.upstream
+def _not_exact(counterpart: Counterpart, offset: int) -> str:
+    reached = (
+        counterpart.reach.downstream if counterpart.is_way_back else counterpart.reach.upstream
+    )
     if offset > reached:
         return f"the copy is {plural(offset - reached, 'offset')} behind it"
     return BY_MM2
 
 
-def _summed(places: Iterable[CommittedOffset]) -> Iterator[str]:
+def _summed(committed: Iterable[CommittedOffset]) -> Iterator[str]:
     """A line for each reason, whatever number of partitions has it."""
     by_reason: dict[str, list[str]] = {}
-    for one in places:
+    for one in committed:
         if one.why_not:
             reason = "the copy is behind it" if "behind it" in one.why_not else one.why_not
             by_reason.setdefault(reason, []).append(f"{one.topic}-{one.partition}")

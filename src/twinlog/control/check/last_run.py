@@ -26,20 +26,20 @@ class LastRun(NamedTuple):
 
 
 def last_run(
-    history: FlowHistory | None, told: PublishedStatus | None, now_ms: int, *, tells: bool
+    history: FlowHistory | None, status: PublishedStatus | None, now_ms: int, *, reports: bool
 ) -> LastRun:
-    """`told`: the newest row of the status topic, which is not of now; `tells`: whoever leads the
-    flow writes such rows, and they can be read.
+    """`status`: the newest row of the status topic, which is not of now; `reports`: whoever leads
+    the flow writes such rows, and they can be read.
     """
     latest = None if history is None else history.latest
     if latest is None or history is None:
         return LastRun(FlowState.NOT_RUNNING, "it has never run")
     where = f"{latest.host} (process {latest.pid})"
-    if told is not None and told.generation < latest.generation:
-        told = None
+    if status is not None and status.generation < latest.generation:
+        status = None
     # a generation that took over after a kill is not closed: late requests of the one before it may
     # arrive. Its last row says that it ended all the same
-    if history.is_closed or (told is not None and told.state == FlowState.STOPPED):
+    if history.is_closed or (status is not None and status.state == FlowState.STOPPED):
         return LastRun(FlowState.NOT_RUNNING, f"it last ran on {where} and ended in order")
     lives = lives_here(latest.host, latest.pid, latest.started_ms)
     if lives is False:
@@ -47,21 +47,21 @@ def last_run(
     if lives:
         text = f"process {latest.pid} of this host leads it, and has not said how it is"
         return LastRun(FlowState.UNKNOWN, f"{text}: ask as its user, with its file")
-    return _elsewhere(where, told, now_ms, now_ms - latest.started_ms, tells=tells)
+    return _elsewhere(where, status, now_ms, now_ms - latest.started_ms, reports=reports)
 
 
 def _elsewhere(
-    where: str, told: PublishedStatus | None, now_ms: int, age_ms: int, *, tells: bool
+    where: str, status: PublishedStatus | None, now_ms: int, age_ms: int, *, reports: bool
 ) -> LastRun:
     """Of another host. `age_ms`: of its lead."""
-    if not tells:
+    if not reports:
         text = f"it last ran on {where}, and has not said that it ended: ask on that host"
         return LastRun(FlowState.UNKNOWN, text)
-    if told is None and abs(age_ms) < LIVE_MS:
+    if status is None and abs(age_ms) < LIVE_MS:
         since = duration(max(0, age_ms) / 1000)
         text = f"{where} leads it since {since}, and has not said how it is yet"
         return LastRun(FlowState.UNKNOWN, text)
-    silent = "" if told is None else f" for {duration(max(0, now_ms - told.at_ms) / 1000)}"
+    silent = "" if status is None else f" for {duration(max(0, now_ms - status.at_ms) / 1000)}"
     return _gone(f"it last ran on {where}, which has said nothing{silent}: killed, or cut off")
 
 
@@ -83,4 +83,4 @@ def lives_here(host: str, pid: int, at_ms: int) -> bool | None:
     except (psutil.NoSuchProcess, ValueError):  # or there is no such number
         return False
     except psutil.Error:
-        return True  # it is there, and not ours to look at
+        return True  # it is there, and not ours to inspect

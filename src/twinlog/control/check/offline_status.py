@@ -61,20 +61,20 @@ def offline_status(
 ) -> list[FlowSnapshot]:
     """Every flow; one whose clusters cannot be asked is UNKNOWN with the reason.
 
-    `without_source`: where the source alone cannot be asked, what the target tells of the run, with
+    `without_source`: where the source alone cannot be asked, what the target shows of the run, with
     `source_problem` and without partitions.
     """
     setups = [flow_setup(flow) for flow in config.flows]
     with ExitStack() as closing:
         clusters = AskedClusters(closing, GIVES_UP_S if gives_up_s is None else gives_up_s)
         clusters.ask(setup.target for setup in setups)
-        looks = [_open(setup, clusters) for setup in setups]
-        clusters.ask(look.setup.source for look in looks if isinstance(look, _OfflineFlow))
+        opened = [_open(setup, clusters) for setup in setups]
+        clusters.ask(one.setup.source for one in opened if isinstance(one, _OfflineFlow))
         return [
-            look.flow(clusters.problem(look.setup.source), without_source=without_source)
-            if isinstance(look, _OfflineFlow)
-            else look
-            for look in looks
+            one.flow(clusters.problem(one.setup.source), without_source=without_source)
+            if isinstance(one, _OfflineFlow)
+            else one
+            for one in opened
         ]
 
 
@@ -152,10 +152,10 @@ class _OfflineFlow:
             problem = error
         seen = _unknown(self.setup, problem)
         with suppress(TwinlogError):
-            _, told, _ = self._last_run()
+            _, status, _ = self._last_run()
             # why it cannot be run says more than why it cannot be checked
-            if told is not None and not told.is_of_leader:
-                return _not_set_up(seen, told)
+            if status is not None and not status.is_of_leader:
+                return _not_set_up(seen, status)
         return seen
 
     def _fenced(self, promotion: Intent) -> FlowSnapshot:
@@ -183,29 +183,29 @@ class _OfflineFlow:
 
     def _run(self, parts: Iterable[PartitionSnapshot]) -> FlowSnapshot:
         """With who runs it, or ran it last, as the target has it."""
-        run, told, problem = self._last_run()
+        run, status, problem = self._last_run()
         paused = "" if self._intents.pause is None else f"paused {self._intents.pause}"
         reason = "; ".join(filter(None, (paused, run.text, problem)))
         seen = _snapshot(self.setup.name, run.state, reason, self._history, tuple(parts))
         seen = replace(seen, code=run.code)
-        if told is None:
+        if status is None:
             return seen
-        return _overlaid(seen, told) if told.is_of_leader else _not_set_up(seen, told)
+        return _overlaid(seen, status) if status.is_of_leader else _not_set_up(seen, status)
 
     def _last_run(self) -> tuple[LastRun, PublishedStatus | None, str]:
         """How it ran last; the row of who leads it now, or cannot set it up; what is wrong with
         rows.
         """
-        now_ms, told, failed, problem = int(time.time() * 1000), None, None, ""
+        now_ms, status, failed, problem = int(time.time() * 1000), None, None, ""
         rows = self._status_rows(now_ms)
         try:
-            told = published_status(self.setup.name, rows or [])
+            status = published_status(self.setup.name, rows or [])
             failed = failed_set_up(self.setup.name, rows or [])
         except CorruptData as error:
             problem = str(error)
-        tells = bool(self._flow.status_interval_seconds) and rows is not None
-        run = last_run(self._history, told, now_ms, tells=tells)
-        now = of_now(told, self._history, now_ms)
+        reports = bool(self._flow.status_interval_seconds) and rows is not None
+        run = last_run(self._history, status, now_ms, reports=reports)
+        now = of_now(status, self._history, now_ms)
         if now is None and STATE_TOPIC in self._there.topics:  # else nobody knows who leads
             now = set_up_of_now(failed, self._history, run, now_ms)
         return run, now, problem
@@ -334,13 +334,13 @@ class _OfflineFlow:
         return bool(left) and all(b.is_control for b in left) and left[-1].last_offset >= end - 1
 
 
-def _overlaid(seen: FlowSnapshot, told: PublishedStatus) -> FlowSnapshot:
+def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     """What the clusters show, with what the leader alone knows: states, troubles, what is lost."""
-    unusual = {TopicPartition(one.topic, one.partition): one for one in told.unusual}
+    unusual = {TopicPartition(one.topic, one.partition): one for one in status.unusual}
     parts = []
     for each in seen.partitions:
         # of single partitions the leader alone knows it, and does not write it
-        part = replace(each, loss_ms=-1) if each.lag > 0 or told.unusual_partitions else each
+        part = replace(each, loss_ms=-1) if each.lag > 0 or status.unusual_partitions else each
         one = unusual.pop(TopicPartition(part.topic, part.partition), None)
         if one is not None:
             state = PartitionState(one.state)
@@ -349,41 +349,41 @@ def _overlaid(seen: FlowSnapshot, told: PublishedStatus) -> FlowSnapshot:
     for tp, one in unusual.items():
         part = _part(tp, "", PartitionState(one.state))
         parts.append(replace(part, code=one.code, message=one.message))
-    rest = told.unusual_partitions - len(told.unusual)
-    more = f"{plural(rest, 'more partition')} with a trouble or a pause: ask on {told.host}"
+    rest = status.unusual_partitions - len(status.unusual)
+    more = f"{plural(rest, 'more partition')} with a trouble or a pause: ask on {status.host}"
     more = more if rest > 0 else ""
     return replace(
         seen,
-        state=FlowState(told.state),
-        code=told.code,
-        reason="; ".join(filter(None, (told.reason, more))),
-        guarantee=told.guarantee,
-        generation=told.generation,
-        lanes=told.lanes,
-        since_ms=told.since_ms,
-        loss_records=told.loss_records,
-        loss_ms=told.loss_ms,
-        loss_unknown=told.loss_unknown,
-        rpo_ms=told.rpo_ms,
-        rpo_excess=told.rpo_excess,
-        verified=None if told.proof is None else Verified(**asdict(told.proof)),
-        where=told.where,
-        as_of_ms=told.at_ms,
+        state=FlowState(status.state),
+        code=status.code,
+        reason="; ".join(filter(None, (status.reason, more))),
+        guarantee=status.guarantee,
+        generation=status.generation,
+        lanes=status.lanes,
+        since_ms=status.since_ms,
+        loss_records=status.loss_records,
+        loss_ms=status.loss_ms,
+        loss_unknown=status.loss_unknown,
+        rpo_ms=status.rpo_ms,
+        rpo_excess=status.rpo_excess,
+        verified=None if status.proof is None else Verified(**asdict(status.proof)),
+        where=status.where,
+        as_of_ms=status.at_ms,
         partitions=tuple(parts),
     )
 
 
-def _not_set_up(seen: FlowSnapshot, told: PublishedStatus) -> FlowSnapshot:
+def _not_set_up(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     """What the clusters show, with why a process cannot begin with it."""
     return replace(
         seen,
-        state=FlowState(told.state),
-        code=told.code,
+        state=FlowState(status.state),
+        code=status.code,
         error=None,
-        reason=told.reason,
-        since_ms=told.since_ms,
-        where=told.where,
-        as_of_ms=told.at_ms,
+        reason=status.reason,
+        since_ms=status.since_ms,
+        where=status.where,
+        as_of_ms=status.at_ms,
     )
 
 

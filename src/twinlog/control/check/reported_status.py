@@ -45,7 +45,7 @@ class Reported:
     """Of one flow: what its leader says, and what people want of it."""
 
     status: PublishedStatus | None
-    """By who leads it, or cannot set it up; None: nobody does, or tells nothing."""
+    """By who leads it, or cannot set it up; None: nobody does, or reports nothing."""
     intents: FlowIntents | None
     """None: what is wanted is not known."""
     run: LastRun | None = None
@@ -82,9 +82,9 @@ def reports_of(
             None if state is None else of_state.get(flow, []),
             of_status.get(flow, []),
             now_ms,
-            tells=tells and status is not None,
+            reports=reports and status is not None,
         )
-        for flow, tells in flows.items()
+        for flow, reports in flows.items()
     }
 
 
@@ -105,7 +105,7 @@ def _by_flow(rows: Rows) -> Mapping[str, Rows]:
     return out
 
 
-def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, tells: bool) -> Reported:
+def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, reports: bool) -> Reported:
     """By the rows of this flow: those of others may be of a later release. `state` is None where it
     may not be read.
     """
@@ -129,7 +129,7 @@ def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, tells: 
             problems.append(f"what is wanted of it cannot be read: {_in_words(error)}")
         try:
             history = winning_claims(_claims(flow, state)).get(flow)
-            run = last_run(history, newest, now_ms, tells=tells)
+            run = last_run(history, newest, now_ms, reports=reports)
         except _UNREADABLE as error:
             problems.append(f"who ran it last cannot be read: {_in_words(error)}")
     now = of_now(newest, history, now_ms)
@@ -174,14 +174,14 @@ def status_rows(target: ClusterClient, there: ClusterMetadata, now_ms: int) -> R
 
 
 def of_now(
-    told: PublishedStatus | None, history: FlowHistory | None, now_ms: int
+    status: PublishedStatus | None, history: FlowHistory | None, now_ms: int
 ) -> PublishedStatus | None:
     """The newest row, where who wrote it leads the flow now."""
-    if told is None or not _is_fresh(told, now_ms):
+    if status is None or not _is_fresh(status, now_ms):
         return None
     # another took the lead since, and has not written yet
     latest = None if history is None else history.latest
-    return told if latest is None or told.generation >= latest.generation else None
+    return status if latest is None or status.generation >= latest.generation else None
 
 
 def set_up_of_now(
@@ -199,9 +199,9 @@ def set_up_of_now(
     return None if may_run or latest.started_ms > failed.at_ms else failed
 
 
-def _is_fresh(told: PublishedStatus, now_ms: int) -> bool:
+def _is_fresh(status: PublishedStatus, now_ms: int) -> bool:
     """Who wrote it runs, as far as can be seen from here."""
     # a process of this host writes on time, or can be seen to be gone
-    is_late = now_ms - told.at_ms > 2 * told.every_ms
-    is_gone = is_late and lives_here(told.host, told.pid, told.at_ms) is False
-    return told.is_of(now_ms) and not is_gone
+    is_late = now_ms - status.at_ms > 2 * status.every_ms
+    is_gone = is_late and lives_here(status.host, status.pid, status.at_ms) is False
+    return status.is_of(now_ms) and not is_gone

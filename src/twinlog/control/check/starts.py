@@ -42,15 +42,15 @@ def topic_begins(
     flow: FlowConfig,
     source: ClusterClient,
     topics: Iterable[TopicMetadata],
-    goes_on: Callable[[TopicPartition], bool],
+    has_position: Callable[[TopicPartition], bool],
     on_problem: Callable[[TwinlogError, str], None],
 ) -> dict[str, TopicBegin]:
-    """By topic; `goes_on` says which partitions have a position, from which they continue."""
+    """By topic; `has_position` says which partitions have a position, from which they continue."""
     partitions = {
         topic.name: [TopicPartition(topic.name, each.partition) for each in topic.partitions]
         for topic in topics
     }
-    new = {tp for tps in partitions.values() for tp in tps if not goes_on(tp)}
+    new = {tp for tps in partitions.values() for tp in tps if not has_position(tp)}
     of_group = _group_offsets(flow, source) if new else {}
     starts = {tp: of_group.get(tp, flow.start.at(tp)) for tp in new}
     found = begin_offsets(source, starts, isolation=flow.isolation_level)

@@ -55,10 +55,10 @@ def _left_alone(flow: FlowConfig, target: ClusterClient) -> dict[str, str]:
     minutes, and why. What was not said is found at the start of each partition.
     """
     rows = status_rows(target, target.metadata(None), int(time.time() * 1000))
-    told = published_status(str(flow.flow), rows or [])
+    status = published_status(str(flow.flow), rows or [])
     return {
         one.topic: one.code or one.state
-        for one in (() if told is None else told.unusual)
+        for one in (() if status is None else status.unusual)
         if one.state == PartitionState.TAKEN_OVER or has(one.code, Trait.NOT_OURS)
     }
 

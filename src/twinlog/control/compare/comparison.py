@@ -62,8 +62,8 @@ def compare_flows(
             setup = flow_setup(flow)
             source = stack.enter_context(prompt_client(setup.source, api_timeout_s=GIVES_UP_S))
             target = stack.enter_context(prompt_client(setup.target, api_timeout_s=GIVES_UP_S))
-            look = _Comparer(config, setup, source, target, with_left_alone, say)
-            yield look.compared(matches)
+            comparer = _Comparer(config, setup, source, target, with_left_alone, say)
+            yield comparer.compared(matches)
 
 
 def compare_topic_configs(

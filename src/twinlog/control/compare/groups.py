@@ -31,7 +31,7 @@ def compare_groups(
     *,
     with_left_alone: bool,
 ) -> None:
-    """Every offset of a selected group that has a place on the target."""
+    """Every offset of a selected group that has a counterpart on the target."""
     sync_s = led.config.groups.sync_s
     if sync_s is None and not with_left_alone:
         return
@@ -83,18 +83,18 @@ def _of_group(
     if isinstance(ours, TwinlogError):
         return
     for tp, committed in sorted(ours.items()):
-        if tp in survey.placeless or tp not in survey.places:
+        if tp in survey.without_counterpart or tp not in survey.counterparts:
             continue
-        place = survey.places[tp]
-        wanted = place.translate(committed.offset).offset
-        stands = theirs[place.target].offset if place.target in theirs else None
+        counterpart = survey.counterparts[tp]
+        wanted = counterpart.translate(committed.offset).offset
+        stands = theirs[counterpart.target].offset if counterpart.target in theirs else None
         if stands == wanted:
             continue
         is_ahead = stands is not None and stands > wanted
         yield Deviation(
             aspect=Aspect.GROUP,
             name=group.name,
-            detail=str(TopicPartition(*place.target)),
+            detail=str(TopicPartition(*counterpart.target)),
             source=f"{committed.offset}, which is {wanted} there",
             target="none" if stands is None else str(stands),
             left_alone=why or (AHEAD if is_ahead else ""),

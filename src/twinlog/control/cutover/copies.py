@@ -101,7 +101,7 @@ class Copy:
         return max(0, self.source_newest_ms - self.newest_ms)
 
     def translate(self, offset: int) -> Translation | None:
-        """An offset of the source as one of the target; None where it has no place."""
+        """An offset of the source as one of the target; None where it has none."""
         if self.known is None or self.reach is None:
             return None
         return downstream_within(self.known, self.reach, self.log, offset)

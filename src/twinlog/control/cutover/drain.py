@@ -1,7 +1,7 @@
 """Waits until the running mirror has copied everything below the fence: in every partition the last
 stable offset is the end of the log, and nothing below it is missing on the target.
 
-It only looks. Where no mirror leads the flow nothing would ever come, and that is said at once.
+It only reads. Where no mirror leads the flow nothing would ever come, and that is said at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from twinlog.model import Isolation, TopicPartition
 from twinlog.quantities import count, first_few, plural
 from twinlog.survey.open_transactions import open_transactions
 
-LOOK_S: Final = 0.2
+POLL_S: Final = 0.2
 SAID_EVERY_S: Final = 5.0
 WITHOUT_MIRROR_S: Final = 15.0
 """Longer than another process needs to take the lead."""
@@ -57,7 +57,7 @@ class Drain:
             if now - last_said > SAID_EVERY_S:
                 last_said = now
                 say(f"{plural(len(left), 'partition')} left, {count(_records(left))} records")
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
     def is_over(self) -> bool:
         """Whether nothing is missing now."""

@@ -43,7 +43,7 @@ class FailoverPlan:
     flow: str
     source_problem: str
     """Why the source does not answer; empty where it does."""
-    told: NewestStatus
+    newest: NewestStatus
     copies: tuple[Copy, ...]
     groups: tuple[GroupPlan, ...]
     promoted: str
@@ -59,12 +59,12 @@ class FailoverPlan:
 
         They are offsets: markers and records that were cleaned away count.
         """
-        if copy.left >= 0 or self.told.status is None:
+        if copy.left >= 0 or self.newest.status is None:
             return copy.left
-        row = self.told.behind(copy.source)
+        row = self.newest.behind(copy.source)
         if row is not None:
             return max(0, row.end - max(copy.upstream, 0))
-        status = self.told.status
+        status = self.newest.status
         # all that lacked something fit into the row, and this one is not among them
         is_whole = status.loss_records >= 0 and not status.loss_unknown
         known = sum(one.end - one.upstream for one in status.behind)
@@ -82,7 +82,7 @@ class FailoverPlan:
             yield f"{self.flow}: {self.promoted}; the remote topics are the originals"
         if self.source_problem:
             yield f"the source does not answer: {self.source_problem}"
-            yield self.told.line()
+            yield self.newest.line()
         yield from self._copied()
         if not self.groups:
             where = "checkpoints" if self.source_problem else "the source's groups"
@@ -118,7 +118,7 @@ class FailoverPlan:
             "is_clear": self.is_clear,
             "promoted": self.promoted or None,
             "source_problem": self.source_problem or None,
-            "told": self.told.as_json(),
+            "told": self.newest.as_json(),
             "partitions": [
                 {**copy.as_json(), "missing": self.missing(copy)} for copy in self.copies
             ],
@@ -141,7 +141,7 @@ class Failover:
         return FailoverPlan(
             flow=scope.name,
             source_problem="" if scope.source_problem is None else str(scope.source_problem),
-            told=newest_status(scope),
+            newest=newest_status(scope),
             copies=tuple(found),
             groups=tuple(groups),
             promoted="" if promotion is None else f"promoted {promotion}",
@@ -214,7 +214,9 @@ def _why(one: GroupPlan) -> str:
         return one.problem
     if one.in_use_there:
         return "it is in use on the target, behind its place: stop it and give the command again"
-    nowhere = [place for place in one.partitions if place.outcome is GroupOutcome.NO_PLACE]
+    nowhere = [
+        position for position in one.partitions if position.outcome is GroupOutcome.NO_COUNTERPART
+    ]
     return str(nowhere[0]) if nowhere else "its offsets were refused: give the command again"
 
 

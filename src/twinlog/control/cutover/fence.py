@@ -105,7 +105,7 @@ class AclFence:
         return sorted(others.intersection(topics))
 
     def put_back(self, topics: Sequence[str]) -> None:
-        """As ours, without a look: a broker may still show what was just removed."""
+        """As ours, without a check: a broker may still show what was just removed."""
         steering = self._scope.steering
         steering.write(steering.wanted(IntentKind.FENCE, topics))
         create_topic_acls(self._scope.source, [fence_acl(topic) for topic in topics])

@@ -1,4 +1,4 @@
-"""The proof that a fence holds: no log of the topics has grown for a while, look by look; and who
+"""The proof that a fence holds: no log of the topics has grown for a while, check by check; and who
 wrote, if one has.
 
 The logs are asked for their true ends (the end of the leader's epoch), so that a record which is
@@ -21,7 +21,7 @@ from twinlog.errors import Fate, FlowError, TwinlogError, Unsupported, or_raise
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
 
-LOOK_S: Final = 0.5
+POLL_S: Final = 0.5
 MOST_WRITERS: Final = 10
 
 Ends = dict[TopicPartition, int]
@@ -30,7 +30,7 @@ Producers = Mapping[TopicPartition, Mapping[int, ProducerState]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenWriter:
-    """Somebody who wrote between two looks; without a producer id only the end tells."""
+    """Somebody who wrote between two checks; without a producer id only the end shows it."""
 
     tp: TopicPartition
     records: int
@@ -66,25 +66,25 @@ class FenceProof:
         """
         deadline = time.monotonic() + within_s
         ends, producers = self._ends(), self._producers()
-        since, looks, told = time.monotonic(), 1, dict[TopicPartition, SeenWriter]()
+        since, checks, writers = time.monotonic(), 1, dict[TopicPartition, SeenWriter]()
         began = since
-        while began - since < still_s:  # from the end of one look to the beginning of another
+        while began - since < still_s:  # from the end of one check to the beginning of another
             if time.monotonic() > deadline:
-                raise self._leaks(told)
-            time.sleep(LOOK_S)
+                raise self._leaks(writers)
+            time.sleep(POLL_S)
             began = time.monotonic()
-            now, looks = self._ends(), looks + 1
+            now, checks = self._ends(), checks + 1
             if now == ends:
                 continue
             after = self._producers()
             for one in _writers(ends, now, producers, after):
-                if one.tp not in told:
+                if one.tp not in writers:
                     say(f"still written: {one}")
-                told[one.tp] = one
+                writers[one.tp] = one
             ends, producers, since = now, after, time.monotonic()
         say(
             f"the ends of {plural(len(ends), 'log')} did not move in {still_s:g} s "
-            f"({plural(looks, 'look')})"
+            f"({plural(checks, 'check')})"
         )
         return ends
 

@@ -61,12 +61,12 @@ class Gates:
         scope: CutoverScope,
         copies: Sequence[Copy],
         groups: Sequence[GroupPlan],
-        told: NewestStatus,
+        newest: NewestStatus,
     ) -> None:
         self._scope = scope
         self._copies = copies
         self._groups = groups
-        self._told = told
+        self._newest = newest
         self._here = scope.source.metadata(None)
         self._there = scope.target.metadata(None)
         remotes = {copy.target.topic for copy in copies}
@@ -89,8 +89,8 @@ class Gates:
 
     def _mirror(self) -> Gate:
         if self._scope.is_led():
-            told = self._told.status
-            where = f" on {told.where}" if told is not None and self._told.is_of_now else ""
+            status = self._newest.status
+            where = f" on {status.where}" if status is not None and self._newest.is_of_now else ""
             return _open("mirror", f"a mirror leads the flow{where}")
         return _closed(
             "mirror", "no mirror leads the flow: start one with twinlog mirror FILE, and wait"
@@ -102,15 +102,15 @@ class Gates:
             for one in self._copies
             if not one.is_copied and one.left != 0
         ]
-        told = self._told.status
-        if told is not None and self._told.is_of_now:
+        status = self._newest.status
+        if status is not None and self._newest.is_of_now:
             problems += [
                 f"{one.topic}-{one.partition}: {one.state} {one.code}: {one.message}"
-                for one in told.unusual
+                for one in status.unusual
                 if one.code and self._scope.covers(one.topic)
             ]
-            if told.state not in (FlowState.RUNNING, FlowState.THROTTLED):
-                problems.append(f"the mirror is {told.state}: {told.reason}")
+            if status.state not in (FlowState.RUNNING, FlowState.THROTTLED):
+                problems.append(f"the mirror is {status.state}: {status.reason}")
         if not self._copies:
             problems.append("the flow mirrors no topic that is chosen here")
         if problems:
@@ -196,10 +196,10 @@ class Gates:
 
     def _group_positions(self) -> Gate:
         problems = [
-            f"group {group.group}: {place}"
+            f"group {group.group}: {position}"
             for group in self._groups
-            for place in group.partitions
-            if not (place.is_exact or place.waits_for_copy)
+            for position in group.partitions
+            if not (position.is_exact or position.waits_for_copy)
         ]
         problems += [f"group {one.group}: {one.problem}" for one in self._groups if one.problem]
         if problems:

@@ -45,7 +45,7 @@ class GroupOutcome(StrEnum):
     THERE = "is there"
     AHEAD = "is further there: left"
     LEFT = "its place is not known: left where it stands"
-    NO_PLACE = "has no place there: left"
+    NO_COUNTERPART = "has no place there: left"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class GroupPartition:
     metadata: str = ""
     target: TopicPartition
     to: int = -1
-    """Where it resumes on the target; -1: no place is known."""
+    """Where it resumes on the target; -1: no offset is known."""
     why_not_exact: str = ""
     waits_for_copy: bool = False
     """It is not exact because the copy is not there yet."""
@@ -67,7 +67,7 @@ class GroupPartition:
     @property
     def outcome(self) -> GroupOutcome:
         if self.to < 0:
-            return GroupOutcome.NO_PLACE if self.now < 0 else GroupOutcome.LEFT
+            return GroupOutcome.NO_COUNTERPART if self.now < 0 else GroupOutcome.LEFT
         if self.now > self.to:
             return GroupOutcome.AHEAD
         return GroupOutcome.THERE if self.now == self.to else GroupOutcome.BEHIND
@@ -237,9 +237,9 @@ class CutoverGroups:
             topic_id = NO_TOPIC_ID if tp.topic not in there else there[tp.topic].topic_id
             upstream = upstreams.name(tp.topic, topic_id)
             if upstream is not None and scope.config.groups.selects(one.group):
-                place = TopicPartition(upstream, tp.partition)
+                source = TopicPartition(upstream, tp.partition)
                 committed = Committed(offset=one.upstream_offset, metadata=one.metadata)
-                out.setdefault(one.group, {})[place] = committed
+                out.setdefault(one.group, {})[source] = committed
         return out
 
 
@@ -255,12 +255,12 @@ def _plan(  # noqa: PLR0913 (all that was read)
     in_use_here: bool,
 ) -> GroupPlan:
     offsets: GroupOffsets = {} if isinstance(now, TwinlogError) else now
-    places = [
+    positions = [
         _position(scope, tp, one, known.get(tp), offsets) for tp, one in sorted(commits.items())
     ]
     return GroupPlan(
         group=group,
-        partitions=tuple(places),
+        partitions=tuple(positions),
         from_checkpoints=from_checkpoints,
         in_use_there=in_use_there,
         in_use_here=in_use_here,

@@ -35,20 +35,20 @@ def hook_environment(scope: CutoverScope, step: str) -> dict[str, str]:
     }
 
 
-def run_hook(command: str, told: Mapping[str, str]) -> None:
+def run_hook(command: str, environment: Mapping[str, str]) -> None:
     """Run it to its end. Raises FlowError (HOOK_FAILED)."""
     try:
         words = shlex.split(command)
-        done = subprocess.run(words, env={**os.environ, **told}, stdout=STDERR, check=False)
+        done = subprocess.run(words, env={**os.environ, **environment}, stdout=STDERR, check=False)
     except (OSError, ValueError) as error:
-        raise _failed(told, str(error)) from error
+        raise _failed(environment, str(error)) from error
     if done.returncode:
-        raise _failed(told, f"it ended with {done.returncode}")
+        raise _failed(environment, f"it ended with {done.returncode}")
 
 
-def _failed(told: Mapping[str, str], why: str) -> FlowError:
+def _failed(environment: Mapping[str, str], why: str) -> FlowError:
     return FlowError(
-        f"{told['TWINLOG_FLOW']}: the hook for the step {told['TWINLOG_STEP']} failed: {why}; mend "
-        "it and give the same command again",
+        f"{environment['TWINLOG_FLOW']}: the hook for the step {environment['TWINLOG_STEP']} "
+        f"failed: {why}; mend it and give the same command again",
         code="HOOK_FAILED",
     )

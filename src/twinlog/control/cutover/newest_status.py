@@ -1,4 +1,4 @@
-"""What whoever led the flow last told of it: the only witness of what a lost source had."""
+"""What whoever led the flow last reported of it: the only witness of what a lost source had."""
 
 from __future__ import annotations
 

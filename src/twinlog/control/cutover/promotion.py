@@ -9,7 +9,7 @@ claimed before it is seen here, until it says that its lanes have drained. It fo
 two seconds. Where it never says so, it was killed: then we lead in its place, so that no other
 does, and wait until nothing of its lanes can arrive any more.
 
-Died behind the row: the copy ends all the same, and the next run finds the row and looks on.
+Died behind the row: the copy ends all the same, and the next run finds the row and continues.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from twinlog.model import TopicPartition
 FOLLOWS_WITHIN_S: Final = 10.0
 """A leader that lives has followed by then: 2 s until it sees the row, and its lanes drain."""
 ENDS_WITHIN_S: Final = 60.0
-LOOK_S: Final = 0.2
+POLL_S: Final = 0.2
 FENCED_STILL_S: Final = 4.0
 """Of topics, no row says that their lanes have let go: twice the time in which a leader follows. By
 then it has nothing to copy any more.
@@ -71,7 +71,7 @@ def wait_until_over(
     the source has nothing that is not copied, and gets nothing.
 
     Raises FlowError (COPY_RUNS) where that cannot be shown; the promotion stands, and the same
-    command looks again.
+    command checks again.
     """
     if not scope.is_whole and scope.intents().promotion is None:
         _wait_until_still(scope, copies, say, FENCED_STILL_S if is_fenced else OPEN_STILL_S)
@@ -93,7 +93,7 @@ def _ended(scope: CutoverScope, within_s: float) -> str | None:
             return f"all lanes of generation {history.latest.generation} have drained and ended"
         if time.monotonic() > deadline:
             return None
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 def _lead_until_over(scope: CutoverScope, say: Say) -> str:
@@ -108,7 +108,7 @@ def _lead_until_over(scope: CutoverScope, say: Say) -> str:
                 break
             except (NotLeader, SetupWaiting):
                 pass  # another process leads, or is about to: it follows, or does not
-            over = _ended(scope, LOOK_S)
+            over = _ended(scope, POLL_S)
             if over is not None:
                 return over
             if time.monotonic() > deadline:
@@ -145,7 +145,7 @@ def _runs(scope: CutoverScope, history: FlowHistory | None) -> FlowError:
 
 def _wait_until_still(scope: CutoverScope, copies: Sequence[Copy], say: Say, led_s: float) -> None:
     """Until nothing is appended for longer than a leader takes to let topics go, from the end of
-    one look to the beginning of another. A log that cannot be checked is not still: whoever leads
+    one check to the beginning of another. A log that cannot be checked is not still: whoever leads
     it may have a request of ours before it.
     """
     topics = sorted({copy.target.topic for copy in copies})
@@ -166,7 +166,7 @@ def _wait_until_still(scope: CutoverScope, copies: Sequence[Copy], say: Say, led
             return
         if time.monotonic() > deadline:
             raise _runs(scope, history)
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 def _ends(scope: CutoverScope, topics: Sequence[str]) -> dict[TopicPartition, int] | None:

@@ -47,7 +47,7 @@ from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.errors import FlowError
 from twinlog.quantities import count, duration, first_few, plural
 
-LOOK_S = 0.5
+POLL_S = 0.5
 
 
 class FenceKind(StrEnum):
@@ -271,7 +271,7 @@ class Switchover:
                     flow=self.scope.name,
                     code="FENCE_LEAKS",
                 )
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         self.say("fence: every broker of the source enforces it")
 
     def _groups(self, ends: Ends) -> None:
@@ -295,7 +295,7 @@ class Switchover:
             if not waits:
                 waits = True
                 self.say(f"groups: waiting: {first_few(left)}")
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         for line in _overlaps(plans):
             self.say(f"groups: {line}")
         self.say(f"groups: {plural(len(plans), 'group')} compared, each at its place or further")
@@ -315,12 +315,12 @@ class Switchover:
         commit later would be read again on the target.
         """
         for one in plans:
-            for place in one.partitions if one.in_use_here and not one.in_use_there else ():
-                end = ends.get(place.source, place.committed)
-                if has_records(self.scope, place.source, place.committed, end):
+            for position in one.partitions if one.in_use_here and not one.in_use_there else ():
+                end = ends.get(position.source, position.committed)
+                if has_records(self.scope, position.source, position.committed, end):
                     yield (
-                        f"group {one.group} still reads {place.source} on the source, at "
-                        f"{place.committed} of {end}: let it read to the end, or stop it"
+                        f"group {one.group} still reads {position.source} on the source, at "
+                        f"{position.committed} of {end}: let it read to the end, or stop it"
                     )
 
     def _check_again(
@@ -364,7 +364,7 @@ class Switchover:
             self.say(f"groups: moved on at the source, and are set again: {first_few(done)}")
 
     def _nothing_is_left(self) -> None:
-        """Behind the last look a producer that no fence holds may have written. While nobody went
+        """Behind the last check a producer that no fence holds may have written. While nobody went
         over, that can be mended.
         """
         scope = self.scope
@@ -402,15 +402,15 @@ def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
     would put them.
     """
     for one in plans:
-        for place in one.partitions if one.in_use_there else ():
-            if place.outcome is GroupOutcome.BEHIND:
-                where = "nowhere" if place.now < 0 else str(place.now)
+        for position in one.partitions if one.in_use_there else ():
+            if position.outcome is GroupOutcome.BEHIND:
+                where = "nowhere" if position.now < 0 else str(position.now)
                 yield (
-                    f"{one.group} is in use on the target and left: {place.target} at {where}, its "
-                    f"place by the source is {place.to}: what is between may be read twice"
+                    f"{one.group} is in use on the target and left: {position.target} at {where}, "
+                    f"its place by the source is {position.to}: what is between may be read twice"
                 )
-            elif place.outcome is GroupOutcome.AHEAD:
+            elif position.outcome is GroupOutcome.AHEAD:
                 yield (
-                    f"{one.group} is in use on the target and left: {place.target} at {place.now}, "
-                    f"its place by the source is {place.to}"
+                    f"{one.group} is in use on the target and left: {position.target} at "
+                    f"{position.now}, its place by the source is {position.to}"
                 )

@@ -57,11 +57,11 @@ def _partition(copy: Copy, *, is_shared: bool) -> PartitionSnapshot:
     )
 
 
-def _with_trouble(part: PartitionSnapshot, told: PartitionSnapshot | None) -> PartitionSnapshot:
+def _with_trouble(part: PartitionSnapshot, reported: PartitionSnapshot | None) -> PartitionSnapshot:
     """With what the process that leads the flow says of it."""
-    if told is None or not (told.code or told.message):
+    if reported is None or not (reported.code or reported.message):
         return part
-    return replace(part, state=told.state, code=told.code, message=told.message)
+    return replace(part, state=reported.state, code=reported.code, message=reported.message)
 
 
 def _positions(plans: Iterable[GroupPlan], found: Iterable[Copy]) -> Iterator[GroupPosition]:

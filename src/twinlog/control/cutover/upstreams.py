@@ -1,4 +1,4 @@
-"""The source's names of a flow's remote topics, told by the rows of copies on the target.
+"""The source's names of a flow's remote topics, by the rows of copies on the target.
 
 A name cannot be renamed back: several topics of the source may be renamed to one, and the rules may
 have changed since. A row says it for each topic that was copied (`mirror.state.copies`), by the

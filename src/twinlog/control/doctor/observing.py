@@ -40,7 +40,7 @@ GIVES_UP_S: Final = 20.0
 HEARD_FOR_S: Final = 3.0
 """A process writes its numbers once a second."""
 
-TOLD_FOR_MS: Final = 60_000
+REPORTED_FOR_MS: Final = 60_000
 MIN_ISR: Final = "min.insync.replicas"
 LIMIT_KEY: Final = "twinlog.max.bytes.per.second"
 BEHIND_AT_MOST: Final = 200
@@ -109,7 +109,7 @@ class _Observer:
         home = TopicPartition(STATUS_TOPIC, 0)
         try:
             with _asked(self._setup.target) as client:
-                since_ms = int(time.time() * 1000) - TOLD_FOR_MS
+                since_ms = int(time.time() * 1000) - REPORTED_FOR_MS
                 begin = list_offsets(client, [home], since_ms)[home]
                 if isinstance(begin, TwinlogError) or begin.offset < 0:
                     return None

@@ -225,11 +225,11 @@ def recoded(seen: Observation) -> Iterator[Finding]:
 
 
 def decoded(seen: Observation) -> Iterator[Finding]:
-    """The same by configuration, where no lane has told what it counted."""
-    recompression, is_told = seen.tuning.recompression, seen.batches[0] > 0
+    """The same by configuration, where no lane has reported what it counted."""
+    recompression, is_counted = seen.tuning.recompression, seen.batches[0] > 0
     if not seen.is_slow:
         return
-    if recompression is not None and not is_told:
+    if recompression is not None and not is_counted:
         which = "every batch" if recompression.every else "batches without a codec"
         yield _finding(
             Likelihood.POSSIBLE,
@@ -244,7 +244,7 @@ def decoded(seen: Observation) -> Iterator[Finding]:
             f"small batches are joined up to batch.size = {seen.tuning.join_bytes}",
             "set batch.size = 0 for the target's producer: batches pass as they are then",
         )
-    if seen.decoded and not is_told:
+    if seen.decoded and not is_counted:
         some, all_of = plural(len(seen.decoded), "topic"), {one.topic for one in seen.behind}
         why = next(iter(seen.decoded.values()))
         yield _finding(

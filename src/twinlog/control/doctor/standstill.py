@@ -54,9 +54,9 @@ def not_running(seen: Observation) -> Iterator[Finding]:
     is_unheard = seen.snapshot.state is FlowState.UNKNOWN and not seen.snapshot.code
     if is_unheard or seen.snapshot.state in (FlowState.NOT_RUNNING, FlowState.STOPPED):
         waiting = f"{count(seen.lag)} records wait" if seen.lag else ""
-        told = ("no process is heard to run it", waiting, seen.snapshot.reason)
+        reasons = ("no process is heard to run it", waiting, seen.snapshot.reason)
         todo = f"twinlog mirror {quote(seen.file)}; where another host runs it, ask there"
-        yield _certain("not_running", "; ".join(filter(None, told)), todo)
+        yield _certain("not_running", "; ".join(filter(None, reasons)), todo)
 
 
 def failed(seen: Observation) -> Iterator[Finding]:

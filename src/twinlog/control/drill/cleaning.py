@@ -98,7 +98,7 @@ def _mark_of(name: str) -> str:
 
 
 def clean(client: ClusterClient, mark: str, say: Say) -> bool:
-    """Take it away; whether nothing is left. A cluster that does not answer is said and no error:
+    """Delete it; whether nothing is left. A cluster that does not answer is said and no error:
     the other one is to be cleaned as well.
     """
     deadline = time.monotonic() + WITHIN_S
@@ -108,7 +108,7 @@ def clean(client: ClusterClient, mark: str, say: Say) -> bool:
             found = leftovers(client, mark)
             if not found:
                 return True
-            problems = list(_take_away(client, found))
+            problems = list(_delete(client, found))
         except TwinlogError as error:
             problems = [f"cluster {client.alias}: it is not known what: {error}"]
         if time.monotonic() > deadline:
@@ -118,7 +118,7 @@ def clean(client: ClusterClient, mark: str, say: Say) -> bool:
         time.sleep(AGAIN_S if problems else 0.0)
 
 
-def _take_away(client: ClusterClient, found: Leftovers) -> Iterator[str]:
+def _delete(client: ClusterClient, found: Leftovers) -> Iterator[str]:
     """Why something is left for now."""
     try:
         if found.fences:

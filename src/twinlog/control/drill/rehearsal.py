@@ -28,7 +28,7 @@ from twinlog.errors import FlowError, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.quantities import duration, plural
 
-LOOK_S: Final = 0.3
+POLL_S: Final = 0.3
 BEGINS_WITHIN_S: Final = 300.0
 """Spark starts, topics are found, a checkpoint is written."""
 WORKS_WITHIN_S: Final = 60.0
@@ -273,7 +273,7 @@ class Rehearsal:
                     "twinlog check and twinlog doctor for the flow itself",
                     code="DRILL_FAILED",
                 )
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
     def _remote(self, scope: CutoverScope, tp: TopicPartition) -> TopicPartition:
         return TopicPartition(scope.remote(tp.topic), tp.partition)

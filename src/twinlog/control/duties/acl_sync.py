@@ -109,7 +109,7 @@ class AclSync:
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow
         self._log = FlowLog(log, flow.name)
-        self._is_off_told = False
+        self._is_off_logged = False
         interval_s = float(flow.config.acl_sync.interval_seconds)
         self._rounds = TopicRounds(flow, "ACLs", interval_s)
 
@@ -146,8 +146,8 @@ class AclSync:
         self._log_acls("deleted", found.leftover)
 
     def _log_off(self, error: BrokerRefused) -> None:
-        if not self._is_off_told:
-            self._is_off_told = True
+        if not self._is_off_logged:
+            self._is_off_logged = True
             self._log.info("there are no ACLs to copy: %s", error)
 
     def _log_acls(self, what: str, acls: tuple[TopicAcl, ...]) -> None:

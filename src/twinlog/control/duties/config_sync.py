@@ -45,7 +45,7 @@ TO_KEEP: Final = (
 
 @dataclass(slots=True, kw_only=True)
 class ConfigDrift:
-    """What one look at both clusters found."""
+    """What one comparison of both clusters found."""
 
     topics: dict[str, list[ConfigDiff]] = field(default_factory=dict)
     """By remote topic, those that differ."""
@@ -135,7 +135,7 @@ class ConfigSync:
         self._log = FlowLog(log, flow.name)
         self._own: dict[str, dict[str, str]] = {}
         """What remote topics had after the last round: where that is gone, somebody changed it."""
-        self._told: set[tuple[str, ConfigDiff]] = set()
+        self._logged: set[tuple[str, ConfigDiff]] = set()
         self._lowered: list[str] = []
         interval_s = float(flow.config.config_sync.interval_seconds)
         self._rounds = TopicRounds(flow, "configs", interval_s)
@@ -178,8 +178,8 @@ class ConfigSync:
             if name not in denied:
                 self._flow.log_once(f"{self._flow.name}: configs are not kept equal: {error}")
         done = {name: some for name, some in drift.topics.items() if name not in refused}
-        told = self._log_done(done)
-        self._told = told if is_whole else self._told | told
+        logged = self._log_done(done)
+        self._logged = logged if is_whole else self._logged | logged
         self._own = drift.own if is_whole else self._own | drift.own
 
     def _shared(self, topics: Sequence[CopiedTopic], target: ClusterClient) -> frozenset[str]:
@@ -220,14 +220,14 @@ class ConfigSync:
         time and however much else changes; of the first round, which finds what is old, the first
         lines are.
         """
-        told: set[tuple[str, ConfigDiff]] = set()
+        logged: set[tuple[str, ConfigDiff]] = set()
         first: list[str] = []
         others: list[str] = []
         for remote, found in done.items():
             foreign = any(self._is_foreign(remote, one) for one in found)
             by_hand = foreign and remote in self._own
-            fresh = found if by_hand else [o for o in found if (remote, o) not in self._told]
-            told.update((remote, one) for one in found)
+            fresh = found if by_hand else [o for o in found if (remote, o) not in self._logged]
+            logged.update((remote, one) for one in found)
             if not fresh:
                 continue
             line = f"config of {remote}: {', '.join(map(str, fresh))}"
@@ -241,7 +241,7 @@ class ConfigSync:
             self._log.info("%s", line)
         if (more := len(first) + len(others) - LINES_SHOWN) > 0:
             self._log.warning("configs of %s were changed", plural(more, "more topic"))
-        return told
+        return logged
 
     def _is_foreign(self, remote: str, one: ConfigDiff) -> bool:
         """Not merely an older value of the source: somebody set it on the target."""

@@ -32,7 +32,7 @@ FEWEST_RUNS: Final = 1_000
 """A smaller map is not worth the question where its logs begin."""
 
 RECORDS_PER_BATCH: Final = 1_000
-LOOK_S: Final = 5.0
+OFFSETS_TIMEOUT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class MapPruning:
             for term, chunk in known.prunable(ordinal):
                 gone.append(_Gone(tombstone_key(known.key, term, chunk), homes))
         try:
-            self._take_away(gone)
+            self._remove(gone)
         except Unauthorized as error:
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
             self._flow.log_once(
@@ -85,8 +85,8 @@ class MapPruning:
     def _starts(self, views: Sequence[PartitionView]) -> dict[TopicPartition, tuple[int, int]]:
         """Where both logs of a source partition begin."""
         sources, targets = {v.source for v in views}, {v.target for v in views}
-        here = list_offsets(self._source, sources, EARLIEST, timeout_s=LOOK_S)
-        there = list_offsets(self._target, targets, EARLIEST, timeout_s=LOOK_S)
+        here = list_offsets(self._source, sources, EARLIEST, timeout_s=OFFSETS_TIMEOUT_S)
+        there = list_offsets(self._target, targets, EARLIEST, timeout_s=OFFSETS_TIMEOUT_S)
         out = {}
         for view in views:
             source, target = here[view.source], there[view.target]
@@ -94,7 +94,7 @@ class MapPruning:
                 out[view.source] = (source.offset, target.offset)
         return out
 
-    def _take_away(self, gone: Sequence[_Gone]) -> None:
+    def _remove(self, gone: Sequence[_Gone]) -> None:
         now_ms = int(time.time() * 1000)
         for home in sorted({home for one in gone for home in one.homes}):
             keys = [one.key for one in gone if home in one.homes]

@@ -88,7 +88,7 @@ class OffsetSyncs:
             raise
 
     def _forget(self) -> None:
-        """The topic may have been deleted, or the last write be lost: look again what is there."""
+        """The topic may have been deleted, or the last write be lost: read again what is there."""
         self._found = None
         self._written.clear()
 
@@ -163,8 +163,8 @@ class OffsetSyncs:
         if written.point is None:
             written.point = self._at_the_start(view, known)
         before = written.point
-        goes_on = before is not None and before.ordinal <= newest.ordinal
-        if before is not None and goes_on and is_still_there(known.runs, before):
+        continues = before is not None and before.ordinal <= newest.ordinal
+        if before is not None and continues and is_still_there(known.runs, before):
             return points_after(known.runs, before, newest, self._config.lag_max)
         if not self._may_read:
             return [newest]  # what is there is not known, and a history would make readers forget

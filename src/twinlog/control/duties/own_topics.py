@@ -32,7 +32,7 @@ from twinlog.mirror.state.mapped import Copy, is_known, mapped_copies, noting_ro
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.state_reader import state_rows
 
-LOOK_EVERY_S: Final = 30.0
+CHECK_EVERY_S: Final = 30.0
 STATE: Final = TopicPartition(STATE_TOPIC, 0)
 NONE: Final[frozenset[int]] = frozenset()
 
@@ -43,7 +43,7 @@ class OwnTopics:
     """Of one led flow: every one has them."""
 
     name = "own-topics"
-    interval_s = LOOK_EVERY_S
+    interval_s = CHECK_EVERY_S
     ends_once = True
 
     def __init__(self, flow: LedFlow) -> None:

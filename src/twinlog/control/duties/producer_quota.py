@@ -26,7 +26,7 @@ from twinlog.quantities import size
 log = logging.getLogger(__name__)
 
 EVERY_S: Final = 2.0
-LOOKS_EVERY_S: Final = 30.0
+CHECK_EVERY_S: Final = 30.0
 """For what a process that lost the lead did without knowing it."""
 ENDS_WITHIN_S: Final = 10.0
 """At the end of a flow; what takes longer, the next leader does."""
@@ -55,13 +55,13 @@ class ProducerQuota:
         self._target = self._client(flow.target)
         self._hold = ProducerHold(flow.name, self._source, self._target)
         self._refused_until = 0.0
-        self._next_look = 0.0
+        self._next_check = 0.0
         self._may_be_held = True
-        """Until a look has told otherwise: a process that was killed may have left it."""
+        """Until a check has shown otherwise: a process that was killed may have left it."""
 
     @property
     def interval_s(self) -> float:
-        return LOOKS_EVERY_S if self._rate is None else EVERY_S
+        return CHECK_EVERY_S if self._rate is None else EVERY_S
 
     def round(self) -> None:
         wanted = self._wanted()
@@ -74,8 +74,8 @@ class ProducerQuota:
             )
         if wanted is None:
             now = time.monotonic()
-            if self._may_be_held or now >= self._next_look:
-                self._next_look = now + LOOKS_EVERY_S
+            if self._may_be_held or now >= self._next_check:
+                self._next_check = now + CHECK_EVERY_S
                 self._free(self._hold)
             return
         if time.monotonic() < self._refused_until:

@@ -107,7 +107,7 @@ class StatusTopic:
 
     def ensure(self) -> None:
         """Make it where it is not there."""
-        # whether it is compacted is nobody's concern: what is old tells nothing
+        # whether it is compacted is nobody's concern: what is old says nothing
         ensure_mm2_topic(self.client, STATUS_TOPIC, self.config.state_topic_replication_factor)
 
 

@@ -312,7 +312,7 @@ class _Troubles:
         self._log = FlowLog(log, flow)
         self._duty = duty
         self._code = ""
-        self._told_at = 0.0
+        self._logged_at = 0.0
         self._pause = GrowingPause(first_s=FIRST_PAUSE_S, most_s=MAX_PAUSE_S)
         self.pause_s = 0.0
 
@@ -321,8 +321,8 @@ class _Troubles:
         if error is None:
             return
         now = time.monotonic()
-        if error.code != self._code or now - self._told_at > ONE_LINE_EVERY_S:
-            self._code, self._told_at = error.code, now
+        if error.code != self._code or now - self._logged_at > ONE_LINE_EVERY_S:
+            self._code, self._logged_at = error.code, now
             self._log.warning("%s: %s; trying again", self._duty, error)
 
     def ended(self) -> None:

@@ -146,12 +146,12 @@ class Failback:
         return counts
 
     def _progress(self, text: str) -> Callable[[int], None]:
-        told_at = time.monotonic()
+        reported_at = time.monotonic()
 
         def report(offset: int) -> None:
-            nonlocal told_at
-            if time.monotonic() - told_at > PROGRESS_EVERY_S:
-                told_at = time.monotonic()
+            nonlocal reported_at
+            if time.monotonic() - reported_at > PROGRESS_EVERY_S:
+                reported_at = time.monotonic()
                 self._say(text.format(count(offset)))
 
         return report

@@ -117,10 +117,10 @@ class FailbackPlan:
             f"{plural(len(empty), 'partition')} of {len(self.tails)} without a divergent tail; "
             f"{plural(records, 'record')} in all never arrived"
         )
-        told = [line for one in self.tails for line in one.lines()]
-        yield from told[:MOST_LINES]
-        if len(told) > MOST_LINES:
-            yield f"  and {plural(len(told) - MOST_LINES, 'more line')}: --format json"
+        lines = [line for one in self.tails for line in one.lines()]
+        yield from lines[:MOST_LINES]
+        if len(lines) > MOST_LINES:
+            yield f"  and {plural(len(lines) - MOST_LINES, 'more line')}: --format json"
         yield from self.replayed
         yield from self.way_back
 

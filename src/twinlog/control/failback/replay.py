@@ -62,7 +62,7 @@ MOST_BYTES: Final = 500_000
 """Of keys and values in a transaction, half of what a topic takes by default; a larger record goes
 alone.
 """
-TOLD_EVERY: Final = 100
+REPORTED_EVERY: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,7 @@ class Replay:
         for one in work:
             if one.target in found:
                 before = found[one.target]
-                at[one.target] = before._replace(offset=self._goes_on(one, before))
+                at[one.target] = before._replace(offset=self._resume_offset(one, before))
                 continue
             if one.source.topic in begun:
                 if not one.files:
@@ -210,7 +210,7 @@ class Replay:
         steering.write(steering.wanted(IntentKind.REPLAY, topics))
         return at
 
-    def _goes_on(self, work: TailWork, found: Committed) -> int:
+    def _resume_offset(self, work: TailWork, found: Committed) -> int:
         """Behind what was appended, where the files are those of before."""
         last = -1 if found.metadata == NOTHING_YET else found.offset - 1
         if last >= work.first and found.metadata:
@@ -262,7 +262,7 @@ class Replay:
                 work.target, records, {work.target: after}, codec=Codec.LZ4, metadata=last
             )
             appended += len(records)
-            if number % TOLD_EVERY == TOLD_EVERY - 1:
+            if number % REPORTED_EVERY == REPORTED_EVERY - 1:
                 self._say(f"replay: {work.source}: up to offset {after} of {work.next}")
         if at < work.next:
             # markers and what was rolled back lie behind the last record

@@ -146,7 +146,7 @@ class SavedTail:
         on_read = before | now
         body = {
             **self._owner.as_json(),
-            "partitions": [on_read[place] for place in sorted(on_read)],
+            "partitions": [on_read[key] for key in sorted(on_read)],
             "files": [one.as_json() for one in files],
         }
         partial = self._folder / (MANIFEST + PARTIAL)

@@ -121,7 +121,7 @@ class FlowSetup(FlowEnds):
     newcomers: Newcomers = field(default_factory=Newcomers)
     released: frozenset[str] = frozenset()
     """Topics that people have released from the flow."""
-    handed: HandedTopics | None = None  # what lanes copy; None: this is the only look
+    handed: HandedTopics | None = None  # what lanes copy; None: this is the only survey
     acts: tuple[int, FlowIntents] | None = None  # our generation, and what it follows
     claims: FlowClaims = field(init=False)
     questions: SourceQuestions = field(init=False)
@@ -130,9 +130,9 @@ class FlowSetup(FlowEnds):
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _has_resigned: bool = False
     _has_ended: bool = False
-    """The generation that was set up last; for a look for topics that is under way still."""
+    """The generation that was set up last; for a survey that is under way still."""
     _mapped: MappedCopies = field(default_factory=MappedCopies)
-    _told: set[str] = field(default_factory=set)
+    _logged: set[str] = field(default_factory=set)
     _is_let_in: bool = False
     _take_over: TakeOver | None = None
 
@@ -222,8 +222,8 @@ class FlowSetup(FlowEnds):
 
     def log_once(self, line: str) -> None:
         """What is left out and stops nothing: said once in the life of this process."""
-        if line not in self._told:
-            self._told.add(line)
+        if line not in self._logged:
+            self._logged.add(line)
             log.warning("%s", line, extra={"flow": self.name})
 
     def _enter(self, *, once: bool) -> tuple[str, str]:
@@ -394,7 +394,7 @@ class FlowSetup(FlowEnds):
 
         One of its own where a look for topics is under way, which may wait a minute for a source
         that is away: what is noted too late is not noted, and the lead is missed for a session.
-        That look changes nothing any more, and closes the connections when it is over. A set-up
+        That survey changes nothing any more, and closes the connections when it is over. A set-up
         that waits to lead is waited for: it leaves the group by itself (`resign`).
         """
         self._has_ended = True

@@ -172,7 +172,7 @@ class ManagedFlow:
             pacer=pacer_of(setup.config),
             clock=process.clock,
         )
-        run.go_on_from(self.shown.former)
+        run.continue_from(self.shown.former)
         led = led_flow(
             prepared,
             partitions=lambda: process.ask(lambda: views_of(run)),

@@ -22,7 +22,7 @@ from twinlog.mirror.state.intents import FlowIntents, IntentKind
 from twinlog.quantities import first_few
 from twinlog.survey.state_reader import StateNews
 
-LOOK_EVERY_S: Final = 1.0
+READ_EVERY_S: Final = 1.0
 UNLIMITED: Final = 1 << 40
 """Bytes per second."""
 PASSING_S: Final = 10.0
@@ -42,8 +42,8 @@ class Steering:
     followed: Callable[[FlowIntents], None]
     """What is wanted now, behind all that follows from it."""
     log: FlowLog
-    _next_look: float = 0.0
-    _is_looking: bool = False
+    _next_read: float = 0.0
+    _is_reading: bool = False
     _fails_since: float | None = None
 
     def begin(self, news: StateNews) -> None:
@@ -53,15 +53,15 @@ class Steering:
             self._follow(news.intents)
 
     def tend(self, background: InBackground) -> None:
-        """Look again where it is time."""
+        """Read again where it is time."""
         now = self.run.clock.monotonic()
-        if self._is_looking or now < self._next_look or self.run.is_stopping:
+        if self._is_reading or now < self._next_read or self.run.is_stopping:
             return
-        self._is_looking, self._next_look = True, now + LOOK_EVERY_S
+        self._is_reading, self._next_read = True, now + READ_EVERY_S
         background(self.read, self._found, self._failed)
 
     def _found(self, news: StateNews) -> None:
-        self._is_looking, self._fails_since = False, None
+        self._is_reading, self._fails_since = False, None
         if self.run.holds_back:
             self.log.news("what is wanted of the flow can be read again")
             self.run.hold_back(None)
@@ -90,9 +90,9 @@ class Steering:
                 partition.retry_at = 0.0
 
     def _failed(self, error: TwinlogError) -> None:
-        self._is_looking = False
+        self._is_reading = False
         if self._fails_since is None:
-            self._fails_since = self._next_look - LOOK_EVERY_S  # when it was asked
+            self._fails_since = self._next_read - READ_EVERY_S  # when it was asked
         fails_s = self.run.clock.monotonic() - self._fails_since
         passes = error.fate is Fate.RETRIABLE and fails_s < PASSING_S
         if passes or self.run.is_stopping:

@@ -32,19 +32,19 @@ class TopicRefresh:
     prepared: PreparedFlow
     log: FlowLog
     _next: float = 0.0
-    _is_looking: bool = False
+    _is_discovering: bool = False
     _has_failed: bool = False
     """The next one waits for its time, though topics may be waited for."""
 
     def begin(self) -> None:
-        """The set-up has looked."""
+        """The set-up has discovered what there is."""
         self._due_after(may_come=bool(self.prepared.problems))
         self._see_source()
 
     def tend(self, background: InBackground) -> None:
-        """Look again where it is time."""
+        """Discover again where it is time."""
         run, setup = self.run, self.prepared.setup
-        if self._is_looking or run.is_stopping or run.intents.pause is not None:
+        if self._is_discovering or run.is_stopping or run.intents.pause is not None:
             return
         is_asked = run.wants_discovery and not self._has_failed
         if run.clock.monotonic() < self._next and not is_asked:
@@ -53,7 +53,7 @@ class TopicRefresh:
         if not setup.refresh_enabled and not is_wanted:
             return
         was_wanted, run.wants_discovery = run.wants_discovery, False
-        self._is_looking = True
+        self._is_discovering = True
         setup.handed = handed(run.partitions.values())
         setup.acts = self.prepared.generation, run.intents
 
@@ -64,7 +64,7 @@ class TopicRefresh:
         background(self.prepared.discover, self._found, failed)
 
     def _found(self, plans: list[PartitionPlan]) -> None:
-        self._is_looking = self._has_failed = False
+        self._is_discovering = self._has_failed = False
         if self.run.is_stopping:
             return
         self.run.set_plans(plans)
@@ -75,7 +75,7 @@ class TopicRefresh:
         self._due_after(may_come=bool(self.prepared.problems) or is_lost)
 
     def _failed(self, error: TwinlogError) -> None:
-        self._is_looking, self._has_failed = False, True
+        self._is_discovering, self._has_failed = False, True
         pause_s = min(self.prepared.setup.refresh_s, AFTER_FAILURE_S)
         self._next = self.run.clock.monotonic() + pause_s
         if self.run.is_stopping:

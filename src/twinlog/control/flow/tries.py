@@ -10,7 +10,7 @@ from twinlog.codes import Trait, has
 from twinlog.control.leading.lead import SetupWaiting
 from twinlog.errors import TwinlogError
 
-LOOK_AGAIN_S: Final = 0.5
+RETRY_S: Final = 0.5
 MAX_SETUP_PAUSE_S: Final = 30.0
 MAX_AWAY_PAUSE_S: Final = 5.0
 """Of a cluster that does not answer: a standby takes over within 15 s, after an outage too."""
@@ -28,7 +28,7 @@ class Tries:
 
     def __post_init__(self) -> None:
         self.began = self.clock.monotonic()
-        self._pause = GrowingPause(first_s=LOOK_AGAIN_S, most_s=MAX_SETUP_PAUSE_S)
+        self._pause = GrowingPause(first_s=RETRY_S, most_s=MAX_SETUP_PAUSE_S)
 
     @property
     def is_due(self) -> bool:
@@ -50,7 +50,7 @@ class Tries:
         self.due_at = self.clock.monotonic() + after_s
 
     def failed(self, error: TwinlogError) -> None:
-        pause_s = LOOK_AGAIN_S  # a free lead must not wait for us
+        pause_s = RETRY_S  # a free lead must not wait for us
         if not isinstance(error, SetupWaiting):
             most_s = MAX_AWAY_PAUSE_S if has(error.code, Trait.AWAY) else MAX_SETUP_PAUSE_S
             pause_s = min(self._pause.next_s(most_s), most_s)

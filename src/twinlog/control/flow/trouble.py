@@ -72,9 +72,9 @@ class FlowTrouble:
     """The last sign of it, but for the source's silence, which an answer alone ends."""
     _was_away: bool = False
     """A cluster did not answer since it began."""
-    _told: list[str] = field(default_factory=list)
+    _logged: list[str] = field(default_factory=list)
     """Codes, since it began."""
-    _told_at: float = 0.0
+    _logged_at: float = 0.0
 
     @property
     def is_standing_by(self) -> bool:
@@ -122,17 +122,17 @@ class FlowTrouble:
 
     def is_over(self) -> None:
         """Both clusters have answered."""
-        if self.now is not None and self.now.is_wrong and self._told:
+        if self.now is not None and self.now.is_wrong and self._logged:
             lasted = duration(self.clock.monotonic() - self._began)
             if self._was_away:
                 self.log.info("both clusters can be reached again, after %s", lasted)
             else:
-                self.log.info("%s is over after %s", self._told[-1], lasted)
+                self.log.info("%s is over after %s", self._logged[-1], lasted)
         self.forget()
 
     def forget(self) -> None:
         """Nothing holds it up, as far as is known."""
-        self.now, self._told, self._was_away = None, [], False
+        self.now, self._logged, self._was_away = None, [], False
         self._seen_at = NEVER
 
     def rests(self, state: FlowState, error: TwinlogError) -> None:
@@ -141,8 +141,8 @@ class FlowTrouble:
             self.forget()
         said = str(error)
         self.now = Trouble(state=state, error=error.without_flow(), since_ms=self.clock.wall_ms())
-        if said not in self._told:
-            self._told = [said]
+        if said not in self._logged:
+            self._logged = [said]
             then = "; ready to take over" if state is FlowState.STANDBY else ""
             self.log.warning("%s%s", self.now.error, then)
 
@@ -160,8 +160,8 @@ class FlowTrouble:
         said = error.without_flow()
         self.now = Trouble(state=state, error=said, since_ms=since_ms, is_of_all=is_of_all)
         self._was_away = self._was_away or self.now.is_outage
-        if error.code in self._told and now - self._told_at <= ONE_LINE_EVERY_S:
+        if error.code in self._logged and now - self._logged_at <= ONE_LINE_EVERY_S:
             return
-        self._told_at = now
-        self._told = [*(code for code in self._told if code != error.code), error.code]
+        self._logged_at = now
+        self._logged = [*(code for code in self._logged if code != error.code), error.code]
         self.log.warning("%s: %s; trying again", state, self.now.error)

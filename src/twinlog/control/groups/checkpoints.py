@@ -23,10 +23,10 @@ from twinlog.control.groups.checkpoint_rows import CheckpointRow
 from twinlog.control.groups.counterparts import TargetOffsets
 from twinlog.control.groups.group_rights import readable, sees_groups, unseen_line
 from twinlog.control.groups.group_sync import GroupSyncer
+from twinlog.control.groups.no_counterpart import reasons
 from twinlog.control.groups.opposite_checkpoints import OppositeCheckpoints
 from twinlog.control.groups.share_sync import ShareGroups
 from twinlog.control.groups.translation_cache import TranslationCache, given_on_source
-from twinlog.control.groups.unplaced import reasons
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.names.filters import policy_of
 from twinlog.model import TopicPartition
@@ -41,7 +41,7 @@ WARM_UP_S: Final = 30.0
 """So long after the start a round comes every second: lanes only begin to say how far they are."""
 REPORT_S: Final = 5.0
 """How often it is said which groups have no checkpoint: there may be very many."""
-LOOK_AGAIN_S: Final = 60.0
+CHECK_AGAIN_S: Final = 60.0
 """After this exact ones are looked up again: the target topic may have been copied again."""
 RECORDS_PER_BATCH: Final = 2_000
 
@@ -89,9 +89,9 @@ class CheckpointDuty:
         """
         self._took_s = self._asked_s = 0.0
         """The last round, and how much of it went into asking for offsets."""
-        self._looked_ms = 0
+        self._read_ms = 0
         self._began = time.monotonic()
-        self._next_groups = self._next_write = self._next_sync = self._next_look = 0.0
+        self._next_groups = self._next_write = self._next_sync = self._next_check = 0.0
         self._next_report = 0.0
 
     @property
@@ -114,15 +114,15 @@ class CheckpointDuty:
             self._find_groups()
             refresh_s = self._config.refresh_s
             self._next_groups = float("inf") if refresh_s is None else began + refresh_s
-        if began >= self._next_look:
+        if began >= self._next_check:
             self._translations.forget()
             self._shares.forget()
-            self._next_look = began + LOOK_AGAIN_S
+            self._next_check = began + CHECK_AGAIN_S
         self._translate()
         if began >= self._next_report:
-            unplaced = self._translations.unplaced()
-            views = self._flow.partitions() if unplaced else ()
-            self._flow.groups.without_checkpoint = reasons(unplaced, views)
+            without_counterpart = self._translations.without_counterpart()
+            views = self._flow.partitions() if without_counterpart else ()
+            self._flow.groups.without_checkpoint = reasons(without_counterpart, views)
             self._next_report = began + REPORT_S
         # half a second early is in time: rounds do not come to the millisecond
         soon = float("inf") if self._is_warming_up else began + 0.5
@@ -160,7 +160,7 @@ class CheckpointDuty:
 
     def _translate(self) -> None:
         """Bring what is known of every commit up to date."""
-        self._looked_ms = int(time.time() * 1000)
+        self._read_ms = int(time.time() * 1000)
         began = time.monotonic()
         found = self._offsets.read(self._groups)
         self._asked_s = time.monotonic() - began
@@ -209,7 +209,7 @@ class CheckpointDuty:
 
     def _announce(self, given: Sequence[Checkpoint]) -> None:
         """What groups are given is in the topic before they have it: who runs the flow in the other
-        direction tells it from their progress.
+        direction distinguishes it from their progress.
         """
         if self._written is None:
             return
@@ -237,5 +237,5 @@ class CheckpointDuty:
             now_ms = int(time.time() * 1000)
             self._log.append([row.record(now_ms) for row in some])
             checkpoints = [row.checkpoint for row in some]
-            self._flow.groups.wrote(checkpoints, looked_ms=self._looked_ms)
+            self._flow.groups.wrote(checkpoints, read_ms=self._read_ms)
             self._written.update((row.key, row) for row in some)

@@ -1,9 +1,9 @@
 """Where offsets of source partitions lie on the target now: the map, how far the copy is, and the
 target's log, asked once for many partitions.
 
-Two kinds of topics of the source have a place on the target: those that the flow mirrors, and those
-that were mirrored from the target (`B.orders` on A is `orders` on B): the way back of a failover,
-found by the map of the flow in the other direction.
+Two kinds of topics of the source have a counterpart on the target: those that the flow mirrors, and
+those that were mirrored from the target (`B.orders` on A is `orders` on B): the way back of a
+failover, found by the map of the flow in the other direction.
 """
 
 from __future__ import annotations
@@ -217,8 +217,8 @@ class TargetOffsets:
             known = maps.get(key)
             reach = _reach_back(known, end[1], writers.get(tp))
             if reach is not None:
-                place = _counterpart(original, first.topic_id, key, bounds, known, reach)
-                yield tp, replace(place, is_way_back=True, copy_start=end[0])
+                counterpart = _counterpart(original, first.topic_id, key, bounds, known, reach)
+                yield tp, replace(counterpart, is_way_back=True, copy_start=end[0])
 
     def _originals(
         self,

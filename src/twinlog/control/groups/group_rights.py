@@ -50,7 +50,7 @@ def refused_line(flow: FlowConfig, refused: Mapping[str, TwinlogError]) -> str:
 def readable(
     flow: LedFlow, found: Mapping[str, GroupOffsets | TwinlogError]
 ) -> dict[str, GroupOffsets]:
-    """Offsets of the groups that could be read; of the others one line tells."""
+    """Offsets of the groups that could be read; of the others one line is logged."""
     refused = {name: one for name, one in found.items() if isinstance(one, TwinlogError)}
     if refused:
         flow.log_once(refused_line(flow.config, refused))

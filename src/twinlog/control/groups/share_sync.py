@@ -58,7 +58,7 @@ class ShareGroups:
             self.skipped = dict.fromkeys(self._names, WITHOUT_SYNC)
 
     def forget(self) -> None:
-        """Find every place on the target again."""
+        """Find every offset on the target again."""
         self._translations.forget()
 
     def sync(self) -> None:

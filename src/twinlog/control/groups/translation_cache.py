@@ -5,7 +5,7 @@ On the way back (topics of the source that came from the target) a group's offse
 each commit, and never where the sync of the other flow gave them to the group. Else two flows in
 both directions would undo it when somebody moves a stopped group back on its own cluster: its copy
 over there is not moved back, and would count as progress. What was set by earlier processes the
-checkpoints tell, of either flow (`checkpoint_rows`); without them the first round sets nothing
+checkpoints say, of either flow (`checkpoint_rows`); without them the first round sets nothing
 there.
 """
 
@@ -51,7 +51,7 @@ class _SeenTo(NamedTuple):
     """A commit for which the group on the target was seen to."""
 
     offset: int
-    place: int | None
+    downstream: int | None
     """None: wherever it is. Another one is news: it is known exactly by now."""
     ids: CopyIds | None
     """None: those that there were. Offsets come again in a re-created topic."""
@@ -59,8 +59,8 @@ class _SeenTo(NamedTuple):
     def is_of(self, one: TranslatedCommit) -> bool:
         if one.checkpoint is None or self.offset != one.committed.offset:
             return False
-        place = one.checkpoint.downstream_offset
-        return self.place in (None, place) and self.ids in (None, one.ids)
+        downstream = one.checkpoint.downstream_offset
+        return self.downstream in (None, downstream) and self.ids in (None, one.ids)
 
 
 Given: TypeAlias = Callable[[str, TopicPartition, int, TopicId | None], bool | None]
@@ -130,8 +130,8 @@ class TranslationCache:
     def has_way_back(self) -> bool:
         return any(one.is_way_back for one in self)
 
-    def unplaced(self) -> dict[str, tuple[TopicPartition, ...]]:
-        """Groups of whose commits none has a place on the target, and what they committed."""
+    def without_counterpart(self) -> dict[str, tuple[TopicPartition, ...]]:
+        """Groups of whose commits none has a counterpart there, and what they committed."""
         return {
             name: tuple(group.read)
             for name, group in self._groups.items()
@@ -139,7 +139,7 @@ class TranslationCache:
         }
 
     def forget(self) -> None:
-        """Find every place again: the target topic may have been deleted and copied again."""
+        """Find every offset again: the target topic may have been deleted and copied again."""
         self._groups.clear()
 
     def forget_topics(self, topics: Collection[str]) -> None:
@@ -199,8 +199,8 @@ class TranslationCache:
         for name, tp, one in self._all():
             if one.checkpoint is not None and not self._is_done(name, tp, one, before):
                 # the log's start, where the group has nothing there; else it stays where it is
-                place = one.checkpoint.downstream_offset if one.is_progress else 0
-                asked = replace(one.checkpoint, downstream_offset=place)
+                downstream = one.checkpoint.downstream_offset if one.is_progress else 0
+                asked = replace(one.checkpoint, downstream_offset=downstream)
                 wanted.setdefault(name, []).append(asked)
         return wanted
 
@@ -210,8 +210,8 @@ class TranslationCache:
             if one.checkpoint is None or not one.is_way_back:
                 continue
             if skipped.get(name) in (None, Skipped.AHEAD.value):
-                place = one.checkpoint.downstream_offset
-                self._seen_to[Key(name, tp)] = _SeenTo(one.committed.offset, place, one.ids)
+                downstream = one.checkpoint.downstream_offset
+                self._seen_to[Key(name, tp)] = _SeenTo(one.committed.offset, downstream, one.ids)
 
     def _all(self) -> Iterator[tuple[str, TopicPartition, TranslatedCommit]]:
         for name, group in self._groups.items():
@@ -240,8 +240,8 @@ def _seen_to(row: CheckpointRow | None) -> _SeenTo | None:
     if row is None or not (row.is_seen_to or row.ids is None):
         return None
     one = row.checkpoint
-    place = None if row.ids is None else one.downstream_offset
-    return _SeenTo(one.upstream_offset, place, row.ids)
+    downstream = None if row.ids is None else one.downstream_offset
+    return _SeenTo(one.upstream_offset, downstream, row.ids)
 
 
 def _still_right(group: _Group | None, now: GroupOffsets) -> dict[TopicPartition, TranslatedCommit]:

@@ -1,4 +1,4 @@
-"""What lanes enter both clusters with: they have no key files, so the driver tells them."""
+"""What lanes enter both clusters with: they have no key files, so the driver sends it."""
 
 from __future__ import annotations
 

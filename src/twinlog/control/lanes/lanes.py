@@ -67,24 +67,24 @@ class Lane:
     """An earlier attempt of this lane still lives: it gets no work, and nothing it says counts."""
     partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
     releasing: set[TopicPartition] = field(default_factory=set)
-    _told: Renewed | None = None
+    _sent: Renewed | None = None
     """None before it got its work."""
 
     def begin(self) -> None:
         """Tell it its work, with what key files hold now."""
-        self._told = credentials_of(self.work)
-        self.peer.send(with_credentials(self.work, self._told))
+        self._sent = credentials_of(self.work)
+        self.peer.send(with_credentials(self.work, self._sent))
 
     def renew(self) -> None:
         """Tell it what new connections use, where that has changed since it heard of it."""
-        if self._told is not None and (now := credentials_of(self.work)) != self._told:
-            self._told = now
+        if self._sent is not None and (now := credentials_of(self.work)) != self._sent:
+            self._sent = now
             self.peer.send(now)
 
     def know(self, producers: tuple[int, ...]) -> None:
         """Tell it whose records are no stranger's."""
         self.work = replace(self.work, known_producers=producers)
-        if self._told is not None:
+        if self._sent is not None:
             self.peer.send(KnownProducers(producers=producers))
 
     def ready(self, now: float) -> None:

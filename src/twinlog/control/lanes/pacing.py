@@ -133,7 +133,7 @@ class Pacer:
         return out
 
     def _settle(self, now: float, copied: int) -> None:
-        """Set off what was copied since the last look against the limit."""
+        """Set off what was copied since the last check against the limit."""
         if self._balanced_at:
             allowed = self.limit * (now - self._balanced_at)
             balance = self._balance + allowed - (copied - self._bytes)

@@ -127,8 +127,8 @@ class Partition:
     found since that says that the target is not this copy.
     """
     is_seen: bool = False
-    """The lane that has it has found its place in both logs. Between two lanes nobody watches who
-    else writes: what the one found is no evidence until the next one has looked.
+    """The lane that has it has found its position in both logs. Between two lanes nobody watches
+    who else writes: what the one found is no evidence until the next one has checked.
     """
     lost: tuple[int, int] | None = None
     """Copied upstream offsets that the source was found to have lost. A start that knows of them
@@ -140,8 +140,8 @@ class Partition:
     """Records that are left out."""
     accepted: tuple[WantedAcceptance, ...] = ()
     """Records of somebody else on the target that stay there."""
-    _told_skips: set[tuple[int, int]] = field(default_factory=set)
-    _told_lost: set[tuple[int, int]] = field(default_factory=set)
+    _logged_skips: set[tuple[int, int]] = field(default_factory=set)
+    _logged_lost: set[tuple[int, int]] = field(default_factory=set)
     records: int = 0
     """Records copied before the present Take."""
     bytes: int = 0
@@ -207,7 +207,7 @@ class Partition:
         )
 
     def replan(self, plan: PartitionPlan) -> None:
-        """Topic discovery looked again: the same partition, maybe of another topic of that name."""
+        """Topic discovery ran again: the same partition, maybe of another topic of that name."""
         before, self.plan, self.is_wanted = self.plan, plan, True
         ids = plan.source_topic_id, plan.target_topic_id
         if (before.source_topic_id, before.target_topic_id) != ids:  # another copy begins
@@ -224,7 +224,7 @@ class Partition:
     def on_progress(self, progress: PartitionProgress) -> Iterable[str]:
         """Keep what the lane reported; movement forgives earlier trouble.
 
-        Returns codes of what was told to people.
+        Returns codes of what was logged for people.
         """
         self.lost = None
         moved = progress.ordinal > self.acked_ordinal
@@ -245,8 +245,8 @@ class Partition:
         self.age.add(now, progress.age)
         self.latency.add(now, progress.latency)
         self.spread.add(now, progress.latency)
-        told = () if progress.gap is None else (self._log_gap(progress.gap),)
-        return (*told, *self._log_lost(progress.lost), *self._log_left_out(progress.left_out))
+        gap_codes = () if progress.gap is None else (self._log_gap(progress.gap),)
+        return (*gap_codes, *self._log_lost(progress.lost), *self._log_left_out(progress.left_out))
 
     @property
     def poison(self) -> Poison | None:
@@ -274,24 +274,24 @@ class Partition:
     def source_end(self) -> int:
         """Where the source ends, as it was seen last; -1: not known.
 
-        A lane that sees the end tells it together with its position, which makes a true lag. Where
-        none does, or has said nothing of what the driver saw when it asked, that counts.
+        A lane that sees the end reports it together with its position, which makes a true lag.
+        Where none does, or has said nothing of what the driver saw when it asked, that counts.
         """
         live, seen = self._live, self.asked_end
-        told = -1 if self.progress is None else self.progress.source_end
+        reported = -1 if self.progress is None else self.progress.source_end
         if seen < 0 or self.is_taken_over:
-            return told
+            return reported
         if live is None:
             return seen
-        return told if live.sees_end and self.is_fresh else max(told, seen)
+        return reported if live.sees_end and self.is_fresh else max(reported, seen)
 
     @property
     def position(self) -> int:
         """Everything below is on the target, as a lane said, or both logs before one began; -1: not
         known.
         """
-        told = self.recovery.upstream
-        return told if told >= 0 else self.keeping.rests_at
+        reported = self.recovery.upstream
+        return reported if reported >= 0 else self.keeping.rests_at
 
     @property
     def is_behind(self) -> bool:
@@ -305,7 +305,7 @@ class Partition:
 
     def learns_end(self, progress: PartitionProgress) -> bool:
         """With `--once`: where the copy ends could not be asked when the flow began (its source
-        had no leader), and now its lane tells it. True when the plan has it from now on.
+        had no leader), and now its lane reports it. True when the plan has it from now on.
         """
         if self.plan.end != FOREVER or progress.source_end < 0:
             return False
@@ -330,8 +330,8 @@ class Partition:
         """A start that dies before its first record finds the same again: it is reported once."""
         code = "SOURCE_TRUNCATED"
         for one in ranges:
-            if one not in self._told_lost:
-                self._told_lost.add(one)
+            if one not in self._logged_lost:
+                self._logged_lost.add(one)
                 log.warning(
                     "%s: the source deleted upstream offsets [%d, %d) before they were copied: "
                     "neither side has them; the copy resumes behind them [%s]",
@@ -346,9 +346,9 @@ class Partition:
         code = "RECORD_SKIPPED"
         for one in ranges:
             wanted = next((w for w in self.skips if (w.skip.first, w.skip.next) == one), None)
-            if wanted is None or one in self._told_skips:
+            if wanted is None or one in self._logged_skips:
                 continue
-            self._told_skips.add(one)
+            self._logged_skips.add(one)
             log.warning(
                 "%s: upstream %s left out, as is wanted since %s by %s (%s)%s [%s]",
                 self.plan.source,

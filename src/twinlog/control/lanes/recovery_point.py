@@ -40,7 +40,7 @@ class RecoveryPoint:
         """There was one before."""
         self.doubtful_since: float | None = None
         """Since when the source ends below what was copied: it lost records, or is another topic.
-        Until a lane has looked, nobody knows what there is to lose.
+        Until a lane has checked, nobody knows what there is to lose.
         """
         self.waits_since: float | None = None
         """Since when at least something is known to wait; None: nothing does."""

@@ -15,7 +15,7 @@ from typing import Final
 
 WINDOW_S: Final = 600.0
 LEAST_S: Final = 20.0
-"""A shorter time tells no rate."""
+"""A shorter time gives no rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from twinlog.model import NO_TOPIC_ID, StartAt, TopicId, TopicPartition
 
 MOST_RUNS: Final = 20_000
 LEAST_RUNS: Final = 128
-"""Of one partition: a start looks at the last 100 records, and lets up to three runs be wrong."""
+"""Of one partition: a start reads the last 100 records, and lets up to three runs be wrong."""
 
 RUNS_AT_ONCE: Final = 200_000
 """Of all partitions that are given away together: a flow of many partitions with a gap behind every
@@ -52,12 +52,14 @@ def runs_for_each(partitions: int) -> int:
 def take_of(
     partition: Partition, maps: Maps, start: StartAt, most_runs: int = MOST_RUNS
 ) -> TakePartition:
-    """The message for one partition, with its map where the lane is to look itself."""
+    """The message for one partition, with its map where the lane is to search itself."""
     plan = partition.plan
     known = maps.get(plan.map_key)
     fan = None if not plan.targets else _fan(plan, maps)
-    looks = known is not None and partition.handed is None
-    runs, runs_from = runs_for_start(known, most_runs) if known is not None and looks else ((), -1)
+    searches = known is not None and partition.handed is None
+    runs, runs_from = (
+        runs_for_start(known, most_runs) if known is not None and searches else ((), -1)
+    )
     return TakePartition(
         source=plan.source,
         target=plan.target,
@@ -78,9 +80,9 @@ def take_of(
         end=plan.end,
         runs=runs,
         runs_from=runs_from,
-        open_from=known.open_from if known is not None and looks else -1,
+        open_from=known.open_from if known is not None and searches else -1,
         mark=None if known is None else known.mark,
-        fingerprints={} if known is None or not looks else _fingerprints(known, runs_from),
+        fingerprints={} if known is None or not searches else _fingerprints(known, runs_from),
         our_producers=() if known is None else tuple(sorted(known.producers)),
         acked_ordinal=partition.acked_ordinal,
         acked_epoch=partition.acked_epoch,
@@ -98,7 +100,7 @@ def put_off(partition: Partition, maps: Maps) -> bool:
 
     Nothing says yet where it begins: a `latest` of now is not that of then, and retention moves
     `earliest`. The lane's first row, and the records behind it, may still arrive; whoever began
-    elsewhere under the same sequences would be answered for them. So nobody looks before all that
+    elsewhere under the same sequences would be answered for them. So nobody checks before all that
     has surely arrived, and the map is read again.
     """
     plan = partition.plan

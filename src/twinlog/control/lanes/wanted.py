@@ -65,7 +65,7 @@ def see_source(
     partitions: Iterable[Partition], topics: Container[str], released: Container[str]
 ) -> dict[str, str]:
     """Which topics the source shows now. Returns remote topics by the source topics that it shows
-    no more since this look, of those that were copied.
+    no more since this survey, of those that were copied.
     """
     gone: dict[str, str] = {}
     for one in partitions:
@@ -102,7 +102,9 @@ def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> No
             partition.failure, partition.retry_at = None, 0.0
 
 
-def go_on_from(partitions: Partitions, former: Iterable[Partition], foreign_until: float) -> None:
+def continue_from(
+    partitions: Partitions, former: Iterable[Partition], foreign_until: float
+) -> None:
     """Partitions of the run before: counts continue, what is not wanted any more is RELEASED.
     Nothing else of them holds in another generation: who led meanwhile copied on.
     """

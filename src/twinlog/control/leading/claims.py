@@ -1,7 +1,7 @@
 """Which generation of a flow is ours: a claim in the state topic, and what must be true before.
 
 The first claim of a number in the log wins. So what was checked to decide on it must not have
-changed in between: a claim that another process wrote since makes it look again.
+changed in between: a claim that another process wrote since makes it check again.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from twinlog.quantities import first_few
 ONCE_WAITS_S: Final = 15.0
 """Longer than a session: a process that was killed is still a member until that ends."""
 
-STANDBY_LOOKS_S: Final = 5.0
+STANDBY_CHECKS_S: Final = 5.0
 APART_S: Final = 10.0
 """How long one stays out of a group that is handed over to another process."""
 
@@ -75,7 +75,7 @@ def take_part(
 
 def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> None:
     """Return when we lead; else raise why we do not (SetupWaiting: ask again)."""
-    membership.wait_for(_has_news, within_s=ONCE_WAITS_S if once else STANDBY_LOOKS_S)
+    membership.wait_for(_has_news, within_s=ONCE_WAITS_S if once else STANDBY_CHECKS_S)
     state = membership.state
     if state.role is MemberRole.LEADING:
         return

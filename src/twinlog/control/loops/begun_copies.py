@@ -1,6 +1,6 @@
-"""What a flow has begun to copy, found by name: asked once per topic at every look.
+"""What a flow has begun to copy, found by name: asked once per topic in every survey.
 
-A look judges all topics at once, and each could be beside any row: without this it would take the
+A survey judges all topics at once, and each could be beside any row: without this it would take the
 square of their number, also in flows that rename nothing.
 """
 

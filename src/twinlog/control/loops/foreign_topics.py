@@ -42,8 +42,8 @@ def foreign_topics(
 ) -> dict[str, TwinlogError]:
     """FOREIGN_DATA by source topic. `rows` are those of copies that may begin.
 
-    A topic of which a partition cannot be read now (it has no leader) waits for the next look, with
-    that error: what it holds is not known. Without the right to read it is left to the lanes.
+    A topic of which a partition cannot be read now (it has no leader) waits for the next survey,
+    with that error: what it holds is not known. Without the right to read it is left to the lanes.
 
     Under the identity policy, and where records are placed by key, others may write to a topic, and
     what was there is left as it is.
@@ -87,7 +87,7 @@ def empty_topics(target: ClusterClient, names: Collection[str]) -> set[str]:
 def why_not_ours(
     flow: FlowConfig, one: CopiedTopic, remote: TopicMetadata, target: ClusterClient
 ) -> tuple[str, str]:
-    """Why a topic may not be changed as this copy, where no lane has looked yet, and the code of
+    """Why a topic may not be changed as this copy, where no lane has checked yet, and the code of
     it: by the offset map and the log's last batches. Empty where it may, or holds nothing.
     """
     tps = [TopicPartition(one.target, part.partition) for part in remote.partitions]

@@ -79,10 +79,10 @@ class LoopGuard:
     """Whether this process leads now, and nothing else is wanted than when it began to look."""
     before_begin: Callable[[Mapping[str, str]], None] = lambda _: None
     """Called with topics that hold nothing yet, remote ones by source topic, before they count as
-    begun: whoever dies in it, or before, leaves them so for the next look.
+    begun: whoever dies in it, or before, leaves them so for the next survey.
     """
     _begun: frozenset[str] = frozenset()
-    """Remote topics that were begun before the last look."""
+    """Remote topics that were begun before the last survey."""
 
     # -- before anything is written ------------------------------------------------------------
 
@@ -306,7 +306,7 @@ class LoopGuard:
         return "" if leads else "this process does not lead any more, or something else is wanted"
 
     def _write(self, target: ClusterClient, rows: Iterable[CopyRow]) -> None:
-        if not self.still_leads(target):  # nor does this look make any topic then
+        if not self.still_leads(target):  # nor does this survey make any topic then
             raise NotNow(
                 f"{self.config.flow}: is led elsewhere, or something else is wanted of it by now"
             )
@@ -338,8 +338,10 @@ class LoopGuard:
         self, topics: Topics, there: ClusterMetadata, here: ClusterState, target: ClusterState
     ) -> TopicVerdicts:
         out = TopicVerdicts()
-        names_tell = self.config.policy.kind is PolicyKind.DEFAULT and not self.config.policy.custom
-        if here.unread is not None and not names_tell:
+        names_have_origins = (
+            self.config.policy.kind is PolicyKind.DEFAULT and not self.config.policy.custom
+        )
+        if here.unread is not None and not names_have_origins:
             out.notes.append(unseen_origins(self.config))
         others = target.copied_by_others(str(self.config.flow))
         begun = BegunCopies(self.config, there, target)
@@ -348,7 +350,7 @@ class LoopGuard:
                 continue
             copies = here.copies_of(name, topic.topic_id)
             home = next((row for row in copies if target.cluster_id in row.origins), None)
-            if home is not None and names_tell:
+            if home is not None and names_have_origins:
                 out.notes.append(not_copied_back(self.config, name, home))
                 continue
             row = self._row(topic, copies, there, here, target)

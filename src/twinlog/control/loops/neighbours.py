@@ -45,7 +45,7 @@ class Neighbours:
             self._settings.update(settings)
 
     def learn(self, ids: Mapping[str, str]) -> None:
-        """Somebody asked these clusters for their ids; an empty one was not told."""
+        """Somebody asked these clusters for their ids; an empty one was not reported."""
         with self._lock:
             self._ids.update({alias: found for alias, found in ids.items() if found})
 
@@ -124,16 +124,16 @@ class Neighbours:
             ((begin,), remote, (str(flow.flow),))
         ]
         while ways:
-            places, topic, way = ways.pop()
+            clusters, topic, way = ways.pop()
             for other in flows:
-                if cluster(other.flow.source) != places[-1] or not self._takes(other, topic):
+                if cluster(other.flow.source) != clusters[-1] or not self._takes(other, topic):
                     continue
                 there, longer = cluster(other.flow.target), (*way, str(other.flow))
                 if there == home:
                     return longer
-                if there not in places:
+                if there not in clusters:
                     name = policy_of(other).format_remote_topic(other.source_alias, topic)
-                    ways.append(((*places, there), name, longer))
+                    ways.append(((*clusters, there), name, longer))
         return ()
 
     def _takes(self, flow: FlowConfig, topic: str) -> bool:

@@ -1,4 +1,4 @@
-"""Flows that this process cannot set up, and who tells that to other hosts: a thread for each, so
+"""Flows that this process cannot set up, and who reports that to other hosts: a thread for each, so
 that none of their targets delays the supervisor, or another flow.
 """
 
@@ -19,37 +19,37 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 class FailedSetUps:
     """In the supervisor's thread; no call waits for a cluster but `join`."""
 
-    is_told: bool = False
+    publishes: bool = False
     """To other hosts: from the begin of the process's turns to their end."""
-    _told: dict[FlowSetup, tuple[SetUpPublication, Duties]] = field(default_factory=dict)
+    _published: dict[FlowSetup, tuple[SetUpPublication, Duties]] = field(default_factory=dict)
     _ending: dict[FlowSetup, Duties] = field(default_factory=dict)
     """Until what they say last is written: nothing is said again before it."""
 
     def update(self, flows: Iterable[tuple[FlowSetup, FlowSnapshot]]) -> None:
         """All flows as they are now, each with its set-up."""
-        if not self.is_told:
+        if not self.publishes:
             return
         failed = {setup: seen for setup, seen in flows if _fails(setup, seen)}
-        for setup in self._told.keys() - failed.keys():
-            self._ending[setup] = self._told.pop(setup)[1]
+        for setup in self._published.keys() - failed.keys():
+            self._ending[setup] = self._published.pop(setup)[1]
             self._ending[setup].stop()
         self._ending = {one: duties for one, duties in self._ending.items() if duties.is_alive}
         for setup, seen in failed.items():
-            if setup in self._told:
-                self._told[setup][0].seen = seen
+            if setup in self._published:
+                self._published[setup][0].seen = seen
                 continue
             if setup in self._ending:
                 continue
             duty = SetUpPublication(setup.config, setup.target, seen, setup.log_once)
             duties = Duties(setup.name, [duty])
-            self._told[setup] = duty, duties
+            self._published[setup] = duty, duties
             duties.start()
 
     def end(self) -> None:
         """The process ends; returns at once."""
-        self.is_told = False
-        self._ending |= {setup: duties for setup, (_, duties) in self._told.items()}
-        self._told.clear()
+        self.publishes = False
+        self._ending |= {setup: duties for setup, (_, duties) in self._published.items()}
+        self._published.clear()
         for duties in self._ending.values():
             duties.stop()
 

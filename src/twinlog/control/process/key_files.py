@@ -21,7 +21,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 log = logging.getLogger(__name__)
 
 TURN_S: Final = CHECK_EVERY_S / 2
-"""A look that comes a moment too early must not cost a whole interval."""
+"""A check that comes a moment too early must not cost a whole interval."""
 
 
 class KeyFileWatch:
@@ -55,7 +55,7 @@ class KeyFileWatch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # not waited for: it may hang in a look at a disk that does not answer
+        # not waited for: it may hang in a read of a disk that does not answer
         self._stop.set()
 
     def _run(self) -> None:
@@ -63,7 +63,7 @@ class KeyFileWatch:
             self.turn()
 
     def turn(self) -> None:
-        """One look at all files, and what is to be said of their certificates."""
+        """One check of all files, and what is to be said of their certificates."""
         clusters = [one for flow in self._flows for one in flow.clusters()]
         given = {one.security for one in clusters if one.security is not None}
         in_use = {security: current(security) for security in given}

@@ -26,7 +26,7 @@ from twinlog.flow_log import NEWS
 
 log = logging.getLogger(__name__)
 
-LOOK_S: Final = 0.2
+POLL_S: Final = 0.2
 NOT_RELOADED: Final = "the configuration was not reloaded, everything stays as it is"
 
 
@@ -183,8 +183,8 @@ class FileWatch:
 
     def _run(self) -> None:
         waited = 0.0
-        while not self._stop.wait(LOOK_S):
-            waited += LOOK_S
+        while not self._stop.wait(POLL_S):
+            waited += POLL_S
             if 0 < self._reloader.interval_s <= waited:
                 waited = 0.0
                 if self._reloader.has_new_files():

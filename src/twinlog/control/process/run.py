@@ -165,7 +165,7 @@ class _Engine:
         self._server = server
         self._options = options
         self._room = room
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="twinlog-spark", daemon=True)
         self._engine: Any = None
         self._is_stopping = False
@@ -223,8 +223,8 @@ class _Engine:
         """This Spark has the slots that it was started with: a reload may want more."""
         name = str(flow.flow)
         room = self._room.get(name, 1)
-        if lanes > room and name not in self._told:
-            self._told.add(name)
+        if lanes > room and name not in self._warned:
+            self._warned.add(name)
             FlowLog(log, name).warning(
                 "gets %s and not %d until the mirror is started again: its Spark was made for "
                 "the configuration of its start",

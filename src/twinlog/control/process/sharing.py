@@ -1,10 +1,10 @@
 """Spreads flows over the processes that run them: who leads more hands one over to who leads fewer.
 
 Whoever joins a flow's group first leads it, so a process that comes later leads nothing. Each
-process that stands by tells how many flows it leads, and whether it could take one; a leader that
-leads at least two more hands over half of the difference, in order: drained, noted as closed, then
-it leaves the group for a while. What is moved this way makes the difference smaller each time, and
-at one nothing moves, so that two processes lead half of the flows each and stay so.
+process that stands by announces how many flows it leads, and whether it could take one; a leader
+that leads at least two more hands over half of the difference, in order: drained, noted as closed,
+then it leaves the group for a while. What is moved this way makes the difference smaller each time,
+and at one nothing moves, so that two processes lead half of the flows each and stay so.
 
 Nothing is moved in haste: the difference must have stood for `SETTLE_S` and a random bit more (or
 two leaders would give one newcomer too much), and twice as long must pass after each time. Only a
@@ -46,21 +46,21 @@ log = logging.getLogger(__name__)
 
 SETTLE_S: Final = 30.0
 SOON_S: Final = 3.0
-"""Instead, while this process is young: longer than it takes a process to tell what it leads."""
+"""Instead, while this process is young: longer than it takes a process to say what it leads."""
 
 YOUNG_S: Final = 60.0
 """Spark is up within this time on a slow machine, and a process can be given something."""
 
 TURN_S: Final = 0.5
-TELL_AFTER: Final = 0.1
-"""Of the time to settle: a number that changes again at once is not told (each telling is a
-rebalance).
+ANNOUNCE_AFTER: Final = 0.1
+"""Of the time to settle: a number that changes again at once is not announced (each announcement
+is a rebalance).
 """
 
 OTHERS_LEAVE_WITHIN_S: Final = 8.0
 AT_ONCE: Final = 4
 ARRIVES_WITHIN: Final = 10
-"""Times to settle, until a process that was given a flow tells that it leads it."""
+"""Times to settle, until a process that was given a flow announces that it leads it."""
 
 EVEN: Final = 2
 """A smaller difference is none: moving a flow would only turn it round."""
@@ -94,7 +94,7 @@ class Sharing:
         self._next_turn = 0.0
         self._leads = 0
         self._leads_since = clock()
-        self._told_at: dict[str, float] = {}
+        self._announced_at: dict[str, float] = {}
         self._uneven_since: dict[str, float] = {}
         self._given: dict[str, tuple[int, float]] = {}
         """What a process leads with what we gave it, and how long we count so whatever it says."""
@@ -118,7 +118,7 @@ class Sharing:
             self._announce(flow, now, can_lead=can_lead)
         moving = [flow for flow in known if flow.offer is not None]
         for flow in moving:
-            self._go_on(flow, now)
+            self._continue_handover(flow, now)
         if not moving:
             self._give(known, now)
 
@@ -126,19 +126,21 @@ class Sharing:
         membership = flow.setup.membership
         if membership is None:
             return
-        told = membership.metadata
-        if successor_of(told) and flow.offer is None:
-            membership.announce(with_successor(told, ""))  # it came to nothing
+        announced = membership.metadata
+        if successor_of(announced) and flow.offer is None:
+            membership.announce(with_successor(announced, ""))  # it came to nothing
             return
-        pause_s = self._settle_s * TELL_AFTER
-        is_due = now - max(self._leads_since, self._told_at.get(flow.setup.name, 0.0)) >= pause_s
+        pause_s = self._settle_s * ANNOUNCE_AFTER
+        is_due = (
+            now - max(self._leads_since, self._announced_at.get(flow.setup.name, 0.0)) >= pause_s
+        )
         if flow.run is not None or membership.state.role is not MemberRole.STANDBY or not is_due:
             return
         is_ready = can_lead and flow.trouble.is_standing_by
         share = Share(process=self.process, leads=self._leads, is_ready=is_ready)
-        if share_of(told) != share:
-            self._told_at[flow.setup.name] = now
-            membership.announce(with_share(told, share))
+        if share_of(announced) != share:
+            self._announced_at[flow.setup.name] = now
+            membership.announce(with_share(announced, share))
 
     def _give(self, flows: list[ManagedFlow], now: float) -> None:
         fewer = self._fewer(flows)
@@ -192,9 +194,9 @@ class Sharing:
         membership = flow.setup.membership
         if membership is not None and len(membership.state.others) > 1:
             membership.announce(with_successor(membership.metadata, process))
-        self._go_on(flow, now)
+        self._continue_handover(flow, now)
 
-    def _go_on(self, flow: ManagedFlow, now: float) -> None:
+    def _continue_handover(self, flow: ManagedFlow, now: float) -> None:
         membership, offer = flow.setup.membership, flow.offer
         if flow.phase is not Phase.HANDING_OVER or membership is None or offer is None:
             return

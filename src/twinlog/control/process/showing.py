@@ -19,18 +19,18 @@ LONGEST_PAUSE_S: Final = 30.0
 
 @dataclass(slots=True, kw_only=True)
 class Showing:
-    """Of one supervisor, in its thread. With 100,000 partitions a look and all that is made of it
+    """Of one supervisor, in its thread. With 100,000 partitions a check and all that is made of it
     take 0.8 s of CPU: in every second, intents would be followed late.
     """
 
-    look: Callable[[], list[FlowSnapshot]]
+    check: Callable[[], list[FlowSnapshot]]
     on_snapshot: Callable[[list[FlowSnapshot]], None]
     on_turn: Callable[[], None]
-    """In seconds without a look: the thread lives."""
+    """In seconds without a check: the thread lives."""
     clock: Callable[[], float] = time.monotonic
     cpu_clock: Callable[[], float] = time.thread_time
     _turned_at: float = float("-inf")
-    _next_look: float = float("-inf")
+    _next_check: float = float("-inf")
 
     def turn(self) -> None:
         """Call it as often as you like."""
@@ -38,10 +38,10 @@ class Showing:
         if now - self._turned_at < EVERY_S:
             return
         self._turned_at = now
-        if now < self._next_look:
+        if now < self._next_check:
             self.on_turn()
             return
         began = self.cpu_clock()
-        self.on_snapshot(self.look())
+        self.on_snapshot(self.check())
         cost_s = self.cpu_clock() - began
-        self._next_look = now + min(cost_s / SHARE_OF_TIME, LONGEST_PAUSE_S)
+        self._next_check = now + min(cost_s / SHARE_OF_TIME, LONGEST_PAUSE_S)

@@ -73,7 +73,7 @@ class Supervisor:
         self.fail = self._calls.fail
         self._lease_s = lease_s
         self._showing = Showing(
-            look=self.snapshots, on_snapshot=self._shown, on_turn=on_turn, clock=clock.monotonic
+            check=self.snapshots, on_snapshot=self._shown, on_turn=on_turn, clock=clock.monotonic
         )
         self._on_snapshot = on_snapshot
         self._failed = FailedSetUps()
@@ -109,7 +109,7 @@ class Supervisor:
     def run(self) -> list[FlowSnapshot]:
         """Turn until all flows are over; returns how each one ended."""
         try:
-            self._failed.is_told = True
+            self._failed.publishes = True
             self.begin()
             while not self.is_over:
                 self.turn()

@@ -157,16 +157,16 @@ class Rebuild:
         """Every pair by content; a target record before it must have had room at the source."""
         out = _Beginnings()
         first = head[0].ordinal
-        places: dict[int, list[int]] = {}
+        ordinals: dict[int, list[int]] = {}
         for record in head:
-            places.setdefault(record.number, []).append(record.ordinal)
+            ordinals.setdefault(record.number, []).append(record.ordinal)
         reaches_on = len(head) == HEAD
         for number, slot in enumerate(self._here(self._source.start)):
             if slot.number == ABSENT or (not number and from_first):
                 continue
             # what retention deleted lies before the first one
             room = slot.holes + (0 if number else self._source.start)
-            for ordinal in places.get(slot.number, ()):
+            for ordinal in ordinals.get(slot.number, ()):
                 if ordinal - first <= room:
                     out.add(slot.offset, ordinal, number)
             if reaches_on and room > head[-1].ordinal - first:

@@ -49,7 +49,7 @@ def loss_ms_of(partition: Partition, now_ms: int) -> int:
     """How far the partition's recovery point lies back; -1 where it is not known.
 
     Without one it is as long as something is known to wait, or the source is not what was copied;
-    of a copy that has never been at the end, the last record's timestamp tells, where that is more.
+    of a copy that has never been at the end, the last record's timestamp says it, if that is more.
     """
     if not _is_mirrored(partition):
         return -1

@@ -15,7 +15,7 @@ from twinlog.config.flow.start import Starts
 from twinlog.control.lanes.lanes import Job, Lane
 from twinlog.control.lanes.pacing import Pacer
 from twinlog.control.lanes.partitions import Partition
-from twinlog.control.lanes.wanted import go_on_from, hold_back, replan
+from twinlog.control.lanes.wanted import continue_from, hold_back, replan
 from twinlog.control.running.giving import Giving
 from twinlog.control.running.lane_reports import LaneReports
 from twinlog.control.running.run_leases import RunLeases
@@ -104,9 +104,9 @@ class FlowRun(RunState):
         self.holds_back = "" if error is None else str(error)
         hold_back(self.partitions.values(), error)
 
-    def go_on_from(self, former: Iterable[Partition]) -> None:
+    def continue_from(self, former: Iterable[Partition]) -> None:
         """Of the run before."""
-        go_on_from(self.partitions, former, self.foreign_until)
+        continue_from(self.partitions, former, self.foreign_until)
 
     def _new(self, plan: PartitionPlan) -> Partition:
         shared, until = not self.work.is_ours_alone, self.foreign_until

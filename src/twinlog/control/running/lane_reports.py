@@ -54,8 +54,10 @@ class LaneReports:
             partition.failure = None
             return
         partition.leave(Placement.PENDING if partition.is_wanted else Placement.RELEASED)
-        may_go_on = partition.is_wanted and not partition.is_paused and not partition.plan.targets
-        partition.handed = one.handed if may_go_on and not partition.is_replaced else None
+        may_continue = (
+            partition.is_wanted and not partition.is_paused and not partition.plan.targets
+        )
+        partition.handed = one.handed if may_continue and not partition.is_replaced else None
         partition.retry_at = 0.0
 
     def troubled(self, lane: Lane, trouble: Troubled) -> None:

@@ -134,7 +134,7 @@ class RunLeases:
     def drop_silent(self) -> None:
         """Give up lanes that were not heard for so long that they have stopped by themselves.
 
-        A frozen process or a cut network ends no connection: only the silence tells.
+        A frozen process or a cut network ends no connection: only the silence shows it.
         """
         oldest = self._run.clock.boot() - late_requests.SILENCE_MS / 1000
         for lease in self._run.leases:

@@ -51,7 +51,7 @@ class RunState:
         self.lane_cpu_ms, self.spread = 0, SpreadWindow()
         self.pacer = pacer  # None: the flow has no byte budget
         self.is_stopping = False
-        self.wants_discovery = False  # a topic is not what the plan says: look at both again
+        self.wants_discovery = False  # a topic is not what the plan says: survey both again
         self.copying_since: float | None = None  # before it Spark is coming up
         self.intents = FlowIntents()  # what people want of the flow
         self.holds_back = ""

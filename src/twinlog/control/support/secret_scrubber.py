@@ -88,8 +88,8 @@ class SecretScrubber:
 
     def clean(self, text: str) -> str:
         """The text without secrets."""
-        for look in (_PEM_KEY, _USER_INFO, _TOKEN):
-            text = look.sub(HIDDEN, text)
+        for pattern in (_PEM_KEY, _USER_INFO, _TOKEN):
+            text = pattern.sub(HIDDEN, text)
         if self._cores is not None:
             text = hide_around(text, self._cores, HIDDEN)
         for known in (self._known, self._words):

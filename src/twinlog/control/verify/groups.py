@@ -36,7 +36,7 @@ def verify_groups(
     before: Offsets,
     out: VerifiedFlow,
 ) -> None:
-    """Every offset of a selected group that has a place on the target; `before`: `offsets_there`,
+    """Every offset of a selected group that has a counterpart there; `before`: `offsets_there`,
     asked before.
     """
     survey = survey_groups(led, here, there)
@@ -55,16 +55,16 @@ def _of_group(
 ) -> Iterator[VerifiedGroup]:
     why = why_left_alone(group, survey.there.get(group.name))
     for tp, committed in sorted(ours.items()):
-        if tp in survey.placeless or tp not in survey.places:
+        if tp in survey.without_counterpart or tp not in survey.counterparts:
             continue
-        place = survey.places[tp]
-        stands = theirs.get(place.target)
+        counterpart = survey.counterparts[tp]
+        stands = theirs.get(counterpart.target)
         yield VerifiedGroup(
             group=group.name,
             source=tp,
-            target=TopicPartition(*place.target),
+            target=TopicPartition(*counterpart.target),
             committed=committed.offset,
-            wanted=place.translate(committed.offset).offset,
+            wanted=counterpart.translate(committed.offset).offset,
             stands=None if stands is None else stands.offset,
             left_alone=why,
         )

@@ -31,7 +31,7 @@ from twinlog.shown import ShownFormatter
 
 KEPT: Final = 300
 KEPT_OF_OTHERS: Final = 2000
-"""A hundred flows may have a row each when a process first looks."""
+"""A hundred flows may have a row each when a process first reads."""
 OLD_FILES: Final = 3
 """Of ended processes, per configuration."""
 
@@ -105,16 +105,16 @@ class EventLog(logging.Handler):
     def of_flow(self, flow: str) -> PublishedEvents:
         """The newest of this process about the flow, for other hosts."""
         self.acquire()  # other threads log meanwhile
-        told = [one.published for one in self._events if one.event.flow == flow]
+        published = [one.published for one in self._events if one.event.flow == flow]
         self.release()
-        events = within_bounds(one for one in told if one is not None)
+        events = within_bounds(one for one in published if one is not None)
         return PublishedEvents(flow=flow, host=self._host, pid=self._pid, events=events)
 
-    def hear(self, told: Iterable[PublishedEvents]) -> None:
+    def hear(self, published: Iterable[PublishedEvents]) -> None:
         """Events of other processes, each once."""
         self.acquire()
         try:
-            fresh = [(one, some) for some in told for one in self._fresh(some)]
+            fresh = [(one, some) for some in published for one in self._fresh(some)]
             # the newest stay, whichever flow they are about
             for one, some in sorted(fresh, key=lambda each: each[0].at_ms):
                 event, number = _event_of(some, one), self._next_number(time.time())
@@ -122,10 +122,10 @@ class EventLog(logging.Handler):
         finally:
             self.release()  # whatever rows hold: every thread that logs would wait for ever
 
-    def _fresh(self, told: PublishedEvents) -> Iterator[PublishedEvent]:
-        key, is_ours = (told.where, told.flow), told.where == self.who
+    def _fresh(self, published: PublishedEvents) -> Iterator[PublishedEvent]:
+        key, is_ours = (published.where, published.flow), published.where == self.who
         newest = self._heard_up_to.pop(key, 0)
-        for one in told.events:
+        for one in published.events:
             # a container that starts again has the host and pid of the process before
             if is_ours and self._first is not None and one.number >= self._first:
                 continue
@@ -169,8 +169,8 @@ class EventLog(logging.Handler):
         )
         number = self._next_number(record.created)
         self._first = number if self._first is None else self._first
-        told = _published(number, record, event) if _is_published(record, event) else None
-        self._events.append(NumberedEvent(number=number, event=event, published=told))
+        published = _published(number, record, event) if _is_published(record, event) else None
+        self._events.append(NumberedEvent(number=number, event=event, published=published))
         self._is_changed = True
 
     def start(self) -> None:
@@ -246,16 +246,16 @@ def _published(number: int, record: logging.LogRecord, event: Event) -> Publishe
     )
 
 
-def _event_of(told: PublishedEvents, one: PublishedEvent) -> Event:
+def _event_of(published: PublishedEvents, one: PublishedEvent) -> Event:
     return Event(
         time=_in_iso(one.at_ms / 1000),
         level=one.level,
         message=one.message,
-        flow=told.flow,
+        flow=published.flow,
         code=one.code,
         topic=one.topic,
         partition=None if one.partition < 0 else one.partition,
-        who=told.where,
+        who=published.where,
         person=one.person,
     )
 

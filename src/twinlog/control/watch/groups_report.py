@@ -18,7 +18,7 @@ from twinlog.wire.mm2_records import Checkpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointTiming:
-    """How long checkpoints of one group and partition took, from the look at its commit on."""
+    """How long checkpoints of one group and partition took, from the read of its commit on."""
 
     group: str
     topic: str
@@ -48,11 +48,11 @@ class GroupsReport:
             out[group] = f"{reason}; {out[group]}" if group in out else reason
         return out
 
-    def wrote(self, checkpoints: Iterable[Checkpoint], *, looked_ms: int) -> None:
-        """The target has these; their groups' offsets were read at `looked_ms`."""
+    def wrote(self, checkpoints: Iterable[Checkpoint], *, read_ms: int) -> None:
+        """The target has these; their groups' offsets were read at `read_ms`."""
         now, now_ms = time.monotonic(), int(time.time() * 1000)
         taken = TimingSum()
-        taken.add(now_ms, looked_ms)
+        taken.add(now_ms, read_ms)
         timings = taken.take()
         with self._lock:
             for one in checkpoints:

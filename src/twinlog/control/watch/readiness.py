@@ -7,7 +7,7 @@ has failed, explains it, and has a few seconds.
 
 - It moved: a record more is on the target, or the copy's position at the source continued (aborted
   data and compacted gaps move it without a record). A position that went back and forth is no
-  movement: only what is past the furthest place so far counts.
+  movement: only what is past the furthest offset so far counts.
 - It stands by: another process leads it, and this one does all that it should. So it is with
   another configuration than the leader's: it would take over all the same, and a rolling update,
   which waits until the new process is ready before it ends the old one, must not wait for ever.

@@ -136,7 +136,7 @@ class FlowSnapshot:
     groups: tuple[GroupPosition, ...] = ()
     """Where groups stand on the target, where the source could not be asked."""
     where: str = ""
-    """The host and process that told so, where that is not this one."""
+    """The host and process that reported it, where that is not this one."""
     as_of_ms: int = 0
     """When it did, by its clock."""
     taken_ms: int = 0

@@ -113,8 +113,8 @@ class _Connect:
         for name, flow, kind in found:
             out[name] = {}
             if "status" in expanded:
-                told = await self._site.flow(str(flow.flow))
-                out[name]["status"] = self._status(name, kind, told)
+                answer = await self._site.flow(str(flow.flow))
+                out[name]["status"] = self._status(name, kind, answer)
             if "info" in expanded:
                 out[name]["info"] = await self._info(name, flow, kind)
         return JSONResponse(out)
@@ -213,28 +213,30 @@ class _Connect:
                 yield flow, kind, f"{prefix}{kind}"
 
     async def _info(self, name: str, flow: FlowConfig, kind: str) -> dict[str, Any]:
-        told = await self._site.flow(str(flow.flow))
-        tasks = [{"connector": name, "task": number} for number in range(_tasks(kind, told))]
+        answer = await self._site.flow(str(flow.flow))
+        tasks = [{"connector": name, "task": number} for number in range(_tasks(kind, answer))]
         config = _config(name, flow, kind)
         return {"name": name, "config": config, "tasks": tasks, "type": "source"}
 
-    def _status(self, name: str, kind: str, told: answers.Flow) -> dict[str, Any]:
-        state = _STATES.get(told.state, ConnectState.RUNNING)
-        worker = self._worker if told.told_by == "here" else told.told_by
+    def _status(self, name: str, kind: str, answer: answers.Flow) -> dict[str, Any]:
+        state = _STATES.get(answer.state, ConnectState.RUNNING)
+        worker = self._worker if answer.reported_by == "here" else answer.reported_by
         where: dict[str, Any] = {"state": state, "worker_id": worker}
         if state is ConnectState.FAILED:
-            where["trace"] = told.reason
-        tasks = [{"id": number, **where} for number in range(_tasks(kind, told))]
-        if told.state is FlowState.PARTLY_FAILED:  # which lane has them changes: one stands for all
+            where["trace"] = answer.reason
+        tasks = [{"id": number, **where} for number in range(_tasks(kind, answer))]
+        if (
+            answer.state is FlowState.PARTLY_FAILED
+        ):  # which lane has them changes: one stands for all
             tasks[:1] = [
-                {**one, "state": ConnectState.FAILED, "trace": told.reason} for one in tasks[:1]
+                {**one, "state": ConnectState.FAILED, "trace": answer.reason} for one in tasks[:1]
             ]
         return {"name": name, "connector": where, "tasks": tasks, "type": "source"}
 
 
-def _tasks(kind: str, told: answers.Flow) -> int:
+def _tasks(kind: str, answer: answers.Flow) -> int:
     """Lanes copy; the rest is done by the process that leads."""
-    return told.lanes or 0 if kind == SOURCE else 0
+    return answer.lanes or 0 if kind == SOURCE else 0
 
 
 def _config(name: str, flow: FlowConfig, kind: str) -> dict[str, str]:

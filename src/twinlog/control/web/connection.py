@@ -2,7 +2,7 @@
 
 uvicorn has no deadline for a request that comes byte by byte, so each connection is entered in
 `OpenRequests` when it is made, and closed when its time is over, whatever it does. With TLS it is
-entered before the handshake: asyncio's own server tells of a connection only behind it, and any
+entered before the handshake: asyncio's own server reports a connection only behind it, and any
 number could wait there.
 """
 

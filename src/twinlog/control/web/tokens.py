@@ -107,7 +107,7 @@ class Tokens:
             raise ConfigError(f"{path}: has no token; make one: twinlog token new {path}")
 
     def client(self, token: str) -> Client | None:
-        """Whose it is; every line is compared, so that time tells nothing."""
+        """Whose it is; every line is compared, so that time shows nothing."""
         given, found = token.encode("utf-8", "surrogateescape"), None
         for entry in self._current():
             if hmac.compare_digest(_digest(entry.salt, given), entry.digest):

@@ -72,9 +72,9 @@ def diff(file: Path, flow: str | None, topics: str | None, every: bool, output: 
     return 1 if any(one.differences for one in found) else 0
 
 
-def _say(told: str) -> None:
+def _say(message: str) -> None:
     if not is_quiet():
-        write_line(told, sys.stderr)
+        write_line(message, sys.stderr)
 
 
 def line(one: Deviation) -> str:

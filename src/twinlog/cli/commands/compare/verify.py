@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SHOWN_EACH: Final = 20
 """Ranges of one partition, and groups of one flow; --format json has all."""
 
-NOT_TOLD: Final = 2
+NOT_KNOWN: Final = 2
 """The exit code where it could not be found out."""
 
 STYLES: Final = {"identical": "green", "different": "red", "not compared": "yellow"}
@@ -120,7 +120,7 @@ def verify(
                     if is_quiet():
                         write_warnings(text(f"{one.flow}: {line}") for line in problems(one))
     except TwinlogError as error:
-        error.exit_code = NOT_TOLD  # 1 would say that something differs
+        error.exit_code = NOT_KNOWN  # 1 would say that something differs
         raise
     if topics is not None and not any(one.partitions for one in found):
         raise UsageError(f"--topics: no flow mirrors a topic that matches {topics}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from twinlog.control.check.group_readiness import FlowGroups, GroupReadiness
 
 GROUPS_SHOWN: Final = 100
-PLACES_SHOWN: Final = 50
+OFFSETS_SHOWN: Final = 50
 """Rows of single partitions; --format json has all."""
 
 
@@ -108,25 +108,25 @@ def parts(one: FlowGroups) -> Iterator[RenderableType]:
 def _groups(found: Iterable[GroupReadiness]) -> Table:
     table = _table("  group", "may move", "state", "partitions", "lag", "exact", "")
     for one in found:
-        exact = sum(not place.why_not for place in one.places)
+        exact = sum(not offset.why_not for offset in one.committed)
         row(
             table,
             f"  {one.group}",
             text("yes", style="green") if one.is_ready else text("no", style="yellow"),
             one.here.state or "?",
-            str(len(one.places)),
+            str(len(one.committed)),
             "?" if one.lag < 0 else count(one.lag),
-            f"{exact} of {len(one.places)}",
+            f"{exact} of {len(one.committed)}",
             "; ".join(one.why_not),
         )
     return table
 
 
 def _offset_rows(found: Iterable[GroupReadiness]) -> Iterator[RenderableType]:
-    rows = [(group.group, place) for group in found for place in group.places]
+    rows = [(group.group, offset) for group in found for offset in group.committed]
     if not rows:
         return
-    if len(rows) > PLACES_SHOWN:
+    if len(rows) > OFFSETS_SHOWN:
         yield text(f"  {plural(len(rows), 'offset')}: --group NAME, or --format json, shows them")
         return
     table = _table("  group", "topic", "partition", "offset", "lag", "resumes in", "at", "")

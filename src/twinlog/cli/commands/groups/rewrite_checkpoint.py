@@ -88,8 +88,8 @@ def _shown(found: Rewritten, new: Path, here: str, there: str) -> Iterator[Rende
     table = offsets_table(here, there)
     for one in found.offsets:
         note = "" if one.is_exact else "the end of the copy: the query had read further"
-        places = (str(one.partition), str(one.offset), one.to_topic, str(one.to_offset))
-        row(table, one.topic, *places, note)
+        offsets = (str(one.partition), str(one.offset), one.to_topic, str(one.to_offset))
+        row(table, one.topic, *offsets, note)
     yield table
     what = "resumes behind" if found.noted.is_committed else "repeats"
     topics = ",".join(sorted({one.to_topic for one in found.offsets}))

@@ -79,19 +79,19 @@ def skip(  # noqa: PLR0913 (what the command was given)
     setup = flow_setup(config)
     with closing(RecordSkip(config, setup.source, setup.target, reason)) as skipping:
         change = skipping.check(TopicPartition(topic, partition), offset)
-        places: list[int] = []
+        offsets: list[int] = []
         if not dry_run:
-            places = skipping.quarantine(change) if quarantine else []
+            offsets = skipping.quarantine(change) if quarantine else []
             skipping.write(change)
         name = skipping.quarantine_topic if quarantine else None
     if output.is_for_programs:
         body: dict[str, Any] = {"dry_run": dry_run, "change": change.as_json()}
-        body["quarantine"] = None if name is None else {"topic": name, "offsets": places}
+        body["quarantine"] = None if name is None else {"topic": name, "offsets": offsets}
         write_object(output, "topic skip", body)
         return 0
     write_line(_said(change, dry_run=dry_run))
     if name is not None:
-        where = "would be written" if dry_run else f"is at offset {', '.join(map(str, places))}"
+        where = "would be written" if dry_run else f"is at offset {', '.join(map(str, offsets))}"
         write_line(f"in quarantine: it {where} of {name}")
     if change.before is None and not dry_run:
         write_line("its leader applies it within 2 s: `twinlog status` shows it")

@@ -11,10 +11,10 @@ from twinlog.cli.terminal.tables import row
 from twinlog.quantities import count
 
 
-def group_table(places: Iterable[Mapping[str, Any]], width: int) -> Table:
+def group_table(positions: Iterable[Mapping[str, Any]], width: int) -> Table:
     """A row for each group and topic."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for one in places:
+    for one in positions:
         groups.setdefault((one["group"], one["topic"]), []).append(one)
     shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", width=None)
     name = max(12, (width - 40) // 2)
@@ -37,9 +37,9 @@ def group_table(places: Iterable[Mapping[str, Any]], width: int) -> Table:
 
 def _left(found: Iterable[Mapping[str, Any]]) -> str:
     """Records between where a group stands, or would be set, and the end of the copy."""
-    places = [(max(one["at"], one["resumes_at"]), one["end"]) for one in found]
-    known = [max(0, end - at) for at, end in places if min(at, end) >= 0]
-    return count(sum(known)) if len(known) == len(places) else "?"
+    positions = [(max(one["at"], one["resumes_at"]), one["end"]) for one in found]
+    known = [max(0, end - at) for at, end in positions if min(at, end) >= 0]
+    return count(sum(known)) if len(known) == len(positions) else "?"
 
 
 def _offsets(found: list[Mapping[str, Any]]) -> str:

@@ -1,7 +1,7 @@
 """What `status` says of topics: one row for each, and more only where partitions differ.
 
 That some partitions of a topic wait for a record while others have just had one is no difference:
-with rows of their own they would come and go at every look.
+with rows of their own they would come and go at every round.
 """
 
 from __future__ import annotations

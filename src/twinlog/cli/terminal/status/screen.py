@@ -92,7 +92,7 @@ def _flow_lines(flow: Mapping[str, Any], width: int, now_ms: int) -> Iterator[Re
 
     pieces: list[Piece] = [(flow["flow"], "bold"), (flow["state"], state_style(flow["state"]))]
     if flow["since_ms"]:
-        # what the clusters tell is when it began, not how long it has been stopped
+        # what the clusters show is when it began, not how long it has been stopped
         word = "started" if flow["state"] == FlowState.NOT_RUNNING else "since"
         pieces.append(f"{word} {since(flow['since_ms'], now_ms)}")
     if flow["guarantee"]:

@@ -24,7 +24,7 @@ Mirrors = list[dict[str, Any]]
 
 
 class Speeds:
-    """Records per second of flows that no mirror here runs, by what two looks have counted."""
+    """Records per second of flows that no mirror here runs, by what two rounds have counted."""
 
     def __init__(self) -> None:
         self._before: dict[tuple[str, str], tuple[float, int]] = {}
@@ -49,8 +49,8 @@ class Speeds:
         self._before = seen
 
 
-def watch(look: Callable[[], Mirrors], *, lagging: bool, nothing: str) -> Mirrors:
-    """Show what `look` returns, again and again; what it returned last, once Ctrl-C came.
+def watch(read: Callable[[], Mirrors], *, lagging: bool, nothing: str) -> Mirrors:
+    """Show what `read` returns, again and again; what it returned last, once Ctrl-C came.
 
     On a terminal in place of what was there before, which comes back at the end.
     """
@@ -66,7 +66,7 @@ def watch(look: Callable[[], Mirrors], *, lagging: bool, nothing: str) -> Mirror
         yield from screen(found, wanted, int(time.time() * 1000))
 
     def step() -> None:
-        found[:] = look()
+        found[:] = read()
         speeds.fill_in(found, time.monotonic())
 
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)

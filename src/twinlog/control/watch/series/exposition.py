@@ -79,14 +79,14 @@ class _Series:
         total = self._reading.totals.get(flow.flow, Count())
         self._add(metrics.FLOW_RECORDS, labels, total.records)
         self._add(metrics.FLOW_BYTES, labels, total.bytes)
-        looked_at = [part for part in parts if part.state is not PartitionState.RELEASED]
-        lags = [part.lag for part in looked_at if part.lag >= 0]
+        held = [part for part in parts if part.state is not PartitionState.RELEASED]
+        lags = [part.lag for part in held if part.lag >= 0]
         if lags:
             self._add(metrics.FLOW_LAG_RECORDS, labels, sum(lags))
-        ages = [part.lag_ms for part in looked_at if part.lag_ms >= 0]
+        ages = [part.lag_ms for part in held if part.lag_ms >= 0]
         if ages:
             self._add(metrics.FLOW_LAG_SECONDS, labels, max(ages) / 1000)
-        kept = [part.left_ms for part in looked_at if part.left_ms >= 0]
+        kept = [part.left_ms for part in held if part.left_ms >= 0]
         if kept:
             self._add(metrics.FLOW_KEPT_SECONDS, labels, min(kept) / 1000)
         if flow.generation >= 0:

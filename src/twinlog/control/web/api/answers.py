@@ -177,9 +177,9 @@ class Flow(Value):
     bytes: int | None
     partitions: int | None
     unusual_partitions: int | None
-    """That are not simply copied; null where not told."""
+    """That are not simply copied; null where not reported."""
     lag: int | None
-    """Records that wait; null too where the leader is of a release that does not tell it."""
+    """Records that wait; null too where the leader is of a release that does not report it."""
     lag_unknown_partitions: int | None
     """Of which `lag` knows nothing."""
     loss: Loss
@@ -194,10 +194,10 @@ class Flow(Value):
     not known, `problem` says why."""
     wanted: list[Wanted] | None
     """null: not known, `problem` says why."""
-    told_by: Text
+    reported_by: Text
     """`here`, or the host and process that leads it, or cannot set it up."""
     as_of_ms: int | None
-    """When these numbers were taken, by the clock of who tells them."""
+    """When these numbers were taken, by the clock of who reports them."""
     age_ms: int | None
     problem: Text
     """Why something of it is old or missing; empty where nothing is."""
@@ -245,7 +245,7 @@ class Page(Value):
     total: int
     """That match; here are those from `offset` on."""
     offset: int
-    told_by: Literal["here", "clusters"]
+    reported_by: Literal["here", "clusters"]
     """Who leads the flow knows all; elsewhere both clusters are asked."""
     as_of_ms: int
     age_ms: int

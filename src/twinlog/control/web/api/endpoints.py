@@ -92,7 +92,7 @@ def _head(asked: CheckedRequest, parts: Parts, total: int) -> dict[str, Any]:
         "flow": asked.flow,
         "total": total,
         "offset": asked.query.offset,
-        "told_by": "here" if parts.is_here else "clusters",
+        "reported_by": "here" if parts.is_here else "clusters",
         "as_of_ms": int(time.time() * 1000) - age_ms,
         "age_ms": age_ms,
     }
@@ -175,14 +175,14 @@ async def _doctor(asked: CheckedRequest) -> answers.Doctor:
 
 
 def _planned(
-    look: Callable[[CutoverScope], Any],
+    planner: Callable[[CutoverScope], Any],
 ) -> Callable[[CheckedRequest], Awaitable[BaseModel]]:
     async def run(asked: CheckedRequest) -> answers.CutoverPlan:
         config = asked.site.flow_config(asked.flow)
 
         def plan() -> dict[str, Any]:
             with CutoverScope(flow_setup(config)) as scope:
-                found: dict[str, Any] = look(scope).as_json()
+                found: dict[str, Any] = planner(scope).as_json()
                 return found
 
         return answers.CutoverPlan(flow=asked.flow, plan=await asked.site.questions.run(plan))

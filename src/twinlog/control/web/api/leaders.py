@@ -37,7 +37,7 @@ Problems = dict[str, TwinlogError]
 class LeaderReport:
     """Of one flow."""
 
-    told: Reported | None = None
+    reported: Reported | None = None
     problem: str = ""
     """Why that is missing, or older than it should be."""
 
@@ -131,12 +131,14 @@ class Leaders:
         if self._targets.get(alias) is not target:
             return  # a reload has taken it away meanwhile
         for found, failed in answers:
-            self._heard |= {flow: LeaderReport(told=told) for flow, told in found.items()}
+            self._heard |= {
+                flow: LeaderReport(reported=reported) for flow, reported in found.items()
+            }
             problems |= failed
         for flow, why in problems.items():
             before = self._heard.get(flow, LeaderReport())
             self._heard[flow] = LeaderReport(
-                told=before.told, problem=f"its target could not be asked: {why}"
+                reported=before.reported, problem=f"its target could not be asked: {why}"
             )
         target.is_away = bool(problems)
         target.begun = begun
@@ -162,7 +164,7 @@ def _by_settings(
     found: list[tuple[ClusterSettings, dict[str, bool]]] = []
     problems: Problems = {}
     for flow in flows:
-        name, tells = str(flow.flow), bool(flow.status_interval_seconds)
+        name, reports = str(flow.flow), bool(flow.status_interval_seconds)
         try:
             target = replace(flow_setup(flow).target, client_id="twinlog-rest")
         except TwinlogError as error:
@@ -170,8 +172,8 @@ def _by_settings(
             continue
         for settings, names in found:
             if settings == target:
-                names[name] = tells
+                names[name] = reports
                 break
         else:
-            found.append((target, {name: tells}))
+            found.append((target, {name: reports}))
     return found, problems

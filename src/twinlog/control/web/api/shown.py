@@ -45,21 +45,21 @@ def flow(
     config: FlowConfig, snapshot: FlowSnapshot | None, age_s: float, heard: LeaderReport
 ) -> answers.Flow:
     """One flow by who leads it; `snapshot` is this process's, `age_s` old."""
-    told = heard.told or _NOTHING
-    problem = "; ".join(filter(None, (heard.problem, told.problem)))
+    reported = heard.reported or _NOTHING
+    problem = "; ".join(filter(None, (heard.problem, reported.problem)))
     name: dict[str, Any] = {
         "flow": str(config.flow),
         "source": config.flow.source,
         "target": config.flow.target,
-        "wanted": None if told.intents is None else wanted(told.intents),
+        "wanted": None if reported.intents is None else wanted(reported.intents),
         "verify_runs": None
-        if told.verify_runs is None
-        else [_verify_run(one) for one in told.verify_runs],
+        if reported.verify_runs is None
+        else [_verify_run(one) for one in reported.verify_runs],
         "problem": problem,
     }
     now_ms = int(time.time() * 1000)
     # what was read before the target went away may be of a leader that is gone
-    row = told.status if told.status is not None and told.status.is_of(now_ms) else None
+    row = reported.status if reported.status is not None and reported.status.is_of(now_ms) else None
     # a process that cannot set it up knows no more of it than this one, unless this one only waits
     waits = snapshot is None or snapshot.state is FlowState.STANDBY
     is_better = row is not None and (row.is_of_leader or waits)
@@ -67,7 +67,7 @@ def flow(
         return answers.Flow(**name, **_reported(row, now_ms))
     if snapshot is not None:
         return answers.Flow(**name, **_seen(snapshot, now_ms, age_s))
-    return answers.Flow(**name, **_unknown(None if heard.problem else told.run, problem))
+    return answers.Flow(**name, **_unknown(None if heard.problem else reported.run, problem))
 
 
 def _has_led(snapshot: FlowSnapshot | None, row: PublishedStatus) -> bool:
@@ -105,40 +105,40 @@ def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
         "latency": _latency(seen.latency),
         "retention": _retention(kept_of(seen.partitions)) if leads(seen) else None,
         "verified": None if found is None else _verified(found),
-        "told_by": HERE,
+        "reported_by": HERE,
         "as_of_ms": now_ms - int(age_s * 1000),
         "age_ms": int(age_s * 1000),
     }
 
 
-def _reported(told: PublishedStatus, now_ms: int) -> dict[str, Any]:
+def _reported(status: PublishedStatus, now_ms: int) -> dict[str, Any]:
     return {
-        "state": FlowState(told.state),
-        "since_ms": told.since_ms or None,
-        "reason": told.reason,
-        "code": told.code,
-        "guarantee": told.guarantee,
-        "lanes": told.lanes,
-        "generation": known(told.generation),
-        "records": told.records,
-        "bytes": told.bytes,
-        "partitions": told.partitions,
-        "unusual_partitions": told.unusual_partitions,
-        "lag": known(told.lag),
-        "lag_unknown_partitions": known(told.lag_unknown),
+        "state": FlowState(status.state),
+        "since_ms": status.since_ms or None,
+        "reason": status.reason,
+        "code": status.code,
+        "guarantee": status.guarantee,
+        "lanes": status.lanes,
+        "generation": known(status.generation),
+        "records": status.records,
+        "bytes": status.bytes,
+        "partitions": status.partitions,
+        "unusual_partitions": status.unusual_partitions,
+        "lag": known(status.lag),
+        "lag_unknown_partitions": known(status.lag_unknown),
         "loss": answers.Loss(
-            records=known(told.loss_records),
-            ms=known(told.loss_ms),
-            unknown_partitions=told.loss_unknown,
-            objective_ms=known(told.rpo_ms),
-            excess=told.rpo_excess,
+            records=known(status.loss_records),
+            ms=known(status.loss_ms),
+            unknown_partitions=status.loss_unknown,
+            objective_ms=known(status.rpo_ms),
+            excess=status.rpo_excess,
         ),
-        "latency": _latency(_quantiles(told)),
-        "retention": None if told.kept is None else _retention(told.kept),
-        "verified": None if told.proof is None else _verified(told.proof),
-        "told_by": told.where,
-        "as_of_ms": told.at_ms,
-        "age_ms": max(0, now_ms - told.at_ms),
+        "latency": _latency(_quantiles(status)),
+        "retention": None if status.kept is None else _retention(status.kept),
+        "verified": None if status.proof is None else _verified(status.proof),
+        "reported_by": status.where,
+        "as_of_ms": status.at_ms,
+        "age_ms": max(0, now_ms - status.at_ms),
     }
 
 
@@ -162,8 +162,8 @@ def _latency(found: Quantiles | None) -> answers.Latency | None:
     return None if found is None else answers.Latency(p50_ms=found.p50_ms, p99_ms=found.p99_ms)
 
 
-def _quantiles(told: PublishedStatus) -> Quantiles | None:
-    return None if told.p50_ms < 0 else Quantiles(p50_ms=told.p50_ms, p99_ms=told.p99_ms)
+def _quantiles(status: PublishedStatus) -> Quantiles | None:
+    return None if status.p50_ms < 0 else Quantiles(p50_ms=status.p50_ms, p99_ms=status.p99_ms)
 
 
 def _retention(kept: Kept) -> answers.Retention:
@@ -199,7 +199,7 @@ def _unknown(run: LastRun | None, problem: str) -> dict[str, Any]:
         "latency": None,
         "retention": None,
         "verified": None,
-        "told_by": HERE,
+        "reported_by": HERE,
         "as_of_ms": None,
         "age_ms": None,
     }

@@ -136,8 +136,8 @@ class Site:
         heard = await self.leaders.hear(self.config.every_flow)
         if self._heard != self.leaders.version:
             self._heard = self.leaders.version
-            told = (one.told.events for one in heard.values() if one.told is not None)
-            self.events.hear(chain.from_iterable(told))
+            reported = (one.reported.events for one in heard.values() if one.reported is not None)
+            self.events.hear(chain.from_iterable(reported))
         return heard
 
     def _flow(self, config: FlowConfig, heard: dict[str, LeaderReport]) -> answers.Flow:

@@ -4,9 +4,9 @@ those that lead a flow elsewhere.
     event: flows     data: as GET /api/v1/flows answers
     event: event     data: as one of GET /api/v1/events, its number as the id
 
-A client that comes again with `Last-Event-ID` gets the events since, as far as they are kept. One
-look a second is made for all streams together. A reader that takes nothing is closed, and so is one
-whose token was removed.
+A client that comes again with `Last-Event-ID` gets the events since, as far as they are kept. Flows
+are read once a second for all streams together. A reader that takes nothing is closed, and so is
+one whose token was removed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from twinlog.control.web.front import HELD, IS_KNOWN, ConnectionSlot
 from twinlog.control.web.problem import RequestRefused
 
 AT_MOST: Final = 32
-LOOK_S: Final = 1.0
+READ_EVERY_S: Final = 1.0
 STEP_S: Final = 0.25
 """How soon the end of the process is noticed."""
 SPEAKS_S: Final = 15.0
@@ -40,7 +40,7 @@ class Streams:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._open = 0
-        self._looked = float("-inf")
+        self._read_at = float("-inf")
         self._flows = b""
         self._lock = asyncio.Lock()
 
@@ -94,12 +94,12 @@ class Streams:
         await asyncio.wait_for(_body(send, b"", is_last=True), TAKES_S)
 
     async def _read(self) -> bytes:
-        """All flows as JSON; one look a second serves all streams."""
+        """All flows as JSON; read once a second for all streams."""
         async with self._lock:
-            if time.monotonic() - self._looked >= LOOK_S:
+            if time.monotonic() - self._read_at >= READ_EVERY_S:
                 found = await self._site.flows()
                 self._flows = found.model_dump_json(by_alias=True).encode()
-                self._looked = time.monotonic()
+                self._read_at = time.monotonic()
             return self._flows
 
 

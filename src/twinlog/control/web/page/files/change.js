@@ -1,7 +1,7 @@
 // A change: a reason, what it would do, and then the order. Only what was shown is written.
 
 import { ask, flowPath } from "./api.js";
-import { failure } from "./told.js";
+import { failure } from "./notes.js";
 import { counterpart, h, rate } from "./view.js";
 
 const dialog = document.getElementById("dialog");
@@ -13,7 +13,7 @@ export function changing(what, flow, title, more = {}) {
   const none = h("input", { name: "none", type: "checkbox", input: () => ((limit.disabled = none.checked), edited()) });
   const shown = h("div", { role: "status" });
   const write = h("button", { class: "do first", disabled: true, click: () => send(false) }, title);
-  const look = h("button", { class: "do", click: () => send(true) }, "What would it do?");
+  const preview = h("button", { class: "do", click: () => send(true) }, "What would it do?");
   let previewed = null; // the body that is shown, and may be written
 
   function edited() {
@@ -36,7 +36,7 @@ export function changing(what, flow, title, more = {}) {
   }
 
   async function send(dryRun) {
-    look.disabled = write.disabled = true;
+    preview.disabled = write.disabled = true;
     try {
       if (dryRun) previewed = body();
       const asked = previewed;
@@ -48,7 +48,7 @@ export function changing(what, flow, title, more = {}) {
     } catch (error) {
       shown.replaceChildren(failure(error));
     } finally {
-      look.disabled = false;
+      preview.disabled = false;
     }
   }
 
@@ -58,7 +58,7 @@ export function changing(what, flow, title, more = {}) {
     ...(what === "limit" ? rates : []),
     h("label", {}, "Reason", reason),
     shown,
-    h("div", { class: "bar" }, look, write, h("button", { class: "do", click: () => dialog.close() }, "Close")));
+    h("div", { class: "bar" }, preview, write, h("button", { class: "do", click: () => dialog.close() }, "Close")));
   const from = document.activeElement;
   const back = () => {
     const now = document.activeElement; // of a dialog that is closed just now it may be there still

@@ -2,7 +2,7 @@
 
 import { ask, flowPath } from "./api.js";
 import { compared } from "./overview.js";
-import { failure, nowOf } from "./told.js";
+import { failure, nowOf } from "./notes.js";
 import { count, duration, h, plural, put, table } from "./view.js";
 
 export function compare({ state, main, flow }) {

@@ -1,7 +1,7 @@
 // What happens if it is done now? Nothing is done here: the command is shown.
 
 import { ask, flowPath } from "./api.js";
-import { failure } from "./told.js";
+import { failure } from "./notes.js";
 import { count, h, plural, table } from "./view.js";
 
 export function cutover({ main, flow }) {
@@ -48,7 +48,7 @@ function switchover(flow, plan) {
       { name: "Evidence", wrap: true, cell: (gate) => gate.evidence.map((line) => h("div", {}, line)) },
     ], plan.gates),
     h("p", {}, `${count(left)} offsets of ${plural(plan.partitions.length, "partition")} are to be drained${dark ? `; of ${plural(dark, "partition")} it is not known` : ""}.`),
-    places(plan.groups), ...command("switchover", flow),
+    groupTables(plan.groups), ...command("switchover", flow),
   ];
 }
 
@@ -62,11 +62,11 @@ function failover(flow, plan) {
       { name: "Partition", cell: (one) => `${one.topic}-${one.partition}` },
       { name: "Missing", number: true, cell: (one) => (one.missing < 0 ? "not known" : count(one.missing)) },
     ], missing.slice(0, 200)) : null,
-    places(plan.groups), ...command("failover", flow),
+    groupTables(plan.groups), ...command("failover", flow),
   ];
 }
 
-function places(groups) {
+function groupTables(groups) {
   if (!groups.length) return h("p", { class: "soft" }, "No group has committed anything there.");
   return h("div", {}, h("h2", {}, "Groups"), groups.map((one) => h("details", { class: "card" },
     h("summary", {}, `${one.group} `, h("span", { class: `badge ${one.is_exact ? "good" : "warn"}` }, one.is_exact ? "exact" : "not exact")),

@@ -1,7 +1,7 @@
-// What happened: the lines of this process, and what others that lead a flow tell of it.
+// What happened: the lines of this process, and what others that lead a flow report of it.
 
 import { WITHIN_MS, ask } from "./api.js";
-import { advice, failure } from "./told.js";
+import { advice, failure } from "./notes.js";
 import { h, plural, put, table } from "./view.js";
 
 const about = (one) => (one.partition === null ? one.topic || "" : `${one.topic}-${one.partition}`);

@@ -2,7 +2,7 @@
 
 import { ask, flowPath } from "./api.js";
 import { caughtUp, lagUnknown, loss, proof, speed } from "./overview.js";
-import { advice, ago, failure, missing, stateNow } from "./told.js";
+import { advice, ago, failure, missing, stateNow } from "./notes.js";
 import { badge, card, clock, count, duration, h, keptFor, plural, put, rate, spark, table } from "./view.js";
 import { changing } from "./change.js";
 
@@ -65,12 +65,12 @@ export function flowScreen({ state, main, flow }) {
         card("speed", rate(speed(state, one)), `${count(recordsPerS && Math.round(recordsPerS))} records/s`),
         card("latency, p50", one.latency ? duration(one.latency.p50Ms) : "?", one.latency ? `p99 ${duration(one.latency.p99Ms)}, of batches of the last minute` : "no batch in the last minute"),
         card("source retention", kept(one), retention(one)),
-        card(`copied by ${one.toldBy === "here" ? "this process" : one.toldBy}`, count(one.records), "records"),
+        card(`copied by ${one.reportedBy === "here" ? "this process" : one.reportedBy}`, count(one.records), "records"),
         card("partitions", count(one.partitions), one.unusualPartitions ? `${plural(one.unusualPartitions, "partition")} not simply copied` : ""),
         card("last proof", proof(state, one)),
         card("guarantee", one.guarantee || "?"),
         card("lanes", count(one.lanes), one.generation === null ? "" : `generation ${one.generation}`),
-        card("reported by", one.toldBy, ago(state, one))));
+        card("reported by", one.reportedBy, ago(state, one))));
       const line = (label, field) => h("div", { class: "card" }, h("span", { class: "small soft" }, label),
         spark(seen.map((row) => [row.at, row[field]]), label, marks));
       put(lines, h("div", { class: "cards" }, line("bytes/s", "bytesPerS"), line("records/s", "recordsPerS"), line("lag", "lag"), line("latency p50, ms", "p50"), line("latency p99, ms", "p99"), line("records that would be lost", "loss"), line("time that would be lost", "lossMs")));
@@ -90,7 +90,7 @@ export function flowScreen({ state, main, flow }) {
 
 /** For how long the source keeps what waits, of the partition where that is shortest. */
 function kept(one) {
-  if (!one.retention) return one.toldBy === "here" && one.state !== "STANDBY" ? "not known" : "not known here: the leader knows it";
+  if (!one.retention) return one.reportedBy === "here" && one.state !== "STANDBY" ? "not known" : "not known here: the leader knows it";
   return h("span", { class: one.retention.nearDeletion.length ? "bad" : "" }, keptFor(one.retention));
 }
 

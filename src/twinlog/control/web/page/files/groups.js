@@ -1,7 +1,7 @@
 // Where would each application resume, exactly or why not?
 
 import { ask, flowPath } from "./api.js";
-import { failure } from "./told.js";
+import { failure } from "./notes.js";
 import { count, h, plural, table } from "./view.js";
 
 export function groups({ main, flow }) {

@@ -1,6 +1,6 @@
 // Is it all right? One sentence first, then a picture, then each flow.
 
-import { ago, isOld, nowOf, once, stateNow } from "./told.js";
+import { ago, isOld, nowOf, once, stateNow } from "./notes.js";
 import { badge, clock, count, duration, h, kind, plural, put, rate, spark, svg, table } from "./view.js";
 
 export function overview({ state, main }) {
@@ -10,9 +10,9 @@ export function overview({ state, main }) {
   main.append(h("h1", {}, "Is it all right?"), verdict, h("h2", {}, "Clusters and flows"), picture, h("h2", {}, "Flows"), list);
   return {
     update() {
-      const [text, look] = sentence(state);
+      const [text, level] = sentence(state);
       if (verdict.textContent !== text) verdict.textContent = text;
-      verdict.className = `verdict ${look}`;
+      verdict.className = `verdict ${level}`;
       put(picture, map(state, Math.min(600, picture.clientWidth || 600)));
       put(list, flows(state));
     },
@@ -26,13 +26,13 @@ function doubt(one) {
   if (one.state === "UNKNOWN") return "its state is not known";
   if (one.ageMs === null || one.ageMs > OLD_MS) return one.ageMs === null ? "no report yet" : `last report ${duration(one.ageMs)} ago`;
   if (one.state === "STANDBY") return "STANDBY, and no leader reports";
-  if (one.problem && one.toldBy !== "here") return "not all of it is known"; // its row says why
+  if (one.problem && one.reportedBy !== "here") return "not all of it is known"; // its row says why
   if (one.verified?.differences) return "its copy differs";
   if (last(one)?.answer === "different") return "its last verify found differences";
   return kind(one.state) === "warn" || one.loss.excess || one.unusualPartitions ? one.state : "";
 }
 
-/** The one sentence, and how it looks. */
+/** The one sentence, and its level: good, warn or bad. */
 export function sentence(state) {
   const { flows, problem } = state;
   if (isOld(state)) return [problem ? "Nobody knows." : "Nobody knows: nothing has answered for long.", "bad"];
@@ -64,7 +64,7 @@ function flows(state) {
     { name: "Caught up in", number: true, cell: (one) => caughtUp(state, one) },
     { name: "Last proof", cell: (one) => proof(state, one) },
     { name: "Guarantee", cell: (one) => one.guarantee || "?" },
-    { name: "Reported by", cell: (one) => [one.toldBy, h("div", { class: "small soft" }, ago(state, one))] },
+    { name: "Reported by", cell: (one) => [one.reportedBy, h("div", { class: "small soft" }, ago(state, one))] },
   ], state.flows, { stacked: true, note: (one) => once(one.loss.excess, one.reason, one.problem).join("; ") });
 }
 

@@ -2,7 +2,7 @@
 
 import { Refused, WITHIN_MS, ask, setToken } from "./api.js";
 import { duration, h, learn, put } from "./view.js";
-import { isOld, oldNote } from "./told.js";
+import { isOld, oldNote } from "./notes.js";
 import { overview } from "./overview.js";
 import { flowScreen } from "./flow.js";
 import { topics } from "./topics.js";
@@ -24,7 +24,7 @@ const note = h("div"); // above each screen
 let screen = null;
 let isAsked = false; // who it is: no screen is opened meanwhile
 
-function place() {
+function route() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const parts = path.split("/").map(decoded);
   return { ...screenOf(parts), query: new URLSearchParams(query || "") };
@@ -67,7 +67,7 @@ function links(here) {
 }
 
 function open() {
-  const here = place();
+  const here = route();
   screen?.close?.();
   document.getElementById("dialog").close(); // it is of the screen that was open
   main.replaceChildren(note);
@@ -90,7 +90,7 @@ function remember(flows) {
       bytesPerS: isOn && seconds ? (one.bytes - before.bytes) / seconds : null,
       recordsPerS: isOn && seconds ? (one.records - before.records) / seconds : null,
     };
-    if (before && before.asOf === one.asOfMs && one.asOfMs !== null) continue; // told before
+    if (before && before.asOf === one.asOfMs && one.asOfMs !== null) continue; // reported before
     row.asOf = one.asOfMs;
     seen.push(row);
     state.history.set(one.flow, seen.slice(-KEPT));
@@ -118,7 +118,7 @@ async function poll() {
   age();
   if (screen === null) open();
   else {
-    links(place());
+    links(route());
     screen.update?.();
   }
 }

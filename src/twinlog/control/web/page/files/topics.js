@@ -2,7 +2,7 @@
 
 import { ask, flowPath } from "./api.js";
 import { changing } from "./change.js";
-import { advice, failure } from "./told.js";
+import { advice, failure } from "./notes.js";
 import { lagUnknown } from "./overview.js";
 import { badge, bytes, clock, count, duration, h, keptFor, plural, put, table } from "./view.js";
 
@@ -72,18 +72,18 @@ export function topics({ state, main, flow, query, noted }) {
   }
 
   /** Partitions of a topic at once, and where their logs begin and end when both clusters have said it. */
-  async function look(topic) {
+  async function loadPartitions(topic) {
     const mine = unfolded.get(topic);
     if (mine.isAsked || Date.now() - mine.at < FRESH_MS) return;
     mine.isAsked = true;
     const isMine = () => isOpen && unfolded.get(topic) === mine;
-    mine.problem = await told(async () => {
+    mine.problem = await problemOf(async () => {
       mine.found = await ask(`${flowPath(flow)}/partitions?${filtered({ ofTopic: topic, offset: mine.offset, limit: PARTITIONS })}`);
       if (isMine()) show(last);
     });
     const numbers = (mine.found?.partitions || []).map((one) => one.partition);
     if (numbers.length && isMine() && !mine.problem) {
-      mine.logsProblem = await told(async () => {
+      mine.logsProblem = await problemOf(async () => {
         const asked = new URLSearchParams({ topic, partitions: numbers.join() });
         mine.logs = await ask(`${flowPath(flow)}/logs?${asked}`);
       });
@@ -124,7 +124,7 @@ export function topics({ state, main, flow, query, noted }) {
     last = found;
     if (!found) return; // the list could not be asked for meanwhile
     const to = found.offset + found.topics.length;
-    const caption = `${plural(found.total, "topic")}, ${count(found.total ? found.offset + 1 : 0)} to ${count(to)}; reported by ${found.toldBy === "here" ? "this process" : "both clusters"} at ${clock(found.asOfMs)} UTC`;
+    const caption = `${plural(found.total, "topic")}, ${count(found.total ? found.offset + 1 : 0)} to ${count(to)}; reported by ${found.reportedBy === "here" ? "this process" : "both clusters"} at ${clock(found.asOfMs)} UTC`;
     const one = state.flows.find((each) => each.flow === flow);
     const wanted = one?.wanted ?? null;
     const note = wanted === null && h("p", { class: "warn" }, `What people want of ${flow} is not known, so neither Pause nor Resume is offered${one?.problem ? `: ${one.problem}` : ""}`);
@@ -133,7 +133,7 @@ export function topics({ state, main, flow, query, noted }) {
     put(pages,
       h("button", { class: "do", disabled: found.offset === 0, click: () => again({ offset: Math.max(0, wish.offset - PAGE) }) }, "Before"),
       h("button", { class: "do", disabled: to >= found.total, click: () => again({ offset: wish.offset + PAGE }) }, "Next"));
-    for (const { topic } of found.topics) if (unfolded.has(topic)) look(topic);
+    for (const { topic } of found.topics) if (unfolded.has(topic)) loadPartitions(topic);
   }
 
   load();
@@ -145,7 +145,7 @@ export function topics({ state, main, flow, query, noted }) {
 const FRESH_MS = 4000; // less than a turn of the list: what is unfolded is asked for once a turn
 
 /** What went wrong, if anything did. */
-async function told(question) {
+async function problemOf(question) {
   try {
     await question();
     return null;
@@ -179,7 +179,7 @@ const side = (one, which) => one.logs?.[which];
 const hasNone = (one) => one.logs && !one.logs.target; // of its topic there is nothing on the target yet
 const second = (...texts) => h("div", { class: "small soft" }, texts);
 
-/** Of which logs what is shown is, and of when: a cluster that is away has told nothing of any partition. */
+/** Of which logs what is shown is, and of when: a cluster that is away has reported nothing of any partition. */
 function asOf({ logs, logsProblem }) {
   if (!logs) return logsProblem ? "both logs are not known" : "asking both clusters ...";
   const isAway = (which) => logs.partitions.length > 0 && logs.partitions.every((one) => one[which]?.problem);
@@ -200,7 +200,7 @@ function catchesUp(one) {
   return one.catchesUpMs ? `caught up in ${duration(one.catchesUpMs)}` : "caught up in ?";
 }
 
-/** Of a partition; what only its logs tell is `?` until both clusters have answered. All of it is in a window of 1200 pixels. */
+/** Of a partition; what only its logs show is `?` until both clusters have answered. All of it is in a window of 1200 pixels. */
 const PARTS = [
   { name: "Partition", number: true, cell: (one) => String(one.partition) },
   { name: "State", cell: (one) => [badge(one.state), second(`since ${clock(one.sinceMs)}`)] },

@@ -16,16 +16,16 @@ NOTHING_COMMITTED = "no offsets are committed"
 
 
 def reasons(
-    unplaced: Mapping[str, Iterable[TopicPartition]], views: Iterable[PartitionView]
+    committed: Mapping[str, Iterable[TopicPartition]], views: Iterable[PartitionView]
 ) -> dict[str, str]:
-    """By group; `unplaced`: what groups committed of which nothing has a place on the target.
+    """By group; `committed`: what groups committed of which nothing has a counterpart.
 
-    Groups of topics that are placed by key are left to the duty that names those.
+    Groups of topics that are partitioned by key are left to the duty that names those.
     """
     mirrored = {view.source: view for view in views}
     return {
         group: reason
-        for group, tps in sorted(unplaced.items())
+        for group, tps in sorted(committed.items())
         if (reason := _reason(sorted(tps), mirrored))
     }
 
@@ -38,12 +38,12 @@ def _reason(tps: Sequence[TopicPartition], mirrored: Mapping[TopicPartition, Par
         view = mirrored.get(tp)
         if view is not None and view.is_keyed:
             continue
-        by_reason.setdefault(why_unplaced(view), {})[tp.topic] = None
+        by_reason.setdefault(why_no_counterpart(view), {})[tp.topic] = None
     return "; ".join(f"{first_few([*topics])}: {why}" for why, topics in by_reason.items())
 
 
-def why_unplaced(view: PartitionView | None) -> str:
-    """Of one partition that is not placed by key; None: no flow has it."""
+def why_no_counterpart(view: PartitionView | None) -> str:
+    """Of one partition that is not written by key; None: no flow has it."""
     if view is None:
         return "not mirrored by this flow"
     if view.is_broken:

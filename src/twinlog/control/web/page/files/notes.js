@@ -40,7 +40,7 @@ export function failure(error) {
     problem.do && h("div", { class: "small" }, problem.do));
 }
 
-/** What a code means, folded; `of` tells it from those of others in the same list. */
+/** What a code means, folded; `of` distinguishes it from those of others in the same list. */
 export function advice(state, code, of = "") {
   const found = code && state.codes.get(code);
   if (!found) return code ? h("span", { class: "small" }, ` ${code}`) : null;

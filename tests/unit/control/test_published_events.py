@@ -1,4 +1,4 @@
-"""Events as other processes are told of them, and as they are heard from others."""
+"""Events as they are published for other processes, and as they are heard from others."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def test_others_are_told_what_is_not_normal_and_what_people_want(kept: EventLog)
         raise ValueError("with its lines")
     except ValueError:
         log.bug("a bug")
-    told = kept.of_flow("A->B")
-    assert told.where == kept.who
-    seen = [(e.message, e.topic, e.partition, e.code, e.person) for e in told.events]
+    own = kept.of_flow("A->B")
+    assert own.where == kept.who
+    seen = [(e.message, e.topic, e.partition, e.code, e.person) for e in own.events]
     assert seen == [
         ("A->B: no", "orders", 3, "DIVERGED", ""),
         ("A->B: pay is paused", "pay", -1, "", "ann@east-1"),
@@ -91,12 +91,12 @@ def test_a_container_that_starts_again_tells_what_its_last_process_said(kept: Ev
 
 
 def test_of_many_flows_the_newest_events_stay(kept: EventLog) -> None:
-    def told(flow: int) -> PublishedEvents:
+    def published(flow: int) -> PublishedEvents:
         at_ms = DIVERGED.at_ms - flow * 1000
         some = tuple(replace(DIVERGED, number=n + 1, at_ms=at_ms + n) for n in range(20))
         return replace(HAPPENED, flow=f"F{flow}->B", events=some)
 
-    kept.hear(map(told, range(150)))
+    kept.hear(map(published, range(150)))
     assert [one.event.flow for one in kept.since(0)[-40:]] == ["F1->B"] * 20 + ["F0->B"] * 20
 
 
@@ -187,14 +187,14 @@ def test_halves_of_surrogate_pairs_hide_no_flow_and_no_event(
         groups=0,
         sha256="",
     )
-    told = Reported(
+    reported = Reported(
         status=None,
         intents=FlowIntents({pause.key: pause}),
         verify_runs=(run,),
         events=(replace(HAPPENED, events=(replace(DIVERGED, message=half),)),),
         problem=half,
     )
-    monkeypatch.setattr(leaders, "reports_of", lambda *_: {"A->B": told})
+    monkeypatch.setattr(leaders, "reports_of", lambda *_: {"A->B": reported})
     FlowLog(logging.getLogger("twinlog.test"), "A->B").news("paused", person=half)
     (flow,) = rest.get("/api/v1/flows")["flows"]
     assert flow["problem"] == flow["wanted"][0]["who"] == "\\ud800"
