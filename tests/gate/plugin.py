@@ -5,6 +5,8 @@ Loaded by `-p tests.gate.plugin`; processes of pytest-xdist load it as well.
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +32,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption(GATE):
         config.hook.pytest_deselected(items=[one for one in items if not is_in_gate(one)])
         items[:] = [one for one in items if is_in_gate(one)]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Report a failure at once, by the process that reports: a run may end before its summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        sys.stdout.write(f"\nfailed: {report.nodeid} ({report.when})\n")
+        sys.stdout.flush()
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
