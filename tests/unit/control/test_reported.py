@@ -134,7 +134,8 @@ def test_rows_that_cannot_be_read_are_a_trouble_of_their_own_flow_alone() -> Non
 )
 def test_no_row_of_the_state_hides_what_the_leader_says(key: bytes, value: bytes) -> None:
     now_ms = int(time.time() * 1000)
-    found = _report("A->B", [PAUSE.encode(), (key, value)], [row().encode()], now_ms, reports=True)
+    state = _by_flow([PAUSE.encode(), (key, value)])("A->B")
+    found = _report("A->B", state, [row().encode()], now_ms, reports=True)
     assert found.status is not None
     assert "cannot be read" in found.problem
 
@@ -241,18 +242,22 @@ def test_that_a_reason_counts_on_is_no_event(
 def test_rows_are_those_of_the_flow_that_their_key_names() -> None:
     a, b = (b'["flow","A->B","pause"]', b"1"), (b'["flow","B->A","status"]', None)
     odd = (row_key("flow", 'A "1"\u00e9->B', "pause"), b"2")
-    broken = (b'["flow","A->B",', b"3")  # who reads it reports it
-    none: list[tuple[bytes | None, bytes | None]] = [
+    of_none = (b'["flow",["A->B"]]', b"")
+    unread: list[tuple[bytes | None, bytes | None]] = [
         (None, b""),
         (b"", b""),
-        (b'["flow","A->B', b""),
-        (b'["flow",["A->B"]]', b""),
+        (b"5", b""),
+        (b'["flow"]', b""),
+        (b'["flow","A->B",', b""),
         (b'["flow",' + b"[" * 100_000, b""),
         (b'["flow","\xff->B","pause"]', b""),
-        (b'["topic","A->B","pause"]', b""),
     ]
-    assert _by_flow([a, *none, b, odd, broken]) == {
-        "A->B": [a, broken],
-        "B->A": [b],
-        'A "1"\u00e9->B': [odd],
+    rows_of = _by_flow([a, of_none, *unread, b, odd])
+    found = {flow: rows_of(flow) for flow in ("A->B", "B->A", 'A "1"\u00e9->B', "C->B")}
+    # whoever reads those without a name reports them
+    assert found == {
+        "A->B": [a, *unread],
+        "B->A": [b, *unread],
+        'A "1"\u00e9->B': [odd, *unread],
+        "C->B": unread,
     }

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,8 +28,6 @@ from twinlog.model import TopicPartition
 from twinlog.survey.rights import may
 from twinlog.survey.state_reader import Rows, state_rows
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
-
-_JSON: Final = json.JSONDecoder()
 
 WRITTEN_WITHIN_MS: Final = 600_000
 """Rows of the status topic: far longer than one is of now, whatever the hosts' clocks say."""
@@ -79,8 +77,8 @@ def reports_of(
     return {
         flow: _report(
             flow,
-            None if state is None else of_state.get(flow, []),
-            of_status.get(flow, []),
+            None if state is None else of_state(flow),
+            of_status(flow),
             now_ms,
             reports=reports and status is not None,
         )
@@ -88,21 +86,21 @@ def reports_of(
     }
 
 
-def _by_flow(rows: Rows) -> Mapping[str, Rows]:
-    """Once for all flows, of which there may be a thousand; a row of none is left out."""
-    begin = row_key("flow").removesuffix(b"]") + b","
-    out: defaultdict[str, list[tuple[bytes | None, bytes | None]]] = defaultdict(list)
+def _by_flow(rows: Rows) -> Callable[[str], Rows]:
+    """Rows of a flow, sorted once for all flows: there may be a thousand. A row whose key cannot be
+    read may be of any.
+    """
+    named: defaultdict[str, list[tuple[bytes | None, bytes | None]]] = defaultdict(list)
+    unread: list[tuple[bytes | None, bytes | None]] = []
     for key, value in rows:
-        if key is None or not key.startswith(begin):
-            continue
         try:
-            # no more than the name: whoever reads a row says what is wrong with the rest
-            flow, _ = _JSON.raw_decode(key.decode(), len(begin))
-        except (ValueError, RecursionError):
+            flow = json.loads(key or b"null")[1]
+        except (ValueError, LookupError, TypeError, RecursionError):
+            unread.append((key, value))
             continue
         if isinstance(flow, str):
-            out[flow].append((key, value))
-    return out
+            named[flow].append((key, value))
+    return lambda flow: [*named.get(flow, ()), *unread]
 
 
 def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, reports: bool) -> Reported:
