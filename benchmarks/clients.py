@@ -6,6 +6,7 @@ import selectors
 import socket
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -14,9 +15,10 @@ __all__ = ["EVERY_S", "Polling"]
 EVERY_S: Final = 2.0
 """As the page does."""
 GIVEN_UP_S: Final = 30.0
+STOPPED_WITHIN_S: Final = 0.2
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Request:
     due: float
     socket: socket.socket | None = None
@@ -24,17 +26,22 @@ class _Request:
 
 
 class Polling:
-    """So many clients, in one thread that parses nothing: what they cost is the mirror's alone."""
+    """So many clients, in one thread that parses nothing and wakes for nothing but a request."""
 
     def __init__(self, port: int, clients: int) -> None:
         self._port = port
         began = time.monotonic()
-        self._requests = [_Request(began + EVERY_S * n / clients) for n in range(clients)]
+        self._waiting = deque(_Request(began + EVERY_S * n / clients) for n in range(clients))
+        """By when they are due: all have the same pause."""
+        self._open: dict[_Request, None] = {}
+        """The oldest first."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.answered = 0
         self.refused = 0
         """No answer, or another one than 200: before the mirror serves, and never after."""
+        self.cores = 0.0
+        """CPU seconds a second of the clients themselves; known at the end."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -49,23 +56,27 @@ class Polling:
             f"GET /api/v1/flows HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\n"
             "Connection: close\r\n\r\n"
         ).encode()
+        began = time.monotonic()
         with selectors.DefaultSelector() as selector:
             while not self._stop.is_set():
                 now = time.monotonic()
-                for one in self._requests:
-                    if one.socket is None and one.due <= now:
-                        self._ask(one, asked, selector)
-                    elif one.socket is not None and one.due + GIVEN_UP_S < now:
-                        self._end(one, selector)
-                for key, _ in selector.select(0.02):
+                while self._waiting and self._waiting[0].due <= now:
+                    self._ask(self._waiting.popleft(), asked, selector)
+                while self._open and (oldest := next(iter(self._open))).due + GIVEN_UP_S < now:
+                    self._end(oldest, selector)
+                due = self._waiting[0].due if self._waiting else now + STOPPED_WITHIN_S
+                for key, _ in selector.select(min(max(due - now, 0), STOPPED_WITHIN_S)):
                     self._read(key.data, selector)
-            for one in self._requests:
+            for one in self._open:
                 if one.socket is not None:
                     one.socket.close()
+        self.cores = time.thread_time() / (time.monotonic() - began)
 
     def _ask(self, one: _Request, asked: bytes, selector: selectors.BaseSelector) -> None:
+        self._open[one] = None
         try:
-            one.socket = socket.create_connection(("127.0.0.1", self._port), timeout=5)
+            one.socket = socket.socket()
+            one.socket.connect(("127.0.0.1", self._port))
             one.socket.sendall(asked)
         except OSError:
             self._end(one, selector)
@@ -92,4 +103,6 @@ class Polling:
             if one.socket in selector.get_map():
                 selector.unregister(one.socket)
             one.socket.close()
+        del self._open[one]
         one.socket, one.answer, one.due = None, b"", max(one.due + EVERY_S, time.monotonic())
+        self._waiting.append(one)

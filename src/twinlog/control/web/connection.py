@@ -3,7 +3,7 @@
 uvicorn has no deadline for a request that comes byte by byte, so each connection is entered in
 `OpenRequests` when it is made, and closed when its time is over, whatever it does. With TLS it is
 entered before the handshake: asyncio's own server reports a connection only behind it, and any
-number could wait there.
+number could wait there. h11 does not see a request whose answer is kept (`repeats.py`).
 """
 
 from __future__ import annotations
@@ -13,25 +13,37 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
+import h11
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from twinlog.control.web.front import ConnectionSlot, Front
+from twinlog.control.web.front import LONG_S, ConnectionSlot, Front, Headers
 from twinlog.control.web.open_requests import WITHIN_S, OpenRequests
+from twinlog.control.web.repeats import Repeats
+
+_OK = b"HTTP/1.1 200 OK\r\n"
 
 
 class CountedConnection(H11Protocol):
     """uvicorn's, with a place among those that are open."""
 
     def __init__(
-        self, config: Config, server_state: ServerState, front: Front, requests: OpenRequests
+        self,
+        config: Config,
+        server_state: ServerState,
+        front: Front,
+        requests: OpenRequests,
+        repeats: Repeats,
     ) -> None:
         super().__init__(config=config, server_state=server_state, app_state={})
         self._front = front
         self._requests = requests
+        self._repeats = repeats
         self._held: ConnectionSlot | None = None
         self._early = b""
+        self._whole: bytes | None = b""
+        """The request, where it came in one piece; empty before, None where it did not."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -39,7 +51,10 @@ class CountedConnection(H11Protocol):
         socket = transport.get_extra_info("socket")
         self._requests.add(socket, str(peer[0]) if peer else "")
         held = self._held = ConnectionSlot(
-            socket=socket, requests=self._requests, abort=transport.abort
+            socket=socket,
+            requests=self._requests,
+            abort=transport.abort,
+            repeat=self._repeat,
         )
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -55,8 +70,32 @@ class CountedConnection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         if self._held is None:
             self._early += data  # came with the end of the handshake
+        elif self._whole != b"":
+            self._whole = None
+            if not self.transport.is_closing():
+                super().data_received(data)
+        elif (answer := self._repeats.answer(data)) is not None:
+            self._whole = None
+            self._answer_again(self._held, answer)
         else:
             super().data_received(data)
+            is_read = self.conn.their_state in (h11.DONE, h11.MUST_CLOSE)
+            self._whole = data if is_read and not self.conn.trailing_data[0] else None
+
+    def _answer_again(self, held: ConnectionSlot, answer: bytes) -> None:
+        held.asked()
+        held.allow(LONG_S)
+        self.transport.write(answer)
+        if not self.transport.get_write_buffer_size():
+            held.answered()
+        self.transport.close()
+
+    def _repeat(self, headers: Headers, body: bytes, is_current: Callable[[], bool]) -> None:
+        """The answer to this request, and to the same one while `is_current`."""
+        if self._whole:
+            headers = [*self.server_state.default_headers, *headers]
+            head = b"".join(b"%b: %b\r\n" % one for one in headers)
+            self._repeats.keep(self._whole, b"%b%b\r\n%b" % (_OK, head, body), is_current)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._held is not None:

@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
+Headers = list[tuple[bytes, bytes]]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -70,6 +71,10 @@ class ConnectionSlot:
     requests: OpenRequests
     abort: Callable[[], None]
     """Ends it without another byte."""
+    repeat: Callable[[Headers, bytes, Callable[[], bool]], None]
+    """An answer with status 200: its headers, its body, and whether it still answers the same
+    request.
+    """
 
     def asked(self) -> None:
         self.requests.asked(self.socket)
@@ -354,7 +359,7 @@ def _refusal(error: TwinlogError, path: str) -> HttpAnswer:
     )
 
 
-def answer_headers(content_type: str, size: int) -> list[tuple[bytes, bytes]]:
+def answer_headers(content_type: str, size: int) -> Headers:
     """Of an answer whose body has this many bytes."""
     own = {"content-type": content_type, "content-length": str(size)}
     return [(name.encode(), value.encode()) for name, value in (own | HEADERS).items()]

@@ -129,6 +129,7 @@ class WebServer:
         import uvicorn
 
         from twinlog.control.web.connection import CountedConnection, Handshake
+        from twinlog.control.web.repeats import Repeats
 
         front, requests = self.front, self.open_requests
         config = uvicorn.Config(
@@ -146,7 +147,7 @@ class WebServer:
             h11_max_incomplete_event_size=LONGEST_HEADER,
             timeout_graceful_shutdown=ENDS_WITHIN_S,
         )
-        bound, tls = self._socket, self._tls
+        bound, tls, repeats = self._socket, self._tls, Repeats()
 
         class Server(uvicorn.Server):
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -154,7 +155,9 @@ class WebServer:
                 import asyncio
 
                 loop = asyncio.get_running_loop()
-                plain = partial(CountedConnection, config, self.server_state, front, requests)
+                plain = partial(
+                    CountedConnection, config, self.server_state, front, requests, repeats
+                )
                 made = await loop.create_server(
                     plain if tls is None else partial(Handshake, plain, tls, requests),
                     sock=bound,

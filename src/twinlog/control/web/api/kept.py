@@ -14,14 +14,15 @@ from typing import Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from twinlog.control.web.api.site import Site
-from twinlog.control.web.front import JSON, answer_headers
+from twinlog.control.web.front import HELD, IS_KNOWN, JSON, Headers, answer_headers
 
 KEPT_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    messages: tuple[dict[str, object], dict[str, object]]
+    headers: Headers
+    body: bytes
     basis: object
     until: float
 
@@ -37,10 +38,9 @@ class KeptAnswers:
     def keep(self, path: str, basis: object, body: bytes) -> None:
         """`basis`: of before it was made."""
         now = self._clock()
-        headers = answer_headers(JSON, len(body))
-        start = {"type": "http.response.start", "status": 200, "headers": headers}
         self._kept[path] = _Kept(
-            messages=(start, {"type": "http.response.body", "body": body}),
+            headers=answer_headers(JSON, len(body)),
+            body=body,
             basis=basis,
             until=min(now + KEPT_S, self._site.leaders.begins_again),
         )
@@ -54,12 +54,18 @@ class KeptAnswers:
                 kept is None
                 or scope["method"] != "GET"
                 or scope["query_string"]
-                or self._clock() >= kept.until
-                or kept.basis != self._site.basis
+                or not self._is_current(kept)
             ):
                 await app(scope, receive, send)
                 return
-            for message in kept.messages:
-                await send(message)
+            known = scope[IS_KNOWN]  # whose token was taken away is out at once
+            scope[HELD].repeat(
+                kept.headers, kept.body, lambda: self._is_current(kept) and known()
+            )
+            await send({"type": "http.response.start", "status": 200, "headers": kept.headers})
+            await send({"type": "http.response.body", "body": kept.body})
 
         return run
+
+    def _is_current(self, kept: _Kept) -> bool:
+        return self._clock() < kept.until and kept.basis == self._site.basis

@@ -1,0 +1,173 @@
+"""The same bytes again are answered without being parsed, and as if they had been."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.rest import Rest, rest_of
+from tests.support.snapshots import flow, partition
+from twinlog.cli.main import run
+from twinlog.config.load import load
+from twinlog.control.watch.monitor import Monitor
+from twinlog.control.web import repeats
+from twinlog.control.web.api import kept, leaders
+from twinlog.control.web.front import Front
+
+FLOWS = "/api/v1/flows"
+
+
+@pytest.fixture
+def monitor() -> Monitor:
+    monitor = Monitor()
+    monitor.update([flow(partition(lag=7))])
+    return monitor
+
+
+@pytest.fixture
+def token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    assert run(["token", "new", str(tmp_path / "tokens"), "--name", "a", "--role", "read"]) == 0
+    return capsys.readouterr().out.strip()
+
+
+@pytest.fixture
+def rest(
+    monitor: Monitor, token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Rest]:
+    """Its answers are kept for a minute, where nothing changes."""
+    monkeypatch.setattr(leaders, "GIVES_UP_S", 0.5)
+    monkeypatch.setattr(leaders, "WAITED_S", 0.05)
+    monkeypatch.setattr(leaders, "ASKED_AGAIN_S", 60.0)
+    monkeypatch.setattr(kept, "KEPT_S", 60.0)
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:1\n"
+        f"A->B.enabled = true\ntwinlog.rest.tokens.file = {tmp_path / 'tokens'}\n"
+    )
+    with rest_of(load(file, environment={}), file, monitor) as rest:
+        # its target is away: it is not asked again before the test is over
+        known = {"Authorization": f"Bearer {token}"}
+        eventually(
+            lambda: "could not be asked" in rest.ask(FLOWS, headers=known).body.decode(),
+            what="its target is away",
+        )
+        yield rest
+
+
+@pytest.fixture
+def parsed(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths that were asked of the front, as they come."""
+    calls, paths = Front.__call__, []
+
+    async def counted(self: Front, scope: Any, *given: Any) -> None:
+        paths.append(f"{scope['method']} {scope['path']}")
+        await calls(self, scope, *given)
+
+    monkeypatch.setattr(Front, "__call__", counted)
+    return paths
+
+
+def request(token: str, *lines: str, path: str = FLOWS, method: str = "GET") -> bytes:
+    head = (f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {token}")
+    return "\r\n".join((*head, *lines, "", "")).encode()
+
+
+def asked(rest: Rest, *pieces: bytes) -> bytes:
+    """What comes until the server closes the connection."""
+    with socket.create_connection(rest.address, timeout=60) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for number, piece in enumerate(pieces):
+            if number:
+                client.settimeout(0.2)
+                with pytest.raises(TimeoutError):
+                    client.recv(1)
+                client.settimeout(60)
+            client.sendall(piece)
+        answer = b""
+        while part := client.recv(65_536):
+            answer += part
+    return answer
+
+
+def warmed(rest: Rest, wanted: bytes) -> bytes:
+    """Asked until it is kept: it is made, then given again, then known by its bytes."""
+    return [asked(rest, wanted) for _ in range(3)][-1]
+
+
+def without_date(answer: bytes) -> list[bytes]:
+    return [line for line in answer.split(b"\r\n") if not line.startswith(b"date: ")]
+
+
+def test_the_same_request_gets_the_same_answer_and_is_not_parsed(
+    rest: Rest, token: str, parsed: list[str]
+) -> None:
+    first = asked(rest, request(token))
+    warmed(rest, request(token))
+    parsed.clear()
+    again = [asked(rest, request(token)) for _ in range(5)]
+    assert not parsed
+    assert all(without_date(one) == without_date(first) for one in again)
+    assert first.startswith(b"HTTP/1.1 200 ")
+    assert b"\r\ndate: " in again[0]
+
+
+def test_another_request_is_parsed(rest: Rest, token: str, parsed: list[str]) -> None:
+    warmed(rest, request(token))
+    parsed.clear()
+    assert asked(rest, request("wrong")).startswith(b"HTTP/1.1 401 ")
+    assert asked(rest, request(token, "Origin: http://elsewhere")).startswith(b"HTTP/1.1 403 ")
+    assert asked(rest, request(token, path=f"{FLOWS}?a=1")).startswith(b"HTTP/1.1 400 ")
+    head = asked(rest, request(token, method="HEAD"))
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert head.endswith(b"\r\n\r\n")
+    assert len(parsed) == 4
+
+
+def test_numbers_that_changed_are_shown_at_once(rest: Rest, token: str, monitor: Monitor) -> None:
+    assert b'"lag":7' in warmed(rest, request(token))
+    monitor.update([flow(partition(lag=8))])
+    assert b'"lag":8' in asked(rest, request(token))
+
+
+def test_a_token_that_was_taken_away_is_out_at_its_next_request(
+    rest: Rest, token: str, tmp_path: Path
+) -> None:
+    warmed(rest, request(token))
+    (tmp_path / "tokens").write_text("")
+    assert asked(rest, request(token)).startswith(b"HTTP/1.1 401 ")
+
+
+def test_a_request_in_pieces_is_answered(rest: Rest, token: str, parsed: list[str]) -> None:
+    whole = request(token)
+    warmed(rest, whole)
+    parsed.clear()
+    assert asked(rest, whole[:20], whole[20:]).startswith(b"HTTP/1.1 200 ")
+    assert parsed
+
+
+def test_a_body_that_comes_later_is_waited_for(rest: Rest, token: str) -> None:
+    with_body = request(token, "Content-Length: 2")
+    for _ in range(4):
+        assert asked(rest, with_body, b"{}").startswith(b"HTTP/1.1 200 ")
+
+
+def test_of_two_requests_in_one_piece_one_is_answered(rest: Rest, token: str) -> None:
+    for _ in range(4):
+        answer = asked(rest, request(token) * 2)
+        assert answer.count(b"HTTP/1.1 200 ") == 1
+
+
+def test_so_many_requests_are_known_and_no_longer_ones() -> None:
+    known = repeats.Repeats()
+    known.keep(b"x" * (repeats.LONGEST + 1), b"answer", lambda: True)
+    assert known.answer(b"x" * (repeats.LONGEST + 1)) is None
+    for number in range(repeats.AT_MOST + 1):
+        known.keep(b"%d" % number, b"answer %d" % number, lambda: True)
+    assert known.answer(b"%d" % repeats.AT_MOST) == b"answer %d" % repeats.AT_MOST
+    found = [known.answer(b"%d" % number) for number in range(repeats.AT_MOST)]
+    assert found == [None] * repeats.AT_MOST
