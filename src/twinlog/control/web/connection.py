@@ -13,7 +13,6 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-import h11
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
@@ -43,7 +42,7 @@ class CountedConnection(H11Protocol):
         self._held: ConnectionSlot | None = None
         self._early = b""
         self._whole: bytes | None = b""
-        """The request, where it came in one piece; empty before, None where it did not."""
+        """The request, if it came in one piece; empty before it, None behind its first piece."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -78,9 +77,8 @@ class CountedConnection(H11Protocol):
             self._whole = None
             self._answer_again(self._held, answer)
         else:
+            self._whole = data
             super().data_received(data)
-            is_read = self.conn.their_state in (h11.DONE, h11.MUST_CLOSE)
-            self._whole = data if is_read and not self.conn.trailing_data[0] else None
 
     def _answer_again(self, held: ConnectionSlot, answer: bytes) -> None:
         held.asked()
