@@ -336,8 +336,9 @@ def test_a_late_repeat_beside_a_running_copy_is_extra(rig: Rig, *, begins_anew: 
         if begins_anew:
             rig.forgotten()
             rig.put(range(8, 10))
-            rig.copied(13)
         mirror.eventually(lambda parts: parts[0].code == "EXTRA_RECORDS")
         mirror.stop()
+    # a check of the idle end that comes first leaves no time for our next
+    assert len(rig.numbers()) in ((11, 13) if begins_anew else (11,))
     code, message = rig.fail_once()
     assert code == "EXTRA_RECORDS", message
