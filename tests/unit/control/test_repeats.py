@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from tests.support.certificates import shared_authority
 from tests.support.eventually import eventually
-from tests.support.rest import Rest, rest_of
+from tests.support.rest import rest_of
 from tests.support.snapshots import flow, partition
+from twinlog.addresses import Address
 from twinlog.cli.main import run
 from twinlog.config.load import load
 from twinlog.control.watch.monitor import Monitor
@@ -20,6 +24,13 @@ from twinlog.control.web.api import kept, leaders
 from twinlog.control.web.front import Front
 
 FLOWS = "/api/v1/flows"
+
+
+class Server(NamedTuple):
+    """Where it listens, and by what its clients know it."""
+
+    address: Address
+    tls: ssl.SSLContext | None
 
 
 @pytest.fixture
@@ -35,32 +46,42 @@ def token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out.strip()
 
 
-@pytest.fixture
+@pytest.fixture(params=["plain", "TLS"])
 def rest(
-    monitor: Monitor, token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Rest]:
+    request: pytest.FixtureRequest,
+    monitor: Monitor,
+    token: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Server]:
     """Its answers are kept for a minute, where nothing changes."""
     monkeypatch.setattr(leaders, "GIVES_UP_S", 0.5)
     monkeypatch.setattr(leaders, "WAITED_S", 0.05)
     monkeypatch.setattr(leaders, "ASKED_AGAIN_S", 60.0)
     monkeypatch.setattr(kept, "KEPT_S", 60.0)
+    tls, more = None, ""
+    if request.param == "TLS":
+        made, certificate = shared_authority().issue("localhost"), tmp_path / "server.pem"
+        certificate.write_text(made.pem + made.key_pem)
+        more = f"twinlog.rest.tls.certificate.file = {certificate}\n"
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        tls.load_verify_locations(cadata=shared_authority().pem)
     file = tmp_path / "mm2.properties"
     file.write_text(
         "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:1\n"
-        f"A->B.enabled = true\ntwinlog.rest.tokens.file = {tmp_path / 'tokens'}\n"
+        f"A->B.enabled = true\ntwinlog.rest.tokens.file = {tmp_path / 'tokens'}\n{more}"
     )
-    with rest_of(load(file, environment={}), file, monitor) as rest:
-        # its target is away: it is not asked again before the test is over
-        known = {"Authorization": f"Bearer {token}"}
+    with rest_of(load(file, environment={}), file, monitor) as served:
+        server = Server(served.address, tls)
+        # it is not asked again before the test is over
         eventually(
-            lambda: "could not be asked" in rest.ask(FLOWS, headers=known).body.decode(),
-            what="its target is away",
+            lambda: b"could not be asked" in asked(server, get(token)), what="its target is away"
         )
-        yield rest
+        yield server
 
 
 @pytest.fixture
-def parsed(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def parsed(rest: Server, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Paths that were asked of the front, as they come."""
     calls, paths = Front.__call__, []
 
@@ -72,15 +93,19 @@ def parsed(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
-def request(token: str, *lines: str, path: str = FLOWS, method: str = "GET") -> bytes:
+def get(token: str, *lines: str, path: str = FLOWS, method: str = "GET") -> bytes:
     head = (f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {token}")
     return "\r\n".join((*head, *lines, "", "")).encode()
 
 
-def asked(rest: Rest, *pieces: bytes) -> bytes:
+def asked(rest: Server, *pieces: bytes) -> bytes:
     """What comes until the server closes the connection."""
-    with socket.create_connection(rest.address, timeout=60) as client:
+    with ExitStack() as stack:
+        client = stack.enter_context(socket.create_connection(rest.address, timeout=60))
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if rest.tls is not None:
+            client = rest.tls.wrap_socket(client, server_hostname="localhost")
+            stack.enter_context(client)
         for number, piece in enumerate(pieces):
             if number:
                 client.settimeout(0.2)
@@ -94,7 +119,7 @@ def asked(rest: Rest, *pieces: bytes) -> bytes:
     return answer
 
 
-def warmed(rest: Rest, wanted: bytes) -> bytes:
+def warmed(rest: Server, wanted: bytes) -> bytes:
     """Asked until it is kept: it is made, then given again, then known by its bytes."""
     return [asked(rest, wanted) for _ in range(3)][-1]
 
@@ -104,61 +129,61 @@ def without_date(answer: bytes) -> list[bytes]:
 
 
 def test_the_same_request_gets_the_same_answer_and_is_not_parsed(
-    rest: Rest, token: str, parsed: list[str]
+    rest: Server, token: str, parsed: list[str]
 ) -> None:
-    first = asked(rest, request(token))
-    warmed(rest, request(token))
+    first = asked(rest, get(token))
+    warmed(rest, get(token))
     parsed.clear()
-    again = [asked(rest, request(token)) for _ in range(5)]
+    again = [asked(rest, get(token)) for _ in range(5)]
     assert not parsed
     assert all(without_date(one) == without_date(first) for one in again)
     assert first.startswith(b"HTTP/1.1 200 ")
     assert b"\r\ndate: " in again[0]
 
 
-def test_another_request_is_parsed(rest: Rest, token: str, parsed: list[str]) -> None:
-    warmed(rest, request(token))
+def test_another_request_is_parsed(rest: Server, token: str, parsed: list[str]) -> None:
+    warmed(rest, get(token))
     parsed.clear()
-    assert asked(rest, request("wrong")).startswith(b"HTTP/1.1 401 ")
-    assert asked(rest, request(token, "Origin: http://elsewhere")).startswith(b"HTTP/1.1 403 ")
-    assert asked(rest, request(token, path=f"{FLOWS}?a=1")).startswith(b"HTTP/1.1 400 ")
-    head = asked(rest, request(token, method="HEAD"))
+    assert asked(rest, get("wrong")).startswith(b"HTTP/1.1 401 ")
+    assert asked(rest, get(token, "Origin: http://elsewhere")).startswith(b"HTTP/1.1 403 ")
+    assert asked(rest, get(token, path=f"{FLOWS}?a=1")).startswith(b"HTTP/1.1 400 ")
+    head = asked(rest, get(token, method="HEAD"))
     assert head.startswith(b"HTTP/1.1 200 ")
     assert head.endswith(b"\r\n\r\n")
     assert len(parsed) == 4
 
 
-def test_numbers_that_changed_are_shown_at_once(rest: Rest, token: str, monitor: Monitor) -> None:
-    assert b'"lag":7' in warmed(rest, request(token))
+def test_numbers_that_changed_are_shown_at_once(rest: Server, token: str, monitor: Monitor) -> None:
+    assert b'"lag":7' in warmed(rest, get(token))
     monitor.update([flow(partition(lag=8))])
-    assert b'"lag":8' in asked(rest, request(token))
+    assert b'"lag":8' in asked(rest, get(token))
 
 
 def test_a_token_that_was_taken_away_is_out_at_its_next_request(
-    rest: Rest, token: str, tmp_path: Path
+    rest: Server, token: str, tmp_path: Path
 ) -> None:
-    warmed(rest, request(token))
+    warmed(rest, get(token))
     (tmp_path / "tokens").write_text("")
-    assert asked(rest, request(token)).startswith(b"HTTP/1.1 401 ")
+    assert asked(rest, get(token)).startswith(b"HTTP/1.1 401 ")
 
 
-def test_a_request_in_pieces_is_answered(rest: Rest, token: str, parsed: list[str]) -> None:
-    whole = request(token)
+def test_a_request_in_pieces_is_answered(rest: Server, token: str, parsed: list[str]) -> None:
+    whole = get(token)
     warmed(rest, whole)
     parsed.clear()
     assert asked(rest, whole[:20], whole[20:]).startswith(b"HTTP/1.1 200 ")
     assert parsed
 
 
-def test_a_body_that_comes_later_is_waited_for(rest: Rest, token: str) -> None:
-    with_body = request(token, "Content-Length: 2")
+def test_a_body_that_comes_later_is_waited_for(rest: Server, token: str) -> None:
+    with_body = get(token, "Content-Length: 2")
     for _ in range(4):
         assert asked(rest, with_body, b"{}").startswith(b"HTTP/1.1 200 ")
 
 
-def test_of_two_requests_in_one_piece_one_is_answered(rest: Rest, token: str) -> None:
+def test_of_two_requests_in_one_piece_one_is_answered(rest: Server, token: str) -> None:
     for _ in range(4):
-        answer = asked(rest, request(token) * 2)
+        answer = asked(rest, get(token) * 2)
         assert answer.count(b"HTTP/1.1 200 ") == 1
 
 
