@@ -287,8 +287,6 @@ class OffsetReset:
     def _logs(
         self, goal: Goal, tps: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ResetBounds | TwinlogError]:
-        if not tps:
-            return {}
         starts = list_offsets(self._client, tps, EARLIEST)
         ends = list_offsets(self._client, tps, LATEST)
         times: Mapping[TopicPartition, OffsetResult | TwinlogError] = {}
@@ -296,16 +294,12 @@ class OffsetReset:
             times = list_offsets(self._client, tps, goal.value)
         out: dict[TopicPartition, ResetBounds | TwinlogError] = {}
         for tp in tps:
-            start, end, at = starts[tp], ends[tp], times.get(tp)
-            if isinstance(start, TwinlogError):
-                out[tp] = start
-            elif isinstance(end, TwinlogError):
-                out[tp] = end
-            elif isinstance(at, TwinlogError):
-                out[tp] = at
-            else:
-                at_time = -1 if at is None else at.offset
-                out[tp] = ResetBounds(start=start.offset, end=end.offset, at_time=at_time)
+            try:
+                start, end = or_raise(starts[tp]).offset, or_raise(ends[tp]).offset
+                at_time = or_raise(times[tp]).offset if tp in times else -1
+                out[tp] = ResetBounds(start=start, end=end, at_time=at_time)
+            except TwinlogError as error:
+                out[tp] = error
         return out
 
     def _partitions(self, topics: Collection[str]) -> list[TopicPartition]:
@@ -319,7 +313,7 @@ class OffsetReset:
     ) -> dict[str, GroupOffsets | TwinlogError]:
         shares = [g for g in groups if g in listed and listed[g].is_share]
         others = [g for g in groups if g not in shares]
-        out = fetch_offsets(self._coordinators, others) if others else {}
+        out = fetch_offsets(self._coordinators, others)
         if shares:
             try:
                 out |= fetch_start_offsets(self._coordinators, shares)

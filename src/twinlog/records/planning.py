@@ -132,8 +132,6 @@ def first_of_time(
 def _results(
     client: ClusterClient, tps: list[TopicPartition], at: int, isolation: Isolation
 ) -> dict[TopicPartition, OffsetResult]:
-    if not tps:
-        return {}
     return all_answers(list_offsets(client, tps, at, isolation=isolation))
 
 

@@ -177,10 +177,9 @@ def new_topic_configs(
     read.
     """
     chosen = ConfigPropertyFilter.of(flow)
-    answers = describe_topic_configs(source, names).items() if names else ()
     return {
         name: chosen.for_new_topic(answer)
-        for name, answer in answers
+        for name, answer in describe_topic_configs(source, names).items()
         if not isinstance(answer, TwinlogError)
     }
 
@@ -285,8 +284,6 @@ def _configs(
     flow: FlowConfig, source: ClusterClient, names: list[str], out: Discovery
 ) -> dict[str, list[ConfigEntry]]:
     """Without the right to read them a topic is made with the target's defaults."""
-    if not names:
-        return {}
     described: dict[str, list[ConfigEntry]] = {}
     failed: dict[str, TwinlogError] = {}
     for name, answer in describe_topic_configs(source, names).items():

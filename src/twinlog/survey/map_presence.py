@@ -27,12 +27,8 @@ def require_nothing_copied(
     """Raises MAP_MISSING where a remote topic ever held a record, or may have."""
     topics = target.metadata(sorted({plan.target.topic for plan in plans})).topics.values()
     tps = [TopicPartition(topic.name, p.partition) for topic in topics for p in topic.partitions]
-    if not tps:
-        return
     ends = list_offsets(target, tps, LATEST)
-    for tp in tps:
-        end = ends[tp]
-        if isinstance(end, TwinlogError):
-            raise map_missing(map_topic)
-        if end.offset > 0:  # also where retention emptied it since: where to resume was in the map
+    for end in (ends[tp] for tp in tps):
+        # also where retention emptied it since: where to resume was in the map
+        if isinstance(end, TwinlogError) or end.offset > 0:
             raise map_missing(map_topic)

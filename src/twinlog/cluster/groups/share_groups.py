@@ -119,7 +119,7 @@ def _fetch(
     }
     tps = {tp for states in counted.values() for tp in states}
     # in this order: a lag that is answered later counts every record below these ends
-    ends = list_offsets(coordinators.client, tps, LATEST) if tps else {}
+    ends = list_offsets(coordinators.client, tps, LATEST)
     found |= _describe(coordinators, counted)
 
     def offset(tp: TopicPartition, one: _State) -> int:

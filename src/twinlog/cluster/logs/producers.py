@@ -131,7 +131,7 @@ def transaction_starts(
     None of a partition whose leader does not tell, or is older than Kafka 2.8.
     """
     try:
-        states = describe_producers(client, tps) if tps else {}
+        states = describe_producers(client, tps)
     except Unsupported:
         return {}
     return {

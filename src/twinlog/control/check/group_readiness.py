@@ -155,7 +155,7 @@ def _of_flow(config: MirrorConfig, setup: FlowSetup, names: frozenset[str]) -> F
         if not survey.selected and not sees_groups(source):
             out.note(unseen_line(setup.config))
         tps = {tp for _, some in _read(survey.offsets) for tp in some}
-        ends = known_ends(source, led.config, tps) if tps else {}
+        ends = known_ends(source, led.config, tps)
         selected = {one.name: one for one in survey.selected}
         of_source = group_sides(here, selected, selected)
         of_target = group_sides(survey.there_client, survey.there, selected)

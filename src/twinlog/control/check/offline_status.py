@@ -274,7 +274,7 @@ class _OfflineFlow:
             before = lost.get(target)
             if before is None or before.term < known.term:
                 lost[target] = known
-        for target, end in log_ends(self._target, lost).items() if lost else ():
+        for target, end in log_ends(self._target, lost).items():
             copied = None
             if not isinstance(end, TwinlogError):
                 is_shared = self.setup.is_identity

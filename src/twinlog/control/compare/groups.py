@@ -67,7 +67,7 @@ def why_left_alone(group: Group, there: Group | None) -> str:
 
 def offsets_of(there: Coordinators, *, consumers: Sequence[str], shares: Sequence[str]) -> Offsets:
     """By group; a share group that was read to several offsets in a partition: the furthest."""
-    out = fetch_offsets(there, consumers) if consumers else {}
+    out = fetch_offsets(there, consumers)
     if shares:
         try:
             out |= fetch_furthest_offsets(there, shares)

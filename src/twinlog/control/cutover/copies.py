@@ -181,8 +181,6 @@ def _source_ends(
         if not topic.is_internal and covers(name)
         for one in topic.partitions
     ]
-    if not tps:
-        return {}
     ends = list_offsets(scope.source, tps, LATEST, isolation=scope.config.isolation_level)
     newest = list_offsets(scope.source, tps, MAX_TIMESTAMP)
     starts = list_offsets(scope.source, tps, EARLIEST)
@@ -229,9 +227,9 @@ class _Logs:
         client, intents = scope.target, scope.intents()
         named = {*intents.topics(IntentKind.PROMOTE)}
         return cls(
-            starts=list_offsets(client, tps, EARLIEST) if tps else {},
-            ends=list_offsets(client, tps, LATEST) if tps else {},
-            newest=list_offsets(client, tps, MAX_TIMESTAMP) if tps else {},
+            starts=list_offsets(client, tps, EARLIEST),
+            ends=list_offsets(client, tps, LATEST),
+            newest=list_offsets(client, tps, MAX_TIMESTAMP),
             writers=_writers(client, tps),
             is_promoted=lambda topic: intents.promotion is not None or topic in named,
         )
@@ -241,7 +239,7 @@ def _writers(
     client: ClusterClient, tps: list[TopicPartition]
 ) -> Mapping[TopicPartition, Mapping[int, ProducerState] | TwinlogError]:
     try:
-        return describe_producers(client, tps) if tps else {}
+        return describe_producers(client, tps)
     except Unsupported as error:
         return dict.fromkeys(tps, error)
 

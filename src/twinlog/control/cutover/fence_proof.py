@@ -95,12 +95,12 @@ class FenceProof:
 
     def _ends(self) -> Ends:
         # a log that cannot be seen proves nothing
-        found = log_ends(self._scope.source, self._tps) if self._tps else {}
+        found = log_ends(self._scope.source, self._tps)
         return {tp: or_raise(end).end_offset for tp, end in found.items()}
 
     def _producers(self) -> Producers:
         try:
-            found = describe_producers(self._scope.source, self._tps) if self._tps else {}
+            found = describe_producers(self._scope.source, self._tps)
         except Unsupported:
             return {}
         return {tp: one for tp, one in found.items() if not isinstance(one, TwinlogError)}

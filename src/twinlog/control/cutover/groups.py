@@ -187,7 +187,7 @@ class CutoverGroups:
         }
         wanted = {group: offsets for group, offsets in wanted.items() if offsets}
         there = list_groups(self._there)
-        now = fetch_offsets(self._there, wanted) if wanted else {}
+        now = fetch_offsets(self._there, wanted)
         return [
             _plan(
                 self._scope,
@@ -206,7 +206,7 @@ class CutoverGroups:
         """Set what is behind; groups that were refused, with the reason."""
         wanted: dict[str, GroupOffsets] = {one.group: one.to_set for one in plans if one.to_set}
         refused: dict[str, str] = {}
-        for group, answer in (commit_offsets(self._there, wanted) if wanted else {}).items():
+        for group, answer in commit_offsets(self._there, wanted).items():
             problems = [answer] if isinstance(answer, TwinlogError) else answer.values()
             problem = next((one for one in problems if one is not None), None)
             if problem is not None:

@@ -178,7 +178,7 @@ def _ends(scope: CutoverScope, topics: Sequence[str]) -> dict[TopicPartition, in
         for one in topic.partitions
     ]
     out = {}
-    for tp, one in (log_ends(scope.target, tps) if tps else {}).items():
+    for tp, one in log_ends(scope.target, tps).items():
         if isinstance(one, TwinlogError):
             return None
         out[tp] = one.end_offset

@@ -74,8 +74,8 @@ def find_drift(
     nothing there is to live shorter.
     """
     chosen, out = ConfigPropertyFilter.of(flow), ConfigDrift()
-    here = describe_topic_configs(source, remotes) if remotes else {}
-    known = describe_topic_configs(target, remotes.values()) if remotes else {}
+    here = describe_topic_configs(source, remotes)
+    known = describe_topic_configs(target, remotes.values())
     for name, remote in remotes.items():
         configs, theirs = here[name], known[remote]
         if isinstance(configs, TwinlogError):

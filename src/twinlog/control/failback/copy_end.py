@@ -73,8 +73,6 @@ class CopyEnds:
     def prepare(self, targets: Collection[TopicPartition]) -> None:
         """Ask once for all what the leaders remember, and which topics are cleaned."""
         wanted = [tp for tp in targets if self.topic_id(tp) is not None]
-        if not wanted:
-            return
         try:
             found = describe_producers(self._client, wanted)
         except Unsupported:

@@ -22,7 +22,7 @@ from twinlog.cluster.logs.raw_log import fetch_partition, fetch_records
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.failback.copy_end import CopyEnd, CopyEnds
-from twinlog.errors import BrokerRefused, FlowError, TwinlogError
+from twinlog.errors import BrokerRefused, FlowError, TwinlogError, or_raise
 from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import run_at
 from twinlog.mirror.map.runs import UPSTREAM, following
@@ -145,23 +145,17 @@ def source_logs(
     """As they are now. The end is asked for first: a last stable offset below it then means a
     transaction that is open, not a record that came between two questions.
     """
-    if not tps:
-        return {}
     end = list_offsets(client, tps, LATEST)
     stable = list_offsets(client, tps, LATEST, isolation=Isolation.READ_COMMITTED)
     start = list_offsets(client, tps, EARLIEST)
     out: dict[TopicPartition, SourceLog | TwinlogError] = {}
     for tp in tps:
-        one, two, three = start[tp], stable[tp], end[tp]
-        for answer in (one, two, three):
-            if isinstance(answer, TwinlogError):
-                out[tp] = answer
-        if not (
-            isinstance(one, TwinlogError)
-            or isinstance(two, TwinlogError)
-            or isinstance(three, TwinlogError)
-        ):
-            out[tp] = SourceLog(start=one.offset, stable=two.offset, end=three.offset)
+        try:
+            until, decided = or_raise(end[tp]).offset, or_raise(stable[tp]).offset
+            first = or_raise(start[tp]).offset
+            out[tp] = SourceLog(start=first, stable=decided, end=until)
+        except TwinlogError as error:
+            out[tp] = error
     return out
 
 

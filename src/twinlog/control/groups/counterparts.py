@@ -91,8 +91,8 @@ class _Ends:
 
     @classmethod
     def of(cls, client: ClusterClient, tps: Sequence[TopicPartition]) -> _Ends:
-        starts = list_offsets(client, tps, EARLIEST) if tps else {}
-        return cls(starts=starts, ends=list_offsets(client, tps, LATEST) if tps else {})
+        starts = list_offsets(client, tps, EARLIEST)
+        return cls(starts=starts, ends=list_offsets(client, tps, LATEST))
 
     def bounds(self, tp: TopicPartition) -> tuple[int, int] | None:
         start, end = self.starts.get(tp), self.ends.get(tp)

@@ -151,7 +151,7 @@ class GroupSyncer:
         Kafka drops the offsets of its groups, and none of ours is one in a topic created again.
         """
         tps = {one.topic_partition for sync in syncs.values() for one in sync.to_set}
-        starts = list_offsets(self._there.client, tps, EARLIEST) if tps else {}
+        starts = list_offsets(self._there.client, tps, EARLIEST)
         topics = sorted({tp.topic for tp in tps})
         now = self._there.client.metadata(topics).topics if topics else {}
         self.recreated = frozenset(

@@ -175,8 +175,8 @@ class _Flow:
             and part.partition >= first.get(name, 0)
             and TopicPartition(name, part.partition) not in planned
         ]
-        starts = known_offsets(self._source, lost, EARLIEST) if lost else {}
-        ends = known_ends(self._source, self._setup.config, lost) if lost else {}
+        starts = known_offsets(self._source, lost, EARLIEST)
+        ends = known_ends(self._source, self._setup.config, lost)
         since, until = self._scoped(lost)
         for tp in lost:
             target = TopicPartition(policy.format_remote_topic(alias, tp.topic), tp.partition)
