@@ -306,7 +306,7 @@ class OffsetReset:
         if not topics:
             return []
         known = self._client.metadata(sorted(topics), allow_missing=False).topics
-        return [TopicPartition(t.name, p.partition) for t in known.values() for p in t.partitions]
+        return [tp for topic in known.values() for tp in topic.tps]
 
     def _committed(
         self, groups: Sequence[str], listed: Mapping[str, Group]

@@ -55,9 +55,7 @@ def find_partitions(client: ClusterClient, options: ReadOptions) -> list[TopicPa
     else:
         named = options.topics or sorted({tp.topic for tp in options.assigned})
         topics = list(client.metadata(named, allow_missing=False).topics.values())
-    found = sorted(
-        TopicPartition(topic.name, part.partition) for topic in topics for part in topic.partitions
-    )
+    found = sorted(tp for topic in topics for tp in topic.tps)
     if not options.assigned:
         return found
     missing = sorted(set(options.assigned) - set(found))

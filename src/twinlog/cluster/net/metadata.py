@@ -53,6 +53,11 @@ class TopicMetadata:
         """It is there, and each of its partitions has a leader."""
         return not self.error and all(one.leader >= 0 for one in self.partitions)
 
+    @property
+    def tps(self) -> list[TopicPartition]:
+        """Its partitions, by name."""
+        return [TopicPartition(self.name, one.partition) for one in self.partitions]
+
     def partition(self, number: int) -> PartitionMetadata | None:
         """The partition, where the answer has it."""
         if number < len(self.partitions) and self.partitions[number].partition == number:

@@ -240,9 +240,9 @@ class _OfflineFlow:
         """Partitions of topics without a remote topic."""
         policy, alias = self.setup.policy, self._flow.source_alias
         remote = {
-            TopicPartition(name, one.partition): policy.format_remote_topic(alias, name)
+            tp: policy.format_remote_topic(alias, name)
             for name, topic in mirrored_topics(self._flow, self._source.metadata(None)).items()
-            for one in topic.partitions
+            for tp in topic.tps
         }
         new = {tp: name for tp, name in remote.items() if name in missing}
         ends = list_offsets(self._source, new, LATEST)

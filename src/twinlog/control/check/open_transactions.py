@@ -51,9 +51,7 @@ def held_back(flow: FlowConfig) -> Iterator[HeldBackPartition]:
         return
     with ClusterClient(flow_setup(flow).source, api_timeout_s=ANSWERS_WITHIN_S) as source:
         topics = mirrored_topics(flow, source.metadata(None))
-        tps = [
-            TopicPartition(name, p.partition) for name, t in topics.items() for p in t.partitions
-        ]
+        tps = [tp for topic in topics.values() for tp in topic.tps]
         stable = list_offsets(source, tps, LATEST, isolation=Isolation.READ_COMMITTED)
         high = list_offsets(source, tps, LATEST)
         behind: dict[TopicPartition, tuple[int, int]] = {}

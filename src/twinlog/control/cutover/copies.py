@@ -176,10 +176,10 @@ def _source_ends(
     if here is None:
         return {}
     tps = [
-        TopicPartition(name, one.partition)
+        tp
         for name, topic in here.topics.items()
         if not topic.is_internal and covers(name)
-        for one in topic.partitions
+        for tp in topic.tps
     ]
     ends = list_offsets(scope.source, tps, LATEST, isolation=scope.config.isolation_level)
     newest = list_offsets(scope.source, tps, MAX_TIMESTAMP)
@@ -208,7 +208,7 @@ def _remote_partitions(
     for name, upstream in scope.upstreams().copies(there.topics).items():
         topic = there.topics[name]
         if not topic.is_internal and covers(upstream):
-            yield from ((TopicPartition(name, one.partition), upstream) for one in topic.partitions)
+            yield from ((tp, upstream) for tp in topic.tps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

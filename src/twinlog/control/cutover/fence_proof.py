@@ -54,11 +54,7 @@ class FenceProof:
     def __init__(self, scope: CutoverScope, topics: Sequence[str]) -> None:
         self._scope = scope
         found = scope.source.metadata(sorted(topics)).topics
-        self._tps = [
-            TopicPartition(name, one.partition)
-            for name, topic in sorted(found.items())
-            for one in topic.partitions
-        ]
+        self._tps = [tp for name in sorted(found) for tp in found[name].tps]
 
     def wait(self, say: Say, *, still_s: float, within_s: float) -> Ends:
         """The logs' ends, once none has moved for `still_s`; FlowError (FENCE_LEAKS) with those who

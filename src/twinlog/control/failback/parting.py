@@ -104,11 +104,11 @@ def partings(scope: CutoverScope) -> Iterator[Parting]:
     """Every partition that A has of the scope's topics, sorted."""
     here = scope.source.metadata(None)
     ids = {
-        TopicPartition(name, one.partition): topic.topic_id
+        tp: topic.topic_id
         for name, topic in here.topics.items()
         if not topic.is_internal and scope.covers(name)
         if not scope.policy.is_internal_topic(name) and not _came_from_target(scope, name)
-        for one in topic.partitions
+        for tp in topic.tps
     }
     came = _came_by_ids(scope, here.topics) if ids else {}
     if not scope.setup.is_identity:

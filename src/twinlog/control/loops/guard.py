@@ -53,7 +53,7 @@ from twinlog.mirror.names.naming import ReplicationPolicy
 from twinlog.mirror.names.renaming import is_renamed, refused_names
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import CopyRow
-from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.model import NO_TOPIC_ID
 from twinlog.survey.cluster_state import ClusterState, cluster_state, with_maps, write_copies
 from twinlog.survey.copied_topics import CopiedTopic
 from twinlog.survey.discovery import TopicVerdicts, mirrored_topics, selected_topics
@@ -445,5 +445,4 @@ def _where(other: CopyRow, row: CopyRow, there: ClusterMetadata) -> str:
 
 def _is_empty(target: ClusterClient, topic: TopicMetadata) -> bool:
     """Whether it surely holds no record: one whose leader does not answer may hold some."""
-    tps = [TopicPartition(topic.name, one.partition) for one in topic.partitions]
-    return empty_logs(target, tps) == {*tps}
+    return empty_logs(target, topic.tps) == {*topic.tps}

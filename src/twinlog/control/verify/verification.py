@@ -168,12 +168,11 @@ class _Flow:
         topics = selected_topics(flow, self._source.metadata(None))
         planned = {plan.source for plan in found.plans}
         lost = [
-            TopicPartition(name, part.partition)
+            tp
             for name, topic in topics.items()
-            for part in topic.partitions
             if self._scope.matches(name)
-            and part.partition >= first.get(name, 0)
-            and TopicPartition(name, part.partition) not in planned
+            for tp in topic.tps
+            if tp.partition >= first.get(name, 0) and tp not in planned
         ]
         starts = known_offsets(self._source, lost, EARLIEST)
         ends = known_ends(self._source, self._setup.config, lost)
@@ -240,14 +239,12 @@ class _Flow:
         # asked last: what a mirror made meanwhile for a partition of the source is no surplus
         here = self._source.metadata(list(topics.values())).topics
         surplus = [
-            TopicPartition(remote, part.partition)
+            tp
             for remote, name in topics.items()
             if remote in there and name in here and here[name].partitions
-            for part in there[remote].partitions
-            if part.partition >= len(here[name].partitions)
+            for tp in there[remote].tps
+            if tp.partition >= len(here[name].partitions)
         ]
-        if not surplus:
-            return
         starts = known_offsets(self._target, surplus, EARLIEST)
         ends = known_offsets(self._target, surplus, LATEST)
         for tp in surplus:
