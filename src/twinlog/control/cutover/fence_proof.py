@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.logs.offsets import log_ends
-from twinlog.cluster.logs.producers import ProducerState, describe_producers
+from twinlog.cluster.logs.producers import ProducerState, known_producers
 from twinlog.config.values.times import in_iso
 from twinlog.control.cutover.scope import CutoverScope, Say
-from twinlog.errors import Fate, FlowError, TwinlogError, Unsupported, or_raise
+from twinlog.errors import Fate, FlowError, or_raise
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
 
@@ -95,11 +95,7 @@ class FenceProof:
         return {tp: or_raise(end).end_offset for tp, end in found.items()}
 
     def _producers(self) -> Producers:
-        try:
-            found = describe_producers(self._scope.source, self._tps)
-        except Unsupported:
-            return {}
-        return {tp: one for tp, one in found.items() if not isinstance(one, TwinlogError)}
+        return known_producers(self._scope.source, self._tps)
 
     def _leaks(self, writers: Mapping[TopicPartition, SeenWriter]) -> FlowError:
         who = first_few(map(str, writers.values()), MOST_WRITERS)
