@@ -61,7 +61,7 @@ def copies_by_name(
     `twinlog.rename` a name may go to another topic, which the start of a copy refuses.
     """
     policy, there = policy_of(flow), target.metadata(None)
-    rows = cluster_state(target, there.cluster_id or "") if flow.policy.renames else None
+    rows = cluster_state(target) if flow.policy.renames else None
 
     def is_held(name: str, remote: TopicMetadata) -> bool:
         copies = () if rows is None else rows.copies_of(remote.name, remote.topic_id)

@@ -184,7 +184,7 @@ class ConfigSync:
 
     def _shared(self, topics: Sequence[CopiedTopic], target: ClusterClient) -> frozenset[str]:
         """Remote topics that hold records of others, among them those of other flows."""
-        state = cluster_state(target, target.metadata([]).cluster_id or "")
+        state = cluster_state(target)
         return (
             self._rounds.with_others
             | self._rounds.beside(topics, target)

@@ -183,7 +183,7 @@ def _came_by_ids(scope: CutoverScope, topics: Mapping[str, TopicMetadata]) -> di
     """
     way_back = f"{scope.config.flow.target}->{scope.config.flow.source}"
     home = scope.target.metadata([]).cluster_id or ""
-    state = cluster_state(scope.source, scope.source.metadata([]).cluster_id or "")
+    state = cluster_state(scope.source)
     return {
         name: row.flow
         for name, topic in topics.items()

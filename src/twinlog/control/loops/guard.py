@@ -323,14 +323,10 @@ class LoopGuard:
     ) -> tuple[ClusterState, ClusterState]:
         here_id, there_id = here.cluster_id or "", there.cluster_id or ""
         at_source = with_maps(
-            source,
-            cluster_state(source, here_id),
-            lambda claim: claim.source_cluster_id == there_id != "",
+            source, cluster_state(source), lambda claim: claim.source_cluster_id == there_id != ""
         )
         at_target = with_maps(
-            target,
-            cluster_state(target, there_id),
-            lambda claim: claim.source_cluster_id == here_id != "",
+            target, cluster_state(target), lambda claim: claim.source_cluster_id == here_id != ""
         )
         return at_source, at_target
 
