@@ -9,7 +9,6 @@ resume from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -32,7 +31,6 @@ from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.survey.source_ends import known_ends
 
-GIVES_UP_S: Final = 60.0
 BY_KEY: Final = "records are placed by key there, no offset corresponds"
 BY_MM2: Final = "MirrorMaker 2 copied what is there: it would resume somewhat before"
 
@@ -146,9 +144,7 @@ def ready_groups(config: MirrorConfig, wanted: Iterable[str] = ()) -> Iterator[F
 
 def _of_flow(config: MirrorConfig, setup: FlowSetup, names: frozenset[str]) -> FlowGroups:
     out = FlowGroups(flow=setup.name)
-    with ExitStack() as stack:
-        source = stack.enter_context(prompt_client(setup.source, api_timeout_s=GIVES_UP_S))
-        target = stack.enter_context(prompt_client(setup.target, api_timeout_s=GIVES_UP_S))
+    with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
         led = resting_flow(config, setup, source, target, out.note)
         here = Coordinators(source)
         survey = survey_groups(led, here, Coordinators(target), names)

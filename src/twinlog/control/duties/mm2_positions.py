@@ -68,10 +68,7 @@ class Mm2Positions:
             for view in self._flow.partitions()
             if view.next_upstream > 0 and not view.is_broken
         ]
-        with (
-            ClusterClient(self._flow.source) as source,
-            ClusterClient(self._flow.target) as target,
-        ):
+        with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             if not self._partitions:
                 found = read_positions(target, self._storage)
                 self._partitions, self._written = found.partitions, found.noted

@@ -47,10 +47,7 @@ class GroupCommits:
         views = [view for view in self._flow.partitions() if view.next_upstream >= 0]
         if not views or time.monotonic() < self._refused_until:
             return
-        with (
-            ClusterClient(self._flow.source) as source,
-            ClusterClient(self._flow.target) as target,
-        ):
+        with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             wanted = {
                 view.source: Committed(offset=view.next_upstream)
                 for view in confirmed(views, source, target)

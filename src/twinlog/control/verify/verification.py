@@ -20,7 +20,6 @@ while it is read is counted, not missed. A process that dies has changed nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -54,7 +53,6 @@ from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.survey.verify.partition import MappedCopy, PartitionBounds, VerifyTask, never_made
 from twinlog.survey.verify.rules import rules_of
 
-GIVES_UP_S: Final = 60.0
 BY_KEY: Final = "its records go by key to several partitions: order and offsets do not correspond"
 NO_BOUNDS: Final = "the bounds of its logs cannot be asked"
 NO_SUCH_PARTITION: Final = "not compared: it is not empty, and the source has no such partition"
@@ -83,10 +81,8 @@ def verify_flows(
 ) -> Iterator[VerifiedFlow]:
     """Flow by flow. Raises TwinlogError where a cluster of a flow cannot be asked."""
     for flow in config.flows:
-        with ExitStack() as stack:
-            setup = flow_setup(flow)
-            source = stack.enter_context(prompt_client(setup.source, api_timeout_s=GIVES_UP_S))
-            target = stack.enter_context(prompt_client(setup.target, api_timeout_s=GIVES_UP_S))
+        setup = flow_setup(flow)
+        with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
             yield _Flow(config, setup, source, target, scope, workers, on_step).verified()
 
 
