@@ -420,7 +420,5 @@ class OffsetReset:
 
 def _again(one: ResetOffset, log: ResetBounds | TwinlogError) -> ResetOffset:
     """Within the log of now."""
-    if isinstance(log, TwinlogError):
-        raise log
-    after, fit = _within(one.after, log)
+    after, fit = _within(one.after, or_raise(log))
     return one if fit is Fit.AS_ASKED else replace(one, after=after, fit=fit)

@@ -26,7 +26,7 @@ from twinlog.cluster.groups.group_offsets import (
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.control.cutover.copies import Copy, has_records
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.errors import TwinlogError
+from twinlog.errors import TwinlogError, or_raise
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.quantities import plural
 from twinlog.wire.mm2_records import Checkpoint
@@ -217,12 +217,9 @@ class CutoverGroups:
     def _commits(self, listed: Mapping[str, Group], *, settled: bool) -> Commits:
         selects = self._scope.config.groups.selects
         names = [name for name, one in listed.items() if one.has_offsets and selects(name)]
-        out: dict[str, GroupOffsets] = {}
-        for group, offsets in fetch_offsets(self._here, names, settled=settled).items():
-            if isinstance(offsets, TwinlogError):
-                raise offsets  # one that is left out by mistake would resume nowhere
-            out[group] = offsets
-        return out
+        found = fetch_offsets(self._here, names, settled=settled)
+        # one that is left out by mistake would resume nowhere
+        return {group: or_raise(offsets) for group, offsets in found.items()}
 
     def _checkpoints(self) -> Commits:
         scope, out = self._scope, dict[str, dict[TopicPartition, Committed]]()

@@ -12,7 +12,7 @@ What A lost is the other way round: B has it, and nothing here is at risk.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -212,8 +212,7 @@ def _parting(
     log: SourceLog | TwinlogError,
     ends: CopyEnds,
 ) -> Parting:
-    if isinstance(log, TwinlogError):
-        raise log
+    log = or_raise(log)
     copy = ends.find(tp, target)
     bounds = log.start, log.end
     target_id = ends.topic_id(target)
@@ -274,7 +273,8 @@ class Comparing:
         """How many records of the copy both sides have, and whether one was really compared."""
         first = self._copy.known.runs[0].ordinal
         high = min(self._copy.ordinal, self._ordinal_at(self._log[1]))
-        newest = self._newest_comparable(first, high)
+        lowest = max(first, high - COMPARED)
+        newest = self._first_comparable(range(high - 1, lowest - 1, -1))
         if newest is None:
             return high, False
         ordinal, is_same = newest
@@ -287,7 +287,7 @@ class Comparing:
         low, high = first, other  # all below `low` are the same; up to `other` none is, from `high`
         while low < high:
             middle = (low + high) // 2
-            seen = self._oldest_comparable(middle, high)
+            seen = self._first_comparable(range(middle, min(high, middle + COMPARED)))
             if seen is None:
                 high = middle
                 continue
@@ -307,13 +307,6 @@ class Comparing:
                 code="TAIL_UNKNOWN",
             )
         return other
-
-    def _oldest_comparable(self, first: int, behind: int) -> tuple[int, bool] | None:
-        for ordinal in range(first, min(behind, first + COMPARED)):
-            found = self._is_same(ordinal)
-            if found is not None:
-                return ordinal, found
-        return None
 
     def _source_holds(self, low: int, high: int) -> bool:
         """Whether A has records where these ordinals were. Where it has none, none is missed."""
@@ -341,8 +334,8 @@ class Comparing:
         ordinal = run.ordinal + upstream - run.upstream
         return min(ordinal, runs[at].ordinal) if at < len(runs) else ordinal
 
-    def _newest_comparable(self, first: int, high: int) -> tuple[int, bool] | None:
-        for ordinal in range(high - 1, max(first, high - COMPARED) - 1, -1):
+    def _first_comparable(self, ordinals: Iterable[int]) -> tuple[int, bool] | None:
+        for ordinal in ordinals:
             found = self._is_same(ordinal)
             if found is not None:
                 return ordinal, found
@@ -383,8 +376,7 @@ def record_at(client: ClusterClient, tp: TopicPartition, offset: int) -> tuple[R
     answer = fetch_records(client, {tp: (offset, 1)})[tp]
     if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
         return None
-    if isinstance(answer, TwinlogError):
-        raise answer
+    answer = or_raise(answer)
     for header, at in read_headers(answer.records):
         if header.base_offset > offset:
             return None

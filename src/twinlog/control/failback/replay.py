@@ -45,7 +45,7 @@ from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.failback.parting import Parting
 from twinlog.control.failback.saved import SavedFile, SavedTail
 from twinlog.control.failback.tail import Transaction
-from twinlog.errors import Fate, FlowError, TwinlogError
+from twinlog.errors import Fate, FlowError, or_raise
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.skips import Skip, skipped
 from twinlog.mirror.state.intents import IntentKind
@@ -290,11 +290,7 @@ def positions(scope: CutoverScope) -> GroupOffsets:
     Settled: a coordinator answers the end of a transaction before the group's offsets show it.
     """
     group = group_of(scope.name)
-    there = Coordinators(scope.target)
-    found: GroupOffsets | TwinlogError = fetch_offsets(there, [group], settled=True)[group]
-    if isinstance(found, TwinlogError):
-        raise found
-    return found
+    return or_raise(fetch_offsets(Coordinators(scope.target), [group], settled=True)[group])
 
 
 def replayed_lines(partings: Sequence[Parting], at: GroupOffsets) -> Iterator[str]:
