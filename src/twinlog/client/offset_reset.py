@@ -42,10 +42,10 @@ from twinlog.cluster.groups.group_offsets import (
     fetch_offsets,
     is_refused_as_active,
 )
-from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_start_offsets
+from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_start_offsets, offsets_of
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation
-from twinlog.errors import FlowError, TwinlogError, Unsupported, or_raise
+from twinlog.errors import FlowError, TwinlogError, or_raise
 from twinlog.model import TopicId, TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.survey.rights import denied, may
@@ -313,13 +313,7 @@ class OffsetReset:
     ) -> dict[str, GroupOffsets | TwinlogError]:
         shares = [g for g in groups if g in listed and listed[g].is_share]
         others = [g for g in groups if g not in shares]
-        out = fetch_offsets(self._coordinators, others)
-        if shares:
-            try:
-                out |= fetch_start_offsets(self._coordinators, shares)
-            except Unsupported as error:
-                out |= dict.fromkeys(shares, error)
-        return out
+        return offsets_of(self._coordinators, others, shares)
 
     # -- its execution
 
