@@ -270,7 +270,7 @@ class _Flow:
         here_starts = known_offsets(self._source, sources, EARLIEST)
         there_starts = known_offsets(self._target, targets, EARLIEST)
         there_ends = known_offsets(self._target, targets, LATEST)
-        maps = self._maps()
+        maps = read_maps(self._target, self._setup.config.flow.source)
         return _Logs(
             here_ends=here_ends,
             here_starts=here_starts,
@@ -281,19 +281,14 @@ class _Flow:
             here_later=known_ends(self._source, self._setup.config, sources),
         )
 
-    def _maps(self) -> Maps:
-        return read_maps(self._target, self._setup.config.flow.source)
-
     def _scoped(self, tps: Sequence[TopicPartition]) -> tuple[Offsets, Offsets]:
         """By `since` and `until`: the first offset that is not before a time; -1: none is."""
+        isolation = self._setup.config.isolation_level
         since, until = (
-            {} if at_ms is None or not tps else self._by_time(tps, at_ms)
+            {} if at_ms is None else known_offsets(self._source, tps, at_ms, isolation=isolation)
             for at_ms in (self._scope.since_ms, self._scope.until_ms)
         )
         return since, until
-
-    def _by_time(self, tps: Sequence[TopicPartition], at_ms: int) -> Offsets:
-        return known_offsets(self._source, tps, at_ms, isolation=self._setup.config.isolation_level)
 
     def _rules(self, plan: PartitionPlan) -> Rules:
         return rules_of(
