@@ -37,17 +37,12 @@ def still_there(
     """Names of those that still are these very topics: there by here."""
     if not (topics := [*topics]):
         return {}
-    here = source.metadata([one.source for one in topics]).topics
-    there = target.metadata([one.target for one in topics]).topics
-
-    def is_it(found: TopicMetadata | None, topic_id: TopicId) -> bool:
-        return found is not None and not found.error and found.topic_id == topic_id
-
+    here = source.metadata([one.source for one in topics])
+    there = target.metadata([one.target for one in topics])
     return {
         one.source: one.target
         for one in topics
-        if is_it(here.get(one.source), one.source_id)
-        if is_it(there.get(one.target), one.target_id)
+        if here.has(one.source, one.source_id) and there.has(one.target, one.target_id)
     }
 
 

@@ -348,13 +348,12 @@ def _create(
     remote: str,
     configs: Iterable[ConfigEntry],
 ) -> None:
-    entries = configs
     made = create_topic(
         target,
         remote,
         partitions=new_partitions(flow, topic),
         replication_factor=flow.new_topics.replication_factor,
-        configs=ConfigPropertyFilter.of(flow).for_new_topic(entries),
+        configs=ConfigPropertyFilter.of(flow).for_new_topic(configs),
     )
     if not made.is_new and flow.policy.kind is not PolicyKind.IDENTITY:
         raise made_meanwhile(flow, remote)

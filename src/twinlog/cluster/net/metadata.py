@@ -74,6 +74,11 @@ class ClusterMetadata:
     brokers: Mapping[int, Broker]
     topics: Mapping[str, TopicMetadata]
 
+    def has(self, topic: str, topic_id: TopicId) -> bool:
+        """Whether the topic of this name is there, and the one of this id."""
+        found = self.topics.get(topic)
+        return found is not None and not found.error and found.topic_id == topic_id
+
     def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
         """The partition, where the answer has it."""
         topic = self.topics.get(tp.topic)

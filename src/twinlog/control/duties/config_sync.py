@@ -86,15 +86,14 @@ def find_drift(
                 out.closed.append(remote)
             continue  # else it is gone, and created again with its source's configs
         wanted = wanted_configs(chosen, configs)
-        entries = theirs
-        found = differences(wanted, entries)
+        found = differences(wanted, theirs)
         keeps = flow.config_sync.keeps_retention or remote in with_others
         if keeps and (kept := [*filter(may_shorten_life, found)]):
             out.kept[remote] = kept
             found = [one for one in found if one not in kept]
         if found:
             out.topics[remote] = found
-        if unknown := unknown_names(wanted, entries):
+        if unknown := unknown_names(wanted, theirs):
             out.unknown[remote] = unknown
         out.own[remote] = {key: value for key, value in wanted.items() if value is not None}
     return out

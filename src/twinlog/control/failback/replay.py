@@ -168,8 +168,7 @@ class Replay:
         if not work.files:
             return
         name = work.target.topic
-        found = self._scope.target.metadata([name]).topics[name]
-        if found.error or found.topic_id != work.target_id:
+        if not self._scope.target.metadata([name]).has(name, work.target_id):
             raise FlowError(
                 f"topic {name} of the target was deleted or re-created since it was checked: "
                 "nothing more is appended to it. Give the same command again, or leave its topic "
