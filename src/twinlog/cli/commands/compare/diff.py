@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.output import Format, write_object, write_step
 from twinlog.cli.terminal.tables import row, text, write_all, write_warnings
 from twinlog.quantities import count, plural
 
@@ -60,7 +59,7 @@ def diff(file: Path, flow: str | None, topics: str | None, every: bool, output: 
     if flow is not None:
         config = replace(config, flows=(one_flow(config.flows, flow),))
     found = []
-    for one in compare_flows(config, matches, with_left_alone=every, say=_say):
+    for one in compare_flows(config, matches, with_left_alone=every, say=write_step):
         found.append(one)
         if not output.is_for_programs:
             write_all(parts(one, with_left_alone=every))
@@ -70,11 +69,6 @@ def diff(file: Path, flow: str | None, topics: str | None, every: bool, output: 
         flows = [one.as_json(with_left_alone=every) for one in found]
         write_object(output, "diff", {"flows": flows})
     return 1 if any(one.differences for one in found) else 0
-
-
-def _say(message: str) -> None:
-    if not is_quiet():
-        write_line(message, sys.stderr)
 
 
 def line(one: Deviation) -> str:
