@@ -18,10 +18,7 @@ from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.topics.internal_log import (
-    append_rows,
-    ensure_compacted_topic,
-)
+from twinlog.cluster.topics.internal_log import append_rows, ensure_compacted_topic
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.regex.patterns import NamePattern, compile_names
 from twinlog.config.regex.reader import RegexProblem

@@ -24,10 +24,7 @@ from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, confir
 from twinlog.errors import Unauthorized
 from twinlog.mirror.copy.partitioner import partition_for_key
 from twinlog.model import TopicPartition
-from twinlog.wire.connect_positions import (
-    PositionKey,
-    encode_position,
-)
+from twinlog.wire.connect_positions import PositionKey, encode_position
 from twinlog.wire.records import Record
 
 INTERVAL_S: Final = 5.0

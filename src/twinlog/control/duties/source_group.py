@@ -13,11 +13,7 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.groups.group_offsets import (
-    Committed,
-    commit_offsets,
-    is_refused_as_active,
-)
+from twinlog.cluster.groups.group_offsets import Committed, commit_offsets, is_refused_as_active
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, confirmed
 from twinlog.errors import TwinlogError, Unauthorized
 

@@ -25,13 +25,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.control.verify.progress import WalkProgress
 from twinlog.errors import EnvironmentMissing, TwinlogError
 from twinlog.mirror.verify.difference import Compared
-from twinlog.spark.verify import (
-    VERIFY_MESSAGES,
-    VerifyDone,
-    VerifyStep,
-    VerifyTaken,
-    VerifyWork,
-)
+from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
 from twinlog.survey.verify.partition import VerifyTask, verify_partition
 from twinlog.survey.verify.sections import doubtful, joined, narrowed, size, split, together
 
