@@ -120,7 +120,9 @@ def test_a_topic_whose_new_name_is_refused_is_not_left_out(monkeypatch: pytest.M
     monkeypatch.setattr(verification, "known_offsets", lambda *_: {HERE: 0})
     monkeypatch.setattr(verification, "known_ends", lambda *_: {HERE: 5})
     policy = SimpleNamespace(format_remote_topic=lambda *_: "A.one")
-    setup = SimpleNamespace(policy=policy, config=SimpleNamespace(source_alias="A"))
+    setup = SimpleNamespace(
+        policy=policy, config=SimpleNamespace(source_alias="A", isolation_level=None)
+    )
     source = SimpleNamespace(metadata=lambda _: None)
     flow = verification._Flow(
         *cast("Any", (None, setup, source, None, VerifyScope(), None, lambda *_: None))

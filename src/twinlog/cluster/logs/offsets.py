@@ -117,7 +117,7 @@ def offset_at(
 
 def empty_logs(client: ClusterClient, tps: Sequence[TopicPartition]) -> set[TopicPartition]:
     """Those that surely hold no record: one whose leader does not answer may hold some."""
-    starts, ends = (list_offsets(client, tps, at) for at in (EARLIEST, LATEST))
+    starts, ends = (list_offsets(client, tps, at) if tps else {} for at in (EARLIEST, LATEST))
     known = {tp: (starts[tp], ends[tp]) for tp in tps}
     return {
         tp
