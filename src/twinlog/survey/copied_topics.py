@@ -18,8 +18,6 @@ from twinlog.model import TopicId
 from twinlog.survey.cluster_state import cluster_state
 from twinlog.survey.discovery import mirrored_topics
 
-__all__ = ["CopiedTopic", "copies_by_name", "still_there"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class CopiedTopic:

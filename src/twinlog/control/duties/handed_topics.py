@@ -26,8 +26,6 @@ from twinlog.cluster.logs.offsets import empty_logs
 from twinlog.control.duties.rounds import LedFlow, NotNow, PartitionView
 from twinlog.survey.copied_topics import CopiedTopic, still_there
 
-__all__ = ["HandedTopics", "TopicRounds", "handed_topics"]
-
 FIRST_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 30.0
 

@@ -26,8 +26,6 @@ from twinlog.survey.map_reader import read_maps
 from twinlog.survey.state_reader import state_rows
 from twinlog.wire.record_batch import read_headers
 
-__all__ = ["empty_topics", "foreign_topics", "why_not_ours"]
-
 ONE_BATCH: Final = 1
 """Bytes to ask for: a broker answers with a whole batch."""
 
