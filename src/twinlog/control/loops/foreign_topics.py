@@ -135,6 +135,8 @@ def _spans(
     unread: dict[TopicPartition, TwinlogError],
 ) -> dict[TopicPartition, Span]:
     """The offsets of those that hold something; errors of the others go to `unread`."""
+    if not tps:
+        return {}
     starts, ends = list_offsets(target, tps, EARLIEST), log_ends(target, tps)
     spans: dict[TopicPartition, Span] = {}
     for tp in tps:
