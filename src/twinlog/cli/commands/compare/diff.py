@@ -18,7 +18,7 @@ from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import Format, write_object, write_step
-from twinlog.cli.terminal.tables import row, text, write_all, write_warnings
+from twinlog.cli.terminal.tables import plain_table, row, text, write_all, write_warnings
 from twinlog.quantities import count, plural
 
 if TYPE_CHECKING:
@@ -97,12 +97,11 @@ def parts(one: FlowComparison, *, with_left_alone: bool) -> Iterator[RenderableT
 
 
 def _totals(one: FlowComparison) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name in ("  ", "compared", "different", "left alone"):
-        table.add_column(name, justify="left" if name == "  " else "right", no_wrap=True)
+    numbers = ("compared", "different", "left alone")
+    table = plain_table("  ", *numbers, numbers=numbers)
     for aspect, total in one.totals().items():
-        numbers = (total.compared, total.different, total.left_alone)
-        row(table, f"  {aspect}", *map(count, numbers))
+        found = (total.compared, total.different, total.left_alone)
+        row(table, f"  {aspect}", *map(count, found))
     return table
 
 

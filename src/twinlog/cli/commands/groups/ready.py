@@ -17,7 +17,7 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.output import Format, write_object
-from twinlog.cli.terminal.tables import row, text, write_all
+from twinlog.cli.terminal.tables import plain_table, row, text, write_all
 from twinlog.errors import UsageError
 from twinlog.quantities import count, plural
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from twinlog.control.check.group_readiness import FlowGroups, GroupReadiness
 
 GROUPS_SHOWN: Final = 100
+NUMBERS: Final = ("partitions", "partition", "offset", "lag", "at", "exact")
 OFFSETS_SHOWN: Final = 50
 """Rows of single partitions; --format json has all."""
 
@@ -106,7 +107,8 @@ def parts(one: FlowGroups) -> Iterator[RenderableType]:
 
 
 def _groups(found: Iterable[GroupReadiness]) -> Table:
-    table = _table("  group", "may move", "state", "partitions", "lag", "exact", "")
+    names = ("  group", "may move", "state", "partitions", "lag", "exact", "")
+    table = plain_table(*names, numbers=NUMBERS)
     for one in found:
         exact = sum(not offset.why_not for offset in one.committed)
         row(
@@ -129,18 +131,11 @@ def _offset_rows(found: Iterable[GroupReadiness]) -> Iterator[RenderableType]:
     if len(rows) > OFFSETS_SHOWN:
         yield text(f"  {plural(len(rows), 'offset')}: --group NAME, or --format json, shows them")
         return
-    table = _table("  group", "topic", "partition", "offset", "lag", "resumes in", "at", "")
+    names = ("  group", "topic", "partition", "offset", "lag", "resumes in", "at", "")
+    table = plain_table(*names, numbers=NUMBERS)
     for group, one in rows:
         where = str(one.partition), str(one.offset), "?" if one.lag < 0 else count(one.lag)
         there = "" if one.to_offset is None else str(one.to_offset)
         row(table, f"  {group}", one.topic, *where, one.to_topic or "", there, one.why_not)
     yield text()
     yield table
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name in columns:
-        is_number = name in ("partitions", "partition", "offset", "lag", "at", "exact")
-        table.add_column(name, no_wrap=True, justify="right" if is_number else "left")
-    return table
