@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import flow_option, one_flow, topics_option
+from twinlog.cli.options.flow_option import flow_option, topics_option
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
@@ -51,13 +50,11 @@ def diff(file: Path, flow: str | None, topics: str | None, every: bool, output: 
     twinlog diff mm2.properties --flow 'A->B' --topics 'orders.*' --all
     twinlog diff mm2.properties --format json
     """
-    from twinlog.cli.options.configuration import load_file
+    from twinlog.cli.options.configuration import load_flows
     from twinlog.control.compare.comparison import compare_flows, matching
 
     matches = matching(topics, "--topics")
-    config = load_file(file)
-    if flow is not None:
-        config = replace(config, flows=(one_flow(config.flows, flow),))
+    config = load_flows(file, flow)
     found = []
     for one in compare_flows(config, matches, with_left_alone=every, say=write_step):
         found.append(one)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from twinlog.cli.options.command import CommandGroup
-from twinlog.cli.options.flow_option import flow_option, one_flow
+from twinlog.cli.options.flow_option import flow_option
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
@@ -58,12 +57,10 @@ def ready(file: Path, flow: str | None, names: tuple[str, ...], output: Format) 
     twinlog groups ready mm2.properties --flow 'A->B' --group shop
     twinlog groups ready mm2.properties --format json
     """
-    from twinlog.cli.options.configuration import load_file
+    from twinlog.cli.options.configuration import load_flows
     from twinlog.control.check.group_readiness import ready_groups
 
-    config = load_file(file)
-    if flow is not None:
-        config = replace(config, flows=(one_flow(config.flows, flow),))
+    config = load_flows(file, flow)
     found = list(ready_groups(config, names))
     seen = {one.group for each in found for one in each.groups}
     if missing := [name for name in names if name not in seen]:
