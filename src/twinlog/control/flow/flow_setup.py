@@ -124,7 +124,6 @@ class FlowSetup(FlowEnds):
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _has_resigned: bool = False
     _has_ended: bool = False
-    """The generation that was set up last; for a survey that is under way still."""
     _mapped: MappedCopies = field(default_factory=MappedCopies)
     _logged: set[str] = field(default_factory=set)
     _is_let_in: bool = False
