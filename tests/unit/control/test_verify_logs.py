@@ -113,7 +113,6 @@ def test_what_follows_the_end_that_was_asked_may_not_be_there() -> None:
 def test_a_topic_whose_new_name_is_refused_is_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     topic = SimpleNamespace(tps=[HERE])
     monkeypatch.setattr(verification, "replace", lambda one, **_: one)
-    monkeypatch.setattr(verification, "mirrored_topics", lambda *_: {}, raising=False)
     monkeypatch.setattr(
         verification, "selected_topics", lambda *_: {"orders": topic}, raising=False
     )
