@@ -125,13 +125,10 @@ class ConfigError(TwinlogError):
         line: int | None = None,
         key: str | None = None,
         lacks: str = "",
-        code: str | None = None,
-        fate: Fate | None = None,
+        **details: Any,
     ) -> None:
         location = file if line is None else f"{file}:{line}"
-        super().__init__(
-            ": ".join(part for part in (location, key, what) if part), code=code, fate=fate
-        )
+        super().__init__(": ".join(part for part in (location, key, what) if part), **details)
         self.what, self.file, self.line, self.key = what, file, line, key
         if lacks:
             self.lacks = lacks
@@ -206,15 +203,8 @@ class BrokerRefused(ClusterError):
 
     code = "BROKER_REFUSED"
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        kafka_error: int = -1,
-        code: str | None = None,
-        fate: Fate | None = None,
-    ) -> None:
-        super().__init__(message, code=code, fate=fate)
+    def __init__(self, message: str, *, kafka_error: int = -1, **details: Any) -> None:
+        super().__init__(message, **details)
         self.kafka_error = kafka_error
 
 
@@ -242,15 +232,8 @@ class RecordsLost(TwinlogError):
 
     code = "RETENTION"
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        lost: tuple[int, int] = (-1, -1),
-        code: str | None = None,
-        fate: Fate | None = None,
-    ) -> None:
-        super().__init__(message, code=code, fate=fate)
+    def __init__(self, message: str, *, lost: tuple[int, int] = (-1, -1), **details: Any) -> None:
+        super().__init__(message, **details)
         self.lost = lost
         """[first, end) of the offsets that are missing."""
 

@@ -17,16 +17,6 @@ from typing import Final
 
 from twinlog.errors import EnvironmentMissing
 
-__all__ = [
-    "MINIMUM_JAVA",
-    "archive_flags",
-    "class_archive",
-    "find_java",
-    "install_archive",
-    "java_command",
-    "unfinished",
-]
-
 MINIMUM_JAVA: Final = 17
 """What Kafka 4 brokers and Spark 4 ask for."""
 

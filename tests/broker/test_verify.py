@@ -27,7 +27,6 @@ from tests.support.verified import COUNT, NOW, ByHand, bar_shares, page_script, 
 from twinlog.cli.main import run
 from twinlog.cluster.topics.internal_log import ensure_compacted_topic
 from twinlog.config.load import load
-from twinlog.control.verify import verification
 from twinlog.control.verify.result import digest
 from twinlog.control.watch.monitor import Monitor
 from twinlog.mirror.map.offset_map import (
@@ -136,7 +135,7 @@ def test_a_byte_that_a_disk_has_turned(
 
 
 def test_what_cannot_be_told_is_not_identical(
-    by_hand: ByHand, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    by_hand: ByHand, capsys: pytest.CaptureFixture[str]
 ) -> None:
     by_hand.put("never", [])
     create_topic(by_hand.source, f"{by_hand.mark}-alone")
@@ -152,7 +151,6 @@ def test_what_cannot_be_told_is_not_identical(
     assert "MAP_MISSING" in flow["partitions"][0]["why_not"]
 
     capsys.readouterr()
-    monkeypatch.setattr(verification, "GIVES_UP_S", 0.5)
     by_hand.file.write_text(
         by_hand.file.read_text().replace(by_hand.source.bootstrap, "127.0.0.1:1")
     )

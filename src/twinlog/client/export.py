@@ -19,7 +19,7 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, offset_at
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
-from twinlog.errors import BrokerRefused, FlowError, TwinlogError
+from twinlog.errors import BrokerRefused, FlowError, or_raise
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.findings import Span
 from twinlog.mirror.start.tail_check import decode
@@ -122,9 +122,7 @@ class Export:
                 counts.deleted += start - counts.position
                 counts.position = start
                 return None
-        if isinstance(answer, TwinlogError):
-            raise answer
-        return answer
+        return or_raise(answer)
 
     def _of(self, answer: FetchedRecords) -> Iterator[Exported]:
         counts = self.counts

@@ -21,7 +21,7 @@ from twinlog.cluster.groups.share_groups import fetch_start_offsets
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.errors import FlowError, TwinlogError, Unreachable, Unsupported
+from twinlog.errors import FlowError, Unreachable, Unsupported, or_raise
 from twinlog.mirror.map.translation import Translation
 from twinlog.mirror.names.filters import is_remote_topic_of, policy_of
 from twinlog.mirror.names.renaming import plain_upstream
@@ -198,14 +198,13 @@ def _committed(client: ClusterClient, group: str) -> dict[TopicPartition, int]:
     if not found:  # it may be a share group
         with suppress(Unsupported):
             found = fetch_start_offsets(coordinators, [group])[group]
-    if isinstance(found, TwinlogError):
-        raise found
-    if not found:
+    offsets = or_raise(found)
+    if not offsets:
         raise FlowError(
             f"cluster {client.alias}: group {group} has no committed offsets: look at its name",
             code="NO_OFFSETS",
         )
-    return {tp: one.offset for tp, one in found.items()}
+    return {tp: one.offset for tp, one in offsets.items()}
 
 
 def _line(

@@ -42,10 +42,10 @@ from twinlog.cluster.groups.group_offsets import (
     fetch_offsets,
     is_refused_as_active,
 )
-from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_start_offsets
+from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_start_offsets, offsets_of
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation
-from twinlog.errors import FlowError, TwinlogError, Unsupported, or_raise
+from twinlog.errors import FlowError, TwinlogError, or_raise
 from twinlog.model import TopicId, TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.survey.rights import denied, may
@@ -287,8 +287,6 @@ class OffsetReset:
     def _logs(
         self, goal: Goal, tps: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ResetBounds | TwinlogError]:
-        if not tps:
-            return {}
         starts = list_offsets(self._client, tps, EARLIEST)
         ends = list_offsets(self._client, tps, LATEST)
         times: Mapping[TopicPartition, OffsetResult | TwinlogError] = {}
@@ -296,36 +294,26 @@ class OffsetReset:
             times = list_offsets(self._client, tps, goal.value)
         out: dict[TopicPartition, ResetBounds | TwinlogError] = {}
         for tp in tps:
-            start, end, at = starts[tp], ends[tp], times.get(tp)
-            if isinstance(start, TwinlogError):
-                out[tp] = start
-            elif isinstance(end, TwinlogError):
-                out[tp] = end
-            elif isinstance(at, TwinlogError):
-                out[tp] = at
-            else:
-                at_time = -1 if at is None else at.offset
-                out[tp] = ResetBounds(start=start.offset, end=end.offset, at_time=at_time)
+            try:
+                start, end = or_raise(starts[tp]).offset, or_raise(ends[tp]).offset
+                at_time = or_raise(times[tp]).offset if tp in times else -1
+                out[tp] = ResetBounds(start=start, end=end, at_time=at_time)
+            except TwinlogError as error:
+                out[tp] = error
         return out
 
     def _partitions(self, topics: Collection[str]) -> list[TopicPartition]:
         if not topics:
             return []
         known = self._client.metadata(sorted(topics), allow_missing=False).topics
-        return [TopicPartition(t.name, p.partition) for t in known.values() for p in t.partitions]
+        return [tp for topic in known.values() for tp in topic.tps]
 
     def _committed(
         self, groups: Sequence[str], listed: Mapping[str, Group]
     ) -> dict[str, GroupOffsets | TwinlogError]:
         shares = [g for g in groups if g in listed and listed[g].is_share]
         others = [g for g in groups if g not in shares]
-        out = fetch_offsets(self._coordinators, others) if others else {}
-        if shares:
-            try:
-                out |= fetch_start_offsets(self._coordinators, shares)
-            except Unsupported as error:
-                out |= dict.fromkeys(shares, error)
-        return out
+        return offsets_of(self._coordinators, others, shares)
 
     # -- its execution
 
@@ -426,7 +414,5 @@ class OffsetReset:
 
 def _again(one: ResetOffset, log: ResetBounds | TwinlogError) -> ResetOffset:
     """Within the log of now."""
-    if isinstance(log, TwinlogError):
-        raise log
-    after, fit = _within(one.after, log)
+    after, fit = _within(one.after, or_raise(log))
     return one if fit is Fit.AS_ASKED else replace(one, after=after, fit=fit)

@@ -34,8 +34,6 @@ from twinlog.mirror.state.held_producers import HeldProducers, held_producers, i
 from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 
-__all__ = ["Freed", "ProducerHold"]
-
 _HOME = TopicPartition(STATE_TOPIC, 0)
 _MOST_RATES = 16
 

@@ -18,10 +18,7 @@ from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.topics.internal_log import (
-    append_rows,
-    ensure_compacted_topic,
-)
+from twinlog.cluster.topics.internal_log import append_rows, ensure_compacted_topic
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.regex.patterns import NamePattern, compile_names
 from twinlog.config.regex.reader import RegexProblem
@@ -141,7 +138,7 @@ class FlowSteering:
 
     def want_topics(self, kind: IntentKind, names: Sequence[str]) -> list[Change]:
         """Of topics of the source that match."""
-        pattern = _pattern(names)
+        pattern = name_pattern(names)
         return self.wanted(kind, filter(pattern.matches, self._selected()))
 
     def take_back_topics(self, kinds: Iterable[IntentKind], names: Sequence[str]) -> list[Change]:
@@ -149,7 +146,7 @@ class FlowSteering:
         asked.
         """
         corrupt: Corrupt = set()
-        found, pattern = self.intents(corrupt), _pattern(names)
+        found, pattern = self.intents(corrupt), name_pattern(names)
         changes: list[Change] = []
         for kind in kinds:
             topics = {*found.topics(kind), *(topic for one, topic in corrupt if one is kind)}
@@ -218,7 +215,8 @@ class FlowSteering:
         return Change(intent=intent, before=found.get(kind, topic), is_readable=is_readable)
 
 
-def _pattern(names: Sequence[str]) -> NamePattern:
+def name_pattern(names: Sequence[str]) -> NamePattern:
+    """Of entries as the key `topics` takes them. Raises UsageError."""
     try:
         return compile_names(names)
     except (RegexProblem, ConfigError) as problem:

@@ -88,9 +88,8 @@ def read_topology(client: ClusterClient, policy: ReplicationPolicy, alias: str) 
     beats: dict[Flow, int] = {}
     unread: list[str] = []
     for topic in topics:
-        tps = [TopicPartition(topic, one.partition) for one in found[topic].partitions]
         try:
-            for beat in _beats(client, tps):
+            for beat in _beats(client, found[topic].tps):
                 flow = Flow(beat.source_alias, beat.target_alias)
                 beats[flow] = max(beat.timestamp_ms, beats.get(flow, 0))
         except Unauthorized:

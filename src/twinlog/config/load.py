@@ -34,11 +34,7 @@ from twinlog.config.flow.precedence import candidate_flows, cluster_settings
 from twinlog.config.flow.schema import ClusterConfig, FlowConfig, MirrorConfig
 from twinlog.config.flow.switches import enabled
 from twinlog.config.flow.tuning import request_timeout_ms
-from twinlog.config.keys.client_keys import (
-    BOOTSTRAP_SERVERS,
-    SECURITY_PROTOCOL,
-    SECURITY_PROTOCOLS,
-)
+from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, SECURITY_PROTOCOL, SECURITY_PROTOCOLS
 from twinlog.config.rest import rest_config
 from twinlog.config.series import series_config
 from twinlog.config.values.nearest import nearest

@@ -65,8 +65,6 @@ def log_bounds(
 ) -> dict[TopicPartition, LogBounds]:
     """Log start and high watermark of each partition. Raises TwinlogError."""
     wanted = list(tps)
-    if not wanted:
-        return {}
     starts = all_answers(list_offsets(client, wanted, EARLIEST))
     ends = all_answers(list_offsets(client, wanted, LATEST))
     return {tp: LogBounds(start=starts[tp].offset, end=ends[tp].offset) for tp in wanted}
@@ -74,11 +72,7 @@ def log_bounds(
 
 def all_answers(answers: Mapping[TopicPartition, T | TwinlogError]) -> dict[TopicPartition, T]:
     """Raises the first error, where there is one: a part of a read looks like all of it."""
-    out: dict[TopicPartition, T] = {}
-    for tp in sorted(answers):
-        answer = or_raise(answers[tp])
-        out[tp] = answer
-    return out
+    return {tp: or_raise(answers[tp]) for tp in sorted(answers)}
 
 
 def find_losses(wanted: OffsetRange, bounds: LogBounds) -> list[RecordsLost]:

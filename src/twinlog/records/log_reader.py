@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
-from twinlog.errors import BrokerRefused, ClusterError, CorruptData, Fate, TwinlogError
+from twinlog.errors import BrokerRefused, ClusterError, CorruptData, Fate, or_raise
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.model import Isolation
 from twinlog.records.decoding import ColumnDecoder
@@ -101,9 +101,7 @@ class RangeReader:
         if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
             self._pass_gap(log_bounds(self._client, [self._tp])[self._tp])
             return None
-        if isinstance(answer, TwinlogError):
-            raise answer
-        return answer
+        return or_raise(answer)
 
     def _pass_gap(self, bounds: LogBounds) -> None:
         wanted = OffsetRange(tp=self._tp, first=self._position, end=self._end)

@@ -55,9 +55,7 @@ def find_partitions(client: ClusterClient, options: ReadOptions) -> list[TopicPa
     else:
         named = options.topics or sorted({tp.topic for tp in options.assigned})
         topics = list(client.metadata(named, allow_missing=False).topics.values())
-    found = sorted(
-        TopicPartition(topic.name, part.partition) for topic in topics for part in topic.partitions
-    )
+    found = sorted(tp for topic in topics for tp in topic.tps)
     if not options.assigned:
         return found
     missing = sorted(set(options.assigned) - set(found))
@@ -132,8 +130,6 @@ def first_of_time(
 def _results(
     client: ClusterClient, tps: list[TopicPartition], at: int, isolation: Isolation
 ) -> dict[TopicPartition, OffsetResult]:
-    if not tps:
-        return {}
     return all_answers(list_offsets(client, tps, at, isolation=isolation))
 
 

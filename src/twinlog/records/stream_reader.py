@@ -207,7 +207,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
 def _still_there(client: ClusterClient, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
     """Without partitions that were deleted since the micro-batch was planned; said for each."""
     topics = client.metadata(sorted({one.tp.topic for one in ranges})).topics.values()
-    there = {TopicPartition(one.name, part.partition) for one in topics for part in one.partitions}
+    there = {tp for topic in topics for tp in topic.tps}
     for one in ranges:
         if one.tp not in there:
             log.warning(

@@ -51,7 +51,7 @@ class UpstreamMaps:
     def of(self, ranges: Sequence[OffsetRange]) -> list[tuple[Origin, ...]]:
         """What a task needs of each range, whose ends were asked before. Raises TwinlogError."""
         tps = sorted({one.tp for one in ranges})
-        found = list_offsets(self._client, tps, LATEST) if tps else {}
+        found = list_offsets(self._client, tps, LATEST)
         ends = {tp: or_raise(one).offset for tp, one in found.items()}
         maps = self._maps(tps)
         return [

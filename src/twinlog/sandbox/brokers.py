@@ -37,8 +37,6 @@ from twinlog.sandbox.state import STATE_FILE, SandboxState, read_state, write_st
 from twinlog.sandbox.watchdog import start_watchdog, stop_watchdog
 from twinlog.sandbox.zookeeper import ZooKeeper, is_before_kraft, zookeeper_properties
 
-__all__ = ["QUICK_JVM", "LocalCluster"]
-
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """JVM flags that halve a broker's start-up; for tests, not for measurements."""
 

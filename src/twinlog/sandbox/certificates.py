@@ -30,8 +30,6 @@ from cryptography.x509.oid import NameOID
 from twinlog.errors import EnvironmentMissing
 from twinlog.java import find_java
 
-__all__ = ["STORE_PASSWORD", "KeyFiles", "make_key_files"]
-
 STORE_PASSWORD = "changeit"  # noqa: S105 (of throw-away keys; Java's own default)
 
 _DAY = datetime.timedelta(days=1)

@@ -14,8 +14,6 @@ from typing import Final
 
 from twinlog.errors import EnvironmentMissing
 
-__all__ = ["LIST", "check_jars", "check_known", "known_sums"]
-
 LIST: Final = Path(__file__).with_name("kafka_jars.sha256")
 
 

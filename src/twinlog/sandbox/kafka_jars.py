@@ -25,8 +25,6 @@ from twinlog.folders import cache_folder, usable
 from twinlog.java import find_java
 from twinlog.sandbox.jar_sums import check_jars, check_known
 
-__all__ = ["KAFKA_VERSION", "default_cache", "find_or_fetch", "mirror_maker_jars"]
-
 KAFKA_VERSION = "4.3.0"
 
 _ATTEMPTS = 2

@@ -9,18 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = [
-    "CONTROLLER",
-    "HOST",
-    "Listeners",
-    "free_ports",
-    "hold_ports",
-    "log_settings",
-    "new_id",
-    "server_properties",
-    "to_properties",
-]
-
 HOST = "127.0.0.1"
 CONTROLLER = "CONTROLLER"
 

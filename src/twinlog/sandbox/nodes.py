@@ -17,8 +17,6 @@ from twinlog.private_files import own_folder, write_own
 from twinlog.sandbox.layout import log_settings, new_id, to_properties
 from twinlog.sandbox.processes import MarkedProcess, spawn
 
-__all__ = ["KafkaNode", "format_storage"]
-
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 """The features of a new cluster, as its first controller reads them."""
 META: Final = "meta.properties"

@@ -15,8 +15,6 @@ from twinlog.sandbox.brokers import QUICK_JVM, LocalCluster
 from twinlog.sandbox.kafka_jars import find_or_fetch
 from twinlog.sandbox.processes import wait_until
 
-__all__ = ["prepare"]
-
 _ENDS_WITHIN_S: Final = 120.0
 
 

@@ -11,8 +11,6 @@ import struct
 
 from twinlog.sandbox.layout import HOST
 
-__all__ = ["known_brokers", "listens"]
-
 _METADATA, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 3, 17, 36
 
 

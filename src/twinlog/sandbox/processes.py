@@ -16,8 +16,6 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["MarkedProcess", "spawn", "wait_until"]
-
 _POLL_SECONDS = 0.02
 _EXEC_SECONDS = 1.0
 

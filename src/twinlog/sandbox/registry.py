@@ -20,8 +20,6 @@ from twinlog.folders import cache_folder, usable
 from twinlog.sandbox.brokers import LocalCluster
 from twinlog.sandbox.state import STATE_FILE
 
-__all__ = ["SandboxCluster", "default_folder", "down", "status", "up"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 

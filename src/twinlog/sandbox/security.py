@@ -20,8 +20,6 @@ from twinlog.errors import UsageError
 from twinlog.sandbox.certificates import STORE_PASSWORD, KeyFiles, make_key_files
 from twinlog.sandbox.layout import CONTROLLER, Listeners
 
-__all__ = ["ADMIN", "SandboxSecurity", "Stores"]
-
 ADMIN = "admin"
 _ADMIN_PASSWORD = "admin-secret"  # noqa: S105 (of throw-away brokers on the loopback)
 _INTERNAL = "INTERNAL"

@@ -10,8 +10,6 @@ from typing import Any
 
 from twinlog.sandbox.layout import Listeners
 
-__all__ = ["STATE_FILE", "SandboxState", "read_state", "write_state"]
-
 STATE_FILE = "cluster.json"
 
 

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from twinlog.sandbox.processes import MarkedProcess, spawn
 
-__all__ = ["start_watchdog", "stop_watchdog"]
-
 _SCRIPT = """
 owner=$1 folder=$2 temporary=$3
 while kill -0 "$owner" 2>/dev/null; do sleep 1; done

@@ -13,8 +13,6 @@ from twinlog.sandbox.layout import CONTROLLER, HOST
 from twinlog.sandbox.probe import listens
 from twinlog.sandbox.processes import MarkedProcess, spawn, wait_until
 
-__all__ = ["FIRST_KRAFT", "ZooKeeper", "is_before_kraft", "zookeeper_properties"]
-
 FIRST_KRAFT = (3, 3)
 """The first version whose KRaft is meant for production."""
 

@@ -13,8 +13,6 @@ from twinlog.java import install_archive, unfinished
 from twinlog.spark.gateway import spark_archive
 from twinlog.spark.session import forget_gateway, start_spark
 
-__all__ = ["prepare"]
-
 _ENDS_WITHIN_S = 120.0
 
 

@@ -29,7 +29,6 @@ from twinlog.survey.verify.partition import VerifyTask, verify_partition
 
 ANSWER_WITHIN_S: Final = 60.0
 STEPS_EVERY_S: Final = 0.25
-GIVES_UP_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +102,7 @@ def _compared(work: VerifyWork, channel: ChannelClient) -> VerifyDone:
         except Disconnected as error:
             raise _DriverLost from error
 
-    with (
-        ClusterClient(work.source, api_timeout_s=GIVES_UP_S) as source,
-        ClusterClient(work.target, api_timeout_s=GIVES_UP_S) as target,
-    ):
+    with ClusterClient(work.source) as source, ClusterClient(work.target) as target:
         try:
             verify_partition(work.wanted, source, target, step, found)
         except TwinlogError as error:

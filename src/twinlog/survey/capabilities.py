@@ -23,7 +23,7 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import log_ends
-from twinlog.cluster.logs.producers import describe_producers, init_producer_id
+from twinlog.cluster.logs.producers import init_producer_id, known_producers
 from twinlog.cluster.topics.internal_log import fetch_records, produce_batch
 from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
 from twinlog.codes import Guarantee
@@ -104,7 +104,7 @@ def probe(client: ClusterClient) -> Capabilities:
         gap_refused=_is_out_of_order(gap),
         repeat_recognised=isinstance(again, int) and again == base,
         header_kept=base >= 0 and _header_kept(client, tp, base, producer_id),
-        producers_listed=_is_listed(client, tp, producer_id),
+        producers_listed=producer_id in known_producers(client, [tp]).get(tp, {}),
         epoch_end=_epoch_end(client, tp, base),
     )
 
@@ -146,14 +146,6 @@ def _header_kept(client: ClusterClient, tp: TopicPartition, base: int, producer_
         if header.base_offset == base:
             return header.producer_id == producer_id and header.base_sequence == FIRST_SEQUENCE
     return False
-
-
-def _is_listed(client: ClusterClient, tp: TopicPartition, producer_id: int) -> bool:
-    try:
-        answer = describe_producers(client, [tp])[tp]
-    except Unsupported:
-        return False
-    return not isinstance(answer, TwinlogError) and producer_id in answer
 
 
 def _epoch_end(client: ClusterClient, tp: TopicPartition, base: int) -> bool:

@@ -78,9 +78,10 @@ class ClusterState:
         return out
 
 
-def cluster_state(client: ClusterClient, cluster_id: str) -> ClusterState:
+def cluster_state(client: ClusterClient) -> ClusterState:
     """Read it as it is now; a topic that is not there says nothing."""
     seen = client.metadata([STATE_TOPIC])
+    cluster_id = seen.cluster_id or ""
     topic = seen.topics[STATE_TOPIC]
     if topic.error == TOPIC_AUTHORIZATION_FAILED or (
         not topic.error and not may(seen, STATE_TOPIC, Operation.READ)

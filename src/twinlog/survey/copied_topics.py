@@ -18,8 +18,6 @@ from twinlog.model import TopicId
 from twinlog.survey.cluster_state import cluster_state
 from twinlog.survey.discovery import mirrored_topics
 
-__all__ = ["CopiedTopic", "copies_by_name", "still_there"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class CopiedTopic:
@@ -37,17 +35,12 @@ def still_there(
     """Names of those that still are these very topics: there by here."""
     if not (topics := [*topics]):
         return {}
-    here = source.metadata([one.source for one in topics]).topics
-    there = target.metadata([one.target for one in topics]).topics
-
-    def is_it(found: TopicMetadata | None, topic_id: TopicId) -> bool:
-        return found is not None and not found.error and found.topic_id == topic_id
-
+    here = source.metadata([one.source for one in topics])
+    there = target.metadata([one.target for one in topics])
     return {
         one.source: one.target
         for one in topics
-        if is_it(here.get(one.source), one.source_id)
-        if is_it(there.get(one.target), one.target_id)
+        if here.has(one.source, one.source_id) and there.has(one.target, one.target_id)
     }
 
 
@@ -61,7 +54,7 @@ def copies_by_name(
     `twinlog.rename` a name may go to another topic, which the start of a copy refuses.
     """
     policy, there = policy_of(flow), target.metadata(None)
-    rows = cluster_state(target, there.cluster_id or "") if flow.policy.renames else None
+    rows = cluster_state(target) if flow.policy.renames else None
 
     def is_held(name: str, remote: TopicMetadata) -> bool:
         copies = () if rows is None else rows.copies_of(remote.name, remote.topic_id)

@@ -177,10 +177,9 @@ def new_topic_configs(
     read.
     """
     chosen = ConfigPropertyFilter.of(flow)
-    answers = describe_topic_configs(source, names).items() if names else ()
     return {
         name: chosen.for_new_topic(answer)
-        for name, answer in answers
+        for name, answer in describe_topic_configs(source, names).items()
         if not isinstance(answer, TwinlogError)
     }
 
@@ -285,8 +284,6 @@ def _configs(
     flow: FlowConfig, source: ClusterClient, names: list[str], out: Discovery
 ) -> dict[str, list[ConfigEntry]]:
     """Without the right to read them a topic is made with the target's defaults."""
-    if not names:
-        return {}
     described: dict[str, list[ConfigEntry]] = {}
     failed: dict[str, TwinlogError] = {}
     for name, answer in describe_topic_configs(source, names).items():
@@ -351,13 +348,12 @@ def _create(
     remote: str,
     configs: Iterable[ConfigEntry],
 ) -> None:
-    entries = configs
     made = create_topic(
         target,
         remote,
         partitions=new_partitions(flow, topic),
         replication_factor=flow.new_topics.replication_factor,
-        configs=ConfigPropertyFilter.of(flow).for_new_topic(entries),
+        configs=ConfigPropertyFilter.of(flow).for_new_topic(configs),
     )
     if not made.is_new and flow.policy.kind is not PolicyKind.IDENTITY:
         raise made_meanwhile(flow, remote)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
-from twinlog.cluster.logs.producers import describe_producers
+from twinlog.cluster.logs.producers import last_sequences
 from twinlog.cluster.net.metadata import TopicMetadata
-from twinlog.errors import TwinlogError, Unsupported
+from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import PartitionMap, Term
 from twinlog.mirror.map.translation import (
     KnownMap,
@@ -120,7 +120,7 @@ class ExactMap:
         starts = list_offsets(self._client, tps, EARLIEST)
         # before the map: `mirror.map.translation`, rule A
         ends = list_offsets(self._client, tps, LATEST)
-        writers = {} if self._is_shared else self._writers(tps)
+        last = {} if self._is_shared else last_sequences(self._client, tps)
         maps: dict[tuple[str, int], PartitionMap] = {}
         for key, known in reader.read().items():
             # one remote topic has one source topic; were it ever two, the newer one counts
@@ -134,17 +134,5 @@ class ExactMap:
             found = maps.get((topics[tp.topic].topic_id, tp.partition))
             if found is None or isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
                 continue
-            others = others_behind(found, end.offset, writers.get(tp, {})) or 0
+            others = others_behind(found, end.offset, last.get(tp, {})) or 0
             yield tp, found, (start.offset, max(start.offset, end.offset - others))
-
-    def _writers(self, tps: Sequence[TopicPartition]) -> dict[TopicPartition, dict[int, int]]:
-        """Last sequences by producer id, of partitions whose producers we may see."""
-        try:
-            found = describe_producers(self._client, tps)
-        except Unsupported:
-            return {}
-        return {
-            tp: {id_: state.last_sequence for id_, state in states.items()}
-            for tp, states in found.items()
-            if not isinstance(states, TwinlogError)
-        }

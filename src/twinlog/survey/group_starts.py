@@ -7,9 +7,7 @@ from dataclasses import replace
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.groups.group_offsets import (
-    fetch_offsets,
-)
+from twinlog.cluster.groups.group_offsets import fetch_offsets
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import or_raise
 from twinlog.mirror.plan import PartitionPlan

@@ -9,7 +9,6 @@ from twinlog.cluster.logs.offsets import LATEST, list_offsets
 from twinlog.errors import TwinlogError
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import FlowHistory
-from twinlog.model import TopicPartition
 from twinlog.survey.map_reader import map_missing
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 
@@ -26,13 +25,9 @@ def require_nothing_copied(
 ) -> None:
     """Raises MAP_MISSING where a remote topic ever held a record, or may have."""
     topics = target.metadata(sorted({plan.target.topic for plan in plans})).topics.values()
-    tps = [TopicPartition(topic.name, p.partition) for topic in topics for p in topic.partitions]
-    if not tps:
-        return
+    tps = [tp for topic in topics for tp in topic.tps]
     ends = list_offsets(target, tps, LATEST)
-    for tp in tps:
-        end = ends[tp]
-        if isinstance(end, TwinlogError):
-            raise map_missing(map_topic)
-        if end.offset > 0:  # also where retention emptied it since: where to resume was in the map
+    for end in (ends[tp] for tp in tps):
+        # also where retention emptied it since: where to resume was in the map
+        if isinstance(end, TwinlogError) or end.offset > 0:
             raise map_missing(map_topic)

@@ -25,8 +25,6 @@ from twinlog.errors import CorruptData
 from twinlog.model import TopicPartition
 from twinlog.wire.record import Record
 
-__all__ = ["Checkpoint", "Heartbeat", "OffsetSync"]
-
 VERSION: Final = 0
 _MAX_STRING_BYTES: Final = 32_767
 

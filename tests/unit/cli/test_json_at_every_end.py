@@ -17,7 +17,7 @@ from tests.support.properties import BASE
 from twinlog.cli.main import run, twinlog
 from twinlog.client import steering
 from twinlog.cluster.client import ClusterClient
-from twinlog.control.check import group_readiness, mirror_check, offline_status
+from twinlog.control.check import mirror_check, offline_status
 
 SCHEMA: Final = json.loads(
     Path(__file__).parents[3].joinpath("docs/answer.schema.json").read_text()
@@ -155,7 +155,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClusterClient, "__init__", begin_impatient)
     assert mirror_check.check.__kwdefaults__ is not None
     monkeypatch.setitem(mirror_check.check.__kwdefaults__, "gives_up_s", 0.5)
-    for module in (offline_status, steering, group_readiness):
+    for module in (offline_status, steering):
         monkeypatch.setattr(module, "GIVES_UP_S", 0.5)
 
 

@@ -15,7 +15,7 @@ from twinlog.cli.commands.cutover.begin import is_confirmed, require_an_answer
 from twinlog.cluster.logs.producers import ProducerState
 from twinlog.config.load import load
 from twinlog.control.cutover import gates
-from twinlog.control.cutover.copies import Copy, _foreign
+from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.failover import FailoverPlan
 from twinlog.control.cutover.fence import fence_acl, fenced_topics
 from twinlog.control.cutover.fence_proof import _writers
@@ -23,9 +23,10 @@ from twinlog.control.cutover.gates import Gate, require_open
 from twinlog.control.cutover.groups import GroupOutcome, GroupPartition, GroupPlan
 from twinlog.control.cutover.newest_status import NewestStatus
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.errors import FlowError, Unsupported, UsageError
+from twinlog.errors import FlowError, UsageError
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.map.runs import Run
+from twinlog.mirror.map.translation import others_behind
 from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.mirror.state.published import Behind
 from twinlog.model import SEQUENCE_MODULUS, TopicId, TopicPartition
@@ -153,12 +154,12 @@ def wrote(sequence: int) -> ProducerState:
 def test_records_of_others_behind_the_copy_are_told_by_our_sequences(
     first: Run, end: int, sequence: int, foreign: int
 ) -> None:
-    assert _foreign(known(first), end, {7: wrote(sequence), 9: wrote(3)}) == foreign
+    assert others_behind(known(first), end, {7: sequence, 9: 3}) == foreign
 
 
 def test_where_our_sequences_are_forgotten_nothing_is_said() -> None:
-    assert _foreign(known(Run(0, 0, 0)), 20, {9: wrote(3)}) is None
-    assert _foreign(known(Run(0, 0, 0)), 20, Unsupported("too old")) is None
+    assert others_behind(known(Run(0, 0, 0)), 20, {9: 3}) is None
+    assert others_behind(known(Run(0, 0, 0)), 20, {}) is None
 
 
 def test_who_wrote_is_found_by_the_sequence_that_moved() -> None:

@@ -34,7 +34,7 @@ from twinlog.mirror.map.runs import Run
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.skipping import WantedSkip
-from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.map_reader import Maps
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import BatchHeader, Codec
@@ -407,8 +407,7 @@ class Rows:
 
     def scope(self) -> CutoverScope:
         steering = SimpleNamespace(wanted=lambda *_: ["a row"], write=self.written.append)
-        there = SimpleNamespace(error=0, topic_id=NO_TOPIC_ID)
-        found: Any = SimpleNamespace(partition=lambda _: None, topics={REMOTE.topic: there})
+        found: Any = SimpleNamespace(partition=lambda _: None, has=lambda *_: True)
         target = SimpleNamespace(metadata=lambda _: found)
         names = SimpleNamespace(name="A->B", target=target, intents=lambda: self, steering=steering)
         return cast("CutoverScope", names)

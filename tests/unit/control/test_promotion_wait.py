@@ -60,7 +60,7 @@ class Cluster:
         return self.now
 
 
-TOPICS = {"A.orders": SimpleNamespace(partitions=[SimpleNamespace(partition=n) for n in (0, 1)])}
+TOPICS = {"A.orders": SimpleNamespace(tps=[TopicPartition("A.orders", n) for n in (0, 1)])}
 
 
 def at(offset: int) -> EpochEnd:

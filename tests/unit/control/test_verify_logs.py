@@ -111,16 +111,17 @@ def test_what_follows_the_end_that_was_asked_may_not_be_there() -> None:
 
 
 def test_a_topic_whose_new_name_is_refused_is_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    topic = SimpleNamespace(partitions=[SimpleNamespace(partition=0)])
+    topic = SimpleNamespace(tps=[HERE])
     monkeypatch.setattr(verification, "replace", lambda one, **_: one)
-    monkeypatch.setattr(verification, "mirrored_topics", lambda *_: {}, raising=False)
     monkeypatch.setattr(
         verification, "selected_topics", lambda *_: {"orders": topic}, raising=False
     )
     monkeypatch.setattr(verification, "known_offsets", lambda *_: {HERE: 0})
     monkeypatch.setattr(verification, "known_ends", lambda *_: {HERE: 5})
     policy = SimpleNamespace(format_remote_topic=lambda *_: "A.one")
-    setup = SimpleNamespace(policy=policy, config=SimpleNamespace(source_alias="A"))
+    setup = SimpleNamespace(
+        policy=policy, config=SimpleNamespace(source_alias="A", isolation_level=None)
+    )
     source = SimpleNamespace(metadata=lambda _: None)
     flow = verification._Flow(
         *cast("Any", (None, setup, source, None, VerifyScope(), None, lambda *_: None))

@@ -16,7 +16,7 @@ import pytest
 from hatch_build import compile_kernels
 from tests.support.kernel_fuzz import Difference, Fuzzer, use
 from tests.support.records import SAMPLE
-from twinlog.control.process.slow_kernels import say_slow_kernels
+from twinlog.control.process.run import say_slow_kernels
 from twinlog.errors import CorruptData
 from twinlog.wire import kernels
 from twinlog.wire.kernels.chosen import CHOSEN, VARIABLE, Chosen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -24,7 +23,7 @@ from twinlog.cli.options.run_options import (
 )
 from twinlog.cli.options.timeout_option import timeout_option
 from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, error_object, write_line, write_object
+from twinlog.cli.terminal.output import Format, error_object, write_object, write_step
 from twinlog.cli.terminal.status.topic_table import Cell, Column, fitted_table
 from twinlog.cli.terminal.tables import shown_width, text, write_all, write_warnings
 from twinlog.errors import ConfigError
@@ -111,7 +110,7 @@ def check(
             return 0
         adopts = storages(config, adopt_mm2=adopt_mm2, connector=connector)
         report = check_config(
-            config, with_probe=probe, gives_up_s=timeout_s, adopts=adopts, say=_say
+            config, with_probe=probe, gives_up_s=timeout_s, adopts=adopts, say=write_step
         )
     except ConfigError as error:
         if output.is_for_programs or not names_lines(error):
@@ -130,11 +129,6 @@ def check(
         if is_quiet():
             write_warnings(_what_is_wrong(report, config))
     return 1 if report.problems else 0
-
-
-def _say(line: str) -> None:
-    if not is_quiet():
-        write_line(line, sys.stderr)
 
 
 def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:

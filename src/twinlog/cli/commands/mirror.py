@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
 from twinlog.cli.options.adoption_options import adoption_options, storages
 from twinlog.cli.options.format_option import format_option
-from twinlog.cli.options.option import Section, option
+from twinlog.cli.options.option import F, Section, option
 from twinlog.cli.options.run_options import (
     SPARK_OPTIONS,
     SpreadClusters,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
     from twinlog.control.web.server import WebServer
 
-F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9405"
 """Next to 9404, where JMX exporters of a MirrorMaker 2 on the same machine usually are."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import RenderableType
-from rich.table import Table
 
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.flow_option import flow_option, one_flow, topics_option
@@ -21,7 +20,7 @@ from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import Format, write_line, write_object
 from twinlog.cli.terminal.reading import ReadingLine
-from twinlog.cli.terminal.tables import row, text, write_all, write_warnings
+from twinlog.cli.terminal.tables import plain_table, row, text, write_all, write_warnings
 from twinlog.errors import UsageError
 from twinlog.quantities import count, plural
 
@@ -126,9 +125,8 @@ def _refusals(lines: Sequence[RebuiltLine]) -> Iterator[RenderableType]:
 
 
 def _report(lines: Sequence[RebuiltLine], *, dry_run: bool) -> Iterator[RenderableType]:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name in ("topic", "partition", "", "from", "to", "runs", "source resumes at"):
-        table.add_column(name, no_wrap=True, justify="right" if name in NUMBERS else "left")
+    names = ("topic", "partition", "", "from", "to", "runs", "source resumes at")
+    table = plain_table(*names, numbers=NUMBERS)
     for line in lines:
         known = [line.first, line.end, line.runs, line.next_upstream]
         cells = [str(each) if line.runs else "" for each in known]

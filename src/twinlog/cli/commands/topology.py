@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 from rich.console import RenderableType
-from rich.table import Table
 
 from twinlog.cli.options.candidates import aliases
 from twinlog.cli.options.command import Command
@@ -17,7 +16,7 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.output import Format, write_object
-from twinlog.cli.terminal.tables import row, text, write_all
+from twinlog.cli.terminal.tables import plain_table, row, text, write_all
 from twinlog.errors import UsageError
 from twinlog.quantities import duration
 
@@ -84,25 +83,18 @@ def _parts(seen: Topology, now_ms: int) -> Iterator[RenderableType]:
             "(emit.heartbeats.enabled, heartbeats.replication.enabled)"
         )
     if seen.clusters:
-        table = _table("cluster", "hops", "way")
+        table = plain_table("cluster", "hops", "way", numbers=("hops",))
         for cluster in seen.clusters:
             row(table, cluster.alias, str(cluster.hops), " -> ".join(cluster.way))
         yield table
         yield text()
     if seen.flows:
-        table = _table("flow", "hops", "last heartbeat", "")
+        table = plain_table("flow", "hops", "last heartbeat", "", numbers=("hops",))
         for flow in seen.flows:
             row(table, str(flow.flow), _hops(flow), _age(flow, now_ms), _note(flow))
         yield table
     for topic in seen.unread:
         yield text(f"{topic} may not be read: only its name counts", style="yellow")
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name in columns:
-        table.add_column(name, no_wrap=True, justify="right" if name == "hops" else "left")
-    return table
 
 
 def _hops(flow: KnownFlow) -> str:

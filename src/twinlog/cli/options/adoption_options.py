@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
-from twinlog.cli.options.option import Section, option
+from twinlog.cli.options.option import F, Section, option
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
     from twinlog.config.flow.offset_storage import OffsetStorage
     from twinlog.config.flow.schema import FlowConfig, MirrorConfig
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def adoption_options(command: F) -> F:

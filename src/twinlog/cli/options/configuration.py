@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from twinlog.cli.options.flow_option import one_flow
 from twinlog.cli.options.run_options import secrets_folder
 from twinlog.config.combined import load_all
 from twinlog.config.files.overrides import Override
@@ -15,6 +17,12 @@ from twinlog.config.load import load
 def load_file(path: Path) -> MirrorConfig:
     """The configuration of one file, all of its flows."""
     return load(path, secrets=secrets_folder())
+
+
+def load_flows(path: Path, flow: str | None) -> MirrorConfig:
+    """The same, with that flow alone where one is named."""
+    config = load_file(path)
+    return config if flow is None else replace(config, flows=(one_flow(config.flows, flow),))
 
 
 def load_files(

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import click
 
-from twinlog.cli.options.option import Section, option
+from twinlog.cli.options.option import F, Section, option
 from twinlog.cli.terminal.output import Format
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def format_option(command: F) -> F:

@@ -6,18 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from twinlog.cli.options.option import Section, option
+from twinlog.cli.options.option import F, Section, option
 from twinlog.cli.options.run_options import configuration, overrides
 
 if TYPE_CHECKING:
     from twinlog.config.files.mirror_maker_1 import PairOptions
     from twinlog.config.flow.schema import MirrorConfig
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _IDLE: Final = {
     "rebalance_listener": "--rebalance.listener",

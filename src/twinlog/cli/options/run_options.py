@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from twinlog.cli.options.candidates import aliases
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.option import Section, option, said
+from twinlog.cli.options.option import F, Section, option, said
 from twinlog.config.files.overrides import Override
 from twinlog.config.keys.key_types import OWN_PREFIX, KeyDefinition, KeyKind
 from twinlog.config.keys.own_keys import OWN_KEYS
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 _META: Final = "twinlog.overrides"
 _SECRETS: Final = "twinlog.secrets"
 _CLUSTERS: Final = "--clusters"
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 SPARK_OPTIONS: Final = (

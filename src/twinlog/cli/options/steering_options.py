@@ -21,6 +21,7 @@ from twinlog.quantities import size
 if TYPE_CHECKING:
     from twinlog.client.steering import Change, FlowSteering
     from twinlog.config.flow.schema import FlowConfig
+    from twinlog.config.regex.patterns import NamePattern
 
 
 Ask = Callable[["FlowSteering"], list["Change"]]
@@ -71,6 +72,13 @@ def names_of(topics: str) -> list[str]:
     if not names:
         raise UsageError("--topics: name a topic, or a regular expression")
     return names
+
+
+def topic_pattern(topics: str | None) -> NamePattern | None:
+    """Of --topics; None: all."""
+    from twinlog.client.steering import name_pattern
+
+    return None if topics is None else name_pattern(names_of(topics))
 
 
 def steer(  # noqa: PLR0913 (what the command was given)

@@ -74,6 +74,12 @@ def write_line(line: str, stream: TextIO | None = None) -> None:
         click.echo(text, file=out)
 
 
+def write_step(line: str) -> None:
+    """One line of stderr that says what is done meanwhile: -q leaves it out."""
+    if not is_quiet():
+        write_line(line, sys.stderr)
+
+
 def write_warning(line: str) -> None:
     """One line of stdout that says what is wrong: -q leaves it in."""
     write_line(line, sys.stdout)

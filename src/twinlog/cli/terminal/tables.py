@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -49,10 +49,15 @@ def row(table: Table, *cells: RenderableType) -> None:
 
 def offsets_table(here: str, there: str) -> Table:
     """Of offsets of one cluster and where they lie on another; the last column is for remarks."""
+    numbers = ("partition", "offset", f"offset on {there}")
+    return plain_table(here, *numbers[:2], there, numbers[2], "", numbers=numbers)
+
+
+def plain_table(*columns: str, numbers: Container[str]) -> Table:
+    """Without lines; `numbers`: columns that stand at the right."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name in (here, "partition", "offset", there, f"offset on {there}", ""):
-        is_number = name.startswith(("partition", "offset"))
-        table.add_column(shown(name), no_wrap=True, justify="right" if is_number else "left")
+    for name in columns:
+        table.add_column(shown(name), no_wrap=True, justify="right" if name in numbers else "left")
     return table
 
 

@@ -38,11 +38,7 @@ from twinlog.cluster.groups.member import MemberRole, MembershipState, describe_
 from twinlog.cluster.net.retry import DEFAULT_PATIENCE, Backoff, Clock, Patience, is_retriable
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import BrokerRefused, TwinlogError
-from twinlog.wire.error_codes import (
-    ILLEGAL_GENERATION,
-    REBALANCE_IN_PROGRESS,
-    UNKNOWN_MEMBER_ID,
-)
+from twinlog.wire.error_codes import ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID
 
 __all__ = ["MemberRole", "Membership", "MembershipState"]
 

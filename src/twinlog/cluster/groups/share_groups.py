@@ -29,10 +29,11 @@ from twinlog.cluster.groups.group_offsets import (
     CommitResult,
     Committed,
     GroupOffsets,
+    fetch_offsets,
 )
 from twinlog.cluster.logs.offsets import LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.protocol import Message
-from twinlog.errors import TwinlogError
+from twinlog.errors import TwinlogError, Unsupported
 from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import (
     GROUP_ID_NOT_FOUND,
@@ -89,6 +90,22 @@ def fetch_furthest_offsets(
     return _fetch(coordinators, groups, perhaps_done)
 
 
+def offsets_of(
+    coordinators: Coordinators,
+    consumers: Iterable[str],
+    shares: Iterable[str],
+    *,
+    furthest: bool = False,
+) -> dict[str, GroupOffsets | TwinlogError]:
+    """Of consumer groups and of share groups; not all brokers offer those of the latter."""
+    out = fetch_offsets(coordinators, consumers)
+    try:
+        fetch = fetch_furthest_offsets if furthest else fetch_start_offsets
+        return out | fetch(coordinators, shares)
+    except Unsupported as error:
+        return out | dict.fromkeys(shares, error)
+
+
 def alter_start_offsets(
     coordinators: Coordinators, wanted: Mapping[str, GroupOffsets]
 ) -> dict[str, CommitResult | TwinlogError]:
@@ -119,7 +136,7 @@ def _fetch(
     }
     tps = {tp for states in counted.values() for tp in states}
     # in this order: a lag that is answered later counts every record below these ends
-    ends = list_offsets(coordinators.client, tps, LATEST) if tps else {}
+    ends = list_offsets(coordinators.client, tps, LATEST)
     found |= _describe(coordinators, counted)
 
     def offset(tp: TopicPartition, one: _State) -> int:

@@ -123,23 +123,38 @@ def describe_producers(
     return ask_leaders(client, tps, ask, doing="describing the producers of")
 
 
-def transaction_starts(
-    client: ClusterClient, tps: Sequence[TopicPartition]
-) -> dict[TopicPartition, dict[int, int]]:
-    """Open transactions of each partition: producer id to the offset of its first record there.
-
-    None of a partition whose leader does not tell, or is older than Kafka 2.8.
-    """
+def known_producers(
+    client: ClusterClient, tps: Iterable[TopicPartition]
+) -> dict[TopicPartition, Producers]:
+    """The same without partitions whose leader does not tell, or is older than Kafka 2.8."""
     try:
-        states = describe_producers(client, tps) if tps else {}
+        found = describe_producers(client, tps)
     except Unsupported:
         return {}
+    return {tp: one for tp, one in found.items() if not isinstance(one, TwinlogError)}
+
+
+def last_sequences(
+    client: ClusterClient, tps: Iterable[TopicPartition]
+) -> dict[TopicPartition, dict[int, int]]:
+    """The last sequence of each producer id of `known_producers`."""
+    return {
+        tp: {id_: state.last_sequence for id_, state in producers.items()}
+        for tp, producers in known_producers(client, tps).items()
+    }
+
+
+def transaction_starts(
+    client: ClusterClient, tps: Iterable[TopicPartition]
+) -> dict[TopicPartition, dict[int, int]]:
+    """Open transactions of each partition of `known_producers`: producer id to the offset of its
+    first record there.
+    """
     return {
         tp: {
             producer_id: state.current_transaction_start_offset
             for producer_id, state in producers.items()
             if state.current_transaction_start_offset >= 0
         }
-        for tp, producers in states.items()
-        if not isinstance(producers, TwinlogError)
+        for tp, producers in known_producers(client, tps).items()
     }

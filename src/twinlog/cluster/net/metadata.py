@@ -53,6 +53,11 @@ class TopicMetadata:
         """It is there, and each of its partitions has a leader."""
         return not self.error and all(one.leader >= 0 for one in self.partitions)
 
+    @property
+    def tps(self) -> list[TopicPartition]:
+        """Its partitions, by name."""
+        return [TopicPartition(self.name, one.partition) for one in self.partitions]
+
     def partition(self, number: int) -> PartitionMetadata | None:
         """The partition, where the answer has it."""
         if number < len(self.partitions) and self.partitions[number].partition == number:
@@ -68,6 +73,11 @@ class ClusterMetadata:
     controller: int
     brokers: Mapping[int, Broker]
     topics: Mapping[str, TopicMetadata]
+
+    def has(self, topic: str, topic_id: TopicId) -> bool:
+        """Whether the topic of this name is there, and the one of this id."""
+        found = self.topics.get(topic)
+        return found is not None and not found.error and found.topic_id == topic_id
 
     def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
         """The partition, where the answer has it."""

@@ -31,9 +31,7 @@ from twinlog.config.flow.values import FlowValues
 from twinlog.config.keys.client_keys import AUTO_OFFSET_RESET, ISOLATION_LEVEL, Role
 from twinlog.config.series import metric_names
 from twinlog.config.values.origin import ClientProperties, Settings
-from twinlog.config.values.types import (
-    to_choice,
-)
+from twinlog.config.values.types import to_choice
 from twinlog.model import Flow, Isolation, StartKind
 
 

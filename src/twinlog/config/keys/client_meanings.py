@@ -9,12 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.config.keys.client_keys import (
-    CLIENT_KEYS,
-    Role,
-    is_connection_key,
-    words,
-)
+from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, is_connection_key, words
 from twinlog.config.keys.key_types import Support
 
 _PRODUCER, _CONSUMER, _ADMIN = Role.PRODUCER, Role.CONSUMER, Role.ADMIN

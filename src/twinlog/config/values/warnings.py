@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from twinlog.config.values.origin import (
-    Setting,
-    shown_key,
-)
+from twinlog.config.values.origin import Setting, shown_key
 
 
 class WarningCode(StrEnum):

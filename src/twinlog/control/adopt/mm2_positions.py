@@ -11,10 +11,7 @@ from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.errors import AdoptionRefused, or_raise
 from twinlog.model import TopicPartition
 from twinlog.survey.committed_log import read_committed
-from twinlog.wire.connect_positions import (
-    PositionKey,
-    decode_position,
-)
+from twinlog.wire.connect_positions import PositionKey, decode_position
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 from twinlog.wire.records import Record
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_rights import check_group_read
@@ -21,7 +21,7 @@ from twinlog.control.check.starts import TopicBegin, topic_begins
 from twinlog.control.check.syncs import check_syncs
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.groups.group_rights import group_notes
-from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.errors import TwinlogError, Unauthorized, or_raise
 from twinlog.mirror.findings import Span, foreign_data
 from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.mirror.names.naming import PROBE_TOPIC, STATE_TOPIC, offset_map_topic
@@ -44,22 +44,18 @@ from twinlog.survey.discovery import (
     partitions_differ,
     replication_refused,
 )
-from twinlog.survey.map_reader import MapReader
+from twinlog.survey.map_reader import read_maps
 from twinlog.survey.rights import denied, may, seen_by, unseen_configs
 from twinlog.survey.state_reader import state_rows
 
 
-class Clients(Protocol):
-    """The four clients of a flow."""
+class Clients(NamedTuple):
+    """The four clients of a flow, as `clusters` of its setup; several may be one and the same."""
 
-    @property
-    def source(self) -> ClusterClient: ...
-    @property
-    def target(self) -> ClusterClient: ...
-    @property
-    def lane_source(self) -> ClusterClient: ...
-    @property
-    def lane_target(self) -> ClusterClient: ...
+    source: ClusterClient
+    target: ClusterClient
+    lane_source: ClusterClient
+    lane_target: ClusterClient
 
 
 def check_flow(setup: FlowSetup, clients: Clients, report: FlowReport) -> None:
@@ -300,20 +296,18 @@ class _FlowCheck:
             for tp in _partitions(topic)
             if may(self._there, topic.remote_topic, Operation.READ)
         }
-        if not there:
-            return
-        known = self._mapped
+        known = self._mapped if there else ()
         unknown = {tp: remote for tp, remote in there.items() if self._key(tp, remote) not in known}
         starts = list_offsets(self._clients.target, unknown.values(), EARLIEST)
         ends = log_ends(self._clients.target, unknown.values())
         for tp, remote in unknown.items():
-            start, end = starts[remote], ends[remote]
-            if isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
-                error = start if isinstance(start, TwinlogError) else end
-                if isinstance(error, TwinlogError):
-                    self._problem(error, tp.topic)
-            elif end.end_offset > start.offset:
-                found = foreign_data(remote, Span(start.offset, end.end_offset))
+            try:
+                log = Span(or_raise(starts[remote]).offset, or_raise(ends[remote]).end_offset)
+            except TwinlogError as error:
+                self._problem(error, tp.topic)
+                continue
+            if log.next > log.first:
+                found = foreign_data(remote, log)
                 self._problem(found.in_flow(str(self._flow.flow)), tp.topic)
 
     def _key(self, tp: TopicPartition, remote: TopicPartition) -> PartitionKey:
@@ -334,11 +328,10 @@ class _FlowCheck:
 
     @cached_property
     def _mapped(self) -> Container[PartitionKey]:
-        topic = offset_map_topic(self._flow.flow.source)
-        found = self._there.topics.get(topic)
-        if found is None or not may(self._there, topic, Operation.READ):
+        source = self._flow.flow.source
+        if not may(self._there, offset_map_topic(source), Operation.READ):
             return ()
-        return MapReader(self._clients.target, topic, len(found.partitions)).read()
+        return read_maps(self._clients.target, source, self._there)
 
     def expiry(self) -> None:
         if self._flow.producer_id_expiration_ms is not None:

@@ -9,16 +9,15 @@ resume from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeAlias
 
 from twinlog.cluster.client import prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group, list_groups
-from twinlog.cluster.groups.group_offsets import GroupOffsets, fetch_offsets
+from twinlog.cluster.groups.group_offsets import GroupOffsets
 from twinlog.cluster.groups.group_sides import GroupSide, group_sides
-from twinlog.cluster.groups.share_groups import fetch_start_offsets
+from twinlog.cluster.groups.share_groups import offsets_of
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.resting_flow import resting_flow
 from twinlog.control.duties.rounds import LedFlow, PartitionView
@@ -27,12 +26,11 @@ from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.groups.counterparts import Counterpart, TargetOffsets
 from twinlog.control.groups.group_rights import sees_groups, unseen_line
 from twinlog.control.groups.no_counterpart import NOTHING_COMMITTED, why_no_counterpart
-from twinlog.errors import TwinlogError, Unsupported
+from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.survey.source_ends import known_ends
 
-GIVES_UP_S: Final = 60.0
 BY_KEY: Final = "records are placed by key there, no offset corresponds"
 BY_MM2: Final = "MirrorMaker 2 copied what is there: it would resume somewhat before"
 
@@ -146,16 +144,14 @@ def ready_groups(config: MirrorConfig, wanted: Iterable[str] = ()) -> Iterator[F
 
 def _of_flow(config: MirrorConfig, setup: FlowSetup, names: frozenset[str]) -> FlowGroups:
     out = FlowGroups(flow=setup.name)
-    with ExitStack() as stack:
-        source = stack.enter_context(prompt_client(setup.source, api_timeout_s=GIVES_UP_S))
-        target = stack.enter_context(prompt_client(setup.target, api_timeout_s=GIVES_UP_S))
+    with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
         led = resting_flow(config, setup, source, target, out.note)
         here = Coordinators(source)
         survey = survey_groups(led, here, Coordinators(target), names)
         if not survey.selected and not sees_groups(source):
             out.note(unseen_line(setup.config))
         tps = {tp for _, some in _read(survey.offsets) for tp in some}
-        ends = known_ends(source, led.config, tps) if tps else {}
+        ends = known_ends(source, led.config, tps)
         selected = {one.name: one for one in survey.selected}
         of_source = group_sides(here, selected, selected)
         of_target = group_sides(survey.there_client, survey.there, selected)
@@ -179,16 +175,8 @@ def survey_groups(
         (one for one in found if selects(one.name) and (not names or one.name in names)),
         key=lambda one: one.name,
     )
-    offsets: dict[str, GroupOffsets | TwinlogError] = {}
     consumers = [one.name for one in selected if not one.is_share]
-    shares = [one.name for one in selected if one.is_share]
-    if consumers:
-        offsets |= fetch_offsets(here, consumers)
-    if shares:
-        try:
-            offsets |= fetch_start_offsets(here, shares)
-        except Unsupported as error:
-            offsets |= dict.fromkeys(shares, error)
+    offsets = offsets_of(here, consumers, [one.name for one in selected if one.is_share])
     tps = {tp for _, some in _read(offsets) for tp in some}
     finder = TargetOffsets(led, here.client, there.client)
     counterparts = finder.find(tps, finder.views()) if tps else {}

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.certificates import Ending, certificate_ends, urgent
@@ -21,7 +20,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.offset_storage import OffsetStorage, offset_storage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.adoption import check_adoption, suggest_adoption
-from twinlog.control.check.flows import check_flow
+from twinlog.control.check.flows import Clients, check_flow
 from twinlog.control.check.report import CheckReport, ClusterReport, FlowReport, Problem
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup, neighbours_of
@@ -31,16 +30,6 @@ from twinlog.survey.capabilities import ensure_probe_topic, probe
 GIVES_UP_S: Final = 60.0
 SAID_AFTER_S: Final = 3.0
 """That a cluster has not answered yet."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedClients:
-    """The four clients of a flow; several may be one and the same."""
-
-    source: ClusterClient
-    target: ClusterClient
-    lane_source: ClusterClient
-    lane_target: ClusterClient
 
 
 def check(
@@ -154,21 +143,15 @@ def _flow(
     if silent:
         report.notes.append(f"not checked: {', '.join(silent)} cannot be asked")
         return report
-    source, target, lane_source, lane_target = (clients[one] for one in setup.clusters())
+    asked = Clients(*(clients[one] for one in setup.clusters()))
     try:
-        check_flow(
-            setup,
-            CheckedClients(
-                source=source, target=target, lane_source=lane_source, lane_target=lane_target
-            ),
-            report,
-        )
+        check_flow(setup, asked, report)
         if setup.adopts is not None:
-            check_adoption(setup, setup.adopts, (source, target), report)
+            check_adoption(setup, setup.adopts, asked[:2], report)
         else:
-            suggest_adoption(setup, storage, (source, target), report)
+            suggest_adoption(setup, storage, asked[:2], report)
         if with_probe:
-            _probe(setup, target, report)
+            _probe(setup, asked.target, report)
     except TwinlogError as error:
         report.problems.append(Problem.of(error))
     return report

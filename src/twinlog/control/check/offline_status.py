@@ -39,7 +39,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.verified import Verified
 from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import FlowHistory, winning_claims
 from twinlog.mirror.state.intents import FlowIntents, Intent, flow_intents, promoted
@@ -47,8 +47,8 @@ from twinlog.mirror.state.published import PublishedStatus, failed_set_up, publi
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
 from twinlog.survey.discovery import discover, mirrored_topics
-from twinlog.survey.map_reader import MapReader
-from twinlog.survey.state_reader import Rows, state_rows_if_any
+from twinlog.survey.map_reader import read_maps
+from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.wire.record_batch import read_headers
 
 GIVES_UP_S = 60.0
@@ -174,7 +174,7 @@ class _OfflineFlow:
             return replace(_unknown(self.setup, changed), state=FlowState.FAILED)
         found = discover(self._flow, self.setup.policy, self._source, self._target, create=False)
         ends = self._ends(found.plans)
-        maps = self._maps()
+        maps = read_maps(self._target, self._flow.flow.source, self._there)
         now_ms = int(time.time() * 1000)
         parts = [self._partition(plan, ends, maps, now_ms) for plan in found.plans]
         parts += self._new(set(found.missing))
@@ -197,7 +197,7 @@ class _OfflineFlow:
         rows.
         """
         now_ms, status, failed, problem = int(time.time() * 1000), None, None, ""
-        rows = self._status_rows(now_ms)
+        rows = status_rows(self._target, self._there, now_ms)
         try:
             status = published_status(self.setup.name, rows or [])
             failed = failed_set_up(self.setup.name, rows or [])
@@ -221,28 +221,17 @@ class _OfflineFlow:
             newest=list_offsets(self._target, targets, MAX_TIMESTAMP),
         )
 
-    def _maps(self) -> Mapping[PartitionKey, PartitionMap]:
-        topic = offset_map_topic(self._flow.flow.source)
-        found = self._there.topics.get(topic)
-        if found is None:
-            return {}
-        return MapReader(self._target, topic, len(found.partitions)).read()
-
     def _state(self) -> tuple[FlowHistory | None, FlowIntents]:
         rows = state_rows_if_any(self._target)
         return winning_claims(rows).get(self.setup.name), flow_intents(self.setup.name, rows)
-
-    def _status_rows(self, now_ms: int) -> Rows | None:
-        """What processes that led the flow, on whatever host, wrote in the last minutes."""
-        return status_rows(self._target, self._there, now_ms)
 
     def _new(self, missing: set[str]) -> Iterator[PartitionSnapshot]:
         """Partitions of topics without a remote topic."""
         policy, alias = self.setup.policy, self._flow.source_alias
         remote = {
-            TopicPartition(name, one.partition): policy.format_remote_topic(alias, name)
+            tp: policy.format_remote_topic(alias, name)
             for name, topic in mirrored_topics(self._flow, self._source.metadata(None)).items()
-            for one in topic.partitions
+            for tp in topic.tps
         }
         new = {tp: name for tp, name in remote.items() if name in missing}
         ends = list_offsets(self._source, new, LATEST)
@@ -274,7 +263,7 @@ class _OfflineFlow:
             before = lost.get(target)
             if before is None or before.term < known.term:
                 lost[target] = known
-        for target, end in log_ends(self._target, lost).items() if lost else ():
+        for target, end in log_ends(self._target, lost).items():
             copied = None
             if not isinstance(end, TwinlogError):
                 is_shared = self.setup.is_identity
@@ -308,11 +297,8 @@ class _OfflineFlow:
         if 0 < lag <= MARKERS_AT_MOST and self._are_markers(plan.source, upstream, here.offset):
             lag = 0
         newest = ends.newest[plan.target]
-        known = not isinstance(newest, TwinlogError) and newest.timestamp > 0
-        lag_ms = -1
-        if lag == 0:
-            lag_ms = 0
-        elif known and not isinstance(newest, TwinlogError):
+        lag_ms = -1 if lag else 0
+        if lag and not isinstance(newest, TwinlogError) and newest.timestamp > 0:
             lag_ms = max(0, now_ms - newest.timestamp)
         return _part(
             plan.source,

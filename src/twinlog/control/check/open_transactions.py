@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import LATEST, list_offsets
+from twinlog.cluster.logs.offsets import LATEST
 from twinlog.cluster.logs.producers import transaction_starts
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.errors import TwinlogError
 from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.discovery import mirrored_topics
+from twinlog.survey.source_ends import known_offsets
 
 ANSWERS_WITHIN_S: Final = 10.0
 
@@ -51,20 +51,12 @@ def held_back(flow: FlowConfig) -> Iterator[HeldBackPartition]:
         return
     with ClusterClient(flow_setup(flow).source, api_timeout_s=ANSWERS_WITHIN_S) as source:
         topics = mirrored_topics(flow, source.metadata(None))
-        tps = [
-            TopicPartition(name, p.partition) for name, t in topics.items() for p in t.partitions
-        ]
-        stable = list_offsets(source, tps, LATEST, isolation=Isolation.READ_COMMITTED)
-        high = list_offsets(source, tps, LATEST)
-        behind: dict[TopicPartition, tuple[int, int]] = {}
-        for tp in tps:
-            lso, hw = stable[tp], high[tp]
-            if isinstance(lso, TwinlogError) or isinstance(hw, TwinlogError):
-                continue  # its lane has reported why it cannot be read
-            if lso.offset < hw.offset:
-                behind[tp] = (lso.offset, hw.offset)
-        if behind:
-            yield from _named(source, behind)
+        tps = [tp for topic in topics.values() for tp in topic.tps]
+        # of one that cannot be asked its lane has reported why
+        stable = known_offsets(source, tps, LATEST, isolation=Isolation.READ_COMMITTED)
+        high = known_offsets(source, tps, LATEST)
+        both = ((tp, stable[tp], high[tp]) for tp in tps if tp in stable and tp in high)
+        yield from _named(source, {tp: (lso, hw) for tp, lso, hw in both if lso < hw})
 
 
 def _named(

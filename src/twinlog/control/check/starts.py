@@ -46,10 +46,7 @@ def topic_begins(
     on_problem: Callable[[TwinlogError, str], None],
 ) -> dict[str, TopicBegin]:
     """By topic; `has_position` says which partitions have a position, from which they continue."""
-    partitions = {
-        topic.name: [TopicPartition(topic.name, each.partition) for each in topic.partitions]
-        for topic in topics
-    }
+    partitions = {topic.name: topic.tps for topic in topics}
     new = {tp for tps in partitions.values() for tp in tps if not has_position(tp)}
     of_group = _group_offsets(flow, source) if new else {}
     starts = {tp: of_group.get(tp, flow.start.at(tp)) for tp in new}

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
@@ -30,7 +29,6 @@ from twinlog.errors import UsageError
 from twinlog.quantities import plural
 from twinlog.survey.discovery import mirrored_topics
 
-GIVES_UP_S: Final = 60.0
 MANY: Final = 1_000
 """Topics of which a comparison takes so long that its steps are shown."""
 
@@ -58,10 +56,8 @@ def compare_flows(
     cannot be asked.
     """
     for flow in config.flows:
-        with ExitStack() as stack:
-            setup = flow_setup(flow)
-            source = stack.enter_context(prompt_client(setup.source, api_timeout_s=GIVES_UP_S))
-            target = stack.enter_context(prompt_client(setup.target, api_timeout_s=GIVES_UP_S))
+        setup = flow_setup(flow)
+        with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
             comparer = _Comparer(config, setup, source, target, with_left_alone, say)
             yield comparer.compared(matches)
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group
-from twinlog.cluster.groups.group_offsets import GroupOffsets, fetch_offsets
-from twinlog.cluster.groups.share_groups import fetch_furthest_offsets
+from twinlog.cluster.groups.group_offsets import GroupOffsets
+from twinlog.cluster.groups.share_groups import offsets_of
 from twinlog.control.check.group_readiness import GroupSurvey, survey_groups
 from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
 from twinlog.control.duties.rounds import LedFlow
-from twinlog.errors import TwinlogError, Unsupported
+from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 
 SYNC_OFF: Final = "sync.group.offsets.enabled = false"
 ACTIVE_THERE: Final = "it is active there: its own commits count"
 AHEAD: Final = "it is further there: an idle group is never moved back"
 OTHER_KIND: Final = "another kind of group has that name there"
-
-Offsets = Mapping[str, GroupOffsets | TwinlogError]
 
 
 def compare_groups(
@@ -40,8 +38,9 @@ def compare_groups(
     follows = f"it is active on {led.config.flow.source}, and followed every {sync_s} s"
     offsets = offsets_of(
         there,
-        consumers=[one.name for one in survey.selected if not one.is_share],
-        shares=[one.name for one in survey.selected if one.is_share],
+        [one.name for one in survey.selected if not one.is_share],
+        [one.name for one in survey.selected if one.is_share],
+        furthest=True,
     )
     found: list[Deviation] = []
     for group in survey.selected:
@@ -63,17 +62,6 @@ def why_left_alone(group: Group, there: Group | None) -> str:
         return ACTIVE_THERE
     is_same = there.is_share if group.is_share else there.has_offsets
     return "" if is_same else OTHER_KIND
-
-
-def offsets_of(there: Coordinators, *, consumers: Sequence[str], shares: Sequence[str]) -> Offsets:
-    """By group; a share group that was read to several offsets in a partition: the furthest."""
-    out = fetch_offsets(there, consumers) if consumers else {}
-    if shares:
-        try:
-            out |= fetch_furthest_offsets(there, shares)
-        except Unsupported as error:
-            out |= dict.fromkeys(shares, error)
-    return out
 
 
 def _of_group(

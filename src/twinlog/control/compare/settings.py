@@ -100,8 +100,8 @@ def _never_copied(
 ) -> Iterator[Deviation]:
     """Values of a topic's own that differ, and that the filter leaves out."""
     chosen = ConfigPropertyFilter.of(flow)
-    here = describe_topic_configs(source, remote) if remote else {}
-    there = describe_topic_configs(target, remote.values()) if remote else {}
+    here = describe_topic_configs(source, remote)
+    there = describe_topic_configs(target, remote.values())
     for name, its in remote.items():
         ours, theirs = _entries(here[name]), _entries(there[its])
         for key in sorted({*ours, *theirs}):

@@ -17,13 +17,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from twinlog.client import export
-from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetResult, list_offsets
-from twinlog.cluster.logs.producers import ProducerState, describe_producers
+from twinlog.cluster.logs.producers import last_sequences
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.risk.positions import fan_position
-from twinlog.errors import TwinlogError, Unsupported
+from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.map.translation import (
     KnownMap,
@@ -176,13 +175,11 @@ def _source_ends(
     if here is None:
         return {}
     tps = [
-        TopicPartition(name, one.partition)
+        tp
         for name, topic in here.topics.items()
         if not topic.is_internal and covers(name)
-        for one in topic.partitions
+        for tp in topic.tps
     ]
-    if not tps:
-        return {}
     ends = list_offsets(scope.source, tps, LATEST, isolation=scope.config.isolation_level)
     newest = list_offsets(scope.source, tps, MAX_TIMESTAMP)
     starts = list_offsets(scope.source, tps, EARLIEST)
@@ -210,7 +207,7 @@ def _remote_partitions(
     for name, upstream in scope.upstreams().copies(there.topics).items():
         topic = there.topics[name]
         if not topic.is_internal and covers(upstream):
-            yield from ((TopicPartition(name, one.partition), upstream) for one in topic.partitions)
+            yield from ((tp, upstream) for tp in topic.tps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +217,7 @@ class _Logs:
     starts: Mapping[TopicPartition, OffsetResult | TwinlogError]
     ends: Mapping[TopicPartition, OffsetResult | TwinlogError]
     newest: Mapping[TopicPartition, OffsetResult | TwinlogError]
-    writers: Mapping[TopicPartition, Mapping[int, ProducerState] | TwinlogError]
+    last_sequences: Mapping[TopicPartition, Mapping[int, int]]
     is_promoted: Callable[[str], bool]
     """Whether a topic of the source has new owners on the target."""
 
@@ -229,21 +226,12 @@ class _Logs:
         client, intents = scope.target, scope.intents()
         named = {*intents.topics(IntentKind.PROMOTE)}
         return cls(
-            starts=list_offsets(client, tps, EARLIEST) if tps else {},
-            ends=list_offsets(client, tps, LATEST) if tps else {},
-            newest=list_offsets(client, tps, MAX_TIMESTAMP) if tps else {},
-            writers=_writers(client, tps),
+            starts=list_offsets(client, tps, EARLIEST),
+            ends=list_offsets(client, tps, LATEST),
+            newest=list_offsets(client, tps, MAX_TIMESTAMP),
+            last_sequences=last_sequences(client, tps),
             is_promoted=lambda topic: intents.promotion is not None or topic in named,
         )
-
-
-def _writers(
-    client: ClusterClient, tps: list[TopicPartition]
-) -> Mapping[TopicPartition, Mapping[int, ProducerState] | TwinlogError]:
-    try:
-        return describe_producers(client, tps) if tps else {}
-    except Unsupported as error:
-        return dict.fromkeys(tps, error)
 
 
 def _copy(
@@ -278,7 +266,7 @@ def _copy(
         return replace(copy, log=log, problem="nothing of it was copied")
     foreign: int | None = 0
     if not scope.setup.is_identity:
-        foreign = _foreign(known, log[1], logs.writers[target])
+        foreign = others_behind(known, log[1], logs.last_sequences.get(target, {}))
         if foreign is None and logs.is_promoted(upstream):
             return replace(copy, log=log, problem=FORGOTTEN)
     ours_end = log[1] - (foreign or 0)
@@ -291,15 +279,6 @@ def _copy(
         upstream=UNKNOWN if reach is None else reach.upstream,
         foreign=foreign or 0,
     )
-
-
-def _foreign(
-    known: PartitionMap, end: int, writers: Mapping[int, ProducerState] | TwinlogError
-) -> int | None:
-    """How many records below `end` lie behind our last one; None where that is forgotten."""
-    if isinstance(writers, TwinlogError):
-        return None
-    return others_behind(known, end, {id_: one.last_sequence for id_, one in writers.items()})
 
 
 def _fanned(keys: list[PartitionKey], maps: Maps) -> int:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.logs.offsets import log_ends
-from twinlog.cluster.logs.producers import ProducerState, describe_producers
+from twinlog.cluster.logs.producers import ProducerState, known_producers
 from twinlog.config.values.times import in_iso
 from twinlog.control.cutover.scope import CutoverScope, Say
-from twinlog.errors import Fate, FlowError, TwinlogError, Unsupported, or_raise
+from twinlog.errors import Fate, FlowError, or_raise
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
 
@@ -54,11 +54,7 @@ class FenceProof:
     def __init__(self, scope: CutoverScope, topics: Sequence[str]) -> None:
         self._scope = scope
         found = scope.source.metadata(sorted(topics)).topics
-        self._tps = [
-            TopicPartition(name, one.partition)
-            for name, topic in sorted(found.items())
-            for one in topic.partitions
-        ]
+        self._tps = [tp for name in sorted(found) for tp in found[name].tps]
 
     def wait(self, say: Say, *, still_s: float, within_s: float) -> Ends:
         """The logs' ends, once none has moved for `still_s`; FlowError (FENCE_LEAKS) with those who
@@ -95,15 +91,11 @@ class FenceProof:
 
     def _ends(self) -> Ends:
         # a log that cannot be seen proves nothing
-        found = log_ends(self._scope.source, self._tps) if self._tps else {}
+        found = log_ends(self._scope.source, self._tps)
         return {tp: or_raise(end).end_offset for tp, end in found.items()}
 
     def _producers(self) -> Producers:
-        try:
-            found = describe_producers(self._scope.source, self._tps) if self._tps else {}
-        except Unsupported:
-            return {}
-        return {tp: one for tp, one in found.items() if not isinstance(one, TwinlogError)}
+        return known_producers(self._scope.source, self._tps)
 
     def _leaks(self, writers: Mapping[TopicPartition, SeenWriter]) -> FlowError:
         who = first_few(map(str, writers.values()), MOST_WRITERS)

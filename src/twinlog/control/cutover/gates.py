@@ -217,7 +217,7 @@ class Gates:
         ]
         targets = [copy.target for copy in self._copies if copy.is_copied]
         try:
-            found = describe_producers(self._scope.target, targets) if targets else {}
+            found = describe_producers(self._scope.target, targets)
         except Unsupported:
             return _open("foreign", "the target's brokers do not tell who writes")
         for tp, producers in found.items():

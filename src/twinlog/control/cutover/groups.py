@@ -26,7 +26,7 @@ from twinlog.cluster.groups.group_offsets import (
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.control.cutover.copies import Copy, has_records
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.errors import TwinlogError
+from twinlog.errors import TwinlogError, or_raise
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.quantities import plural
 from twinlog.wire.mm2_records import Checkpoint
@@ -187,7 +187,7 @@ class CutoverGroups:
         }
         wanted = {group: offsets for group, offsets in wanted.items() if offsets}
         there = list_groups(self._there)
-        now = fetch_offsets(self._there, wanted) if wanted else {}
+        now = fetch_offsets(self._there, wanted)
         return [
             _plan(
                 self._scope,
@@ -206,7 +206,7 @@ class CutoverGroups:
         """Set what is behind; groups that were refused, with the reason."""
         wanted: dict[str, GroupOffsets] = {one.group: one.to_set for one in plans if one.to_set}
         refused: dict[str, str] = {}
-        for group, answer in (commit_offsets(self._there, wanted) if wanted else {}).items():
+        for group, answer in commit_offsets(self._there, wanted).items():
             problems = [answer] if isinstance(answer, TwinlogError) else answer.values()
             problem = next((one for one in problems if one is not None), None)
             if problem is not None:
@@ -217,12 +217,9 @@ class CutoverGroups:
     def _commits(self, listed: Mapping[str, Group], *, settled: bool) -> Commits:
         selects = self._scope.config.groups.selects
         names = [name for name, one in listed.items() if one.has_offsets and selects(name)]
-        out: dict[str, GroupOffsets] = {}
-        for group, offsets in fetch_offsets(self._here, names, settled=settled).items():
-            if isinstance(offsets, TwinlogError):
-                raise offsets  # one that is left out by mistake would resume nowhere
-            out[group] = offsets
-        return out
+        found = fetch_offsets(self._here, names, settled=settled)
+        # one that is left out by mistake would resume nowhere
+        return {group: or_raise(offsets) for group, offsets in found.items()}
 
     def _checkpoints(self) -> Commits:
         scope, out = self._scope, dict[str, dict[TopicPartition, Committed]]()

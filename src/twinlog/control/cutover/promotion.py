@@ -172,13 +172,9 @@ def _wait_until_still(scope: CutoverScope, copies: Sequence[Copy], say: Say, led
 def _ends(scope: CutoverScope, topics: Sequence[str]) -> dict[TopicPartition, int] | None:
     """Of every partition, also those that records come to by key; None where one is not seen."""
     there = scope.target.metadata(topics).topics if topics else {}
-    tps = [
-        TopicPartition(name, one.partition)
-        for name, topic in there.items()
-        for one in topic.partitions
-    ]
+    tps = [tp for topic in there.values() for tp in topic.tps]
     out = {}
-    for tp, one in (log_ends(scope.target, tps) if tps else {}).items():
+    for tp, one in log_ends(scope.target, tps).items():
         if isinstance(one, TwinlogError):
             return None
         out[tp] = one.end_offset

@@ -19,12 +19,7 @@ from twinlog.errors import TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.mirror.state.copies import copy_rows
 from twinlog.mirror.state.generations import FlowHistory, producer_of, winning_claims
-from twinlog.mirror.state.intents import (
-    FlowIntents,
-    IntentKind,
-    flow_intents,
-    is_intent_row,
-)
+from twinlog.mirror.state.intents import FlowIntents, IntentKind, flow_intents, is_intent_row
 from twinlog.mirror.state.mapped import MappedCopies, mapped_copies
 from twinlog.model import Isolation, TopicId
 from twinlog.survey.state_reader import Rows, state_rows_if_any

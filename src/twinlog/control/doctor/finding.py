@@ -18,7 +18,7 @@ class Likelihood(IntEnum):
     """It costs something; nothing says how much."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One line of what is seen, with its number, and one of what to do."""
 

@@ -149,7 +149,7 @@ class _Observer:
             with _asked(settings) as client:
                 wanted = sorted(set(tps))
                 topics = sorted({tp.topic for tp in wanted})
-                seen = client.metadata(topics) if topics else client.metadata([])
+                seen = client.metadata(topics)
                 return ClusterView(
                     alias=settings.alias,
                     round_trips_ms=round_trips_ms(client),
@@ -277,7 +277,7 @@ def under_min_isr(
         found = seen.partition(tp)
         if found is not None and found.leader >= 0 and len(found.isr) < len(found.replicas):
             short.setdefault(tp.topic, []).append((tp, len(found.isr)))
-    configs = describe_topic_configs(client, short) if short else {}
+    configs = describe_topic_configs(client, short)
     for topic, some in short.items():
         answer = configs[topic]
         if isinstance(answer, TwinlogError):

@@ -26,10 +26,6 @@ FAR_MS: Final = 50.0
 """A round trip within one region is far less."""
 
 
-def _finding(likelihood: Likelihood, cause: str, what: str, todo: str) -> Finding:
-    return Finding(likelihood=likelihood, cause=cause, what=what, todo=todo)
-
-
 def limited(seen: Observation) -> Iterator[Finding]:
     """`twinlog.max.bytes.per.second`, or who set another limit."""
     limit = seen.limit
@@ -41,7 +37,7 @@ def limited(seen: Observation) -> Iterator[Finding]:
     if not limit.is_key:
         todo = f"{seen.command('flow limit')} --none"
     what = f"it is limited to {size(limit.bytes_per_second)}/s by {limit.who}{rate}"
-    yield _finding(Likelihood.LIKELY, "limit", what, todo)
+    yield Finding(Likelihood.LIKELY, "limit", what, todo)
 
 
 def _is_near(seen: Observation, limit: Limit) -> bool:
@@ -62,7 +58,7 @@ def quota(seen: Observation) -> Iterator[Finding]:
     for side, one in ours:
         likelihood = Likelihood.LIKELY if is_throttled else _binds(seen, one)
         if likelihood is not None:
-            yield _finding(
+            yield Finding(
                 likelihood,
                 "quota",
                 f"{side.alias} keeps a quota of {_number(one)} for {one.whose} ({one.key}, for "
@@ -75,7 +71,7 @@ def quota(seen: Observation) -> Iterator[Finding]:
         if hidden:
             todo = f"grant DESCRIBE_CONFIGS on the cluster of {', '.join(hidden)} to see which"
         what = "brokers hold it back by a quota (THROTTLED), and none is seen that is ours"
-        yield _finding(Likelihood.LIKELY, "quota", what, todo)
+        yield Finding(Likelihood.LIKELY, "quota", what, todo)
 
 
 def _binds(seen: Observation, one: Quota) -> Likelihood | None:
@@ -97,7 +93,7 @@ def one_partition(seen: Observation) -> Iterator[Finding]:
     share = worst.lag / seen.lag
     if share < MOST_OF_IT:
         return
-    yield _finding(
+    yield Finding(
         Likelihood.LIKELY,
         "one_partition",
         f"{worst.topic}-{worst.partition} has {share:.0%} of the lag ({count(worst.lag)} of "
@@ -122,7 +118,7 @@ def few_lanes(seen: Observation) -> Iterator[Finding]:
     why, todo = "", "give the process more with --lanes, or --master 'local[*]'"
     if seen.tasks_max is not None and seen.tasks_max < could:
         why, todo = f", since tasks.max = {seen.tasks_max}", f"raise tasks.max to {could}"
-    yield _finding(
+    yield Finding(
         Likelihood.LIKELY,
         "few_lanes",
         f"{lanes} copy {plural(len(seen.behind), 'partition')} that are behind, of "
@@ -135,7 +131,7 @@ def _bounded_by_tasks(seen: Observation) -> Iterator[Finding]:
     """On another host, of whose cores nothing is known."""
     most = seen.tasks_max
     if most is not None and seen.snapshot.lanes >= most < len(seen.behind):
-        yield _finding(
+        yield Finding(
             Likelihood.POSSIBLE,
             "few_lanes",
             f"{plural(seen.snapshot.lanes, 'lane')} copy {plural(len(seen.behind), 'partition')} "
@@ -151,7 +147,7 @@ def open_transaction(seen: Observation) -> Iterator[Finding]:
     if not held:
         return
     worst = max(held, key=lambda one: one.loss_records)
-    yield _finding(
+    yield Finding(
         Likelihood.LIKELY,
         "open_transaction",
         f"{plural(len(held), 'partition')} wait for a transaction that is open at the source: "
@@ -178,7 +174,7 @@ def small_fetches(seen: Observation) -> Iterator[Finding]:
         key, now, bound, whose = "fetch.max.bytes", sizes.fetch_bytes, of_lane, "a lane of a broker"
     else:
         return
-    yield _finding(
+    yield Finding(
         Likelihood.LIKELY,
         "small_fetches",
         f"an answer of {size(now)} each {trip_ms:.0f} ms is at most {size(bound)}/s for {whose}, "
@@ -191,7 +187,7 @@ def far_away(seen: Observation) -> Iterator[Finding]:
     """Round trips that are long in themselves."""
     for side in (seen.source, seen.target):
         if seen.is_slow and side.round_trip_ms >= FAR_MS:
-            yield _finding(
+            yield Finding(
                 Likelihood.POSSIBLE,
                 "far_away",
                 f"a round trip to {side.alias} takes {side.round_trip_ms:.0f} ms from here (broker "
@@ -215,7 +211,7 @@ def recoded(seen: Observation) -> Iterator[Finding]:
     todo = "give them more lanes (tasks.max), or change that config of the source's topic"
     if seen.tuning.recompression is not None:
         todo = "take compression.type of the target's producer away: batches keep their codec then"
-    yield _finding(
+    yield Finding(
         Likelihood.LIKELY,
         "recoded",
         f"{costly / batches:.0%} of the batches of partitions that are behind were decoded or "
@@ -231,14 +227,14 @@ def decoded(seen: Observation) -> Iterator[Finding]:
         return
     if recompression is not None and not is_counted:
         which = "every batch" if recompression.every else "batches without a codec"
-        yield _finding(
+        yield Finding(
             Likelihood.POSSIBLE,
             "recompressed",
             f"{which} may be repacked with {recompression.codec.name.lower()}, as configured",
             "take compression.type of the target's producer away: batches keep their codec then",
         )
     if seen.tuning.join_bytes:
-        yield _finding(
+        yield Finding(
             Likelihood.POSSIBLE,
             "joined",
             f"small batches are joined up to batch.size = {seen.tuning.join_bytes}",
@@ -247,7 +243,7 @@ def decoded(seen: Observation) -> Iterator[Finding]:
     if seen.decoded and not is_counted:
         some, all_of = plural(len(seen.decoded), "topic"), {one.topic for one in seen.behind}
         why = next(iter(seen.decoded.values()))
-        yield _finding(
+        yield Finding(
             Likelihood.POSSIBLE,
             "decoded",
             f"batches of {some}, of {len(all_of)} that are behind, may "
@@ -266,7 +262,7 @@ def at_its_limits(seen: Observation) -> Iterator[Finding]:
         for one in (seen.source, seen.target)
         if one.round_trip_ms >= 0
     )
-    yield _finding(
+    yield Finding(
         Likelihood.POSSIBLE,
         "at_its_limits",
         f"{count(seen.lag)} records wait since {duration(seen.lag_ms / 1000)}; "

@@ -21,7 +21,7 @@ AS_SAID: Final = "as the message says; twinlog explain CODE says more"
 
 
 def _certain(cause: str, what: str, todo: str) -> Finding:
-    return Finding(likelihood=Likelihood.CERTAIN, cause=cause, what=what, todo=todo)
+    return Finding(Likelihood.CERTAIN, cause, what, todo)
 
 
 def advice_of(code: str) -> str:

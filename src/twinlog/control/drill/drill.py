@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
@@ -191,9 +190,8 @@ class Drill:
         result.evidence = self._evidence
         folder = temporary_folder("twinlog-drill-")
         try:
-            with ExitStack() as stack:
-                source = stack.enter_context(prompt_client(self._setup.source))
-                target = stack.enter_context(prompt_client(self._setup.target))
+            setup = self._setup
+            with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
                 try:
                     self._rehearse(plan, names, source, folder, result)
                 except TwinlogError as error:

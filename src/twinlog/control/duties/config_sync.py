@@ -74,8 +74,8 @@ def find_drift(
     nothing there is to live shorter.
     """
     chosen, out = ConfigPropertyFilter.of(flow), ConfigDrift()
-    here = describe_topic_configs(source, remotes) if remotes else {}
-    known = describe_topic_configs(target, remotes.values()) if remotes else {}
+    here = describe_topic_configs(source, remotes)
+    known = describe_topic_configs(target, remotes.values())
     for name, remote in remotes.items():
         configs, theirs = here[name], known[remote]
         if isinstance(configs, TwinlogError):
@@ -86,15 +86,14 @@ def find_drift(
                 out.closed.append(remote)
             continue  # else it is gone, and created again with its source's configs
         wanted = wanted_configs(chosen, configs)
-        entries = theirs
-        found = differences(wanted, entries)
+        found = differences(wanted, theirs)
         keeps = flow.config_sync.keeps_retention or remote in with_others
         if keeps and (kept := [*filter(may_shorten_life, found)]):
             out.kept[remote] = kept
             found = [one for one in found if one not in kept]
         if found:
             out.topics[remote] = found
-        if unknown := unknown_names(wanted, entries):
+        if unknown := unknown_names(wanted, theirs):
             out.unknown[remote] = unknown
         out.own[remote] = {key: value for key, value in wanted.items() if value is not None}
     return out
@@ -184,7 +183,7 @@ class ConfigSync:
 
     def _shared(self, topics: Sequence[CopiedTopic], target: ClusterClient) -> frozenset[str]:
         """Remote topics that hold records of others, among them those of other flows."""
-        state = cluster_state(target, target.metadata([]).cluster_id or "")
+        state = cluster_state(target)
         return (
             self._rounds.with_others
             | self._rounds.beside(topics, target)

@@ -24,10 +24,7 @@ from twinlog.clock import GrowingPause
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import empty_logs
 from twinlog.control.duties.rounds import LedFlow, NotNow, PartitionView
-from twinlog.model import TopicPartition
 from twinlog.survey.copied_topics import CopiedTopic, still_there
-
-__all__ = ["HandedTopics", "TopicRounds", "handed_topics"]
 
 FIRST_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 30.0
@@ -120,10 +117,10 @@ class TopicRounds:
         names = sorted(one.target for one in topics)
         found = target.metadata(names).topics if names else {}
         tps = [
-            TopicPartition(name, one.partition)
+            tp
             for name in names
-            for one in found[name].partitions
-            if one.partition not in self._watched.get(name, ())
+            for tp in found[name].tps
+            if tp.partition not in self._watched.get(name, ())
         ]
         empty = empty_logs(target, tps)
 

@@ -24,10 +24,7 @@ from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, confir
 from twinlog.errors import Unauthorized
 from twinlog.mirror.copy.partitioner import partition_for_key
 from twinlog.model import TopicPartition
-from twinlog.wire.connect_positions import (
-    PositionKey,
-    encode_position,
-)
+from twinlog.wire.connect_positions import PositionKey, encode_position
 from twinlog.wire.records import Record
 
 INTERVAL_S: Final = 5.0
@@ -68,10 +65,7 @@ class Mm2Positions:
             for view in self._flow.partitions()
             if view.next_upstream > 0 and not view.is_broken
         ]
-        with (
-            ClusterClient(self._flow.source) as source,
-            ClusterClient(self._flow.target) as target,
-        ):
+        with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             if not self._partitions:
                 found = read_positions(target, self._storage)
                 self._partitions, self._written = found.partitions, found.noted

@@ -18,11 +18,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics.internal_log import (
-    append_rows,
-    check_policy,
-    compact_again,
-)
+from twinlog.cluster.topics.internal_log import append_rows, check_policy, compact_again
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.errors import ConfigError, TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import PartitionKey

@@ -17,7 +17,6 @@ from typing import Final, Protocol, runtime_checkable
 
 from twinlog.clock import GrowingPause
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig
@@ -33,7 +32,6 @@ from twinlog.mirror.plan import Pairing
 from twinlog.mirror.state.generations import Claim
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published_events import PublishedEvents
-from twinlog.model import TopicId
 from twinlog.survey.map_reader import Maps
 
 log = logging.getLogger(__name__)
@@ -87,18 +85,14 @@ def confirmed(
     """
     if not (views := [*views]):
         return []
-    here = source.metadata(sorted({view.source.topic for view in views})).topics
-    there = target.metadata(sorted({view.target.topic for view in views})).topics
+    here = source.metadata(sorted({view.source.topic for view in views}))
+    there = target.metadata(sorted({view.target.topic for view in views}))
     return [
         view
         for view in views
-        if _is_it(here.get(view.source.topic), view.source_topic_id)
-        and _is_it(there.get(view.target.topic), view.target_topic_id)
+        if here.has(view.source.topic, view.source_topic_id)
+        and there.has(view.target.topic, view.target_topic_id)
     ]
-
-
-def _is_it(found: TopicMetadata | None, topic_id: TopicId) -> bool:
-    return found is not None and not found.error and found.topic_id == topic_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

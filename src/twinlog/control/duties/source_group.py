@@ -13,11 +13,7 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.groups.group_offsets import (
-    Committed,
-    commit_offsets,
-    is_refused_as_active,
-)
+from twinlog.cluster.groups.group_offsets import Committed, commit_offsets, is_refused_as_active
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, confirmed
 from twinlog.errors import TwinlogError, Unauthorized
 
@@ -47,10 +43,7 @@ class GroupCommits:
         views = [view for view in self._flow.partitions() if view.next_upstream >= 0]
         if not views or time.monotonic() < self._refused_until:
             return
-        with (
-            ClusterClient(self._flow.source) as source,
-            ClusterClient(self._flow.target) as target,
-        ):
+        with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             wanted = {
                 view.source: Committed(offset=view.next_upstream)
                 for view in confirmed(views, source, target)

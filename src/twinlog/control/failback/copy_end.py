@@ -17,14 +17,14 @@ copy is appended any more (`control.cutover.promotion`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, offset_at
-from twinlog.cluster.logs.producers import ProducerState, describe_producers
+from twinlog.cluster.logs.producers import Producers, known_producers
 from twinlog.cluster.logs.raw_log import fetch_partition
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.errors import Fate, FlowError, PartitionError, TwinlogError, Unsupported
+from twinlog.errors import Fate, FlowError, PartitionError
 from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap, run_at
@@ -40,8 +40,6 @@ from twinlog.wire.record_batch import BatchHeader, read_headers
 
 ONE_BATCH = 1
 """A broker answers with the whole first batch, however long it is."""
-
-Producers = Mapping[int, ProducerState]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +71,7 @@ class CopyEnds:
     def prepare(self, targets: Collection[TopicPartition]) -> None:
         """Ask once for all what the leaders remember, and which topics are cleaned."""
         wanted = [tp for tp in targets if self.topic_id(tp) is not None]
-        if not wanted:
-            return
-        try:
-            found = describe_producers(self._client, wanted)
-        except Unsupported:
-            found = {}
-        self._writers = {tp: one for tp, one in found.items() if not isinstance(one, TwinlogError)}
+        self._writers = known_producers(self._client, wanted)
         self._cleaned = may_lack_offsets(self._client, {tp.topic for tp in wanted})
 
     def topic_id(self, target: TopicPartition) -> TopicId | None:

@@ -12,7 +12,7 @@ What A lost is the other way round: B has it, and nothing here is at risk.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from twinlog.cluster.logs.raw_log import fetch_partition, fetch_records
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.failback.copy_end import CopyEnd, CopyEnds
-from twinlog.errors import BrokerRefused, FlowError, TwinlogError
+from twinlog.errors import BrokerRefused, FlowError, TwinlogError, or_raise
 from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import run_at
 from twinlog.mirror.map.runs import UPSTREAM, following
@@ -104,11 +104,11 @@ def partings(scope: CutoverScope) -> Iterator[Parting]:
     """Every partition that A has of the scope's topics, sorted."""
     here = scope.source.metadata(None)
     ids = {
-        TopicPartition(name, one.partition): topic.topic_id
+        tp: topic.topic_id
         for name, topic in here.topics.items()
         if not topic.is_internal and scope.covers(name)
         if not scope.policy.is_internal_topic(name) and not _came_from_target(scope, name)
-        for one in topic.partitions
+        for tp in topic.tps
     }
     came = _came_by_ids(scope, here.topics) if ids else {}
     if not scope.setup.is_identity:
@@ -145,23 +145,17 @@ def source_logs(
     """As they are now. The end is asked for first: a last stable offset below it then means a
     transaction that is open, not a record that came between two questions.
     """
-    if not tps:
-        return {}
     end = list_offsets(client, tps, LATEST)
     stable = list_offsets(client, tps, LATEST, isolation=Isolation.READ_COMMITTED)
     start = list_offsets(client, tps, EARLIEST)
     out: dict[TopicPartition, SourceLog | TwinlogError] = {}
     for tp in tps:
-        one, two, three = start[tp], stable[tp], end[tp]
-        for answer in (one, two, three):
-            if isinstance(answer, TwinlogError):
-                out[tp] = answer
-        if not (
-            isinstance(one, TwinlogError)
-            or isinstance(two, TwinlogError)
-            or isinstance(three, TwinlogError)
-        ):
-            out[tp] = SourceLog(start=one.offset, stable=two.offset, end=three.offset)
+        try:
+            until, decided = or_raise(end[tp]).offset, or_raise(stable[tp]).offset
+            first = or_raise(start[tp]).offset
+            out[tp] = SourceLog(start=first, stable=decided, end=until)
+        except TwinlogError as error:
+            out[tp] = error
     return out
 
 
@@ -189,7 +183,7 @@ def _came_by_ids(scope: CutoverScope, topics: Mapping[str, TopicMetadata]) -> di
     """
     way_back = f"{scope.config.flow.target}->{scope.config.flow.source}"
     home = scope.target.metadata([]).cluster_id or ""
-    state = cluster_state(scope.source, scope.source.metadata([]).cluster_id or "")
+    state = cluster_state(scope.source)
     return {
         name: row.flow
         for name, topic in topics.items()
@@ -218,8 +212,7 @@ def _parting(
     log: SourceLog | TwinlogError,
     ends: CopyEnds,
 ) -> Parting:
-    if isinstance(log, TwinlogError):
-        raise log
+    log = or_raise(log)
     copy = ends.find(tp, target)
     bounds = log.start, log.end
     target_id = ends.topic_id(target)
@@ -280,7 +273,8 @@ class Comparing:
         """How many records of the copy both sides have, and whether one was really compared."""
         first = self._copy.known.runs[0].ordinal
         high = min(self._copy.ordinal, self._ordinal_at(self._log[1]))
-        newest = self._newest_comparable(first, high)
+        lowest = max(first, high - COMPARED)
+        newest = self._first_comparable(range(high - 1, lowest - 1, -1))
         if newest is None:
             return high, False
         ordinal, is_same = newest
@@ -293,7 +287,7 @@ class Comparing:
         low, high = first, other  # all below `low` are the same; up to `other` none is, from `high`
         while low < high:
             middle = (low + high) // 2
-            seen = self._oldest_comparable(middle, high)
+            seen = self._first_comparable(range(middle, min(high, middle + COMPARED)))
             if seen is None:
                 high = middle
                 continue
@@ -313,13 +307,6 @@ class Comparing:
                 code="TAIL_UNKNOWN",
             )
         return other
-
-    def _oldest_comparable(self, first: int, behind: int) -> tuple[int, bool] | None:
-        for ordinal in range(first, min(behind, first + COMPARED)):
-            found = self._is_same(ordinal)
-            if found is not None:
-                return ordinal, found
-        return None
 
     def _source_holds(self, low: int, high: int) -> bool:
         """Whether A has records where these ordinals were. Where it has none, none is missed."""
@@ -347,8 +334,8 @@ class Comparing:
         ordinal = run.ordinal + upstream - run.upstream
         return min(ordinal, runs[at].ordinal) if at < len(runs) else ordinal
 
-    def _newest_comparable(self, first: int, high: int) -> tuple[int, bool] | None:
-        for ordinal in range(high - 1, max(first, high - COMPARED) - 1, -1):
+    def _first_comparable(self, ordinals: Iterable[int]) -> tuple[int, bool] | None:
+        for ordinal in ordinals:
             found = self._is_same(ordinal)
             if found is not None:
                 return ordinal, found
@@ -389,8 +376,7 @@ def record_at(client: ClusterClient, tp: TopicPartition, offset: int) -> tuple[R
     answer = fetch_records(client, {tp: (offset, 1)})[tp]
     if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
         return None
-    if isinstance(answer, TwinlogError):
-        raise answer
+    answer = or_raise(answer)
     for header, at in read_headers(answer.records):
         if header.base_offset > offset:
             return None

@@ -45,7 +45,7 @@ from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.failback.parting import Parting
 from twinlog.control.failback.saved import SavedFile, SavedTail
 from twinlog.control.failback.tail import Transaction
-from twinlog.errors import Fate, FlowError, TwinlogError
+from twinlog.errors import Fate, FlowError, or_raise
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.skips import Skip, skipped
 from twinlog.mirror.state.intents import IntentKind
@@ -168,8 +168,7 @@ class Replay:
         if not work.files:
             return
         name = work.target.topic
-        found = self._scope.target.metadata([name]).topics[name]
-        if found.error or found.topic_id != work.target_id:
+        if not self._scope.target.metadata([name]).has(name, work.target_id):
             raise FlowError(
                 f"topic {name} of the target was deleted or re-created since it was checked: "
                 "nothing more is appended to it. Give the same command again, or leave its topic "
@@ -290,11 +289,7 @@ def positions(scope: CutoverScope) -> GroupOffsets:
     Settled: a coordinator answers the end of a transaction before the group's offsets show it.
     """
     group = group_of(scope.name)
-    there = Coordinators(scope.target)
-    found: GroupOffsets | TwinlogError = fetch_offsets(there, [group], settled=True)[group]
-    if isinstance(found, TwinlogError):
-        raise found
-    return found
+    return or_raise(fetch_offsets(Coordinators(scope.target), [group], settled=True)[group])
 
 
 def replayed_lines(partings: Sequence[Parting], at: GroupOffsets) -> Iterator[str]:

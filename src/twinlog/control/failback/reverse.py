@@ -249,7 +249,7 @@ class Reverse:
     def _let_in(self, topics: set[str]) -> None:
         """The topics of B are no copies of A's any more: they may be copied to A."""
         target = self._scope.target
-        state = cluster_state(target, target.metadata([]).cluster_id or "")
+        state = cluster_state(target)
         ended = [
             replace(row, ended=True)
             for (flow, _), row in state.rows.items()

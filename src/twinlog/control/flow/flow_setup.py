@@ -32,13 +32,7 @@ from twinlog.control.duties.handed_topics import HandedTopics
 from twinlog.control.lanes.fan_producers import with_fan_producers
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.leading.ends import FlowClients, FlowEnds
-from twinlog.control.leading.lead import (
-    Fenced,
-    SetupWaiting,
-    StandingBy,
-    take_part,
-    wait_to_lead,
-)
+from twinlog.control.leading.lead import Fenced, SetupWaiting, StandingBy, take_part, wait_to_lead
 from twinlog.control.leading.target_facts import TargetFacts
 from twinlog.control.loops.guard import LoopGuard
 from twinlog.control.loops.neighbours import Neighbours
@@ -130,7 +124,6 @@ class FlowSetup(FlowEnds):
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _has_resigned: bool = False
     _has_ended: bool = False
-    """The generation that was set up last; for a survey that is under way still."""
     _mapped: MappedCopies = field(default_factory=MappedCopies)
     _logged: set[str] = field(default_factory=set)
     _is_let_in: bool = False

@@ -17,12 +17,7 @@ from twinlog.codes import FlowState, Trait, has
 from twinlog.control.lanes.lanes import Lane
 from twinlog.control.leading.lead import Fenced, LeaderUnknown, SetupWaiting, StandingBy
 from twinlog.control.risk.pulse import Pulse
-from twinlog.errors import (
-    ClusterError,
-    Fate,
-    NotLeader,
-    TwinlogError,
-)
+from twinlog.errors import ClusterError, Fate, NotLeader, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.quantities import duration
 

@@ -16,12 +16,12 @@ from typing import TypeAlias
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
-from twinlog.cluster.logs.producers import Producers, describe_producers
+from twinlog.cluster.logs.producers import last_sequences
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.config.flow.schema import PolicyKind
 from twinlog.control.duties.rounds import LedFlow, PartitionView, confirmed
 from twinlog.control.groups.checkpoint_rows import CopyIds
-from twinlog.errors import TwinlogError, Unauthorized, Unsupported
+from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Run
 from twinlog.mirror.map.translation import (
     KnownMap,
@@ -91,8 +91,8 @@ class _Ends:
 
     @classmethod
     def of(cls, client: ClusterClient, tps: Sequence[TopicPartition]) -> _Ends:
-        starts = list_offsets(client, tps, EARLIEST) if tps else {}
-        return cls(starts=starts, ends=list_offsets(client, tps, LATEST) if tps else {})
+        starts = list_offsets(client, tps, EARLIEST)
+        return cls(starts=starts, ends=list_offsets(client, tps, LATEST))
 
     def bounds(self, tp: TopicPartition) -> tuple[int, int] | None:
         start, end = self.starts.get(tp), self.ends.get(tp)
@@ -194,7 +194,7 @@ class TargetOffsets:
             self._flow.log_once(_hidden_map(self._flow, map_topic))
         if found is None or found.error:
             return  # no flow of ours brought them
-        copied_to, writers = _Ends.of(self._source, tps), _writers(self._source, tps)
+        copied_to, writers = _Ends.of(self._source, tps), last_sequences(self._source, tps)
         if self._way_back is None:
             self._way_back = MapReader(self._source, map_topic, len(found.partitions))
         try:
@@ -215,7 +215,7 @@ class TargetOffsets:
                 continue
             key = PartitionKey(first.topic_id, copy.topic_id, tp.partition)
             known = maps.get(key)
-            reach = _reach_back(known, end[1], writers.get(tp))
+            reach = _reach_back(known, end[1], writers.get(tp, {}))
             if reach is not None:
                 counterpart = _counterpart(original, first.topic_id, key, bounds, known, reach)
                 yield tp, replace(counterpart, is_way_back=True, copy_start=end[0])
@@ -259,27 +259,13 @@ def _hidden_map(flow: LedFlow, topic: str) -> str:
     )
 
 
-def _writers(
-    client: ClusterClient, tps: Sequence[TopicPartition]
-) -> Mapping[TopicPartition, Producers | TwinlogError]:
-    try:
-        return describe_producers(client, tps)
-    except Unsupported:
-        return {}
-
-
-def _reach_back(
-    known: PartitionMap | None, end: int, writers: Producers | TwinlogError | None
-) -> Reach | None:
+def _reach_back(known: PartitionMap | None, end: int, writers: Mapping[int, int]) -> Reach | None:
     """How far a copy is that another flow writes, which may have stopped while others write there
     now: by what the brokers remember of our producers, else by the last mark, some seconds old.
     """
     if known is None or not known.runs:
         return None
-    others: int | None = None
-    if isinstance(writers, Mapping):
-        last = {id_: one.last_sequence for id_, one in writers.items()}
-        others = others_behind(known, end, last)
+    others = others_behind(known, end, writers)
     if others is None:
         return reach_of(known, end, is_shared=True)
     return reach_of(known, end - others, is_shared=False)

@@ -151,14 +151,12 @@ class GroupSyncer:
         Kafka drops the offsets of its groups, and none of ours is one in a topic created again.
         """
         tps = {one.topic_partition for sync in syncs.values() for one in sync.to_set}
-        starts = list_offsets(self._there.client, tps, EARLIEST) if tps else {}
+        if not tps:
+            return {}
+        starts = list_offsets(self._there.client, tps, EARLIEST)
         topics = sorted({tp.topic for tp in tps})
-        now = self._there.client.metadata(topics).topics if topics else {}
-        self.recreated = frozenset(
-            topic
-            for topic in topics
-            if topic not in now or now[topic].error or now[topic].topic_id != ids[topic]
-        )
+        now = self._there.client.metadata(topics)
+        self.recreated = frozenset(topic for topic in topics if not now.has(topic, ids[topic]))
 
         def at_start(one: Checkpoint) -> Checkpoint:
             start = starts.get(one.topic_partition)

@@ -26,8 +26,6 @@ from twinlog.survey.map_reader import read_maps
 from twinlog.survey.state_reader import state_rows
 from twinlog.wire.record_batch import read_headers
 
-__all__ = ["empty_topics", "foreign_topics", "why_not_ours"]
-
 ONE_BATCH: Final = 1
 """Bytes to ask for: a broker answers with a whole batch."""
 
@@ -90,9 +88,8 @@ def why_not_ours(
     """Why a topic may not be changed as this copy, where no lane has checked yet, and the code of
     it: by the offset map and the log's last batches. Empty where it may, or holds nothing.
     """
-    tps = [TopicPartition(one.target, part.partition) for part in remote.partitions]
     unread: dict[TopicPartition, TwinlogError] = {}
-    spans = _spans(target, tps, unread)
+    spans = _spans(target, remote.tps, unread)
     if unread or not spans:
         return (UNREADABLE if unread else ""), ""
     maps = read_maps(target, flow.flow.source)
@@ -129,11 +126,7 @@ def _mapped(flow: FlowConfig, there: ClusterMetadata, target: ClusterClient) -> 
 
 
 def _partitions(there: ClusterMetadata, topics: Iterable[str]) -> list[TopicPartition]:
-    return [
-        TopicPartition(name, one.partition)
-        for name in sorted(topics)
-        for one in there.topics[name].partitions
-    ]
+    return [tp for name in sorted(topics) for tp in there.topics[name].tps]
 
 
 def _spans(

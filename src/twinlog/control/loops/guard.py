@@ -53,7 +53,7 @@ from twinlog.mirror.names.naming import ReplicationPolicy
 from twinlog.mirror.names.renaming import is_renamed, refused_names
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import CopyRow
-from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.model import NO_TOPIC_ID
 from twinlog.survey.cluster_state import ClusterState, cluster_state, with_maps, write_copies
 from twinlog.survey.copied_topics import CopiedTopic
 from twinlog.survey.discovery import TopicVerdicts, mirrored_topics, selected_topics
@@ -323,14 +323,10 @@ class LoopGuard:
     ) -> tuple[ClusterState, ClusterState]:
         here_id, there_id = here.cluster_id or "", there.cluster_id or ""
         at_source = with_maps(
-            source,
-            cluster_state(source, here_id),
-            lambda claim: claim.source_cluster_id == there_id != "",
+            source, cluster_state(source), lambda claim: claim.source_cluster_id == there_id != ""
         )
         at_target = with_maps(
-            target,
-            cluster_state(target, there_id),
-            lambda claim: claim.source_cluster_id == here_id != "",
+            target, cluster_state(target), lambda claim: claim.source_cluster_id == here_id != ""
         )
         return at_source, at_target
 
@@ -445,5 +441,4 @@ def _where(other: CopyRow, row: CopyRow, there: ClusterMetadata) -> str:
 
 def _is_empty(target: ClusterClient, topic: TopicMetadata) -> bool:
     """Whether it surely holds no record: one whose leader does not answer may hold some."""
-    tps = [TopicPartition(topic.name, one.partition) for one in topic.partitions]
-    return empty_logs(target, tps) == {*tps}
+    return empty_logs(target, topic.tps) == {*topic.tps}

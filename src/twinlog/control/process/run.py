@@ -26,7 +26,6 @@ from twinlog.control.loops.neighbours import Neighbours
 from twinlog.control.process.commands import CommandPort
 from twinlog.control.process.key_files import KeyFileWatch
 from twinlog.control.process.reload import FileWatch, Reloader
-from twinlog.control.process.slow_kernels import say_slow_kernels
 from twinlog.control.process.supervisor import Supervisor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.status_file import StatusFile
@@ -36,6 +35,7 @@ from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import MESSAGES
 from twinlog.mirror.state.published_events import PublishedEvents
 from twinlog.quantities import plural
+from twinlog.wire.kernels.chosen import CHOSEN, KERNELS_MISSING, Chosen
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +82,16 @@ class MirrorResult:
 def local_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
+    """One line, where the compiled kernels are not what this installation has.
+
+    Executors of a Spark cluster have the archive of this installation, or one of their own.
+    """
+    if not chosen.is_compiled:
+        what = "batches that must be decoded, and small ones that are joined, take"
+        log.warning("%s", chosen.warning(what), extra={"code": KERNELS_MISSING})
 
 
 def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> MirrorResult:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group, list_groups
 from twinlog.cluster.groups.group_offsets import GroupOffsets
-from twinlog.control.check.group_readiness import GroupSurvey, survey_groups
-from twinlog.control.compare.groups import Offsets, offsets_of, why_left_alone
+from twinlog.cluster.groups.share_groups import offsets_of
+from twinlog.control.check.group_readiness import GroupSurvey, Offsets, survey_groups
+from twinlog.control.compare.groups import why_left_alone
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.verify.result import VerifiedFlow, VerifiedGroup
 from twinlog.errors import TwinlogError
@@ -24,8 +25,9 @@ def offsets_there(there: Coordinators, selects: Callable[[str], bool]) -> Offset
     found = [one for one in list_groups(there).values() if selects(one.name)]
     return offsets_of(
         there,
-        consumers=[one.name for one in found if one.has_offsets and not one.is_share],
-        shares=[one.name for one in found if one.is_share],
+        [one.name for one in found if one.has_offsets and not one.is_share],
+        [one.name for one in found if one.is_share],
+        furthest=True,
     )
 
 

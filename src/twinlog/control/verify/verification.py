@@ -20,7 +20,6 @@ while it is read is counted, not missed. A process that dies has changed nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -54,7 +53,6 @@ from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.survey.verify.partition import MappedCopy, PartitionBounds, VerifyTask, never_made
 from twinlog.survey.verify.rules import rules_of
 
-GIVES_UP_S: Final = 60.0
 BY_KEY: Final = "its records go by key to several partitions: order and offsets do not correspond"
 NO_BOUNDS: Final = "the bounds of its logs cannot be asked"
 NO_SUCH_PARTITION: Final = "not compared: it is not empty, and the source has no such partition"
@@ -83,10 +81,8 @@ def verify_flows(
 ) -> Iterator[VerifiedFlow]:
     """Flow by flow. Raises TwinlogError where a cluster of a flow cannot be asked."""
     for flow in config.flows:
-        with ExitStack() as stack:
-            setup = flow_setup(flow)
-            source = stack.enter_context(prompt_client(setup.source, api_timeout_s=GIVES_UP_S))
-            target = stack.enter_context(prompt_client(setup.target, api_timeout_s=GIVES_UP_S))
+        setup = flow_setup(flow)
+        with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
             yield _Flow(config, setup, source, target, scope, workers, on_step).verified()
 
 
@@ -168,15 +164,14 @@ class _Flow:
         topics = selected_topics(flow, self._source.metadata(None))
         planned = {plan.source for plan in found.plans}
         lost = [
-            TopicPartition(name, part.partition)
+            tp
             for name, topic in topics.items()
-            for part in topic.partitions
             if self._scope.matches(name)
-            and part.partition >= first.get(name, 0)
-            and TopicPartition(name, part.partition) not in planned
+            for tp in topic.tps
+            if tp.partition >= first.get(name, 0) and tp not in planned
         ]
-        starts = known_offsets(self._source, lost, EARLIEST) if lost else {}
-        ends = known_ends(self._source, self._setup.config, lost) if lost else {}
+        starts = known_offsets(self._source, lost, EARLIEST)
+        ends = known_ends(self._source, self._setup.config, lost)
         since, until = self._scoped(lost)
         for tp in lost:
             target = TopicPartition(policy.format_remote_topic(alias, tp.topic), tp.partition)
@@ -240,14 +235,12 @@ class _Flow:
         # asked last: what a mirror made meanwhile for a partition of the source is no surplus
         here = self._source.metadata(list(topics.values())).topics
         surplus = [
-            TopicPartition(remote, part.partition)
+            tp
             for remote, name in topics.items()
             if remote in there and name in here and here[name].partitions
-            for part in there[remote].partitions
-            if part.partition >= len(here[name].partitions)
+            for tp in there[remote].tps
+            if tp.partition >= len(here[name].partitions)
         ]
-        if not surplus:
-            return
         starts = known_offsets(self._target, surplus, EARLIEST)
         ends = known_offsets(self._target, surplus, LATEST)
         for tp in surplus:
@@ -277,7 +270,7 @@ class _Flow:
         here_starts = known_offsets(self._source, sources, EARLIEST)
         there_starts = known_offsets(self._target, targets, EARLIEST)
         there_ends = known_offsets(self._target, targets, LATEST)
-        maps = self._maps()
+        maps = read_maps(self._target, self._setup.config.flow.source)
         return _Logs(
             here_ends=here_ends,
             here_starts=here_starts,
@@ -288,19 +281,14 @@ class _Flow:
             here_later=known_ends(self._source, self._setup.config, sources),
         )
 
-    def _maps(self) -> Maps:
-        return read_maps(self._target, self._setup.config.flow.source)
-
     def _scoped(self, tps: Sequence[TopicPartition]) -> tuple[Offsets, Offsets]:
         """By `since` and `until`: the first offset that is not before a time; -1: none is."""
+        isolation = self._setup.config.isolation_level
         since, until = (
-            {} if at_ms is None or not tps else self._by_time(tps, at_ms)
+            {} if at_ms is None else known_offsets(self._source, tps, at_ms, isolation=isolation)
             for at_ms in (self._scope.since_ms, self._scope.until_ms)
         )
         return since, until
-
-    def _by_time(self, tps: Sequence[TopicPartition], at_ms: int) -> Offsets:
-        return known_offsets(self._source, tps, at_ms, isolation=self._setup.config.isolation_level)
 
     def _rules(self, plan: PartitionPlan) -> Rules:
         return rules_of(

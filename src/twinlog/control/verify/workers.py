@@ -25,18 +25,11 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.control.verify.progress import WalkProgress
 from twinlog.errors import EnvironmentMissing, TwinlogError
 from twinlog.mirror.verify.difference import Compared
-from twinlog.spark.verify import (
-    VERIFY_MESSAGES,
-    VerifyDone,
-    VerifyStep,
-    VerifyTaken,
-    VerifyWork,
-)
+from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
 from twinlog.survey.verify.partition import VerifyTask, verify_partition
 from twinlog.survey.verify.sections import doubtful, joined, narrowed, size, split, together
 
 MOST_THREADS: Final = 4
-GIVES_UP_S: Final = 60.0
 TASK_ENTRY: Final = "twinlog.spark.verify:verify_section"
 TASK_FAILURES: Final = 4
 """As Spark has it: a task of a mirror must never end its lease, one of these only reads."""
@@ -99,10 +92,7 @@ class Threads:
         with ExitStack() as stack:
 
             def enter() -> None:
-                mine.clients = tuple(
-                    ClusterClient(each, api_timeout_s=GIVES_UP_S)
-                    for each in (clusters.source, clusters.target)
-                )
+                mine.clients = ClusterClient(clusters.source), ClusterClient(clusters.target)
                 with lock:
                     for client in mine.clients:
                         stack.enter_context(client)

@@ -26,6 +26,7 @@ from typing import Any, Final
 from twinlog.control.watch.rates import Rates
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.folders import named_folder, temporary_root, usable
+from twinlog.mirror.state.published import BEYOND
 from twinlog.private_files import (
     FolderNotPrivate,
     make_private,
@@ -275,9 +276,6 @@ _PARTITION: Final = {
 }
 """Of the fields of a snapshot those that `twinlog status` shows."""
 
-_BEYOND: Final = 10**14
-"""Times in milliseconds end before (in the year 5138); others cannot be shown."""
-
 
 def _fill_in(flow: dict[str, Any]) -> None:
     """What older releases do not say of a flow."""
@@ -298,7 +296,7 @@ def _fill_in(flow: dict[str, Any]) -> None:
 def _has(value: object, fields: dict[str, type]) -> bool:
     return isinstance(value, dict) and all(
         type(value.get(name)) is kind  # a bool is no number here
-        and not (name.endswith("_ms") and abs(value[name]) >= _BEYOND)
+        and not (name.endswith("_ms") and abs(value[name]) >= BEYOND)  # others cannot be shown
         for name, kind in fields.items()
     )
 

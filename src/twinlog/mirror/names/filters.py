@@ -9,11 +9,7 @@ from typing import Final, Self
 
 from twinlog.config.flow.schema import FlowConfig, OffsetSyncsConfig
 from twinlog.config.regex.patterns import NamePattern
-from twinlog.mirror.names.naming import (
-    DefaultReplicationPolicy,
-    ReplicationPolicy,
-    is_own_topic,
-)
+from twinlog.mirror.names.naming import DefaultReplicationPolicy, ReplicationPolicy, is_own_topic
 from twinlog.mirror.names.policies import policy_from
 from twinlog.wire.topic_config import ConfigEntry, ConfigSource
 

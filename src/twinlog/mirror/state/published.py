@@ -252,11 +252,8 @@ def _status(flow: str, values: dict[str, Any]) -> PublishedStatus:
         kept=_kept(values.get("kept")),
         **{name: values[name] for name in wanted if name in values or name not in _LATER},
     )
-    check_fields(found)
-    for one in unusual:
-        check_fields(one)
-    for each in behind:
-        check_fields(each)
+    for read in (found, *unusual, *behind):
+        check_fields(read)
     FlowState(found.state)
     for one in unusual:
         PartitionState(one.state)

@@ -283,7 +283,7 @@ def _warn_of_old(client: ClusterClient, messages: Sequence[TaskWritten]) -> None
     for one in messages:
         for topic, at in one.oldest_ms.items():
             oldest[topic] = min(at, oldest.get(topic, at))
-    for topic, kept_ms in (retentions(client, sorted(oldest)) if oldest else {}).items():
+    for topic, kept_ms in retentions(client, sorted(oldest)).items():
         age_ms = time.time_ns() // 1_000_000 - oldest[topic]
         if kept_ms != NO_LIMIT and age_ms > kept_ms:
             log.warning(

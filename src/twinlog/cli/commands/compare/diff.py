@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,13 +11,13 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import flow_option, one_flow, topics_option
+from twinlog.cli.options.flow_option import flow_option, topics_option
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, write_line, write_object
-from twinlog.cli.terminal.tables import row, text, write_all, write_warnings
+from twinlog.cli.terminal.output import Format, write_object, write_step
+from twinlog.cli.terminal.tables import plain_table, row, text, write_all, write_warnings
 from twinlog.quantities import count, plural
 
 if TYPE_CHECKING:
@@ -52,15 +50,13 @@ def diff(file: Path, flow: str | None, topics: str | None, every: bool, output: 
     twinlog diff mm2.properties --flow 'A->B' --topics 'orders.*' --all
     twinlog diff mm2.properties --format json
     """
-    from twinlog.cli.options.configuration import load_file
+    from twinlog.cli.options.configuration import load_flows
     from twinlog.control.compare.comparison import compare_flows, matching
 
     matches = matching(topics, "--topics")
-    config = load_file(file)
-    if flow is not None:
-        config = replace(config, flows=(one_flow(config.flows, flow),))
+    config = load_flows(file, flow)
     found = []
-    for one in compare_flows(config, matches, with_left_alone=every, say=_say):
+    for one in compare_flows(config, matches, with_left_alone=every, say=write_step):
         found.append(one)
         if not output.is_for_programs:
             write_all(parts(one, with_left_alone=every))
@@ -70,11 +66,6 @@ def diff(file: Path, flow: str | None, topics: str | None, every: bool, output: 
         flows = [one.as_json(with_left_alone=every) for one in found]
         write_object(output, "diff", {"flows": flows})
     return 1 if any(one.differences for one in found) else 0
-
-
-def _say(message: str) -> None:
-    if not is_quiet():
-        write_line(message, sys.stderr)
 
 
 def line(one: Deviation) -> str:
@@ -103,12 +94,11 @@ def parts(one: FlowComparison, *, with_left_alone: bool) -> Iterator[RenderableT
 
 
 def _totals(one: FlowComparison) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name in ("  ", "compared", "different", "left alone"):
-        table.add_column(name, justify="left" if name == "  " else "right", no_wrap=True)
+    numbers = ("compared", "different", "left alone")
+    table = plain_table("  ", *numbers, numbers=numbers)
     for aspect, total in one.totals().items():
-        numbers = (total.compared, total.different, total.left_alone)
-        row(table, f"  {aspect}", *map(count, numbers))
+        found = (total.compared, total.different, total.left_alone)
+        row(table, f"  {aspect}", *map(count, found))
     return table
 
 

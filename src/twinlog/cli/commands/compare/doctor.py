@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +10,7 @@ import click
 from rich.text import Text
 
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import flow_option, one_flow
+from twinlog.cli.options.flow_option import flow_option
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.loudness import is_quiet
@@ -44,13 +43,11 @@ def doctor(file: Path, flow: str | None, output: Format) -> int:
     twinlog doctor mm2.properties --flow 'A->B'
     twinlog doctor mm2.properties --format json
     """
-    from twinlog.cli.options.configuration import load_file
+    from twinlog.cli.options.configuration import load_flows
     from twinlog.control.doctor.findings import as_json, findings
     from twinlog.control.doctor.observing import observe
 
-    config = load_file(file)
-    if flow is not None:
-        config = replace(config, flows=(one_flow(config.flows, flow),))
+    config = load_flows(file, flow)
     found = [(seen, findings(seen)) for seen in observe(config, file)]
     if output.is_for_programs:
         flows = [as_json(seen, some) for seen, some in found]

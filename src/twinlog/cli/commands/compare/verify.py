@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +12,7 @@ import click
 from rich.text import Text
 
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import flow_option, one_flow, topics_option
+from twinlog.cli.options.flow_option import flow_option, topics_option
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import check_archive, secrets_option, spark_options
@@ -82,7 +81,7 @@ def verify(
     twinlog verify mm2.properties --deep --format json > report.json
     twinlog verify mm2.properties --master 'local[*]'
     """
-    from twinlog.cli.options.configuration import load_file
+    from twinlog.cli.options.configuration import load_flows
     from twinlog.control.compare.comparison import matching
     from twinlog.control.verify.recording import Asked, Records
     from twinlog.control.verify.result import digest, worst
@@ -97,9 +96,7 @@ def verify(
         until_ms=until_ms,
         is_deep=deep,
     )
-    config = load_file(file)
-    if flow is not None:
-        config = replace(config, flows=(one_flow(config.flows, flow),))
+    config = load_flows(file, flow)
     found: list[VerifiedFlow] = []
     began_ms = int(time.time() * 1000)
     asked = Asked(began_ms=began_ms, topics=topics, since=since, until=until, deep=deep)

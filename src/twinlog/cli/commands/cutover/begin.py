@@ -19,12 +19,11 @@ from twinlog.cli.options.flow_option import flow_option, one_flow
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.options.steering_options import names_of
+from twinlog.cli.options.steering_options import topic_pattern
 from twinlog.cli.terminal.output import Format, write_line, write_object
-from twinlog.errors import ConfigError, UsageError
+from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
-    from twinlog.config.regex.patterns import NamePattern
     from twinlog.control.cutover.scope import CutoverScope
 
 
@@ -102,16 +101,6 @@ class ChosenFlow:
     topics: str | None
     output: Format
 
-    def pattern(self) -> NamePattern | None:
-        """Of --topics. Raises UsageError."""
-        from twinlog.config.regex.patterns import compile_names
-        from twinlog.config.regex.reader import RegexProblem
-
-        try:
-            return None if self.topics is None else compile_names(names_of(self.topics))
-        except (RegexProblem, ConfigError) as problem:
-            raise UsageError(f"--topics: {problem}") from problem
-
     @contextmanager
     def scope(self, reason: str = "") -> Iterator[CutoverScope]:
         """The flow and topics of the file."""
@@ -119,7 +108,7 @@ class ChosenFlow:
         from twinlog.control.cutover.scope import CutoverScope
         from twinlog.control.flow.wiring import flow_setup
 
-        pattern = self.pattern()
+        pattern = topic_pattern(self.topics)
         config = one_flow(load_file(self.file).flows, self.flow)
         with CutoverScope(flow_setup(config), pattern, reason=reason) as scope:
             yield scope

@@ -21,6 +21,7 @@ from twinlog.cli.options.flow_option import flow_option, one_flow
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_folder, secrets_option
+from twinlog.cli.options.steering_options import topic_pattern
 from twinlog.cli.terminal.output import Format
 from twinlog.errors import UsageError
 
@@ -142,7 +143,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     if sign is not None and report is None:
         raise UsageError("--sign: give it with --report")
     key = None if sign is None else signing_key(sign)
-    pattern = chosen.pattern()
+    pattern = topic_pattern(chosen.topics)
     shown = chosen.evidence("drill run")
     raw = read_raw(chosen.file, secrets_folder())
     work = Drill(raw, one_flow(load_raw(raw).flows, chosen.flow), shown.say)

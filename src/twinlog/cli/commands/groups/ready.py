@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,12 +11,12 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from twinlog.cli.options.command import CommandGroup
-from twinlog.cli.options.flow_option import flow_option, one_flow
+from twinlog.cli.options.flow_option import flow_option
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.output import Format, write_object
-from twinlog.cli.terminal.tables import row, text, write_all
+from twinlog.cli.terminal.tables import plain_table, row, text, write_all
 from twinlog.errors import UsageError
 from twinlog.quantities import count, plural
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from twinlog.control.check.group_readiness import FlowGroups, GroupReadiness
 
 GROUPS_SHOWN: Final = 100
+NUMBERS: Final = ("partitions", "partition", "offset", "lag", "at", "exact")
 OFFSETS_SHOWN: Final = 50
 """Rows of single partitions; --format json has all."""
 
@@ -57,12 +57,10 @@ def ready(file: Path, flow: str | None, names: tuple[str, ...], output: Format) 
     twinlog groups ready mm2.properties --flow 'A->B' --group shop
     twinlog groups ready mm2.properties --format json
     """
-    from twinlog.cli.options.configuration import load_file
+    from twinlog.cli.options.configuration import load_flows
     from twinlog.control.check.group_readiness import ready_groups
 
-    config = load_file(file)
-    if flow is not None:
-        config = replace(config, flows=(one_flow(config.flows, flow),))
+    config = load_flows(file, flow)
     found = list(ready_groups(config, names))
     seen = {one.group for each in found for one in each.groups}
     if missing := [name for name in names if name not in seen]:
@@ -106,7 +104,8 @@ def parts(one: FlowGroups) -> Iterator[RenderableType]:
 
 
 def _groups(found: Iterable[GroupReadiness]) -> Table:
-    table = _table("  group", "may move", "state", "partitions", "lag", "exact", "")
+    names = ("  group", "may move", "state", "partitions", "lag", "exact", "")
+    table = plain_table(*names, numbers=NUMBERS)
     for one in found:
         exact = sum(not offset.why_not for offset in one.committed)
         row(
@@ -129,18 +128,11 @@ def _offset_rows(found: Iterable[GroupReadiness]) -> Iterator[RenderableType]:
     if len(rows) > OFFSETS_SHOWN:
         yield text(f"  {plural(len(rows), 'offset')}: --group NAME, or --format json, shows them")
         return
-    table = _table("  group", "topic", "partition", "offset", "lag", "resumes in", "at", "")
+    names = ("  group", "topic", "partition", "offset", "lag", "resumes in", "at", "")
+    table = plain_table(*names, numbers=NUMBERS)
     for group, one in rows:
         where = str(one.partition), str(one.offset), "?" if one.lag < 0 else count(one.lag)
         there = "" if one.to_offset is None else str(one.to_offset)
         row(table, f"  {group}", one.topic, *where, one.to_topic or "", there, one.why_not)
     yield text()
     yield table
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name in columns:
-        is_number = name in ("partitions", "partition", "offset", "lag", "at", "exact")
-        table.add_column(name, no_wrap=True, justify="right" if is_number else "left")
-    return table

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import RenderableType
-from rich.table import Table
 
 from twinlog.cli.options import candidates
 from twinlog.cli.options.command import Command
@@ -20,7 +19,7 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.output import Format, write_line, write_object
-from twinlog.cli.terminal.tables import row, text, write_all, write_warnings
+from twinlog.cli.terminal.tables import plain_table, row, text, write_all, write_warnings
 from twinlog.config.values.times import NoTime, in_iso, span_in_milliseconds, to_milliseconds
 from twinlog.errors import UsageError
 from twinlog.quantities import count, first_few, plural
@@ -33,7 +32,7 @@ JSON_VERSION: Final = 2
 ROWS_SHOWN: Final = 200
 """--format json has all."""
 
-NUMBERS: Final = ("partition", "now", "new", "start", "end")
+NUMBERS: Final = ("partition", "now", "new", "start", "end", "records")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,10 +278,7 @@ def _show(output: Format, where: str, plans: Sequence[GroupReset], warnings: Ite
 def _parts(where: str, plans: Sequence[GroupReset]) -> Iterator[RenderableType]:
     offsets = sum(len(one.offsets) for one in plans)
     yield text(f"{where}, {plural(len(plans), 'group')}, {plural(offsets, 'partition')}")
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name in ("group", "topic", *NUMBERS, "records", ""):
-        is_number = name in (*NUMBERS, "records")
-        table.add_column(name, no_wrap=True, justify="right" if is_number else "left")
+    table = plain_table("group", "topic", *NUMBERS, "", numbers=NUMBERS)
     every = [(plan, one) for plan in plans for one in plan.offsets]
     for plan, one in every[:ROWS_SHOWN]:
         now = "none" if one.before is None else str(one.before)

@@ -15,14 +15,13 @@ from twinlog.cli.options.flow_option import flow_option, one_flow
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.options.steering_options import names_of
+from twinlog.cli.options.steering_options import topic_pattern
 from twinlog.cli.terminal.output import Format, write_line, write_object
 from twinlog.errors import UsageError
 from twinlog.quantities import plural
 
 if TYPE_CHECKING:
     from twinlog.client.repair import RepairLine, TopicRepair
-    from twinlog.config.regex.patterns import NamePattern
 
 
 @click.group("repair", cls=CommandGroup)
@@ -60,7 +59,7 @@ def plan(file: Path, *, topics: str | None, flow: str | None, output: Format) ->
     twinlog repair plan mm2.properties --topics orders --format json
     """
     with _repair(file, flow, "") as (one, name):
-        lines = one.plan(_pattern(topics))
+        lines = one.plan(topic_pattern(topics))
     if output.is_for_programs:
         body = {"flow": name, "partitions": [line.as_json() for line in lines]}
         write_object(output, "repair plan", body)
@@ -97,7 +96,7 @@ def run(
     if not (yes or dry_run or sys.stdin.isatty()):
         raise UsageError("give --yes, or --dry-run to see what would be done")
     with _repair(file, flow, reason) as (one, name):
-        lines = one.plan(_pattern(topics))
+        lines = one.plan(topic_pattern(topics))
         can = [line for line in lines if line.found is not None]
         if not output.is_for_programs or not yes:
             _show(lines, sys.stderr if output.is_for_programs else None)
@@ -131,17 +130,6 @@ def _repair(file: Path, flow: str | None, reason: str) -> Iterator[tuple[TopicRe
         yield one, str(config.flow)
     finally:
         one.close()
-
-
-def _pattern(topics: str | None) -> NamePattern | None:
-    from twinlog.config.regex.patterns import compile_names
-    from twinlog.config.regex.reader import RegexProblem
-    from twinlog.errors import ConfigError
-
-    try:
-        return None if topics is None else compile_names(names_of(topics))
-    except (RegexProblem, ConfigError) as problem:
-        raise UsageError(f"--topics: {problem}") from problem
 
 
 def _show(lines: list[RepairLine], stream: Any = None) -> None:

@@ -228,9 +228,11 @@ async def wished(site: Site, client: Client, flow: str, ask: Ask, **said: Any) -
 
 
 def _of_flow(
-    act: Callable[[FlowSteering, Any], Any],
+    act: Callable[[FlowSteering, Any], Any], nothing: str = ""
 ) -> Callable[[CheckedRequest], Awaitable[BaseModel]]:
-    """`act` is given the flow's steering and the body."""
+    """`act` is given the flow's steering and the body; `nothing`: what to say where it has nothing
+    to act on.
+    """
 
     async def run(asked: CheckedRequest) -> answers.Changes:
         body = asked.body
@@ -241,24 +243,7 @@ def _of_flow(
             lambda one: list(act(one, body)),
             reason=body.reason,
             dry_run=body.dry_run,
-        )
-
-    return run
-
-
-def _of_topics(
-    act: Callable[[FlowSteering, list[str]], Any], nothing: str
-) -> Callable[[CheckedRequest], Awaitable[BaseModel]]:
-    async def run(asked: CheckedRequest) -> answers.Changes:
-        body: answers.TopicWish = asked.body
-        return await wished(
-            asked.site,
-            asked.client,
-            asked.flow,
-            lambda one: list(act(one, body.topics)),
-            reason=body.reason,
-            dry_run=body.dry_run,
-            nothing=f"topics: {nothing}",
+            nothing=nothing,
         )
 
     return run
@@ -289,7 +274,7 @@ def _topic_wish(
         summary=summary,
         body=answers.TopicWish,
         answer=answers.Changes,
-        run=_of_topics(act, nothing),
+        run=_of_flow(lambda one, body: act(one, body.topics), f"topics: {nothing}"),
     )
 
 

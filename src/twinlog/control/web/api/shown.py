@@ -79,29 +79,36 @@ def _has_led(snapshot: FlowSnapshot | None, row: PublishedStatus) -> bool:
     )
 
 
+def _alike(one: FlowSnapshot | PublishedStatus) -> dict[str, Any]:
+    """What both have."""
+    return {
+        "since_ms": one.since_ms or None,
+        "reason": one.reason,
+        "code": one.code,
+        "guarantee": one.guarantee,
+        "lanes": one.lanes,
+        "generation": known(one.generation),
+        "records": one.records,
+        "bytes": one.bytes,
+        "lag": known(one.lag),
+        "loss": answers.Loss(
+            records=known(one.loss_records),
+            ms=known(one.loss_ms),
+            unknown_partitions=one.loss_unknown,
+            objective_ms=known(one.rpo_ms),
+            excess=one.rpo_excess,
+        ),
+    }
+
+
 def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
     found = seen.verified
     return {
+        **_alike(seen),
         "state": seen.state,
-        "since_ms": seen.since_ms or None,
-        "reason": seen.reason,
-        "code": seen.code,
-        "guarantee": seen.guarantee,
-        "lanes": seen.lanes,
-        "generation": known(seen.generation),
-        "records": seen.records,
-        "bytes": seen.bytes,
         "partitions": len(seen.partitions),
         "unusual_partitions": sum(map(is_unusual, seen.partitions)),
-        "lag": known(seen.lag),
         "lag_unknown_partitions": seen.lag_unknown,
-        "loss": answers.Loss(
-            records=known(seen.loss_records),
-            ms=known(seen.loss_ms),
-            unknown_partitions=seen.loss_unknown,
-            objective_ms=known(seen.rpo_ms),
-            excess=seen.rpo_excess,
-        ),
         "latency": _latency(seen.latency),
         "retention": _retention(kept_of(seen.partitions)) if leads(seen) else None,
         "verified": None if found is None else _verified(found),
@@ -113,26 +120,11 @@ def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
 
 def _reported(status: PublishedStatus, now_ms: int) -> dict[str, Any]:
     return {
+        **_alike(status),
         "state": FlowState(status.state),
-        "since_ms": status.since_ms or None,
-        "reason": status.reason,
-        "code": status.code,
-        "guarantee": status.guarantee,
-        "lanes": status.lanes,
-        "generation": known(status.generation),
-        "records": status.records,
-        "bytes": status.bytes,
         "partitions": status.partitions,
         "unusual_partitions": status.unusual_partitions,
-        "lag": known(status.lag),
         "lag_unknown_partitions": known(status.lag_unknown),
-        "loss": answers.Loss(
-            records=known(status.loss_records),
-            ms=known(status.loss_ms),
-            unknown_partitions=status.loss_unknown,
-            objective_ms=known(status.rpo_ms),
-            excess=status.rpo_excess,
-        ),
         "latency": _latency(_quantiles(status)),
         "retention": None if status.kept is None else _retention(status.kept),
         "verified": None if status.proof is None else _verified(status.proof),
