@@ -12,9 +12,12 @@ from typing import Final
 
 import pytest
 
-from tests.support.client import Outgoing, eventually, produce, produce_transaction
-from tests.support.map_rows import transactions
-from tests.support.rig import COUNTS_ROUNDS, MAP_PARTITIONS, OLD, Rig, kill
+from tests.support.client import Outgoing, eventually, produce, produce_transaction, read_all
+from tests.support.groups import commit, committed
+from tests.support.map_rows import rows, transactions
+from tests.support.rig import COUNTS_ROUNDS, KEEPS_LEADERLESS, MAP_PARTITIONS, OLD, Rig, kill
+from tests.support.rounds import Rounds
+from tests.support.surgery import cut_log
 from tests.support.topics import (
     alter_topic_configs,
     apply_topic_configs,
@@ -26,6 +29,8 @@ from tests.support.topics import (
     topic_names,
 )
 from twinlog.cli.main import run
+from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.control.groups.checkpoints import CheckpointDuty
 from twinlog.mirror.map.offset_map import map_home
 from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.model import TopicPartition
@@ -34,6 +39,16 @@ from twinlog.sandbox import LocalCluster
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 ONE_REPLICA: Final = {"replication.factor": "1", "twinlog.state.topic.replication.factor": "1"}
+
+HOLDS_ITS_ROWS: Final = """
+import os
+from twinlog.lane.map_writer import MapWriter
+pump = MapWriter.pump
+def hold(*arguments):
+    if not os.path.exists({flag!r}):
+        pump(*arguments)
+MapWriter.pump = hold
+"""
 
 WAITS_FOR_ITS_MAP: Final = {"MAP_UNWRITABLE", "MAP_UNREADABLE"}
 """The second where the dead broker led the remote partition too: that one's new leader is looked
@@ -200,6 +215,92 @@ def test_map_under_min_isr_is_asked_seldom_reported_and_resumed(rig3: Rig, tmp_p
         mirror.stop()
     assert rig.numbers() == list(range(written))
     rig.offsets_are_exact()
+
+
+def test_rows_that_the_map_lost_are_written_again_by_whoever_has_the_partition_since(
+    rig3: Rig,
+) -> None:
+    """Who wrote them had ended before there was a new leader epoch to be seen."""
+    rig = rig3
+    rig.create()
+    create_topic(rig.target, rig.remote, replication_factor=3)
+    home = TopicPartition(map_topic(rig), map_home(rig.here, MAP_PARTITIONS))
+    with rig.mirror(keys=ONE_REPLICA, lease_s=4.0) as mirror:
+        rig.put(range(5))
+        transactions(rig, range(5, 10))
+        rig.put(range(10, 12))  # no marker behind them: what is handed over is all in the map
+        rig.copied(12)
+        mirror.eventually(lambda parts: parts[0].state == "AT_END")
+        before, offsets = rows(rig)[-1], row_offsets(rig, home)
+        dead = leader(rig.target, *home)
+        rig.target.kill(dead)
+        try:
+            eventually(lambda: leader(rig.target, *home) == -1, what="no leader")
+            newest = max(job.lease for job in mirror.leases.jobs)
+
+            def is_handed_over() -> bool:
+                lane = mirror.partition(rig.here).lane
+                return lane is not None and lane.lease > newest
+
+            eventually(is_handed_over, what="a lane that never saw a leader of the map")
+            cut_log(rig.target, home, offsets[1], dead)
+        finally:
+            rig.target.restart(dead)
+        eventually(lambda: rows(rig)[-1].runs == before.runs, what="the lost row once more")
+        rig.offsets_are_exact()
+        mirror.stop()
+
+
+@pytest.mark.usefixtures("lasting_lead")
+def test_group_is_not_set_by_rows_that_the_map_has_lost(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its gaps a place is too far, and a group is never moved back."""
+    group, flag = f"app-{rig.alias}", tmp_path / "held"
+    keys = {
+        "groups": group,
+        "sync.group.offsets.enabled": "true",
+        "sync.group.offsets.interval.seconds": "1",
+        "emit.checkpoints.interval.seconds": "1",
+        "refresh.groups.interval.seconds": "1",
+    }
+    checks = Rounds(monkeypatch, CheckpointDuty, "round", lambda duty: duty._flow.name)
+    rig.create()
+    rig.put(range(5))
+    home = TopicPartition(map_topic(rig), map_home(rig.here, MAP_PARTITIONS))
+    prelude = KEEPS_LEADERLESS + HOLDS_ITS_ROWS.format(flag=str(flag))
+    with rig.mirror(keys=keys, prelude=prelude) as mirror:
+        rig.copied(5)
+        commit(rig.source, group, rig.topic, 1)
+        eventually(lambda: committed(rig.target, group, rig.remote) == 1)
+        transactions(rig, range(5, 15))
+        rig.copied(15)
+        eventually(lambda: len(rows(rig)[-1].runs) == 11, what="all runs in the map")
+        offsets = row_offsets(rig, home)
+        flag.touch()  # a lane that has not noticed yet
+        rig.target.kill(1)
+        cut_log(rig.target, home, offsets[1])
+        rig.target.restart(1)
+        eventually(lambda: len(rows(rig)) == 1, what="rows that are lost")
+        upstream = rig.source_end() - 8
+        right = right_offset(rig, upstream)
+        commit(rig.source, group, rig.topic, upstream)
+        checks.pass_by(rig.flow, 3)
+        assert committed(rig.target, group, rig.remote) in (1, right)
+        flag.unlink()
+        eventually(lambda: committed(rig.target, group, rig.remote) == right, what=f"{right}")
+        mirror.stop()
+
+
+def right_offset(rig: Rig, upstream: int) -> int:
+    """Of the first target record at or behind an upstream offset, by content."""
+    at = {r.value: r.offset for r in read_all(rig.source, rig.topic, isolation="read_committed")}
+    return next(r.offset for r in read_all(rig.target, rig.remote) if at[r.value] >= upstream)
+
+
+def row_offsets(rig: Rig, home: TopicPartition) -> list[int]:
+    """Of all rows of the map."""
+    return [r.offset for r in read_to_end(rig.target_client, *home)]
 
 
 def rounds(counter: Path) -> int:

@@ -68,13 +68,26 @@ def test_expiry_that_is_lowered_while_a_lane_copies(rig: Rig) -> None:
     rig.put(range(10), age_ms=2 * HOUR_MS)
     with rig.mirror(prelude=CHECKS_OFTEN) as mirror:
         rig.copied(10)
-
-        def is_protected() -> bool:
-            progress = mirror.partition(rig.here).progress
-            return progress is not None and progress.is_protected
-
-        eventually(is_protected, what="two hours of a day are protected")
+        eventually(lambda: protection(rig, mirror) is True, what="two hours of a day are protected")
         with rig.target_forgets_after(HOUR_MS):
-            eventually(lambda: not is_protected(), what="of an hour they are not")
-        eventually(is_protected, what=f"of {DAY_MS} ms they are again")
+            eventually(lambda: protection(rig, mirror) is False, what="of an hour they are not")
+        eventually(lambda: protection(rig, mirror) is True, what=f"of {DAY_MS} ms they are again")
         mirror.stop()
+
+
+def test_expiry_that_was_lowered_before_a_lane_began(rig: Rig) -> None:
+    """The driver found a day when it claimed its generation, and lanes end before a minute."""
+    rig.create()
+    rig.put(range(10), age_ms=2 * HOUR_MS)
+    with rig.mirror(lease_s=4.0) as mirror:
+        rig.copied(10)
+        eventually(lambda: protection(rig, mirror) is True, what="two hours of a day are protected")
+        with rig.target_forgets_after(HOUR_MS):
+            eventually(lambda: protection(rig, mirror) is False, what="of an hour they are not")
+        mirror.stop()
+
+
+def protection(rig: Rig, mirror: Mirror) -> bool | None:
+    """Whether the lane says that the target surely remembers us; None: it has said nothing yet."""
+    progress = mirror.partition(rig.here).progress
+    return None if progress is None else progress.is_protected

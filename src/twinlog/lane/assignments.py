@@ -104,7 +104,7 @@ class Assignments:
         """Those of them that are released once they are at rest."""
         self._unsettled: set[TopicPartition] = set()
         """Partitions to which something happened that may end their stay."""
-        self.reporter = Reporter(self.source, self._gaps)
+        self.reporter = Reporter(self.source, self._gaps, self.map.epoch_of)
         source.on_leaders = self.source.on_new_leaders
         target.on_leaders = self.target.on_new_leaders
         target.on_connected = lambda _node: self.target.wake_all()
@@ -277,10 +277,11 @@ class Assignments:
         self._unsettled.add(copy.source)
         if not isinstance(copy, FanOut) or copy.begins():
             self.source.add(copy)
-        searched_at = self._starter.searched_at(stay.start)
+        searched_at, handed = self._starter.searched_at(stay.start), stay.take.handed
+        map_epoch = -1 if handed is None else handed.map_epoch
         for part in copy.parts:
             self.target.add(part, searched_at)
-            self.map.add(part)
+            self.map.add(part, map_epoch)
 
     # -- one partition
 
@@ -394,7 +395,8 @@ class Assignments:
             return
         handed = None
         if isinstance(copy, PartitionCopy):
-            handed = hand_over(copy)  # the branches of a fan are looked for again
+            # the branches of a fan are looked for again
+            handed = hand_over(copy, self.map.epoch_of(copy))
         last = ReleasedPartition(
             source=take.source,
             term=take.term,

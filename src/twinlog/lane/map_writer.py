@@ -10,7 +10,10 @@ a code, so that people see it and the driver tries again. A round that is larger
 takes is written again row by row, so that only a row that is too large by itself is refused.
 
 A leader may be elected that lacks rows which the one before had acknowledged. So with each new
-leader epoch every copy writes its newest rows once more, under the same keys.
+leader epoch every copy writes its newest rows once more, under the same keys. A copy that is handed
+over takes the epoch of its rows along: the next lane may be the first that sees a newer one. And
+the driver translates nothing by rows that were read under a newer epoch than that: so leaders are
+asked for now and then, also where nothing is written.
 """
 
 from __future__ import annotations
@@ -42,6 +45,9 @@ ROUND_BYTES: Final = 512 * 1024
 
 NO_LEADER: Final = "has no leader"
 
+LEADERS_EVERY_S: Final = 5.0
+"""A leader that moves breaks no connection; until its lane has seen it no group is translated."""
+
 STUCK_AFTER_S: Final = 5.0
 """A new leader has been elected by then."""
 
@@ -61,10 +67,10 @@ class _Home:
     """One partition of the map topic."""
 
     waiting: dict[PartitionCopy, None] = field(default_factory=dict)
-    copies: dict[PartitionCopy, None] = field(default_factory=dict)
-    """All whose rows are there."""
+    copies: dict[PartitionCopy, int] = field(default_factory=dict)
+    """All whose rows are there, and the leader epoch under which they surely are; -1: not known."""
     epoch: int = -1
-    """The leader epoch under which they are."""
+    """The newest leader epoch that was seen."""
     is_writing: bool = False
     row_by_row: bool = False
     not_before: float = 0.0
@@ -97,11 +103,21 @@ class MapWriter:
     partitions: int
     events: LaneEvents
     _homes: dict[TopicPartition, _Home] = field(default_factory=dict)
+    _next_leaders: float = 0.0
 
-    def add(self, copy: PartitionCopy) -> None:
-        """From now on its rows are written, until it is forgotten."""
-        self._home(copy).copies[copy] = None
+    def add(self, copy: PartitionCopy, epoch: int = -1) -> None:
+        """From now on its rows are written, until it is forgotten. `epoch`: the leader epoch under
+        which another lane has written those that there are; -1: nobody says.
+        """
+        home = self._home(copy)
+        home.copies[copy] = home.epoch if epoch < 0 else epoch
+        if home.copies[copy] < home.epoch:
+            copy.tail.write_again()
         self.note(copy)
+
+    def epoch_of(self, copy: PartitionCopy) -> int:
+        """The leader epoch under which its rows surely are; -1: not known."""
+        return self._home(copy).copies.get(copy, -1)
 
     def note(self, copy: PartitionCopy) -> None:
         """The copy's tail may have something to write."""
@@ -122,6 +138,9 @@ class MapWriter:
     def pump(self, now_ms: int) -> None:
         """Start the rounds that can start now."""
         now = self.clock.monotonic()
+        if now >= self._next_leaders:
+            self._next_leaders = now + LEADERS_EVERY_S
+            self.side.need_topics((self.topic,))
         for tp, home in self._homes.items():
             self._see_leader(tp, home)
             if not home.waiting or home.is_writing:
@@ -135,11 +154,13 @@ class MapWriter:
         leader = self.side.leaders.get(tp)
         if leader is None or leader.epoch <= home.epoch:
             return
-        if home.epoch >= 0:
-            for copy in home.copies:
+        home.epoch = leader.epoch
+        for copy, epoch in home.copies.items():
+            if epoch < 0:
+                home.copies[copy] = leader.epoch
+            elif epoch < leader.epoch:
                 copy.tail.write_again()
                 home.waiting[copy] = None
-        home.epoch = leader.epoch
 
     def _pump_one(self, tp: TopicPartition, home: _Home, now_ms: int) -> bool:
         """False when nothing could be sent for a reason that may last."""
@@ -239,6 +260,8 @@ class MapWriter:
             else:
                 copy.tail.on_durable(run)
                 self.events.durable(copy)
+                if copy in home.copies and not copy.tail.dirty:
+                    home.copies[copy] = max(home.epoch, home.copies[copy])
             self.note(copy)
         return throttle_ms
 

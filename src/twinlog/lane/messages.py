@@ -147,6 +147,8 @@ class HandOver:
     runs: tuple[Run, ...]
     """Runs of the open chunk."""
     durable_ordinal: int
+    map_epoch: int = -1
+    """Under which leader of the map's partition they are durable; -1: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +283,8 @@ class PartitionProgress:
     """Found since the last report."""
     has_row: bool = False
     """Its first row is in the offset map."""
+    map_epoch: int = -1
+    """Under which leader of the map's partition its rows surely are there; -1: not known."""
     lost: tuple[tuple[int, int], ...] = ()
     """[first, next) of upstream offsets that the source deleted before they were copied, and that
     were passed over since that is accepted, since the last report."""

@@ -4,7 +4,7 @@ rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.messages import HandOver, PartitionProgress, TakePartition, Troubled, Work
@@ -23,9 +23,13 @@ from twinlog.model import TopicPartition
 class Reporter:
     """Progress of the partitions that changed since they were last reported."""
 
-    def __init__(self, source: SourceSide, gaps: GapWatch) -> None:
+    def __init__(
+        self, source: SourceSide, gaps: GapWatch, map_epoch: Callable[[PartitionCopy], int]
+    ) -> None:
+        """`map_epoch`: the leader epoch under which a copy's rows surely are in the map."""
         self._source = source
         self._gaps = gaps
+        self._map_epoch = map_epoch
         self._cpu_ms: int | None = None
 
     def changed(self, stays: Iterable[Stay], now_ms: int) -> Iterator[PartitionProgress]:
@@ -69,6 +73,7 @@ class Reporter:
             age=copy.ages.take(),
             latency=copy.latencies.take(),
             gap=self._gaps.take(copy.source),
+            map_epoch=min(map(self._map_epoch, copy.parts)),
             lost=lost,
             left_out=_taken(copy.intake.left_out),
         )
@@ -127,8 +132,10 @@ def handed_tail(key: PartitionKey, take: TakePartition, handed: HandOver, work: 
     )
 
 
-def hand_over(copy: PartitionCopy) -> HandOver | None:
+def hand_over(copy: PartitionCopy, map_epoch: int = -1) -> HandOver | None:
     """Where the next lane resumes; the copy has no request in flight. None: it is to look.
+
+    `map_epoch`: the leader epoch under which its rows are in the map.
 
     The position and the leader epoch of the offset before it come from one place: see
     `PartitionCopy.acked_epoch`.
@@ -151,4 +158,5 @@ def hand_over(copy: PartitionCopy) -> HandOver | None:
         chunk=handed.chunk,
         runs=handed.runs,
         durable_ordinal=handed.durable_ordinal,
+        map_epoch=map_epoch,
     )

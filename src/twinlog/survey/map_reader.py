@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
@@ -21,6 +22,7 @@ from twinlog.mirror.map.offset_map import (
     PartitionKey,
     PartitionMap,
     StoredRow,
+    map_home,
     map_homes,
     row_key,
 )
@@ -30,6 +32,8 @@ from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.records import Record
 
 log = logging.getLogger(__name__)
+
+NO_EPOCHS: Final[Mapping[int, int]] = MappingProxyType({})
 
 LEADER_WAIT_S: Final = 5.0
 """How long a leader of the topic is waited for; one that was away is asked only once."""
@@ -43,10 +47,20 @@ class Maps(Mapping[PartitionKey, PartitionMap]):
         maps: Mapping[PartitionKey, PartitionMap],
         unread: Mapping[int, TwinlogError],
         partitions: int,
+        epochs: Mapping[int, int] = NO_EPOCHS,
     ) -> None:
-        self._maps, self._unread = maps, unread
+        """`epochs`: the leader epoch under which each partition of the map topic was read."""
+        self._maps, self._unread, self._epochs = maps, unread, epochs
         self.partitions = partitions
         """How many the map topic has."""
+
+    def has_rows_of(self, source: TopicPartition, epoch: int | None) -> bool:
+        """Whether rows that were acknowledged are in it. A new leader may lack the newest until the
+        lane that wrote them does so once more: `epoch` is the leader's under which it says that
+        they are there; None: it is in no lane.
+        """
+        read = self._epochs.get(map_home(source, self.partitions), -1)
+        return epoch is None or read <= epoch
 
     def problem(self, source: TopicPartition) -> PartitionError | None:
         """Why the map of a source partition is not known now; None: it is."""
@@ -129,7 +143,8 @@ class MapReader:
                     self._epochs[partition] = end.leader_epoch
             if len(self._unread) == self.partitions:
                 raise next(iter(self._unread.values()))
-            return Maps(dict(self._maps), dict(self._unread), self.partitions)
+            unread, epochs = dict(self._unread), dict(self._epochs)
+            return Maps(dict(self._maps), unread, self.partitions, epochs)
 
     def _check_topic(self) -> None:
         """Rows that were read do not say anything of a topic that was created again."""

@@ -24,8 +24,9 @@ from twinlog.lane.messages import (
 )
 from twinlog.lane.ports import LanePorts
 from twinlog.lane.sides.background import JobKind
-from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.sides.cluster_side import ClusterSide, Leader
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S
+from twinlog.mirror.copy.partition import PartitionCopy
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import TopicPartition
@@ -97,12 +98,14 @@ def lane() -> Iterator[Lane]:
     made.close()
 
 
-def handed(*, wait_ms: int) -> TakePartition:
+def handed(*, wait_ms: int = 0, map_epoch: int = -1) -> TakePartition:
     """From the lane before, at rest behind its first record."""
     start = StartPoint(
         ordinal=1, upstream=1, k=0, last_fetched_epoch=0, is_protected=False, last_timestamp=-1
     )
-    over = HandOver(start=start, chunk=0, runs=(Run(0, 0, 0),), durable_ordinal=0)
+    over = HandOver(
+        start=start, chunk=0, runs=(Run(0, 0, 0),), durable_ordinal=0, map_epoch=map_epoch
+    )
     return take(0, wait_ms=wait_ms, handed=over)
 
 
@@ -150,6 +153,42 @@ def test_what_would_make_the_target_forget_us_waits_for_late_requests(
     lane.assignments.release([HERE])
     assert only(lane.after(0.0)).handed is None, "its log was not checked since"
     assert lane.assignments.is_empty
+
+
+@pytest.mark.parametrize("is_seen_first", [True, False])
+def test_rows_that_were_handed_over_are_written_again_under_a_newer_leader_of_the_map(
+    lane: Lane, *, is_seen_first: bool
+) -> None:
+    home = TopicPartition(work_of().map_topic, 0)
+    if is_seen_first:
+        lane.target.leaders[home] = Leader(1, 4)
+    lane.take(handed(map_epoch=3))
+    assert lane.after(0.0) == []
+    (copy,) = lane.assignments._copies()
+    assert isinstance(copy, PartitionCopy)
+    assert copy.tail.dirty is is_seen_first
+    lane.target.leaders[home] = Leader(1, 4)
+    assert lane.after(0.0) == []
+    assert copy.tail.dirty
+    lane.assignments.release([HERE])
+    over = only(lane.after(0.0)).handed
+    assert over is not None
+    assert over.map_epoch == 3, "they are not written yet: that is for the next lane"
+
+
+def test_rows_that_were_handed_over_are_not_written_again_under_the_same_leader(
+    lane: Lane,
+) -> None:
+    lane.target.leaders[TopicPartition(work_of().map_topic, 0)] = Leader(1, 3)
+    lane.take(handed(map_epoch=3))
+    assert lane.after(0.0) == []
+    (copy,) = lane.assignments._copies()
+    assert isinstance(copy, PartitionCopy)
+    assert not copy.tail.dirty
+    lane.assignments.release([HERE])
+    over = only(lane.after(0.0)).handed
+    assert over is not None
+    assert over.map_epoch == 3
 
 
 def test_who_is_released_while_it_is_searched_leaves_at_once(lane: Lane) -> None:

@@ -114,7 +114,8 @@ class OffsetSyncs:
         due: dict[PartitionView, list[SyncPoint]] = {}
         undone: dict[PartitionView, _Written] = {}
         for view in views:
-            if view.map_key in maps and maps.problem(view.source) is None:
+            is_known = view.map_key in maps and maps.problem(view.source) is None
+            if is_known and maps.has_rows_of(view.source, view.map_epoch):
                 written = self._written.setdefault(view.map_key, _Written())
                 before = written.point, written.at
                 if points := self._due(view, maps[view.map_key], written, now):

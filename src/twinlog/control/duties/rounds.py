@@ -67,6 +67,10 @@ class PartitionView(Pairing):
     """A lane of this process has found that the target holds this copy, or nothing yet."""
     has_others: bool = False
     """Its target topic holds records that this flow did not copy, or may hold some."""
+    map_epoch: int | None = None
+    """Under which leader of the map's partition its rows surely are there, as its lane says (-1: it
+    does not know); None: it is in no lane.
+    """
     not_ours: str = ""
     """The code that says that nothing of ours may write to its target topic now; mostly empty."""
 

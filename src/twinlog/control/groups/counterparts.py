@@ -163,6 +163,8 @@ class TargetOffsets:
             bounds, known = ends.bounds(view.target), maps.get(view.map_key)
             if bounds is None or maps.problem(tp) is not None:
                 continue
+            if not maps.has_rows_of(tp, view.map_epoch):
+                continue
             reach = self._reach(view, known, bounds[1])
             if reach is not None:
                 topic_id = view.target_topic_id

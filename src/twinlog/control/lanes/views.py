@@ -32,6 +32,8 @@ def view_of(partition: Partition) -> PartitionView:
         is_keyed=plan.targets > 0,
         is_begun=partition.is_begun,
         has_others=plan.targets > 0 or partition.is_behind_others,
+        # without a lane nobody writes again what the map may have lost
+        map_epoch=None if at is None or partition.lane is None else at.map_epoch,
         not_ours=not_ours,
     )
 

@@ -3,14 +3,16 @@
 `producer.id.expiration.ms` can be changed under running brokers. One that is lowered makes them
 forget earlier than the driver found when it claimed its generation; a partition would then count
 as protected whose producer id is gone. Brokers look for what to forget every ten minutes (by
-default), so a check a minute is early enough. Where our user may not read brokers' configs, what
-the driver said stays: it read them, or has it from the configuration.
+default), so a check a minute is early enough. The first one is due at once: it may have been
+lowered days ago, and the lanes before this one have ended with what they knew. Where our user may
+not read brokers' configs, what the driver said stays: it read them, or has it from the
+configuration.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.topics.producer_expiry import producer_expiry
@@ -32,11 +34,8 @@ class ExpiryWatch:
     expiry_ms: int | None
     """None: partitions are unprotected for another reason, and nobody asks."""
     events: LaneEvents
-    _next: float = field(init=False)
+    _next: float = 0.0
     _is_checking: bool = False
-
-    def __post_init__(self) -> None:
-        self._next = self.ports.clock.monotonic() + CHECK_EVERY_S
 
     def tend(self) -> None:
         """Begin a check when one is due; called about once a second."""
