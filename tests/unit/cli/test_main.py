@@ -92,6 +92,16 @@ def test_misspelt_option_names_the_nearest(
     assert re.search(rf"(Did you mean|Possible options).*{near}\b", capsys.readouterr().err)
 
 
+@pytest.mark.parametrize("option", ["--offset", "--partition"])
+def test_translate_refuses_what_it_would_not_follow(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["offsets", "translate", "no.properties", "--group", "g", option, "3"]
+    assert run(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "leave --offset and --partition out" in line
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
