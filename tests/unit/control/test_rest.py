@@ -416,6 +416,7 @@ def test_no_secret_is_in_any_answer(rest: Rest) -> None:
         (f"{A_B}/limit", "POST", {"bytesPerS": 1}, 400, "REQUEST_INVALID", "did you mean bytesPer"),
         (f"{A_B}/limit", "POST", {"bytesPerSecond": 5}, 400, "REQUEST_INVALID", "1024"),
         (f"{A_B}/topics/pause", "POST", {"topics": []}, 400, "REQUEST_INVALID", "body: topics"),
+        (f"{A_B}/topics/pause", "POST", {"topics": ["a("]}, 400, "USAGE", "topics: this ( is not"),
         (f"{A_B}/pause", "POST", {"reason": "x" * 70_000}, 413, "REQUEST_TOO_LARGE", "65536"),
         (f"{A_B}/pause", "POST", {}, 503, "UNREACHABLE", "connection refused"),
     ],
@@ -426,8 +427,10 @@ def test_what_is_refused_says_what_where_and_what_to_do(
     answer = rest.ask(path, method, body)
     assert (answer.status, answer.json["code"]) == (status, code), answer
     assert what in answer.json["what"]
+    assert not answer.json["what"].startswith("--"), "an option of the command line"
     assert answer.json["where"] == path.partition("?")[0].replace("%3E", ">")
     assert (answer.json["do"] != "") is bool(CONDITIONS[code].advice)
+    assert not answer.json["do"].startswith("exit code"), "which a client has none of"
     assert answer.headers["Content-Type"] == "application/json"
 
 
