@@ -67,7 +67,14 @@ def test_misspelt_command_names_the_nearest(
         (["flow", "puase", "x"], "No such command 'puase'; did you mean pause?"),
         (["topic", "relaese"], "No such command 'relaese'; did you mean release?"),
         (["offsets", "tranlsate"], "No such command 'tranlsate'; did you mean translate?"),
-        (["sandbox", "xyz"], "No such command 'xyz'\n"),
+        (
+            ["sandbox", "xyz"],
+            "No such command 'xyz'; `twinlog sandbox` has down, fill, status, up\n",
+        ),
+        (
+            ["groups", "mm2.properties"],
+            "No such command 'mm2.properties'; `twinlog groups` has ready\n",
+        ),
     ],
 )
 def test_misspelt_command_of_a_group_names_the_nearest(
