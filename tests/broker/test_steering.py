@@ -457,11 +457,14 @@ def test_commands_say_what_is_so_already_and_what_is_wrong(
     assert f"{flow.name}: is not paused" in said("flow", "resume")
     assert "would be paused" in said("flow", "pause", "--dry-run")
     assert f"{flow.name}: is not paused" in said("flow", "resume"), "nothing was written"
-    said("flow", "pause", "--reason", "night")
+    first = said("flow", "pause", "--reason", "night")
+    # nobody leads it here: a sentence of its leader alone would be wrong
+    assert "a running mirror applies it within 2 s, a later one from its start" in first
+    assert f"`twinlog status {flow.file}`" in first
     again = said("flow", "pause")
     assert "paused already, by " in again
     assert "night" in again
-    assert "follows" not in again
+    assert "applies" not in again
     status = said("topic", "pause", "--topics", ".*", "--format", "json")
     changes = json.loads(status)["changes"]
     assert [one["topic"] for one in changes] == sorted([flow.audit, flow.orders])

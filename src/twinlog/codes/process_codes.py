@@ -10,12 +10,12 @@ PROCESS_CODES: Final = (
     Condition(
         codes=("CONFIG_INVALID",),
         meaning="the file is wrong: file, line, key, what to write",
-        advice="exit code 2",
+        advice="correct what the message names, and try it with `twinlog check`; exit code 2",
     ),
     Condition(
         codes=("USAGE",),
-        meaning="the command line is wrong",
-        advice="exit code 2",
+        meaning="the command line, or a value of a request, is wrong",
+        advice="correct what the message names; exit code 2 of a command",
     ),
     Condition(
         codes=("INTERRUPTED",),

@@ -16,7 +16,10 @@ REQUEST_CODES: Final = (
     Condition(
         codes=("NOT_FOUND",),
         meaning="there is no such path, flow, connector or code",
-        advice="`/api/v1/flows` names the flows; `->` in a path is written `-%3E`",
+        advice=(
+            "`/api/v1/openapi.json` has the paths, `/api/v1/flows` the flows; `->` in a path is "
+            "written `-%3E`"
+        ),
         status=404,
     ),
     Condition(

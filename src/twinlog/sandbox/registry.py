@@ -17,6 +17,7 @@ from pathlib import Path
 
 from twinlog.errors import UsageError
 from twinlog.folders import cache_folder, usable
+from twinlog.quantities import plural
 from twinlog.sandbox.brokers import LocalCluster
 from twinlog.sandbox.state import STATE_FILE
 
@@ -102,8 +103,8 @@ def _up(name: str, brokers: int, folder: Path) -> SandboxCluster:
         known = _report(LocalCluster.attach(folder))
         if known.brokers != brokers:
             raise UsageError(
-                f"the cluster {name!r} exists with {known.brokers} broker(s), not {brokers};"
-                f" end it first: twinlog sandbox down --cluster {name}"
+                f"the cluster {name!r} exists with {plural(known.brokers, 'broker')}, not "
+                f"{brokers}; end it first, with its data: twinlog sandbox down --cluster {name}"
             )
         if known.running:
             return known

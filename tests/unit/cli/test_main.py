@@ -67,7 +67,14 @@ def test_misspelt_command_names_the_nearest(
         (["flow", "puase", "x"], "No such command 'puase'; did you mean pause?"),
         (["topic", "relaese"], "No such command 'relaese'; did you mean release?"),
         (["offsets", "tranlsate"], "No such command 'tranlsate'; did you mean translate?"),
-        (["sandbox", "xyz"], "No such command 'xyz'\n"),
+        (
+            ["sandbox", "xyz"],
+            "No such command 'xyz'; `twinlog sandbox` has down, fill, status, up\n",
+        ),
+        (
+            ["groups", "mm2.properties"],
+            "No such command 'mm2.properties'; `twinlog groups` has ready\n",
+        ),
     ],
 )
 def test_misspelt_command_of_a_group_names_the_nearest(
@@ -90,6 +97,16 @@ def test_misspelt_option_names_the_nearest(
 ) -> None:
     assert run(words) == 2
     assert re.search(rf"(Did you mean|Possible options).*{near}\b", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("option", ["--offset", "--partition"])
+def test_translate_refuses_what_it_would_not_follow(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["offsets", "translate", "no.properties", "--group", "g", option, "3"]
+    assert run(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "leave --offset and --partition out" in line
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,11 @@ def test_whoever_stood_by_has_not_failed() -> None:
     assert list(found.lines()) == ["A->B: STANDBY: east leads it"]
 
 
+def test_a_flow_that_was_stopped_while_it_was_set_up_copied_nothing() -> None:
+    (line,) = report(flow(state="STARTING", reason="", generation=-1), once=False).lines()
+    assert line == "A->B: stopped before it began to copy"
+
+
 def test_a_flow_without_topics_says_so() -> None:
     assert "no topic of the source matches" in next(iter(report(flow()).lines()))
 

@@ -100,6 +100,7 @@ def test_several_values_are_words_and_say_where_they_come_from(
     [
         ("TWINLOG_MIRROR_FORMAT", "xml", "'xml' is not one of"),
         ("TWINLOG_MIRROR_LANES", "0", "0 is not in the range"),
+        ("TWINLOG_MIRROR_LANES", "2k", "'2k' is not a valid whole number"),
         ("TWINLOG_MIRROR_ONCE", "perhaps", "'perhaps' is not a valid boolean"),
         ("TWINLOG_MIRROR_LISTEN", "nowhere", "nowhere"),
         ("TWINLOG_MIRROR_LEASE_SECONDS", "0", "twinlog.lease.seconds: 0 is too"),

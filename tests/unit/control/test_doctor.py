@@ -211,9 +211,11 @@ def test_quota_that_is_felt_and_not_seen() -> None:
 
 
 def test_transaction_that_is_open_at_the_source() -> None:
-    held = snapshots.partition(lag=0, loss_records=40)
+    held = snapshots.partition(lag=0, loss_records=40, loss_ms=60_000)
     found = only(seen(held), "open_transaction")
-    assert "40 offsets behind it in orders-0" in found.what
+    assert "holds 1 partition back: 40 offsets behind it in orders-0" in found.what
+    # copied to where it ended a moment ago: one more record has come since
+    assert findings(seen(snapshots.partition(lag=0, loss_records=1, loss_ms=1_300))) == []
 
 
 def test_fetches_that_are_too_small_for_the_way() -> None:

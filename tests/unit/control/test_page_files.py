@@ -59,6 +59,8 @@ def test_nothing_is_from_elsewhere(name: str) -> None:
 def test_the_first_address_leads_there_for_browsers(rest: Rest) -> None:
     answer = rest.ask("/", headers={"Accept": "text/html,*/*", "Sec-Fetch-Site": "cross-site"})
     assert (answer.status, answer.headers["location"]) == (302, "/page/")
+    typed = rest.ask("/page")
+    assert (typed.status, typed.headers["location"]) == (302, "/page/")
     assert rest.ask("/").status == 404
     assert rest.ask("/page/nothing.js").status == 404
     assert rest.ask("/page/../assets.py").status == 404

@@ -401,19 +401,22 @@ def test_no_secret_is_in_any_answer(rest: Rest) -> None:
         ("/api/v1/codes/NONE", "GET", None, 404, "NOT_FOUND", "no code NONE"),
         ("/api/v1/flows", "POST", {}, 405, "METHOD_NOT_ALLOWED", "takes"),
         (f"{A_B}/pause", "GET", None, 405, "METHOD_NOT_ALLOWED", "takes POST"),
-        (f"{A_B}/partitions?sort=x", "GET", None, 400, "REQUEST_INVALID", "query: sort"),
-        (f"{A_B}/partitions?limit=0", "GET", None, 400, "REQUEST_INVALID", "query: limit"),
-        (f"{A_B}?x=1", "GET", None, 400, "REQUEST_INVALID", "query: x"),
+        (f"{A_B}/partitions?sort=x", "GET", None, 400, "REQUEST_INVALID", "sort: must be 'topic'"),
+        (f"{A_B}/partitions?limit=0", "GET", None, 400, "REQUEST_INVALID", "limit: must be great"),
+        (f"{A_B}?x=1", "GET", None, 400, "REQUEST_INVALID", "x: no such name; this path takes"),
         (f"{A_B}/diff?all=1&all=1", "GET", None, 400, "REQUEST_INVALID", "given twice"),
         (f"{A_B}/diff?topics=(", "GET", None, 400, "USAGE", "topics: ( is no regular"),
         (f"{A_B}/diff?topics=(%3F%3Da)a", "GET", None, 400, "USAGE", "is not taken here"),
-        (f"{A_B}/pause", "POST", b"{", 400, "REQUEST_INVALID", "body: is no JSON"),
-        (f"{A_B}/pause", "POST", [], 400, "REQUEST_INVALID", "body: "),
-        (f"{A_B}/pause", "POST", {"dryRun": "no"}, 400, "REQUEST_INVALID", "body: dryRun"),
-        (f"{A_B}/pause", "POST", {"dry_run": True}, 400, "REQUEST_INVALID", "body: dry_run"),
-        (f"{A_B}/limit", "POST", {}, 400, "REQUEST_INVALID", "body: bytesPerSecond"),
+        (f"{A_B}/pause", "POST", b"{", 400, "REQUEST_INVALID", "double quotes at line 1, column 2"),
+        (f"{A_B}/pause", "POST", [], 400, "REQUEST_INVALID", "body: must be a JSON object"),
+        (f"{A_B}/pause", "POST", {"dryRun": "no"}, 400, "REQUEST_INVALID", "must be a valid"),
+        (f"{A_B}/pause", "POST", {"dry_run": True}, 400, "REQUEST_INVALID", "did you mean dryRun?"),
+        (f"{A_B}/pause", "POST", {"why": "x"}, 400, "REQUEST_INVALID", "there are reason, dryRun"),
+        (f"{A_B}/limit", "POST", {}, 400, "REQUEST_INVALID", "body: bytesPerSecond: is missing"),
+        (f"{A_B}/limit", "POST", {"bytesPerS": 1}, 400, "REQUEST_INVALID", "did you mean bytesPer"),
         (f"{A_B}/limit", "POST", {"bytesPerSecond": 5}, 400, "REQUEST_INVALID", "1024"),
         (f"{A_B}/topics/pause", "POST", {"topics": []}, 400, "REQUEST_INVALID", "body: topics"),
+        (f"{A_B}/topics/pause", "POST", {"topics": ["a("]}, 400, "USAGE", "topics: this ( is not"),
         (f"{A_B}/pause", "POST", {"reason": "x" * 70_000}, 413, "REQUEST_TOO_LARGE", "65536"),
         (f"{A_B}/pause", "POST", {}, 503, "UNREACHABLE", "connection refused"),
     ],
@@ -424,8 +427,10 @@ def test_what_is_refused_says_what_where_and_what_to_do(
     answer = rest.ask(path, method, body)
     assert (answer.status, answer.json["code"]) == (status, code), answer
     assert what in answer.json["what"]
+    assert not answer.json["what"].startswith("--"), "an option of the command line"
     assert answer.json["where"] == path.partition("?")[0].replace("%3E", ">")
     assert (answer.json["do"] != "") is bool(CONDITIONS[code].advice)
+    assert not answer.json["do"].startswith("exit code"), "which a client has none of"
     assert answer.headers["Content-Type"] == "application/json"
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.errors import ConfigError
+from twinlog.cluster.client import ClusterClient
+from twinlog.errors import ConfigError, Refused
 from twinlog.model import Isolation, TopicPartition
 from twinlog.records.bounds import BoundKind
 from twinlog.records.options import IGNORED, KNOWN, REFUSED_KEYS, ReadOptions, parse_options
@@ -39,6 +40,15 @@ def test_what_counts_where_nothing_is_said() -> None:
     assert stream().starting.kind is BoundKind.LATEST
     assert options.cluster().alias == "kafka1:9092"
     assert options.cluster().bootstrap == (("kafka1", 9092), ("kafka2", 9092))
+
+
+def test_a_cluster_that_is_away_is_said_of_the_option_that_names_it() -> None:
+    options = batch({"kafka.bootstrap.servers": "127.0.0.1:1"})
+    with (
+        ClusterClient(options.cluster(), refused_s=0.0) as client,
+        pytest.raises(Refused, match=r"; check kafka\.bootstrap\.servers and the network"),
+    ):
+        client.metadata(None)
 
 
 def test_names_are_known_in_any_case() -> None:

@@ -315,6 +315,8 @@ def _flow_line(flow: dict[str, Any], snapshot: FlowSnapshot) -> str:
         if snapshot.error is not None and snapshot.error.code == snapshot.state:
             return f"{flow['flow']}: {snapshot.reason}"
         reason = f": {snapshot.reason}" if snapshot.reason else ""
+        if snapshot.state is FlowState.STARTING:
+            return f"{flow['flow']}: stopped before it began to copy{reason}"
         return f"{flow['flow']}: {snapshot.state}{reason}"
     seconds = flow["seconds"]
     line = (

@@ -59,9 +59,7 @@ offsets.add_command(rewrite_checkpoint)
 @option(
     "--partition",
     type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="The partition of --topic.",
+    help="The partition of --topic; default: 0.",
 )
 @option("--offset", type=click.IntRange(min=0), help="The offset to translate, of --topic.")
 @option("--reverse", is_flag=True, help="From the target back to the source.")
@@ -72,7 +70,7 @@ def translate(  # noqa: PLR0913, PLR0917 (options of a command)
     flow: str | None,
     group: str | None,
     topic: str | None,
-    partition: int,
+    partition: int | None,
     offset: int | None,
     reverse: bool,
     output: Format,
@@ -95,6 +93,11 @@ def translate(  # noqa: PLR0913, PLR0917 (options of a command)
 
     if (group is None) == (topic is None) or (topic is not None and offset is None):
         raise UsageError("give --group, or --topic with --offset (and --partition)")
+    if group is not None and not (offset is None and partition is None):
+        raise UsageError(
+            "--group has all offsets that the group committed: leave --offset and --partition out, "
+            "or give --topic in its place"
+        )
     config = one_flow(load_file(file).flows, flow)
     setup = flow_setup(config)
     with closing(FlowTranslation(config, setup.source, setup.target)) as translation:
@@ -102,7 +105,7 @@ def translate(  # noqa: PLR0913, PLR0917 (options of a command)
             found = translation.group(group, reverse=reverse)
         else:
             assert topic is not None and offset is not None  # noqa: S101 (checked above)
-            tp = TopicPartition(topic, partition)
+            tp = TopicPartition(topic, partition or 0)
             found = TranslatedGroup(offsets=(translation.one(tp, offset, reverse=reverse),))
     if output.is_for_programs:
         body = {

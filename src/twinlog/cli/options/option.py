@@ -40,6 +40,9 @@ class Option(click.Option):
         super().__init__(*args, **attributes)
         self.allow_from_autoenv = False  # click's name for it would be the parameter's in the code
         self.section = section
+        if isinstance(self.type, click.IntRange):
+            self.type.name = "whole number"  # click calls a value that is wrong no integer range
+            self.metavar = self.metavar or "NUMBER"
 
     @property
     def flag(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,8 +109,14 @@ def steer(  # noqa: PLR0913 (what the command was given)
         for change in changes:
             write_line(_said(change, dry_run=dry_run))
         if not dry_run and any(change.is_needed for change in changes):
-            write_line("its leader applies it within 2 s: `twinlog status` shows it")
+            write_line(in_force(file))
     return 0
+
+
+def in_force(file: Path) -> str:
+    """When it is, whether a process leads the flow now or not, and what shows it."""
+    status = shlex.join(["twinlog", "status", str(file)])
+    return f"a running mirror applies it within 2 s, a later one from its start; see `{status}`"
 
 
 def let_go(file: Path, *, flows: Sequence[str], dry_run: bool, output: Format) -> int:

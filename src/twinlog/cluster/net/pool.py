@@ -133,7 +133,7 @@ class ConnectionPool:
 
     def _all_failed(self, failures: Mapping[str, TwinlogError]) -> TwinlogError:
         """Trying again can help, unless something else than Kafka is behind every address."""
-        alias = self._settings.alias
+        alias, prefix = self._settings.alias, self._settings.prefix
         reasons: dict[str, list[str]] = {}
         given = [str(Address(host, port)) for host, port in self._settings.bootstrap]
         for address in dict.fromkeys([*(one for one in given if one in failures), *failures]):
@@ -141,9 +141,9 @@ class ConnectionPool:
             why = failure.reason if isinstance(failure, ClusterError) else ""
             reasons.setdefault(why or failure.message, []).append(address)
         said = "; ".join(f"{alias} ({', '.join(who)}): {why}" for why, who in reasons.items())
-        message = f"{said}; check {alias}.bootstrap.servers and "
+        message = f"{said}; check {prefix}.bootstrap.servers and "
         if all(failure.code == "NOT_KAFKA" for failure in failures.values()):
-            return CorruptData(f"{message}{alias}.security.protocol", code="NOT_KAFKA")
+            return CorruptData(f"{message}{prefix}.security.protocol", code="NOT_KAFKA")
         is_refused = all(isinstance(failure, Refused) for failure in failures.values())
         return (Refused if is_refused else Unreachable)(f"{message}the network", reason=said)
 

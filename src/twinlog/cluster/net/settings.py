@@ -29,6 +29,13 @@ class ClusterSettings:
         """The bootstrap addresses as a user wrote them, for messages."""
         return ",".join(str(Address(*one)) for one in self.bootstrap)
 
+    @property
+    def prefix(self) -> str:
+        """What its keys begin with where people wrote them, for messages: the alias; of DataFrames,
+        which name a cluster by its first address, `kafka`.
+        """
+        return "kafka" if self.alias in self.addresses.split(",") else self.alias
+
 
 def parse_bootstrap(text: str, key: str = "bootstrap.servers") -> tuple[tuple[str, int], ...]:
     """The addresses of a `host:port,[::1]:port` list; `key` names it in the error."""

@@ -10,7 +10,7 @@ from typing import Final
 from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota
 from twinlog.codes import FlowState
 from twinlog.control.doctor.finding import Finding, Likelihood
-from twinlog.control.doctor.observation import ClusterView, Limit, Observation
+from twinlog.control.doctor.observation import SLOW_MS, ClusterView, Limit, Observation
 from twinlog.quantities import count, duration, first_few, plural, size
 
 MOST_OF_IT: Final = 0.8
@@ -141,8 +141,12 @@ def _bounded_by_tasks(seen: Observation) -> Iterator[Finding]:
 
 
 def open_transaction(seen: Observation) -> Iterator[Finding]:
-    """Under read_committed nothing behind it can be copied."""
-    parts = seen.snapshot.partitions
+    """Under read_committed nothing behind it can be copied.
+
+    A record that came between the report of the lag and the question for the log's end looks the
+    same for a moment.
+    """
+    parts = [one for one in seen.snapshot.partitions if one.loss_ms > SLOW_MS]
     held = [one for one in parts if one.loss_records > 0 and (not one.lag or one.is_held_back)]
     if not held:
         return
@@ -150,8 +154,8 @@ def open_transaction(seen: Observation) -> Iterator[Finding]:
     yield Finding(
         Likelihood.LIKELY,
         "open_transaction",
-        f"{plural(len(held), 'partition')} wait for a transaction that is open at the source: "
-        f"{count(worst.loss_records)} offsets behind it in {worst.topic}-{worst.partition}",
+        f"a transaction that is open at the source holds {plural(len(held), 'partition')} back: "
+        f"{plural(worst.loss_records, 'offset')} behind it in {worst.topic}-{worst.partition}",
         "end it, or find who left it: kafka-transactions.sh find-hanging",
     )
 

@@ -51,9 +51,11 @@ def status_of(error: TwinlogError) -> int:
 def problem(error: TwinlogError, where: str) -> dict[str, Any]:
     """For a client; `where`: the path that was asked for."""
     condition = CONDITIONS.get(error.code)
+    # what the command line has as an option is a name here
+    what = error.message.removeprefix("--") if isinstance(error, UsageError) else error.message
     return {
         "code": error.code,
-        "what": error.message,
+        "what": what,
         "where": where,
         "do": "" if condition is None else condition.advice,
     }

@@ -13,6 +13,7 @@ from twinlog.cli.options.flow_option import flow_option, one_flow
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
+from twinlog.cli.options.steering_options import in_force
 from twinlog.cli.terminal.output import Format, write_line, write_object
 from twinlog.config.values.times import in_iso
 
@@ -94,7 +95,7 @@ def skip(  # noqa: PLR0913 (what the command was given)
         where = "would be written" if dry_run else f"is at offset {', '.join(map(str, offsets))}"
         write_line(f"in quarantine: it {where} of {name}")
     if change.before is None and not dry_run:
-        write_line("its leader applies it within 2 s: `twinlog status` shows it")
+        write_line(in_force(file))
     return 0
 
 

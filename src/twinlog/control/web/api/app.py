@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from twinlog.config.values.nearest import suggestion
 from twinlog.control.web import connect
 from twinlog.control.web.api import openapi
 from twinlog.control.web.api.endpoints import ENDPOINTS, CheckedRequest, Endpoint
@@ -125,6 +126,9 @@ def _query(request: Request) -> dict[str, str]:
 def _parsed(body: bytes) -> Any:
     try:
         return json.loads(body)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise RequestRefused(f"body: is no JSON: {error.msg} at {where}") from error
     except (ValueError, RecursionError) as error:
         raise RequestRefused("body: is no JSON") from error
 
@@ -133,9 +137,27 @@ def _checked(model: type[BaseModel], value: Any, where: str) -> BaseModel:
     try:
         return model.model_validate(value, by_alias=True, by_name=False)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        # a misspelt name is why another one is missing
+        first = min(found, key=lambda one: one["type"] != "extra_forbidden")
         name = ".".join(str(one) for one in first["loc"])[:100]
-        raise RequestRefused(f"{where}: {name}: {first['msg']}".replace(": : ", ": ")) from error
+        what = f"{where}: {name}: {_why(model, name, first['type'], first['msg'])}"
+        raise RequestRefused(what.replace(": : ", ": ")) from error
+
+
+def _why(model: type[BaseModel], name: str, kind: str, message: str) -> str:
+    """What is wrong with a value, in words of REST, where those of pydantic are of Python."""
+    match kind:
+        case "extra_forbidden":
+            known = [field.alias or key for key, field in model.model_fields.items()]
+            there = f"there are {', '.join(known)}" if known else "this path takes none"
+            return f"no such name; {suggestion(name, known) or there}"
+        case "missing":
+            return "is missing"
+        case "model_type":
+            return "must be a JSON object"
+        case _:
+            return message.replace("Input should be ", "must be ", 1)
 
 
 def _json(status: int, body: bytes) -> Response:
