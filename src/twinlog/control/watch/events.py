@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from twinlog.control.watch.status_file import status_folder, write_status
+from twinlog.hidden import without_secrets
 from twinlog.mirror.state.published_events import (
     LONGEST_MESSAGE,
     PublishedEvent,
@@ -152,7 +153,8 @@ class EventLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            text = _PLAIN.format(record)  # message and traceback, as a log file has them
+            # message and traceback, as a log file has them: without secrets
+            text = _PLAIN.format(record)
         except Exception:  # noqa: BLE001 (as in logging's own handlers: whoever logs continues)
             self.handleError(record)
             return
@@ -165,7 +167,7 @@ class EventLog(logging.Handler):
             topic=str(getattr(record, "topic", "")),
             partition=getattr(record, "partition", None),
             who=self.who,
-            person=str(getattr(record, "person", "")),
+            person=without_secrets(str(getattr(record, "person", ""))),
         )
         number = self._next_number(record.created)
         self._first = number if self._first is None else self._first
