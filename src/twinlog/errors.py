@@ -31,6 +31,7 @@ from copy import copy
 from enum import StrEnum
 from typing import Any, Self, TypeVar
 
+from twinlog.hidden import without_secrets
 from twinlog.model import TopicPartition
 
 
@@ -66,7 +67,8 @@ class TwinlogError(Exception):
         flow: object = "",
         partition: TopicPartition | None = None,
     ) -> None:
-        self.what, self.flow = what, str(flow)
+        self.what = what = without_secrets(what)  # once, and not each time that it is shown
+        self.flow = str(flow)
         self.message = f"{flow}: {what}" if self.flow else what
         super().__init__(self.message)
         if partition is not None:
@@ -129,7 +131,7 @@ class ConfigError(TwinlogError):
     ) -> None:
         location = file if line is None else f"{file}:{line}"
         super().__init__(": ".join(part for part in (location, key, what) if part), **details)
-        self.what, self.file, self.line, self.key = what, file, line, key
+        self.what, self.file, self.line, self.key = without_secrets(what), file, line, key
         if lacks:
             self.lacks = lacks
 

@@ -15,6 +15,8 @@ import logging
 import re
 from typing import Final
 
+from twinlog.hidden import without_secrets
+
 _OBEYED: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction of writing
@@ -46,7 +48,7 @@ def shown_in_json(text: str) -> str:
 class ShownFormatter(logging.Formatter):
     """A record is one line; a traceback below it is set in, so that no line of it looks like one.
 
-    An exception's message may have line ends of others in it.
+    An exception's message may have line ends of others in it, and secrets, which are left out.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -59,7 +61,7 @@ class ShownFormatter(logging.Formatter):
             parts.append(set_in(self.formatException(record.exc_info)))
         if record.stack_info:
             parts.append(set_in(self.formatStack(record.stack_info)))
-        return "\n".join(parts)
+        return without_secrets("\n".join(parts))
 
 
 def set_in(text: str) -> str:

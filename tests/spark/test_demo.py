@@ -122,6 +122,10 @@ class End(NamedTuple):
     code: int = 0
     says: str = "source and target are identical"
     """In its last line."""
+    error: str = ""
+    """In its last line of errors, where there is one: a pattern."""
+    disk: str = ""
+    """How large the disk of its temporary files is, where it has one of its own."""
 
 
 def to_its_group(number: signal.Signals) -> Callable[[Command], None]:
@@ -160,8 +164,37 @@ def has_no_mirror_any_more(demo: Command, scratch: Path) -> None:
     eventually(lambda: "its mirror was killed" in demo.stdout)
 
 
+def has_another_mirror(demo: Command, scratch: Path) -> None:
+    """Its own was killed before it served its page; the command that it prints mirrors instead."""
+    mirror = eventually(lambda: mirror_of(demo))
+    assert mirror is not None
+    mirror.kill()
+    eventually(lambda: "its mirror was killed before it served its page" in demo.stdout)
+    eventually(lambda: "A shop's orders wait in eu to be mirrored to us" in demo.stdout)
+    (command,) = re.findall(r"^twinlog (mirror .*)$", demo.stdout, re.MULTILINE)
+    with Command(scratch.parent / "mirror", *command.split(), "--listen", "off") as other:
+        copies(demo, scratch)
+        other.terminate()
+        assert other.wait() == 0, other.stderr
+
+
 def kill(demo: Command) -> None:
     demo.process.kill()
+
+
+def kill_a_broker(demo: Command) -> None:
+    """That of the target."""
+    line = re.compile(rf"kafka.Kafka {os.environ['TMPDIR']}/twinlog-us-")
+    (broker,) = (one for one in psutil.process_iter() if line.search(" ".join(_command_line(one))))
+    broker.kill()
+
+
+def fill_its_disk(demo: Command) -> None:
+    """To the last byte; its own mounts are seen below its root alone."""
+    file = Path(f"/proc/{demo.pid}/root{os.environ['TMPDIR']}/filled")
+    with file.open("wb", buffering=0) as opened, pytest.raises(OSError, match="No space left"):
+        while True:
+            opened.write(bytes(65_536))
 
 
 NOTHING = "nothing is left behind"
@@ -178,6 +211,26 @@ BEYOND = {
     "SIGTERM behind its mirror's kill": End(
         has_no_mirror_any_more, Command.terminate, 1, "source and target are NOT identical"
     ),
+    "another mirror is gone before it": End(
+        has_another_mirror, Command.terminate, 1, "source and target are NOT identical"
+    ),
+    "one of its brokers is killed": End(
+        copies,
+        kill_a_broker,
+        1,
+        "",
+        "the demo's broker of us ended: its log does not say why, as after a kill, .* "
+        r"and start it again \[ENVIRONMENT\]$",
+    ),
+    "its disk is full": End(
+        copies,
+        fill_its_disk,
+        1,
+        "",
+        "the demo's broker of (eu|us) ended: (No space left on device|its disk has .* left); make "
+        "room on the disk of .*, or set TMPDIR to a folder with room, and start it again",
+        disk="400m",
+    ),
 }
 
 
@@ -190,13 +243,17 @@ BEYOND = {
     ids=[*IN_THE_GATE, *BEYOND],
 )
 def test_however_it_ends_it_leaves_nothing(tmp_path: Path, scratch: Path, end: End) -> None:
-    with Command(tmp_path / "run", "demo") as demo:
+    mounts = [f"mount -t tmpfs -o size={end.disk} tmpfs {scratch}"] if end.disk else []
+    with Command(tmp_path / "run", "demo", mounts=mounts) as demo:
         end.begins(demo, scratch)
         traces = Traces(demo, scratch)
         end.comes(demo)
         assert demo.wait() == end.code
         assert end.says in demo.stdout.splitlines()[-1]
-        assert demo.stderr.strip() in ("", "stopping in order; a second signal stops at once")
+        if end.error:
+            assert re.search(end.error, demo.stderr.splitlines()[-1])
+        else:
+            assert demo.stderr.strip() in ("", "stopping in order; a second signal stops at once")
         assert traces.are_gone()
         if end.code < 0:  # then others tidy up
             eventually(lambda: left_in(scratch) == [])

@@ -15,6 +15,7 @@ import psutil
 
 from tests.support.eventually import PATIENCE_S
 from tests.support.hosts import Host
+from tests.support.read_only import with_mounts
 
 ENTRY = [str(Path(sys.executable).with_name("twinlog"))]
 
@@ -22,22 +23,26 @@ ENTRY = [str(Path(sys.executable).with_name("twinlog"))]
 class Command:
     """One run of `twinlog` with these arguments; its output goes to files.
 
-    `program` is that of another environment.
+    `program` is that of another environment, `mounts` are of this run alone.
     """
 
     def __init__(
-        self, folder: Path, *arguments: str, host: Host | None = None, program: Path | None = None
+        self,
+        folder: Path,
+        *arguments: str,
+        host: Host | None = None,
+        program: Path | None = None,
+        mounts: Sequence[str] = (),
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.out = folder / "stdout"
         self.err = folder / "stderr"
+        command = [*([str(program)] if program else ENTRY), *arguments]
+        if mounts:
+            command = with_mounts(mounts, command)
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
-                [
-                    *(host.enter if host else ()),
-                    *([str(program)] if program else ENTRY),
-                    *arguments,
-                ],
+                [*(host.enter if host else ()), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

@@ -231,9 +231,15 @@ class LaneStub:
         self.say(Released(partitions=back))
 
     def troubled(
-        self, tp: TopicPartition, code: str, *, retriable: bool = False, wait_ms: int = 0
+        self,
+        tp: TopicPartition,
+        code: str,
+        *,
+        retriable: bool = False,
+        wait_ms: int = 0,
+        said: str = "",
     ) -> None:
-        said = f"{tp}: {code}"
+        said = said or f"{tp}: {code}"
         self.say(
             Troubled(source=tp, code=code, message=said, is_retriable=retriable, wait_ms=wait_ms)
         )

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from twinlog.codes import FlowState
 from twinlog.control.watch.rates import Rates, TopicRate
 from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.demo.brokers import ended_broker
 from twinlog.demo.checker import Checker, CheckState
 from twinlog.demo.client import confluent, create_topics
 from twinlog.demo.mirror import DemoMirror, Serve
@@ -126,6 +127,7 @@ class _Demo:
         self, source: LocalCluster, target: LocalCluster, options: DemoOptions, serve: Serve
     ) -> None:
         self._options = options
+        self._clusters = source, target
         self._errors: list[BaseException] = []
         self._flows: list[FlowSnapshot] = []
         self._rates = Rates()
@@ -150,7 +152,7 @@ class _Demo:
         self._began = time.monotonic()
         self._shop.start()
         phase = f"Mirroring a shop's orders from {SOURCE} to {TARGET}; Ctrl-C ends it"
-        if not self._options.mirrors:
+        if not self._options.mirrors or self._mirror.was_killed:
             phase = f"A shop's orders wait in {SOURCE} to be mirrored to {TARGET}; Ctrl-C ends it"
         self._turn(stop, view, phase, self._is_over)
         seconds = time.monotonic() - self._began
@@ -181,7 +183,9 @@ class _Demo:
         is_done: Callable[[], bool],
     ) -> None:
         while not stop.wait(TICK_S):
-            errors = [*self._errors, *filter(None, [self._mirror.error])]
+            # a broker that is gone first: it is why the others fail
+            found = (ended_broker(self._clusters), *self._errors, self._mirror.error)
+            errors = [one for one in found if one is not None]
             if errors:
                 raise errors[0]
             view.show(self._state(phase))
@@ -230,6 +234,11 @@ class _Demo:
         if not self._options.mirrors:
             return f"twinlog mirror {self._config}"
         page = self._mirror.page
+        if self._mirror.was_killed and not page:
+            return (
+                "its mirror was killed before it served its page; this one mirrors instead\n"
+                f"twinlog mirror {self._config}"
+            )
         if not page:
             return ""
         # the lines that are long are commands to take whole

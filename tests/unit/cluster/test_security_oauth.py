@@ -156,6 +156,13 @@ class TestRequest:
         with pytest.raises(Unreachable, match="does not answer"):
             fetch_token(settings, NOW)
 
+    def test_an_address_that_is_none_is_not_quoted(self, endpoint: Endpoint) -> None:
+        url = "http://127.0.0.1:1/token?key=of a url"
+        settings = replace(endpoint.settings(), token_endpoint_url=url)
+        with pytest.raises(Unreachable, match="its address is no URL") as refused:
+            fetch_token(settings, NOW)
+        assert "key" not in str(refused.value)
+
     @pytest.mark.parametrize(
         "body",
         [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -80,14 +81,45 @@ def test_each_event_of_another_is_heard_once_and_our_own_not_again(kept: EventLo
 
 
 def test_a_container_that_starts_again_tells_what_its_last_process_said(kept: EventLog) -> None:
-    """Host and pid are the same."""
+    """Host and pid are the same, and in a row of an earlier release that is all."""
     FlowLog(logging.getLogger("twinlog.test"), "A->B").warning("of now")
     own = kept.of_flow("A->B")
-    number = own.events[0].number
-    before = replace(own, events=(replace(DIVERGED, number=number - 60_000), *own.events))
+    before = replace(own, run="before", events=(replace(DIVERGED, number=own.events[0].number),))
+    older = replace(before, run="", events=(replace(DIVERGED, number=1, message="older"),))
     for _ in range(2):
-        kept.hear([before])
-    assert [one.event.message for one in kept.since(0)] == ["A->B: of now", DIVERGED.message]
+        kept.hear([before, own, older])
+    assert [one.event.message for one in kept.since(0)] == [
+        "A->B: of now",
+        DIVERGED.message,
+        "older",
+    ]
+
+
+def happens(writer: EventLog, text: str, at: float) -> PublishedEvents:
+    """What it then publishes."""
+    fields = {"created": at, "levelno": logging.WARNING, "levelname": "WARNING", "flow": "A->B"}
+    writer.handle(logging.makeLogRecord({**fields, "msg": text}))
+    return writer.of_flow("A->B")
+
+
+def test_a_process_whose_predecessor_was_far_ahead_is_heard_at_once(
+    kept: EventLog, tmp_path: Path
+) -> None:
+    """A container's process has pid 1 again, and its clock was set meanwhile."""
+    ahead, now = (EventLog(tmp_path / "mm2.properties") for _ in range(2))
+    kept.hear([happens(ahead, "of tomorrow", time.time() + 86_400)])
+    rows = [ahead.of_flow("A->B"), happens(now, "of now", time.time())]
+    # and the one before is not quite gone
+    rows += [happens(ahead, "the last of it", 0.0), happens(now, "and again", time.time())]
+    for _ in range(2):
+        kept.hear(rows)
+    assert {one.who for one in (event.event for event in kept.since(0))} == {kept.who}
+    assert [one.event.message for one in kept.since(0)] == [
+        "of tomorrow",
+        "the last of it",
+        "of now",
+        "and again",
+    ]
 
 
 def test_of_many_flows_the_newest_events_stay(kept: EventLog) -> None:

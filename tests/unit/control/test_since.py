@@ -12,7 +12,8 @@ from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.flow.trouble import Trouble
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince
-from twinlog.errors import PartitionError, Unreachable
+from twinlog.errors import ClusterError, ConfigError, PartitionError, Unreachable
+from twinlog.hidden import hiding
 from twinlog.lane.messages import Away, Progress, Throttle
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import TopicProblem
@@ -84,6 +85,25 @@ def test_partition_whose_source_answers_nothing_is_at_no_end(
     assert (part.state, part.code) == ("RETRYING", "UNREACHABLE")
     (part,) = shown(driver, since).partitions
     assert part.state == "COPYING", "one that alone has a trouble"
+
+
+def test_no_secret_that_a_lane_or_an_error_quotes_is_shown(
+    driver: Driver, lane: LaneStub, since: FlowSince
+) -> None:
+    """Status, REST, page and the target's state topic say what a snapshot says."""
+    with hiding(lambda text: text.replace("only-we-know", "<hidden>")):
+        refused = Away(code="UNREACHABLE", message="A: echoes only-we-know")
+        lane.say(Progress(partitions=(), degraded=refused))
+        away = shown(driver, since)
+        lane.troubled(HERE, "TARGET_REFUSED", said="B: echoes only-we-know")
+        stopped = shown(driver, since)
+        error = ClusterError("echoes only-we-know", flow="A->B")
+        wrong = ConfigError("echoes only-we-know", file="mm2.properties", line=3)
+    assert away.reason == "A: echoes <hidden> [UNREACHABLE]"
+    assert away.partitions[0].message == "A: echoes <hidden>"
+    assert stopped.partitions[0].message == "B: echoes <hidden>"
+    assert (str(error), error.what) == ("A->B: echoes <hidden> [CLUSTER]", "echoes <hidden>")
+    assert wrong.what == "echoes <hidden>"
 
 
 def test_flow_shows_when_its_state_began_and_not_when_the_mirror_did(

@@ -30,6 +30,14 @@ def test_rows_of_all_leaders_come_back_beside_the_status() -> None:
     assert published_status("A->B", rows) == PUBLISHED
 
 
+def test_a_row_says_which_run_wrote_it_and_one_of_an_earlier_release_does_not() -> None:
+    key, value = replace(HAPPENED, run="5f2c").encode()
+    older = json.loads(value)
+    assert older.pop("run") == "5f2c"
+    rows = [(key, value), (key, json.dumps(older).encode())]
+    assert [one.run for one in published_events("A->B", rows)] == ["5f2c", ""]
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -43,6 +51,8 @@ def test_rows_of_all_leaders_come_back_beside_the_status() -> None:
         {"events": [{**EVENT, "at_ms": -(10**14) + 1}]},
         {"events": [{**EVENT, "person": "x" * MOST_CHARACTERS}]},
         {"host": "x" * (MOST_CHARACTERS + 1)},
+        {"run": "x" * (MOST_CHARACTERS + 1)},
+        {"run": 5},
     ],
 )
 def test_what_is_none_of_ours_is_said_where_nothing_else_is_there(

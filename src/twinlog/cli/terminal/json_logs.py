@@ -9,6 +9,7 @@ from typing import Any, Final
 from pythonjsonlogger.json import JsonFormatter
 
 from twinlog.flow_log import code_among
+from twinlog.hidden import without_secrets
 from twinlog.shown import shown_in_json
 
 FIELDS: Final = ("flow", "topic", "partition", "code")
@@ -27,13 +28,13 @@ class JsonLines(JsonFormatter):
             timespec="milliseconds"
         )
         log_data["level"], log_data["logger"] = record.levelname, record.name
-        log_data["message"] = record.getMessage()
+        log_data["message"] = without_secrets(record.getMessage())
         log_data |= {name: record.__dict__[name] for name in FIELDS if name in record.__dict__}
         values = record.args if isinstance(record.args, tuple) else ()
         if "code" not in log_data and (code := code_among(values)):
             log_data["code"] = code
         if "exc_info" in message_dict:
-            log_data["traceback"] = message_dict["exc_info"]
+            log_data["traceback"] = without_secrets(message_dict["exc_info"])
 
     def jsonify_log_record(self, log_data: dict[str, Any]) -> str:
         return shown_in_json(super().jsonify_log_record(log_data))

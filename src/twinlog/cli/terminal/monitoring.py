@@ -18,6 +18,7 @@ from twinlog import __version__
 from twinlog.addresses import Address
 from twinlog.cli.terminal.output import write_line
 from twinlog.config.series import ALL_SERIES
+from twinlog.control.support.current_secrets import CurrentSecrets
 from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.service import ServiceNotifier
@@ -28,6 +29,7 @@ from twinlog.control.web.current_config import CurrentConfig
 from twinlog.control.web.front import App
 from twinlog.control.web.server import WebServer
 from twinlog.flow_log import FlowLog
+from twinlog.hidden import hiding
 from twinlog.mirror.state.published_events import PublishedEvents
 
 log = logging.getLogger(__name__)
@@ -77,7 +79,8 @@ def watched(
 ) -> Iterator[Watch]:
     """Watch what is put into the functions that are given; `served` hears where HTTP is served,
     `stop` is set when the mirror ends.
-    `current`: the configuration, for REST; without it there are metrics and probes alone.
+    `current`: the configuration, for REST, and for its secrets, which are in no line that is logged
+    meanwhile; without it there are metrics and probes alone.
     """
     series = ALL_SERIES
     if current is not None:
@@ -104,6 +107,9 @@ def watched(
         events.save()
 
     with ExitStack() as closing:
+        if current is not None:
+            secrets = CurrentSecrets(lambda: current.config)
+            closing.enter_context(hiding(secrets.clean))
         events.start()
         closing.callback(events.stop)
         log.info("mirror_starts version=%s config=%s", __version__, config.resolve())

@@ -143,6 +143,8 @@ def _unanswered(reason: object, url: str) -> ClusterError:
             f"the certificate of the token endpoint {address} is refused: {reason.verify_message}; "
             "set ssl.truststore.location in sasl.jaas.config if its issuer is your own"
         )
+    if isinstance(reason, http.client.InvalidURL):
+        reason = "its address is no URL"  # quoted in the reason, with its query
     return Unreachable(f"the token endpoint {address} does not answer: {reason}")
 
 

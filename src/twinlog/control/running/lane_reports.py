@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from twinlog.codes import Trait, has
 from twinlog.control.lanes.lanes import Lane
 from twinlog.control.lanes.partitions import UNREACHABLE, Partition, Placement
 from twinlog.control.running.run_state import RunState
+from twinlog.hidden import without_secrets
 from twinlog.lane.messages import PartitionProgress, Progress, ReleasedPartition, Troubled
 
 
@@ -34,14 +36,17 @@ class LaneReports:
 
     def _degraded(self, lane: Lane, said: Progress) -> None:
         """A lane cannot reach a cluster, or can again."""
-        if lane.reaches(said.degraded, self._run.clock.monotonic()):
+        away = said.degraded
+        if away is not None:
+            away = replace(away, message=without_secrets(away.message))
+        if lane.reaches(away, self._run.clock.monotonic()):
             self._run.errors[UNREACHABLE] += 1
         held: Iterable[Partition] = lane.partitions.values()
         if not lane.is_ready:  # it gets none before it reaches both: they wait for it
             every = self._run.partitions.values()
             held = [p for p in every if p.placement is Placement.PENDING]
         for partition in held:
-            partition.reached(said.degraded)
+            partition.reached(away)
 
     def released(self, lane: Lane, one: ReleasedPartition) -> None:
         """The lane has handed it back: done, or where the next lane resumes."""
@@ -64,6 +69,7 @@ class LaneReports:
         """The lane has handed it back because its copy failed."""
         run = self._run
         trouble = trouble.worded(run.name, is_shared=not run.work.is_ours_alone)
+        trouble = replace(trouble, message=without_secrets(trouble.message))
         partition = lane.partitions.pop(trouble.source, None)
         lane.releasing.discard(trouble.source)
         if partition is None:

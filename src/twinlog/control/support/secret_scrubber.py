@@ -53,6 +53,7 @@ _SCHEME: Final = re.compile(
     r"(?!(?:auth\w*|tokens?|credentials?|access|login|scheme)\b)[\w.~+/-]{4,}=*"
 )
 _NAMES: Final = r"(?:password|passphrase|passwd|secret|token|credential|private\.key|ssl\.key)"
+_NAMED: Final = re.compile(rf"(?i){_NAMES}")
 _ASSIGNED: Final = re.compile(
     rf"""(?i)([\w.-]*{_NAMES}[ \t]*=[ \t]*)
     (?: \\"(?:[^"\\]|\\\\(?:\\.|[^\\])|\\[^"\\])*\\"  # in quotes, all within a JSON text
@@ -94,7 +95,9 @@ class SecretScrubber:
             text = hide_around(text, self._cores, HIDDEN)
         for known in (self._known, self._words):
             text = text if known is None else known.sub(HIDDEN, text)
-        for behind in (_HEADER, _SCHEME, _ASSIGNED, _IN_MAPPING):
+        # most lines name none, and those two read all words before they see it
+        named = (_ASSIGNED, _IN_MAPPING) if _NAMED.search(text) else ()
+        for behind in (_HEADER, _SCHEME, *named):
             text = behind.sub(_hide_value, text)
         return text
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
 import socket
 import time
 from collections import deque
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from twinlog.control.watch.status_file import status_folder, write_status
+from twinlog.hidden import without_secrets
 from twinlog.mirror.state.published_events import (
     LONGEST_MESSAGE,
     PublishedEvent,
@@ -36,7 +38,7 @@ OLD_FILES: Final = 3
 """Of ended processes, per configuration."""
 
 MOST_PROCESSES: Final = 10_000
-"""Processes times flows of which it is known what was heard of them."""
+"""Their runs times flows of which it is known what was heard of them."""
 
 SUFFIX: Final = ".events"
 _PLAIN: Final = ShownFormatter("%(message)s")
@@ -89,13 +91,14 @@ class EventLog(logging.Handler):
         self._events: deque[NumberedEvent] = deque(maxlen=KEPT)
         self._heard: deque[NumberedEvent] = deque(maxlen=KEPT_OF_OTHERS)
         """Of other processes; numbered as they came."""
-        self._heard_up_to: dict[tuple[str, str], int] = {}
-        """By process and flow: its number of the newest."""
+        self._heard_up_to: dict[tuple[str, str, str], int] = {}
+        """By process, run and flow: its number of the newest."""
         self._is_changed = False
         self._number = 0
-        self._first: int | None = None
-        """Number of the first event of this process."""
         self._host, self._pid = socket.gethostname(), os.getpid()
+        # a container's process has the host and pid of the one before it, and so have processes of
+        # two containers on the host's network; the clock may be anywhere, also that of the start
+        self._run = secrets.token_hex(8)
 
     @property
     def who(self) -> str:
@@ -108,10 +111,25 @@ class EventLog(logging.Handler):
         published = [one.published for one in self._events if one.event.flow == flow]
         self.release()
         events = within_bounds(one for one in published if one is not None)
-        return PublishedEvents(flow=flow, host=self._host, pid=self._pid, events=events)
+        return PublishedEvents(
+            flow=flow, host=self._host, pid=self._pid, events=events, run=self._run
+        )
 
     def hear(self, published: Iterable[PublishedEvents]) -> None:
-        """Events of other processes, each once."""
+        """Events of other processes, each once.
+
+        Numbers say which ones are new, and they grow within a run alone: they begin by the clock,
+        which may have been far ahead in the run before. So each run of a process is heard by
+        itself, whichever of them writes:
+
+        - One that dies right behind its row: the row is heard, and hides none of the next run.
+        - One that still writes although it was replaced, or a second one with the same host and
+          pid: what it says happened, and is heard beside the other's.
+        - An earlier release names no run: its rows count by host and pid, as it does itself. They
+          are never this process's own, and hide nothing of a run that has a name.
+        - Of more runs and flows than are kept the longest silent go first: what such a row says
+          would be heard twice, if it is still among those that are read.
+        """
         self.acquire()
         try:
             fresh = [(one, some) for some in published for one in self._fresh(some)]
@@ -123,12 +141,11 @@ class EventLog(logging.Handler):
             self.release()  # whatever rows hold: every thread that logs would wait for ever
 
     def _fresh(self, published: PublishedEvents) -> Iterator[PublishedEvent]:
-        key, is_ours = (published.where, published.flow), published.where == self.who
+        if published.run == self._run:
+            return
+        key = (published.where, published.run, published.flow)
         newest = self._heard_up_to.pop(key, 0)
         for one in published.events:
-            # a container that starts again has the host and pid of the process before
-            if is_ours and self._first is not None and one.number >= self._first:
-                continue
             if one.number > newest:
                 newest = one.number
                 yield one
@@ -152,7 +169,8 @@ class EventLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            text = _PLAIN.format(record)  # message and traceback, as a log file has them
+            # message and traceback, as a log file has them: without secrets
+            text = _PLAIN.format(record)
         except Exception:  # noqa: BLE001 (as in logging's own handlers: whoever logs continues)
             self.handleError(record)
             return
@@ -165,10 +183,9 @@ class EventLog(logging.Handler):
             topic=str(getattr(record, "topic", "")),
             partition=getattr(record, "partition", None),
             who=self.who,
-            person=str(getattr(record, "person", "")),
+            person=without_secrets(str(getattr(record, "person", ""))),
         )
         number = self._next_number(record.created)
-        self._first = number if self._first is None else self._first
         published = _published(number, record, event) if _is_published(record, event) else None
         self._events.append(NumberedEvent(number=number, event=event, published=published))
         self._is_changed = True

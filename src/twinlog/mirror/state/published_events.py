@@ -1,7 +1,8 @@
 """Rows of the status topic: what happened lately to a flow, for those who look from another host.
 
     key    ["flow", FLOW, "events"]
-    value  {"v": 1, "host": ..., "pid": ..., "events": [{"number": ..., "at_ms": ..., ...}, ...]}
+    value  {"v": 1, "host": ..., "pid": ..., "run": ...,
+            "events": [{"number": ..., "at_ms": ..., ...}, ...]}
 
 A row of its own, and not a part of the flow's status: it is written when something has happened,
 and not every few seconds. An event stays true whoever leads the flow by now, so every row counts.
@@ -30,7 +31,7 @@ class PublishedEvent:
     """One line of the log of the process that leads the flow."""
 
     number: int
-    """Of that process; they grow."""
+    """Of that run of a process; they grow."""
     at_ms: int
     level: str
     message: str
@@ -50,6 +51,8 @@ class PublishedEvents:
     host: str
     pid: int
     events: tuple[PublishedEvent, ...]
+    run: str = ""
+    """What no other run of any process has; the row of an earlier release has none."""
 
     @property
     def where(self) -> str:
@@ -99,9 +102,15 @@ def _read(flow: str, key: bytes, value: bytes) -> PublishedEvents:
         _, values = read_row(key, value)
         # what a later release says besides is left out
         events = tuple(_event(one) for one in values["events"][-MOST_EVENTS:])
-        found = PublishedEvents(flow=flow, host=values["host"], pid=values["pid"], events=events)
+        found = PublishedEvents(
+            flow=flow,
+            host=values["host"],
+            pid=values["pid"],
+            events=events,
+            run=values.get("run", ""),
+        )
         check_fields(found)
-        if len(found.host) > MOST_CHARACTERS:
+        if len(found.host) + len(found.run) > MOST_CHARACTERS:
             raise ValueError("no host of ours")
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise CorruptData(

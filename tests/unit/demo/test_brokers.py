@@ -1,0 +1,38 @@
+"""Why a broker of the demo ended, as far as its log or its disk says it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from twinlog.demo.brokers import said_of
+
+FOLDER = Path("/scratch/twinlog-us-1")
+ROOM = 10**10
+ENDED = "12:00:01.123 ERROR LogDirFailureChannel: Error while appending records to orders-0\n"
+HALTS = "12:00:01.200 ERROR LogManager: Shutdown broker because all log dirs have failed\n"
+FULL = f"{ENDED}java.io.IOException: No space left on device\n\tat sun.nio.X\n{HALTS}"
+MAKE_ROOM = "; make room on the disk of /scratch, or set TMPDIR to a folder with room, and start it"
+
+
+@pytest.mark.parametrize(
+    ("log", "free", "says"),
+    [
+        (FULL, ROOM, f"No space left on device{MAKE_ROOM}"),
+        ("", 8192, f"its disk has 8.2 KB left{MAKE_ROOM}"),
+        (ENDED + HALTS, ROOM, "Shutdown broker because all log dirs have failed; mend what that"),
+        ("Exception: java.lang.OutOfMemoryError: heap\n", ROOM, "java.lang.OutOfMemoryError: heap"),
+        (
+            f"{ENDED}12:00:02.000 WARN Metadata: no\n",
+            ROOM,
+            "its log does not say why, as after a kill",
+        ),
+    ],
+)
+def test_one_line_says_which_why_and_what_to_do(log: str, free: int, says: str) -> None:
+    said = said_of("us", f"--- us, node 1 ---\n{log}", FOLDER, free)
+    assert said.startswith("the demo's broker of us ended: ")
+    assert says in said
+    assert said.endswith("and start it again")
+    assert "\n" not in said
