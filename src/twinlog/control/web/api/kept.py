@@ -58,7 +58,7 @@ class KeptAnswers:
             ):
                 await app(scope, receive, send)
                 return
-            known = scope[IS_KNOWN]  # whose token was taken away is out at once
+            known = scope[IS_KNOWN]  # a token that was removed ends it at once
             scope[HELD].repeat(kept.headers, kept.body, lambda: self._is_current(kept) and known())
             await send({"type": "http.response.start", "status": 200, "headers": kept.headers})
             await send({"type": "http.response.body", "body": kept.body})
