@@ -60,6 +60,8 @@ class Round:
     home: TopicPartition
     rows: list[tuple[PartitionCopy, Run]]
     """The copies written for, with the last run that the row holds."""
+    epoch: int
+    """The newest leader epoch that was seen before it was sent."""
 
 
 @dataclass(slots=True)
@@ -69,6 +71,8 @@ class _Home:
     waiting: dict[PartitionCopy, None] = field(default_factory=dict)
     copies: dict[PartitionCopy, int] = field(default_factory=dict)
     """All whose rows are there, and the leader epoch under which they surely are; -1: not known."""
+    again: dict[PartitionCopy, int] = field(default_factory=dict)
+    """Up to which ordinal rows are to be there under the newest epoch as well."""
     epoch: int = -1
     """The newest leader epoch that was seen."""
     is_writing: bool = False
@@ -82,6 +86,20 @@ class _Home:
         self.failing_since = self.failing_since or now
         self.problem = problem
         self.not_before = now + self.pause.next_s()
+
+    def write_again(self, copy: PartitionCopy) -> None:
+        """Its rows may not be there under the newest epoch."""
+        copy.tail.write_again()
+        self.again[copy] = copy.tail.runs[-1].ordinal
+        self.waiting[copy] = None
+
+    def written(self, copy: PartitionCopy, run: Run, epoch: int) -> None:
+        """A row that ends with this run is there, and all rows before it. A copy that begins runs
+        all the time is never without a newer one: what counts is what there was at the election.
+        """
+        if epoch == self.epoch and run.ordinal >= self.again.get(copy, run.ordinal + 1):
+            self.copies[copy] = epoch
+            del self.again[copy]
 
     def works(self) -> None:
         self.failing_since, self.not_before = None, 0.0
@@ -112,7 +130,7 @@ class MapWriter:
         home = self._home(copy)
         home.copies[copy] = home.epoch if epoch < 0 else epoch
         if home.copies[copy] < home.epoch:
-            copy.tail.write_again()
+            home.write_again(copy)
         self.note(copy)
 
     def epoch_of(self, copy: PartitionCopy) -> int:
@@ -131,6 +149,7 @@ class MapWriter:
     def forget(self, copy: PartitionCopy) -> None:
         for home in self._homes.values():
             home.copies.pop(copy, None)
+            home.again.pop(copy, None)
             home.waiting.pop(copy, None)
             if not home.waiting:
                 home.failing_since = None  # nobody waits for it: the next wait begins at 0
@@ -159,8 +178,7 @@ class MapWriter:
             if epoch < 0:
                 home.copies[copy] = leader.epoch
             elif epoch < leader.epoch:
-                copy.tail.write_again()
-                home.waiting[copy] = None
+                home.write_again(copy)
 
     def _pump_one(self, tp: TopicPartition, home: _Home, now_ms: int) -> bool:
         """False when nothing could be sent for a reason that may last."""
@@ -201,7 +219,7 @@ class MapWriter:
         self.side.names[ids[self.topic].raw] = self.topic
         batch = encode_batch(records, codec=Codec.NONE)
         parts = produce_request(version, {tp: batch}, ids, self.side.settings.request_timeout_ms)
-        connection.submit(PRODUCE, version, parts, Round(version, tp, rows))
+        connection.submit(PRODUCE, version, parts, Round(version, tp, rows, home.epoch))
         home.is_writing = True
         self.side.flush(leader.node, connection)
         return True
@@ -260,8 +278,7 @@ class MapWriter:
             else:
                 copy.tail.on_durable(run)
                 self.events.durable(copy)
-                if copy in home.copies and not copy.tail.dirty:
-                    home.copies[copy] = max(home.epoch, home.copies[copy])
+                home.written(copy, run, sent.epoch)
             self.note(copy)
         return throttle_ms
 

@@ -1,0 +1,119 @@
+"""Under which leader of the map's partition a lane says that its rows are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.support.driver import HandClock
+from twinlog.lane import map_writer
+from twinlog.lane.map_writer import MapWriter, Round
+from twinlog.lane.sides.cluster_side import Leader
+from twinlog.mirror.copy.partition import PartitionCopy
+from twinlog.mirror.map.map_tail import RUNS_PER_CHUNK, MapTail
+from twinlog.mirror.map.offset_map import PartitionKey, Run, Term
+from twinlog.model import NO_TOPIC_ID, TopicPartition
+
+HOME, SOURCE = TopicPartition("map", 0), TopicPartition("t", 0)
+Answer = Callable[[Round], None]
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch, writer: MapWriter) -> Answer:
+    """Every round is written."""
+    there = SimpleNamespace(tp=HOME, error=0, message=None)
+    monkeypatch.setattr(map_writer, "produce_answer", lambda *_: (0, [there]))
+    return lambda sent: cast("Any", writer.on_answer)(sent, memoryview(b""))
+
+
+@pytest.fixture
+def writer() -> MapWriter:
+    side = SimpleNamespace(
+        leaders={HOME: Leader(1, 3)}, need_topics=lambda _: None, names={}, missing=(), topic_ids={}
+    )
+    events = SimpleNamespace(durable=lambda _: None)
+    return MapWriter(
+        side=cast("Any", side),
+        clock=HandClock(),
+        topic=HOME.topic,
+        topic_id=NO_TOPIC_ID,
+        partitions=1,
+        events=cast("Any", events),
+    )
+
+
+@dataclass(eq=False)
+class Copy:
+    """What is asked of one."""
+
+    tail: MapTail
+    source: TopicPartition = SOURCE
+
+
+def copy_of(*runs: Run) -> PartitionCopy:
+    key = PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 0)
+    tail = MapTail(key=key, topic="t", term=Term(1, 0), chunk=0, runs=list(runs))
+    return cast("PartitionCopy", Copy(tail))
+
+
+def sent(copy: PartitionCopy, epoch: int) -> Round:
+    """All that its tail has to write now."""
+    rows = []
+    while (row := copy.tail.next_row()) is not None:
+        rows.append((copy, row[1]))
+    return Round(0, HOME, rows, epoch)
+
+
+def elects(writer: MapWriter, epoch: int) -> None:
+    writer.side.leaders[HOME] = Leader(1, epoch)
+    writer._see_leader(HOME, writer._homes[HOME])
+
+
+def test_rows_of_a_copy_that_always_has_newer_ones_are_there_as_well(
+    writer: MapWriter, answer: Answer
+) -> None:
+    copy = copy_of(Run(0, 0, 0))
+    writer._see_leader(HOME, writer._home(copy))
+    writer.add(copy)
+    elects(writer, 4)
+    assert writer.epoch_of(copy) == 3
+    round_ = sent(copy, epoch=4)
+    copy.tail.announce(Run(5, 9, 5), None)  # as every commit marker begins one
+    answer(round_)
+    assert copy.tail.dirty
+    assert writer.epoch_of(copy) == 4
+
+
+def test_an_answer_of_the_leader_before_says_nothing_of_the_new_one(
+    writer: MapWriter, answer: Answer
+) -> None:
+    copy = copy_of(Run(0, 0, 0))
+    writer._see_leader(HOME, writer._home(copy))
+    writer.add(copy)
+    copy.tail.announce(Run(5, 9, 5), None)
+    before = sent(copy, epoch=3)
+    elects(writer, 4)
+    answer(before)
+    assert writer.epoch_of(copy) == 3
+    answer(sent(copy, epoch=4))
+    assert writer.epoch_of(copy) == 4
+
+
+def test_all_chunks_that_are_remembered_have_to_be_there(writer: MapWriter, answer: Answer) -> None:
+    copy = copy_of(Run(0, 0, 0))
+    writer._see_leader(HOME, writer._home(copy))
+    writer.add(copy)
+    for number in range(1, 2 * RUNS_PER_CHUNK):
+        copy.tail.announce(Run(number, 2 * number, number), None)
+    answer(sent(copy, epoch=3))
+    elects(writer, 4)
+    rows = sent(copy, epoch=4).rows
+    assert len(rows) > 1
+    answer(Round(0, HOME, rows[:1], 4))
+    assert writer.epoch_of(copy) == 3
+    answer(Round(0, HOME, rows[1:], 4))
+    assert writer.epoch_of(copy) == 4
