@@ -146,3 +146,12 @@ def test_each_answer_counts_where_nothing_tells_which_is_older(
 ) -> None:
     rig.hears(2, 5, topic_id=topic_id)
     assert rig.hears(1, epoch, topic_id=topic_id) == Leader(1, epoch)
+
+
+def test_who_asks_from_time_to_time_does_not_ask_the_same_broker_for_ever(rig: Rig) -> None:
+    rig.hears(1, 4)
+    rig.side.ask_another((TP.topic,))
+    assert rig.hears(2, 5) == Leader(2, 5)
+    assert rig.client.closed == 1
+    rig.hears(2, 5)
+    assert rig.client.closed == 1

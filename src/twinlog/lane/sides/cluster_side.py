@@ -128,7 +128,7 @@ class ClusterSide:
     _asked_at: float = 0.0
     _newest: NewestEpochs = field(default_factory=NewestEpochs)
     _asks_another: bool = False
-    """The broker that was asked last is behind others."""
+    """The broker that was asked last may be behind others."""
     _refresh_pause: _Pause = field(default_factory=_Pause)
 
     @contextmanager
@@ -163,6 +163,13 @@ class ClusterSide:
     def need_topics(self, topics: Iterable[str]) -> None:
         """Learn the leaders of these topics with the next refresh."""
         self._wanted_topics |= set(topics)
+
+    def ask_another(self, topics: Iterable[str]) -> None:
+        """Learn the leaders of these topics from another broker, where chance wants it: the one
+        that is asked may be behind, and alone with it.
+        """
+        self.need_topics(topics)
+        self._asks_another = True
 
     def forget_leader(self, tp: TopicPartition) -> None:
         """The broker said that it does not lead this partition (any more)."""
