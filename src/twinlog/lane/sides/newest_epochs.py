@@ -5,7 +5,7 @@ its word, a partition goes back to a leader that was replaced: reads end where t
 and writes are never acknowledged. A leader's epoch only grows as long as the topic is the same, so
 the answer with the newest one counts (as with Java's clients).
 
-- Another topic id: the topic was created again, and its epochs begin anew.
+- Another topic id: the topic was created again, and its epochs start over.
 - No topic ids (before Kafka 2.8), or no epochs: nothing tells which answer is older, each counts.
 - A cluster that was restored from a backup has older epochs for good: after OLDER_FOR_S without a
   newer one the older one counts.
