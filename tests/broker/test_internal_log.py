@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from kafka.protocol.producer import ProduceRequest
 
 from tests.support.settings import HURRIED, settings_for
 from tests.support.topics import delete_records
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import (
+    ROWS_AT_ONCE,
     FetchedRecords,
     append,
+    append_once,
     ensure_compacted_topic,
     fetch_records,
     produce_batch,
     read_to_end,
 )
 from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
-from twinlog.errors import BrokerRefused, ConfigError, Unauthorized
+from twinlog.errors import BrokerRefused, ConfigError, Disconnected, Unauthorized
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec, read_headers
@@ -133,3 +137,33 @@ def test_offset_outside_the_log_is_an_error_beside_the_others(
     error = answers[outside]
     assert isinstance(error, BrokerRefused)
     assert error.code == "OFFSET_OUT_OF_RANGE"
+
+
+class LosesOneAnswer(ClusterClient):
+    """Its connection breaks once when a batch is in the log; another writes before the repeat."""
+
+    others: tuple[ClusterClient, ...] = ()
+
+    def attempt(self, node: int | None, request: Any, **how: Any) -> Any:
+        answer = super().attempt(node, request, **how)
+        if isinstance(request, ProduceRequest) and self.others:
+            (other,), self.others = self.others, ()
+            name = request.topic_data[0].name
+            append(other, TopicPartition(name, 0), [row("another", "2")])
+            raise Disconnected("the answer is lost")
+        return answer
+
+
+@pytest.mark.parametrize("count", [1, ROWS_AT_ONCE + 1])
+def test_row_of_which_the_first_counts_is_there_once_after_a_lost_answer(
+    client: ClusterClient, fresh_topic: str, count: int
+) -> None:
+    """Twice, the log cleaner would make the other's row the first."""
+    ensure_compacted_topic(client, fresh_topic, partitions=1, replication_factor=1)
+    rows = [(b"ours-%d" % at, b"1") for at in range(count)]
+    with LosesOneAnswer(client.settings, patience=HURRIED) as ours:
+        ours.others = (client,)
+        append_once(ours, TopicPartition(fresh_topic, 0), rows, NOW_MS)
+    found = [(one.key, one.value) for one in read_to_end(client, fresh_topic, 0)]
+    first = rows[:ROWS_AT_ONCE]
+    assert found == [*first, (b"another", b"2"), *rows[ROWS_AT_ONCE:]]

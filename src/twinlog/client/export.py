@@ -129,13 +129,12 @@ class Export:
         rolled_back = RolledBack(answer.aborted)
         for header, at in read_headers(answer.records):
             batch = answer.records[at : at + header.length]
-            is_control = header.magic >= 2 and header.is_control
             is_gone = rolled_back.skip(header, batch)
             if header.next_offset <= counts.position:
                 continue
             if header.magic >= 2:
                 verify_crc(answer.records, at, header)
-            if not is_control:
+            if not header.is_control:
                 kept = [
                     record
                     for record in decode(header, batch)

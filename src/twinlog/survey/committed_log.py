@@ -45,5 +45,4 @@ def _batches(answer: FetchedRecords) -> Iterator[tuple[BatchHeader, Sequence[Rec
     for header, at in read_headers(answer.records):
         batch = answer.records[at : at + header.length]
         is_gone = rolled_back.skip(header, batch)
-        is_control = header.magic >= 2 and header.is_control
-        yield header, () if is_gone or is_control else decode(header, batch)
+        yield header, () if is_gone or header.is_control else decode(header, batch)

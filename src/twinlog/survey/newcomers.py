@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import TopicMetadata
-from twinlog.cluster.topics.internal_log import append_rows
+from twinlog.cluster.topics.internal_log import append_once
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.first_survey import Identity, first_survey, first_survey_rows
@@ -54,7 +54,7 @@ class Newcomers:
             known = frozenset((self._seen or set()) | here) - self._new
             state, now_ms = TopicPartition(STATE_TOPIC, 0), int(time.time() * 1000)
             for row in first_survey_rows(flow, known):
-                append_rows(target, state, [row], now_ms)
+                append_once(target, state, [row], now_ms)
         self._seen, self._recalled_from = set(known), target.settings.bootstrap
 
     def marked(

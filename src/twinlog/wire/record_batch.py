@@ -110,7 +110,10 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        return self.attributes & CONTROL_BIT != 0
+        """A transaction marker, or another batch of the broker's own; the old formats have none,
+        whatever their attributes say.
+        """
+        return self.attributes & CONTROL_BIT != 0 and self.magic >= 2
 
     @property
     def is_transactional(self) -> bool:

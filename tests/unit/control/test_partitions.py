@@ -12,6 +12,7 @@ from twinlog.clock import CLOCK, Clock
 from twinlog.codes import Trait, with_trait
 from twinlog.control.lanes.partitions import (
     LEFT_OUT_S,
+    REPORT_IS_FRESH_S,
     RETRY_FAILED_S,
     Failure,
     LaneKey,
@@ -245,3 +246,14 @@ def test_trouble_does_not_last_while_late_requests_are_waited_for() -> None:
         assert partition.troubled_s() == pytest.approx(59 - LEFT_OUT_S, abs=5)
     partition.wait_until = time.monotonic() - 49
     assert partition.troubled_s() == pytest.approx(49, abs=5)
+
+
+def test_end_that_the_leader_names_counts_where_the_lane_reads_behind_an_old_one() -> None:
+    """Its answers are in order and bring nothing, so it has nothing to report."""
+    clock = HandClock()
+    partition = a_partition(clock)
+    partition.on_progress(replace(REPORT, source_end=REPORT.upstream, sees_end=True))
+    partition.asked_end = 70
+    assert partition.source_end == REPORT.upstream
+    clock.now += REPORT_IS_FRESH_S
+    assert partition.source_end == 70

@@ -26,7 +26,7 @@ from twinlog.wire.record_batch import (
     rewrite_header,
     verify_crc,
 )
-from twinlog.wire.records import Record, decode_batch, encode_batch
+from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_batch
 
 # One record (timestamp 1000, key "k", value "v") as KIP-98 spells it; the CRC32C is that of the
 # bytes from the attributes on
@@ -270,3 +270,12 @@ def test_only_a_whole_data_batch_is_rewritten(batch: memoryview) -> None:
 
 def test_the_header_struct_has_the_size_of_the_header() -> None:
     assert HEADER.size == HEADER_BYTES
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_message_of_an_old_format_is_no_marker_whatever_its_attributes_say(magic: int) -> None:
+    raw = message(magic=magic, offset=7, key=b"k", value=b"v", timestamp=50, attributes=CONTROL_BIT)
+    header = read_header(memoryview(raw))
+    assert header.attributes == CONTROL_BIT
+    assert not header.is_control
+    assert [record.value for record in decode_legacy(memoryview(raw))] == [b"v"]

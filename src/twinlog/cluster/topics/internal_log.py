@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, offset_at
+from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records, produce_batch
 from twinlog.cluster.topics.alter_configs import ConfigChange, alter_topic_configs
 from twinlog.cluster.topics.configs import describe_topic_configs
@@ -27,6 +29,7 @@ from twinlog.wire.records import Record, decode_batch, encode_batch
 __all__ = [
     "FetchedRecords",
     "append",
+    "append_once",
     "append_rows",
     "check_policy",
     "compact_again",
@@ -121,14 +124,45 @@ def append_rows(
     rows: Sequence[tuple[bytes, bytes]],
     now_ms: int,
 ) -> None:
-    """Append (key, value) in batches that every broker takes; durable when this returns."""
+    """Append (key, value) in batches that every broker takes; durable when this returns.
+
+    After a lost answer rows may be there twice. So not for rows of which the first one counts: when
+    another's row lies between the two, the log cleaner leaves that one as the first.
+    """
+    for records in _batches(rows, now_ms):
+        append(client, tp, records)
+
+
+def append_once(
+    client: ClusterClient,
+    tp: TopicPartition,
+    rows: Sequence[tuple[bytes, bytes]],
+    now_ms: int,
+) -> None:
+    """As `append_rows`, and no row is there twice: under a producer id of its own the leader knows
+    a repeat, whichever of the two arrives first.
+    """
+    producer = init_producer_id(client)
+    sequence = 0
+    for records in _batches(rows, now_ms):
+        batch = encode_batch(
+            records,
+            codec=Codec.NONE,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=sequence,
+        )
+        client.retrying(partial(produce_batch, client, tp, batch))
+        sequence += len(records)
+
+
+def _batches(rows: Sequence[tuple[bytes, bytes]], now_ms: int) -> Iterator[list[Record]]:
     for begin in range(0, len(rows), ROWS_AT_ONCE):
         some = rows[begin : begin + ROWS_AT_ONCE]
-        records = [
+        yield [
             Record(offset=at, timestamp=now_ms, key=key, value=value)
             for at, (key, value) in enumerate(some)
         ]
-        append(client, tp, records)
 
 
 def read_to_end(

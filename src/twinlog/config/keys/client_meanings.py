@@ -113,7 +113,8 @@ _OF_ANY: Final = {
         "to 2 s where a call waits, to 30 s elsewhere; one partition's trouble delays no other"
     ),
     "metadata.max.age.ms metadata.max.idle.ms": "leaders are looked up when a broker or a "
-    "connection says that they moved; topics and partitions every refresh.topics.interval.seconds",
+    "connection says that they moved, and those of the source once a minute; topics "
+    "and partitions every refresh.topics.interval.seconds",
     "metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy": "the addresses of "
     "bootstrap.servers are always tried beside those that the cluster told",
     "connections.max.idle.ms": "connections in use stay open; one that a broker closes is opened "

@@ -314,7 +314,7 @@ class Comparing:
         if begin >= end:
             return False
         for header, batch in _batches(self._scope.source, self._source, begin, end):
-            if header.magic >= 2 and header.is_control:
+            if header.is_control:
                 continue
             if any(begin <= one.offset < end for one in decode(header, batch)):
                 return True
@@ -380,7 +380,7 @@ def record_at(client: ClusterClient, tp: TopicPartition, offset: int) -> tuple[R
     for header, at in read_headers(answer.records):
         if header.base_offset > offset:
             return None
-        if header.magic >= 2 and header.is_control:
+        if header.is_control:
             return MARKER
         for record in decode(header, answer.records[at : at + header.length]):
             if record.offset == offset:

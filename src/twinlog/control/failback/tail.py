@@ -112,9 +112,9 @@ def read_tail(
 
 
 def _records(header: BatchHeader, batch: memoryview, *, is_gone: bool) -> Iterator[TailRecord]:
-    is_new = header.magic >= 2
-    if is_new and header.is_control:
+    if header.is_control:
         return
+    is_new = header.magic >= 2
     state = Transaction.NONE
     if is_new and header.is_transactional:
         state = Transaction.ABORTED if is_gone else Transaction.COMMITTED

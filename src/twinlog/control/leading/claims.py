@@ -20,7 +20,7 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.producers import init_producer_id
-from twinlog.cluster.topics.internal_log import append_rows
+from twinlog.cluster.topics.internal_log import append_once, append_rows
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.leading.lead import SetupWaiting
 from twinlog.control.loops.refusals import cluster_changed
@@ -173,7 +173,8 @@ class FlowClaims:
             source_cluster_id=source_id,
             target_cluster_id=target_id,
         )
-        _write(target, claim.encode())
+        now_ms = int(time.time() * 1000)
+        append_once(target, TopicPartition(STATE_TOPIC, 0), [claim.encode()], now_ms)
         after = self.history(target)
         won = None if after is None else after.latest
         if not _is_same(claim, won):

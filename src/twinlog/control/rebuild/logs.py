@@ -167,9 +167,8 @@ def _batches(
             if header.next_offset <= before or header.base_offset >= log.end:
                 continue
             is_hidden = log.isolation is Isolation.READ_COMMITTED and is_gone
-            is_control = header.magic >= 2 and header.is_control
             position = max(position, header.next_offset)
-            yield header, None if is_hidden or is_control else batch
+            yield header, None if is_hidden or header.is_control else batch
         log.on_read(min(position, log.end))
         if position > before:
             continue

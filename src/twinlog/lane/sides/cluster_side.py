@@ -18,12 +18,14 @@ from twinlog.cluster.client import CALL_PATIENCE, ClusterClient
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.cluster.net.hot_connection import HotConnection
+from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.net.retry import CHANCE
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.messages import Away, away
 from twinlog.lane.sides.background import JobKind, LaneJobs
+from twinlog.lane.sides.newest_epochs import NewestEpochs
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 
@@ -124,6 +126,9 @@ class ClusterSide:
     _next_suspicion: float = 0.0
     _refreshing: bool = False
     _asked_at: float = 0.0
+    _newest: NewestEpochs = field(default_factory=NewestEpochs)
+    _asks_another: bool = False
+    """The broker that was asked last may be behind others."""
     _refresh_pause: _Pause = field(default_factory=_Pause)
 
     @contextmanager
@@ -159,6 +164,13 @@ class ClusterSide:
         """Learn the leaders of these topics with the next refresh."""
         self._wanted_topics |= set(topics)
 
+    def ask_another(self, topics: Iterable[str]) -> None:
+        """Learn the leaders of these topics from another broker, where chance wants it: the one
+        that is asked may be behind, and alone with it.
+        """
+        self.need_topics(topics)
+        self._asks_another = True
+
     def forget_leader(self, tp: TopicPartition) -> None:
         """The broker said that it does not lead this partition (any more)."""
         self.leaders.pop(tp, None)
@@ -176,9 +188,15 @@ class ClusterSide:
             return
         self._refreshing = True
         self._asked_at = self.clock.monotonic()
-        self.background.submit(
-            JobKind.METADATA, lambda: self._read_metadata(topics), self._learned, self._failed
-        )
+        another, self._asks_another = self._asks_another, False
+
+        def read() -> tuple[list[str], ClusterMetadata]:
+            with self.borrowed() as client:
+                if another:
+                    client.close()  # it begins with one by chance
+                return topics, client.metadata(topics)
+
+        self.background.submit(JobKind.METADATA, read, self._learned, self._failed)
 
     def _tend_doubtful(self) -> None:
         now = self.clock.monotonic()
@@ -191,24 +209,19 @@ class ClusterSide:
             else:
                 self._ask_for_leaders_of(node)
 
-    def _read_metadata(self, topics: list[str]) -> tuple[list[str], object]:
-        with self.borrowed() as client:
-            return topics, client.metadata(topics)
-
-    def _learned(self, answer: tuple[list[str], object]) -> None:
+    def _learned(self, answer: tuple[list[str], ClusterMetadata]) -> None:
         topics, metadata = answer
         self._refreshing = False
         self.problem = None
         self._brokers = {
-            node: (broker.host, broker.port)
-            for node, broker in metadata.brokers.items()  # type: ignore[attr-defined]
+            node: (broker.host, broker.port) for node, broker in metadata.brokers.items()
         }
         self._answered_topics |= set(topics)
         self._asked_before -= set(topics)
-        leaderless: set[str] = set()
+        unsure: set[str] = set()  # topics without a leader, as far as this answer tells
         now = self.clock.monotonic()
         for topic in topics:
-            found = metadata.topics.get(topic)  # type: ignore[attr-defined]
+            found = metadata.topics.get(topic)
             self._wanted_topics.discard(topic)
             is_missing = found is not None and found.error == UNKNOWN_TOPIC_OR_PARTITION
             (self.missing.add if is_missing else self.missing.discard)(topic)
@@ -216,7 +229,7 @@ class ClusterSide:
                 self.topic_ids.pop(topic, None)
                 self.seen_at[topic] = self._asked_at
             if found is None or found.error:
-                leaderless.add(topic)
+                unsure.add(topic)
                 self._forget_leaderless(topic)  # what is wrong with it is found by a search
                 continue
             self.seen_at[topic] = self._asked_at
@@ -224,21 +237,24 @@ class ClusterSide:
             self.names[found.topic_id.raw] = topic
             for partition in found.partitions:
                 tp = TopicPartition(topic, partition.partition)
-                if partition.leader not in self._brokers:
+                if self._newest.is_older(tp, found.topic_id, partition.leader_epoch, now):
+                    unsure.add(topic)  # who leads it now is known, or another broker says
+                    self._asks_another = True
+                elif partition.leader not in self._brokers:
                     self.leaders.pop(tp, None)
                     self.leaderless.setdefault(tp, now)
-                    leaderless.add(topic)
+                    unsure.add(topic)
                 else:
                     self.leaderless.pop(tp, None)
                     self.leaders[tp] = Leader(partition.leader, partition.leader_epoch)
         # one of them must not slow down the search for the others' leaders
-        self._wanted_topics |= leaderless
-        self._asked_before |= leaderless
+        self._wanted_topics |= unsure
+        self._asked_before |= unsure
         # a broker that went away may have led topics that were not asked about now
         gone = [tp for tp, led in self.leaders.items() if led.node not in self._brokers]
         for tp in gone:
             self.forget_leader(tp)
-        if leaderless or gone:
+        if unsure or gone:
             self._refresh_pause.grow(now, LEADERLESS_PAUSE_S)
         else:
             self._refresh_pause.reset()

@@ -56,6 +56,11 @@ PACED_WAIT_MS: Final = 50
 """While some wait for their budget, which comes a few times a second."""
 
 MIN_ROOM_BYTES: Final = 1 << 20
+REFRESH_EVERY_S: Final = 60.0
+"""Who leads is asked again, at most so often: a leader that was replaced without knowing it answers
+that its log ends where it does, and so does a replica that gets no records any more.
+"""
+
 RESTLESS_S: Final = 5.0
 """A partition that lost its broker is likely to find another within this time."""
 
@@ -90,12 +95,14 @@ class SourceSide:
     )
     """The same by what they wait for."""
     _restless_until: float = 0.0
+    _next_refresh: float = 0.0
     _of_topic: Counter[str] = field(default_factory=Counter)
     """How many partitions of each topic are here."""
     _near: NearReplicas = field(init=False)
 
     def __post_init__(self) -> None:
         self._near = NearReplicas(self.tuning.rack, self.clock)
+        self._next_refresh = self.clock.monotonic() + REFRESH_EVERY_S
 
     def add(self, copy: Copy) -> None:
         if copy.source not in self.partitions:
@@ -135,6 +142,7 @@ class SourceSide:
         """Send the fetches that can go out now; `hurry` keeps them short at the broker."""
         if self.pace.is_bound:
             self._resume_held()
+        self._refresh()
         self._assign_brokers()
         self._resume_paused()
         if all(broker.is_fetching or not len(broker.session) for broker in self._brokers.values()):
@@ -162,6 +170,18 @@ class SourceSide:
             connection.submit(FETCH, broker.session.version, parts, broker)
             broker.is_fetching = True
             self.side.flush(node, connection)
+
+    def _refresh(self) -> None:
+        now = self.clock.monotonic()
+        if now < self._next_refresh:
+            return
+        self._next_refresh = now + REFRESH_EVERY_S
+        if topics := {tp.topic for tp in self._in[WaitsFor.RECORDS]}:
+            self.side.ask_another(topics)
+        for tp, state in list(self._in[WaitsFor.RECORDS].items()):
+            if self._near.has_expired(tp):  # of one that is quiet no answer says so
+                self._near.forget(tp)
+                self._seek(state)
 
     def _assign_brokers(self) -> None:
         for tp, state in list(self._in[WaitsFor.BROKER].items()):

@@ -93,7 +93,7 @@ def read_tail(raw: memoryview, low: int, log_end: int) -> TargetTail:
             break
         last = header
         append_time = append_time or (header.magic >= 2 and header.is_log_append_time)
-        if header.next_offset <= low or (header.magic >= 2 and header.is_control):
+        if header.next_offset <= low or header.is_control:
             continue
         decoded = decode(header, raw[at : at + header.length])
         records += (record for record in decoded if low <= record.offset < log_end)
@@ -160,7 +160,7 @@ def source_records(
             after = max(after, skip.next)
             continue
         after = header.next_offset
-        if header.magic >= 2 and header.is_control:
+        if header.is_control:
             continue
         epoch = header.leader_epoch if header.magic >= 2 else -1
         for record in decode(header, raw[at : at + header.length]):

@@ -11,7 +11,8 @@ A survey is one row for each few hundred topics, under keys of its own:
 - the process dies between two rows, or an answer is lost: the survey is not whole, counts for
   nothing, and the next process writes its own. No lane has begun then;
 - two write at once, or a frozen one writes late: the first whole survey in the log counts. Keys are
-  never written twice, so the log cleaner takes nothing away and changes no order;
+  never written twice, also after a lost answer (`internal_log.append_once`), so the log cleaner
+  takes nothing away and changes no order;
 - a topic is deleted and created again: another id, so it is new. Without topic ids its name is what
   is known;
 - the state topic is lost: the next survey is the first. What has a row in the offset map begins

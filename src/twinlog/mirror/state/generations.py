@@ -3,8 +3,9 @@
 A claim is a record that names the next generation number and the claimant. The first claim of a
 number in the log wins, whoever read what in between: so two processes that both believe to lead
 find out before either sends a batch. Keys carry the claimant, so that compaction keeps both claims,
-in their order. A generation that ended in order is closed by a record under another key; one that
-is not closed may have lanes that still send.
+in their order; for that no claim is written twice (`internal_log.append_once`). A generation that
+ended in order is closed by a record under another key; one that is not closed may have lanes that
+still send.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class VerifiedLog:
                     return
                 position = max(position, header.next_offset)
                 self.bytes += header.length
-                if header.magic >= 2 and header.is_control:
+                if header.is_control:
                     yield Piece(header, batch, GapCause.MARKERS)
                 else:
                     yield Piece(header, batch, GapCause.ABORTED if is_gone else None)

@@ -1,0 +1,157 @@
+"""Who leads what, as brokers tell that may be behind each other."""
+
+import selectors
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from tests.support.driver import HandClock, work_of
+from twinlog.cluster.net.frame_pool import FramePool
+from twinlog.cluster.net.metadata import (
+    NO_EPOCH,
+    Broker,
+    ClusterMetadata,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from twinlog.lane.sides.cluster_side import LEADERLESS_PAUSE_S, ClusterSide, Leader
+from twinlog.lane.sides.newest_epochs import OLDER_FOR_S
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+
+TP = TopicPartition("orders", 0)
+FIRST, SECOND = TopicId("01" * 16), TopicId("02" * 16)
+BROKERS = {
+    node: Broker(node=node, host="127.0.0.1", port=9092 + node, rack=None) for node in (1, 2)
+}
+
+
+@dataclass
+class Client:
+    """Answers as the broker would that a test has in mind."""
+
+    answer: ClusterMetadata | None = None
+    asked: int = 0
+    closed: int = 0
+
+    def metadata(self, topics: list[str]) -> ClusterMetadata:
+        assert topics == [TP.topic]
+        assert self.answer is not None
+        self.asked += 1
+        return self.answer
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@dataclass
+class Jobs:
+    """Done at once."""
+
+    is_closed: bool = False
+
+    def submit(self, _: object, job: Any, then: Any, _otherwise: object) -> None:
+        then(job())
+
+
+@dataclass
+class Rig:
+    clock: HandClock = field(default_factory=HandClock)
+    client: Client = field(default_factory=Client)
+
+    def __post_init__(self) -> None:
+        self.side = ClusterSide(
+            settings=work_of().source,
+            background=cast("Any", Jobs()),
+            selector=selectors.DefaultSelector(),
+            pool=FramePool(0),
+            clock=self.clock,
+        )
+        self.side._idle.append(cast("Any", self.client))
+
+    def hears(
+        self, leader: int, epoch: int, *, topic_id: TopicId = FIRST, after_s: float = 0.0
+    ) -> Leader | None:
+        """Whom it takes for the leader once a broker has told it this."""
+        partition = PartitionMetadata(
+            partition=0, leader=leader, leader_epoch=epoch, replicas=(1, 2), isr=(1, 2), error=0
+        )
+        topic = TopicMetadata(
+            name=TP.topic, topic_id=topic_id, is_internal=False, error=0, partitions=(partition,)
+        )
+        self.client.answer = ClusterMetadata(
+            cluster_id="c", controller=1, brokers=BROKERS, topics={TP.topic: topic}
+        )
+        self.clock.now += after_s
+        self.side.need_topics((TP.topic,))
+        asked = self.client.asked
+        self.side.tend()
+        assert self.client.asked == asked + 1
+        return self.side.leaders.get(TP)
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+PAUSE_S = LEADERLESS_PAUSE_S
+
+
+def test_newer_leader_is_not_given_up_for_what_a_broker_says_that_is_behind(rig: Rig) -> None:
+    assert rig.hears(1, 4) == Leader(1, 4)
+    assert rig.hears(2, 5) == Leader(2, 5)
+    assert rig.hears(1, 4) == Leader(2, 5)
+    assert rig.hears(-1, 4, after_s=PAUSE_S) == Leader(2, 5)  # that one saw no leader
+    assert TP not in rig.side.leaderless
+
+
+def test_replaced_leader_is_not_taken_where_the_newer_one_is_not_known_any_more(rig: Rig) -> None:
+    rig.hears(2, 5)
+    rig.side.forget_leader(TP)
+    assert rig.hears(1, 4) is None
+    assert rig.client.closed == 0
+    assert rig.hears(2, 5, after_s=PAUSE_S) == Leader(2, 5)
+    assert rig.client.closed == 1, "who was behind is asked again"
+
+
+def test_nobody_is_asked_for_ever_and_a_cluster_with_older_epochs_for_good_is_taken(
+    rig: Rig,
+) -> None:
+    rig.hears(2, 5)
+    for _ in range(int(OLDER_FOR_S / PAUSE_S)):
+        assert rig.hears(1, 3, after_s=PAUSE_S) == Leader(2, 5)
+    assert rig.hears(1, 3, after_s=PAUSE_S) == Leader(1, 3)
+    asked = rig.client.asked
+    rig.clock.now += PAUSE_S
+    rig.side.tend()
+    assert rig.client.asked == asked
+
+
+def test_seconds_begin_again_with_every_broker_that_is_not_behind(rig: Rig) -> None:
+    rig.hears(2, 5)
+    for _ in range(int(2 * OLDER_FOR_S / PAUSE_S)):
+        assert rig.hears(1, 4, after_s=PAUSE_S) == Leader(2, 5)
+        assert rig.hears(2, 5, after_s=PAUSE_S) == Leader(2, 5)
+
+
+def test_epochs_of_a_topic_that_was_created_again_begin_anew(rig: Rig) -> None:
+    rig.hears(2, 5)
+    assert rig.hears(1, 0, topic_id=SECOND) == Leader(1, 0)
+
+
+@pytest.mark.parametrize(("topic_id", "epoch"), [(NO_TOPIC_ID, 0), (FIRST, NO_EPOCH)])
+def test_each_answer_counts_where_nothing_tells_which_is_older(
+    rig: Rig, topic_id: TopicId, epoch: int
+) -> None:
+    rig.hears(2, 5, topic_id=topic_id)
+    assert rig.hears(1, epoch, topic_id=topic_id) == Leader(1, epoch)
+
+
+def test_who_asks_from_time_to_time_does_not_ask_the_same_broker_for_ever(rig: Rig) -> None:
+    rig.hears(1, 4)
+    rig.side.ask_another((TP.topic,))
+    assert rig.hears(2, 5) == Leader(2, 5)
+    assert rig.client.closed == 1
+    rig.hears(2, 5)
+    assert rig.client.closed == 1

@@ -1,0 +1,95 @@
+"""Who is asked for records, while every answer is in order and old."""
+
+import selectors
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from tests.support.driver import HandClock, work_of
+from twinlog.cluster.net.frame_pool import FramePool
+from twinlog.lane.sides import near_replicas
+from twinlog.lane.sides.cluster_side import ClusterSide, Leader
+from twinlog.lane.sides.pace import TopicBuckets
+from twinlog.lane.sides.source_side import REFRESH_EVERY_S, SourceSide
+from twinlog.lane.sides.source_state import SourceState, WaitsFor
+from twinlog.model import NO_TOPIC_ID, Isolation, TopicPartition
+
+TP = TopicPartition("orders", 0)
+LEADER, NEAR = 1, 2
+
+
+class Copied:
+    """A copy with nothing to send."""
+
+    source = TP
+    source_topic_id = NO_TOPIC_ID
+    queued_bytes = 0
+    wants_fetch = True
+
+
+class Brokers(ClusterSide):
+    """None of them can be connected to."""
+
+    def connection_to(self, node: int) -> None:
+        return None
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.clock, work = HandClock(), work_of()
+        self.selector = selectors.DefaultSelector()
+        self.side = Brokers(
+            settings=work.source,
+            background=cast("Any", None),
+            selector=self.selector,
+            pool=FramePool(0),
+            clock=self.clock,
+        )
+        self.side.leaders[TP] = Leader(LEADER, 0)
+        self.source = SourceSide(
+            side=self.side,
+            clock=self.clock,
+            isolation=Isolation.READ_UNCOMMITTED,
+            memory_bytes=1 << 30,
+            events=cast("Any", None),
+            pace=TopicBuckets(self.clock, is_bound=False),
+            tuning=work.tuning,
+        )
+        self.state = self.source.partitions[TP] = SourceState(cast("Any", Copied()))
+
+    def is_read_from(self, node: int) -> None:
+        self.source._enter(self.state, WaitsFor.RECORDS, node)
+
+    def asks(self, after_s: float) -> bool:
+        """Whether metadata of the topic is asked for then."""
+        self.clock.now += after_s
+        self.source.pump(hurry=False)
+        wanted, self.side._wanted_topics = self.side._wanted_topics, set()
+        assert wanted <= {TP.topic}
+        return bool(wanted)
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    made = Rig()
+    yield made
+    made.selector.close()
+
+
+def test_leaders_of_what_is_quiet_are_asked_for_once_a_minute(rig: Rig) -> None:
+    rig.is_read_from(LEADER)
+    assert not rig.asks(after_s=REFRESH_EVERY_S - 1)
+    assert rig.asks(after_s=1)
+    assert not rig.asks(after_s=REFRESH_EVERY_S - 1)
+    assert rig.asks(after_s=1)
+
+
+def test_leader_is_asked_again_also_where_a_replica_nearby_has_nothing_new(rig: Rig) -> None:
+    rig.source._near.prefer(TP, NEAR)
+    rig.is_read_from(NEAR)
+    rig.asks(after_s=near_replicas.PREFERRED_FOR_S)
+    assert (rig.state.waits_for, rig.state.node) == (WaitsFor.RECORDS, NEAR)
+    rig.asks(after_s=REFRESH_EVERY_S + 1)
+    assert rig.state.waits_for is WaitsFor.BROKER
+    assert rig.source._near.node_of(TP, LEADER) == LEADER
