@@ -89,6 +89,12 @@ class TwinlogError(Exception):
         error.message, error.flow = self.what, ""
         return error
 
+    def and_also(self, said: str) -> Self:
+        """The same, with more behind its text."""
+        error = copy(self)
+        error.what, error.message = f"{self.what}; {said}", f"{self.message}; {said}"
+        return error
+
     def __reduce__(self) -> tuple[Any, ...]:
         # keyword arguments are not in args: without this an unpickled error loses its code
         return _again, (type(self), self.__dict__)

@@ -99,6 +99,17 @@ def all_of(frame: DataFrame) -> list[Seen]:
     return sorted(as_seen(row) for row in rows)
 
 
+def test_a_topic_that_is_not_there_is_named_with_one_that_is_near(
+    source_cluster: LocalCluster, topic: str, read: Read
+) -> None:
+    with pytest.raises(Exception, match=r"\[TOPIC_MISSING\]") as error:
+        read(subscribe=f"{topic}s").count()
+    where = f"the cluster at {source_cluster.bootstrap} has no topic {topic}s"
+    assert where in str(error.value)
+    assert f"did you mean {topic}?" in str(error.value)
+    assert "create it first" in str(error.value)
+
+
 @pytest.mark.witness("DataFrames have what was written, with every codec")
 def test_columns_are_what_was_written_with_every_codec(
     source_cluster: LocalCluster, topic: str, read: Read

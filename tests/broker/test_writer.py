@@ -255,6 +255,8 @@ def test_a_topic_that_is_not_there(spark: SparkSession, options: Mapping[str, st
         with pytest.raises(Exception, match="a write creates none: create it") as error:
             write(numbers(spark, 1), absent)
         assert "[TOPIC_MISSING]" in str(error.value)
+        servers = options["kafka.bootstrap.servers"]
+        assert f"the cluster at {servers} has no topic nobody-made-it" in str(error.value)
 
 
 def test_a_time_that_brokers_do_not_give(spark: SparkSession, options: Mapping[str, str]) -> None:

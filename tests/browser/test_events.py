@@ -18,7 +18,9 @@ from twinlog.mirror.state.published_events import PublishedEvent
 
 pytestmark = pytest.mark.xdist_group("browser")
 
-FAILED = replace(DIVERGED, message="A->B: orders-3: <b>too large</b>", code="RECORD_TOO_LARGE")
+FAILED = replace(
+    DIVERGED, message="A->B: orders-3: <b>too large</b> [RECORD_TOO_LARGE]", code="RECORD_TOO_LARGE"
+)
 PAUSED = PublishedEvent(
     number=8,
     at_ms=1_800_000_001_000,
@@ -42,6 +44,7 @@ def test_an_event_of_another_process_has_its_topic_its_code_and_who(
         for text in ("orders-3", "RECORD_TOO_LARGE", "<b>too large</b>", "east-1 (process 77)"):
             page.shows(text, "main table")
         page.shows("ann@east-2, east-1 (process 77)", "main table")
+        assert page.text("main table").count("RECORD_TOO_LARGE") == 1, "with what it means"
         assert page.run("document.documentElement.scrollWidth") == 360
         for word, count in (("orders-3", 1), ("ANN@EAST", 1), ("process 77", 2)):
             page.run(

@@ -34,7 +34,10 @@ def green_of(page: Page) -> str:
 
 def age_of(page: Page) -> float:
     """In seconds."""
-    number, unit, _ = page.run(AGE).split()
+    said = page.run(AGE)
+    if said == "just now":
+        return 0.0
+    number, unit, _ = said.split()
     return float(number) * {"s": 1, "min": 60}[unit]
 
 

@@ -238,13 +238,40 @@ def test_how_long_batches_and_records_have_is_on_the_flows_screen(
     rest: Rest, monitor: Monitor, browser: Browser
 ) -> None:
     near = partition("logs", 0, lag=7, left_ms=90_000, needs_ms=200_000, is_near_deletion=True)
-    late = Quantiles(p50_ms=119, p99_ms=2047)
+    late = Quantiles(p50_ms=7, p99_ms=2047)
     monitor.update([flow(near, latency=late), flow(flow="C->B")])
     page = browser.open(f"http://{rest.address}/page/{SCREENS['Flow']}")
-    page.shows("0.1 s\np99 2.0 s", ".cards")
+    page.shows("7 ms\np99 2.0 s", ".cards")
     page.shows("90 s\nwill lose records of 1 topic: logs", ".cards")
     page.click("will lose records of 1 topic: logs")
     page.shows("1 topic", "table")
+
+
+def test_whether_a_flow_has_caught_up_is_said_in_words(
+    rest: Rest, monitor: Monitor, browser: Browser
+) -> None:
+    page = browser.open(f"http://{rest.address}/page/{SCREENS['Flow']}")
+    page.shows("\n0\ncaught up\n", ".cards")
+    monitor.update([flow(partition("logs", 0, lag=7)), flow(flow="C->B")])
+    page.shows("\n7\nnot caught up at this pace\n", ".cards")
+    monitor.update([flow(partition(), loss_records=0, loss_ms=0), flow(flow="C->B")])
+    page = browser.open(f"http://{rest.address}/page/")
+    page.shows("caught up\t", "main table tbody")
+
+
+def test_a_code_is_shown_once_where_a_text_ends_with_it(
+    rest: Rest, monitor: Monitor, browser: Browser
+) -> None:
+    part = partition("logs", 0, state="FAILED", code="DIVERGED", message="logs-0: no [DIVERGED]")
+    gone = {"reason": "it is gone [PROCESS_GONE]; paused", "code": "PROCESS_GONE"}
+    monitor.update([flow(part, state="NOT_RUNNING", **gone), flow(flow="C->B")])
+    page = browser.open(f"http://{rest.address}/page/{SCREENS['Flow']}")
+    page.shows("it is gone; paused")
+    assert page.text().count("PROCESS_GONE") == 1
+    page = browser.open(f"http://{rest.address}/page/{SCREENS['Topics']}")
+    page.click("logs", "main table summary, main table button")
+    page.shows("logs-0: no")
+    assert "[DIVERGED]" not in page.text()
 
 
 @pytest.mark.alone  # it measures

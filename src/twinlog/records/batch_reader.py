@@ -13,7 +13,8 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.records.connections import connected
+from twinlog.errors import TwinlogError
+from twinlog.records.connections import FIRST_REFUSED_S, connected
 from twinlog.records.filters import RowBounds, bounds_of
 from twinlog.records.gaps import OffsetRange, log_bounds
 from twinlog.records.options import ReadOptions
@@ -32,7 +33,14 @@ class BatchReader(PlanningReader, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges, each a task. Raises TwinlogError."""
-        with connected(self._options.cluster()) as client:
+        try:
+            return self._planned()
+        except TwinlogError as error:
+            # Spark shows the whole way to an error, and this one says all that is to be known
+            raise error.with_traceback(None) from None
+
+    def _planned(self) -> Sequence[InputPartition]:
+        with connected(self._options.cluster(), refused_at_first_s=FIRST_REFUSED_S) as client:
             ranges = split(self._ranges(client), self._options.min_partitions)
             return self._tasks(
                 [[one] for one in ranges], lambda: UpstreamMaps(client, self._options.upstreams)

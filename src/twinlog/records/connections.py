@@ -14,6 +14,7 @@ micro-batch is read; without those that live as long as the process, it is less 
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -44,10 +45,20 @@ def task_begins() -> None:
         gc.freeze()
 
 
+FIRST_REFUSED_S: Final = 5.0
+"""Of a question that somebody waits for before a job runs: so long a cluster is asked where nobody
+listens at any of its addresses, which a wrong port is as well. One that has answered is waited for
+as long as a call may take."""
+
+
 @contextmanager
-def connected(settings: ClusterSettings) -> Iterator[ClusterClient]:
-    """A client of one's own for as long as this lasts, with open connections if there are any."""
-    client = _take(settings)
+def connected(
+    settings: ClusterSettings, *, refused_at_first_s: float = math.inf
+) -> Iterator[ClusterClient]:
+    """A client of one's own for as long as this lasts, with open connections if there are any.
+    `refused_at_first_s`: how long a new one asks where nobody listens, until it has been answered.
+    """
+    client = _take(settings, refused_at_first_s)
     try:
         yield client
     except BaseException:
@@ -58,11 +69,11 @@ def connected(settings: ClusterSettings) -> Iterator[ClusterClient]:
         _kept.pop(0).close()
 
 
-def _take(settings: ClusterSettings) -> ClusterClient:
+def _take(settings: ClusterSettings, refused_at_first_s: float) -> ClusterClient:
     for client in [one for one in _kept if one.settings == settings]:
         with suppress(ValueError):  # another thread was quicker
             _kept.remove(client)
             return client
-    client = ClusterClient(settings)
+    client = ClusterClient(settings, refused_at_first_s=refused_at_first_s)
     client.keep_leaders()
     return client

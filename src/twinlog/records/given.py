@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import (
     DEFAULT_REQUEST_TIMEOUT_MS,
     ClusterSettings,
@@ -21,12 +22,15 @@ from twinlog.config.files.providers import provider_key, resolve_providers
 from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, CLIENT_KEYS, Role, is_connection_key
 from twinlog.config.values.nearest import suggestion
 from twinlog.config.values.origin import ClientProperties, Setting, Settings
+from twinlog.errors import ClusterError, TwinlogError
 from twinlog.records.bounds import wrong
 
 log = logging.getLogger(__name__)
 
 _PREFIX: Final = "kafka."
 _WHERE: Final = 'format("twinlog")'
+
+TOPIC_MISSING: Final = "TOPIC_MISSING"
 
 READER: Final = "twinlog-reader"
 """The client id of reading, where none is given."""
@@ -107,3 +111,26 @@ def positive(name: str, text: str) -> int:
     if not word.isascii() or not word.isdigit() or not 0 < int(word) < 1 << 63:
         raise wrong(name, f"{word!r} is no positive number", "write one, as in 1000")
     return int(word)
+
+
+def no_topic(
+    client: ClusterClient, names: Iterable[str], error: TwinlogError, advice: str
+) -> ClusterError:
+    """The error in place of a broker's, which said that one of these is missing: with the cluster's
+    addresses, the topic of nearly that name, if there is one, and what to do.
+    """
+    try:
+        # all that we may see; internal ones are nobody's misspelling
+        known = {one.name for one in client.metadata().topics.values() if not one.error}
+    except TwinlogError:
+        known = set()  # what was asked for is missing all the same
+    missing = [name for name in names if name not in known]
+    name = missing[0] if missing else next(iter(names))
+    meant = suggestion(name, known)
+    return ClusterError(
+        f"the cluster at {client.settings.addresses} has no topic {name}, or our user may not see "
+        f"it{f': {meant}' if meant else ', and none of a name like it'}; look at its spelling and "
+        f"at the addresses; {advice}",
+        code=TOPIC_MISSING,
+        fate=error.fate,
+    )

@@ -29,6 +29,7 @@ from twinlog.records.gaps import (
     report,
     what_is_left,
 )
+from twinlog.records.given import TOPIC_MISSING, no_topic
 from twinlog.records.options import ReadOptions
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ def find_partitions(client: ClusterClient, options: ReadOptions) -> list[TopicPa
         topics = _matching(client, options)
     else:
         named = options.topics or sorted({tp.topic for tp in options.assigned})
-        topics = list(client.metadata(named, allow_missing=False).topics.values())
+        topics = _named(client, named)
     found = sorted(tp for topic in topics for tp in topic.tps)
     if not options.assigned:
         return found
@@ -62,6 +63,15 @@ def find_partitions(client: ClusterClient, options: ReadOptions) -> list[TopicPa
     if missing:
         raise wrong("assign", f"there is no partition {missing[0]}", "look at the topic")
     return list(options.assigned)
+
+
+def _named(client: ClusterClient, names: Sequence[str]) -> list[TopicMetadata]:
+    try:
+        return list(client.metadata(names, allow_missing=False).topics.values())
+    except ClusterError as error:
+        if error.code != TOPIC_MISSING:
+            raise
+        raise no_topic(client, names, error, "a read creates none: create it first") from None
 
 
 def _matching(client: ClusterClient, options: ReadOptions) -> list[TopicMetadata]:

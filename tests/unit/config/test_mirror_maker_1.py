@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.support.config_examples import effective
+from twinlog.cluster.client import ClusterClient
 from twinlog.config.advice.canonical import canonical
 from twinlog.config.files.mirror_maker_1 import PairOptions, read_pair
 from twinlog.config.flow.schema import MirrorConfig, PolicyKind
 from twinlog.config.load import load, load_raw
 from twinlog.config.values.warnings import WarningCode
-from twinlog.errors import ConfigError
+from twinlog.control.flow.wiring import cluster_settings
+from twinlog.errors import ConfigError, Refused
 
 # as training material has them, the misspelling included
 CONSUMER = """\
@@ -164,7 +167,7 @@ BAD = {
     "no address": (
         CONSUMER.replace("localhost:9092", "localhost"),
         PRODUCER,
-        'consumer.properties:1: mm1.Consumer.bootstrap.servers: "localhost" is not host:port',
+        'consumer.properties:1: bootstrap.servers: "localhost" is not host:port',
     ),
     "Java code": (
         CONSUMER + "interceptor.classes=a.B\n",
@@ -217,3 +220,14 @@ def test_patterns_as_people_write_them(
     assert other is None or not config.flows[0].topics.matches(other)
     stars = [w for w in config.warnings if w.code is WarningCode.STAR_PATTERN]
     assert len(stars) == (include == "*")
+
+
+def test_a_cluster_that_is_away_is_said_of_the_file_that_names_it(pair: Pair) -> None:
+    (flow,) = pair.load(CONSUMER.replace("localhost:9092", "127.0.0.1:1")).flows
+    settings = cluster_settings("mm1.Consumer", flow.clients.source_consumer, "mm1")
+    said = f"check bootstrap.servers in {pair.folder / 'consumer.properties'} and the network"
+    with (
+        ClusterClient(settings, refused_s=0.0) as client,
+        pytest.raises(Refused, match=re.escape(said)),
+    ):
+        client.metadata(None)

@@ -464,11 +464,14 @@ def test_a_file_is_explained_and_converted_without_its_secrets(
     assert run(["check", str(file), "--explain"]) == 0
     said = capsys.readouterr().out
     assert "A.sasl.jaas.config = <hidden>" in said
-    assert "since --secrets is not given: write its folder for /SECRETS [UNRESOLVED]" in said
+    assert "since --secrets is not given: /SECRETS stands for its folder [UNRESOLVED]" in said
     assert run(["convert", str(file)]) == 0
     assert 'password="${strimzi:/SECRETS/mine:password}";' in capsys.readouterr().out
     assert run(["check", str(file)]) == 2, "to connect they are needed"
-    assert "name it: --secrets DIR" in capsys.readouterr().out
+    said = "".join(capsys.readouterr())
+    assert said.count("--secrets") == 1, "an error, and no warnings of the same"
+    assert "UNRESOLVED" not in said
+    assert "name it: --secrets DIR" in said
 
 
 def test_strimzis_own_provider_finds_secrets_in_the_folder(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.support.snapshots import PUBLISHED
 from twinlog.codes import FlowState
 from twinlog.control.check.last_run import last_run, lives_here
 from twinlog.control.check.reported_status import of_now
+from twinlog.control.watch.status_file import status_folder, write_status
 from twinlog.mirror.state.generations import Claim, FlowHistory
 from twinlog.mirror.state.published import PublishedStatus
 
@@ -111,3 +113,19 @@ def test_row_of_a_process_that_is_gone_counts_until_its_next_is_due(gone: int) -
     assert of_now(row, None, soon) is row
     assert of_now(row, None, late) is None
     assert of_now(PUBLISHED, None, late) is PUBLISHED, "on another host it may only be slow"
+
+
+def test_row_of_a_mirror_of_this_user_that_is_gone_does_not_count(
+    gone: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    row = replace(PUBLISHED, host=HERE, pid=gone)
+    soon = row.at_ms + 1
+    assert of_now(row, None, soon) is row, "a container may have the name of this host"
+    for pid in (gone, os.getpid()):
+        write_status(status_folder() / f"{pid}.events", "{}")
+    assert of_now(row, None, soon) is None
+    before = replace(row, pid=os.getpid(), at_ms=1_000_000_000_000)
+    assert of_now(before, None, before.at_ms + 1) is None, "its number is another's now"
+    lives = replace(row, pid=os.getpid(), at_ms=int(time.time() * 1000))
+    assert of_now(lives, None, lives.at_ms + 1) is lives

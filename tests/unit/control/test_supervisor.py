@@ -300,7 +300,9 @@ def test_once_gives_up_a_cluster_that_stays_away(config: FlowConfig) -> None:
     process.comes_to(Phase.WAITING)
     process.clock.now += ONCE_GIVES_UP_S + 1
     process.comes_to(Phase.LEFT)
-    assert process.supervisor.errors == [AWAY]
+    (error,) = process.supervisor.errors
+    assert error.code == AWAY.code
+    assert error.message == f"{AWAY.message}; gave up after 1 min 1 s"
 
 
 def test_a_source_that_answers_nothing_degrades_the_flow_until_it_does(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from typing import cast
 
@@ -194,6 +195,12 @@ def test_it_is_told_at_once_for_each_code_and_once_a_minute(flow: WatchedFlow) -
     flow.fails(Unreachable(AWAY), after=61)
     assert len(flow.lines) == 3
     assert flow.lines[0] == f"A->B: DEGRADED: {AWAY} [UNREACHABLE]; trying again"
+
+
+def test_it_is_told_until_when_a_flow_that_is_given_up_is_tried(flow: WatchedFlow) -> None:
+    at = time.strftime("%H:%M:%S", time.localtime(1_790_000_000))
+    flow.trouble.set_up_failed(Unreachable(AWAY), until_ms=1_790_000_000_400)
+    assert flow.lines[0].endswith(f"; trying again until {at}, then it gives up")
 
 
 def test_whoever_stands_by_says_so_once(flow: WatchedFlow) -> None:

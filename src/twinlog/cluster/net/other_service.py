@@ -28,7 +28,7 @@ def refuse_other_service(host: str, port: int, settings: ClusterSettings) -> Non
     security = settings.security
     if security is not None and security.needs_tls and _speaks_kafka(host, port, settings):
         raise CorruptData(
-            f"{where} speaks Kafka's protocol without TLS: set {settings.prefix}.security.protocol "
+            f"{where} speaks Kafka's protocol without TLS: set {settings.key('security.protocol')} "
             "to PLAINTEXT or SASL_PLAINTEXT, or take the port of its TLS listener",
             code="NOT_KAFKA",
         )

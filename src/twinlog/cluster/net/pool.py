@@ -133,17 +133,19 @@ class ConnectionPool:
 
     def _all_failed(self, failures: Mapping[str, TwinlogError]) -> TwinlogError:
         """Trying again can help, unless something else than Kafka is behind every address."""
-        alias, prefix = self._settings.alias, self._settings.prefix
+        settings = self._settings
         reasons: dict[str, list[str]] = {}
-        given = [str(Address(host, port)) for host, port in self._settings.bootstrap]
+        given = [str(Address(host, port)) for host, port in settings.bootstrap]
         for address in dict.fromkeys([*(one for one in given if one in failures), *failures]):
             failure = failures[address]
             why = failure.reason if isinstance(failure, ClusterError) else ""
             reasons.setdefault(why or failure.message, []).append(address)
-        said = "; ".join(f"{alias} ({', '.join(who)}): {why}" for why, who in reasons.items())
-        message = f"{said}; check {prefix}.bootstrap.servers and "
+        # DataFrames call a cluster by an address, which follows
+        name = "Kafka" if settings.is_of_dataframes else settings.alias
+        said = "; ".join(f"{name} ({', '.join(who)}): {why}" for why, who in reasons.items())
+        message = f"{said}; check {settings.key('bootstrap.servers')} and "
         if all(failure.code == "NOT_KAFKA" for failure in failures.values()):
-            return CorruptData(f"{message}{prefix}.security.protocol", code="NOT_KAFKA")
+            return CorruptData(f"{message}{settings.key('security.protocol')}", code="NOT_KAFKA")
         is_refused = all(isinstance(failure, Refused) for failure in failures.values())
         return (Refused if is_refused else Unreachable)(f"{message}the network", reason=said)
 

@@ -24,17 +24,26 @@ class ClusterSettings:
     client_id: str = "twinlog"
     request_timeout_ms: int = DEFAULT_REQUEST_TIMEOUT_MS
 
+    file: str = ""
+    """Whose keys have no alias in front, as MirrorMaker 1's have none; for messages."""
+
     @property
     def addresses(self) -> str:
         """The bootstrap addresses as a user wrote them, for messages."""
         return ",".join(str(Address(*one)) for one in self.bootstrap)
 
     @property
-    def prefix(self) -> str:
-        """What its keys begin with where people wrote them, for messages: the alias; of DataFrames,
-        which name a cluster by its first address, `kafka`.
+    def is_of_dataframes(self) -> bool:
+        """They name a cluster by its first address."""
+        return self.alias in self.addresses.split(",")
+
+    def key(self, name: str) -> str:
+        """What one of its keys is called where people wrote it, for messages: with the alias in
+        front, or `kafka` of DataFrames; `bootstrap.servers in consumer.properties`.
         """
-        return "kafka" if self.alias in self.addresses.split(",") else self.alias
+        if self.file:
+            return f"{name} in {self.file}"
+        return f"{'kafka' if self.is_of_dataframes else self.alias}.{name}"
 
 
 def parse_bootstrap(text: str, key: str = "bootstrap.servers") -> tuple[tuple[str, int], ...]:

@@ -21,7 +21,7 @@ from twinlog.config.keys.client_keys import is_connection_key
 from twinlog.config.keys.key_table import OWN_FLOW_NAMES, RENAMED
 from twinlog.config.keys.key_types import OWN_PREFIX
 from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
-from twinlog.config.strimzi.secrets import UNREAD
+from twinlog.config.strimzi.secrets import UNGIVEN, UNREAD
 from twinlog.config.values.nearest import nearest
 from twinlog.config.values.origin import Setting, Settings, has_comment, refuse, shown_key
 from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
@@ -168,8 +168,10 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
             yield warning(WarningCode.COMMENT_IN_VALUE, setting, message)
         if not setting.from_provider and has_variable(setting.value):
             message = "${..} stays as text: no provider of config.providers knows it"
+            if f":{UNGIVEN}/" in setting.value:
+                continue  # it is an error already
             if f":{UNREAD}/" in setting.value:
-                message = f"not read, since --secrets is not given: write its folder for {UNREAD}"
+                message = f"not read, since --secrets is not given: {UNREAD} stands for its folder"
             yield warning(WarningCode.UNRESOLVED, setting, message)
         if not setting.value.isascii() and not setting.from_provider:
             message = "characters beyond ASCII are read as ISO-8859-1, as Java does; write \\uXXXX"

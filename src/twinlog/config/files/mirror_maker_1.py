@@ -194,7 +194,11 @@ def _of_flow(
 
 def _renamed(one: Setting, key: str, value: str | None = None) -> Setting:
     return Setting(
-        key=key, value=one.value if value is None else value, file=one.file, line=one.line
+        key=key,
+        value=one.value if value is None else value,
+        file=one.file,
+        line=one.line,
+        field=one.key,
     )
 
 

@@ -21,6 +21,9 @@ PROVIDER_CLASS: Final = "org.apache.kafka.common.config.provider.DirectoryConfig
 UNREAD: Final = Path("/SECRETS")
 """In place of the folder, where what is in it is not needed: to explain a file, to convert it."""
 
+UNGIVEN: Final = Path("/NO-SECRETS")
+"""In place of a folder that is needed, and that nobody named: an error says so."""
+
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _NOT_IN_A_VARIABLE: Final = re.compile(r"[:{}$]")
 _NOT_IN_JAAS: Final = re.compile(r'["\\\r\n]')
@@ -92,7 +95,7 @@ class Secrets:
                 "the secret must be in a folder here",
                 "name it: --secrets DIR with a file DIR/<secretName>/<key> for each key",
             )
-        return (self._folder or UNREAD) / _checked(secret)
+        return (self._folder or UNGIVEN) / _checked(secret)
 
     def _variable(self, path: Path) -> str:
         self.is_used = True

@@ -37,7 +37,8 @@ class Setting:
     file: str
     line: int | None = None
     field: str = ""
-    """Where the file has names of its own: what says it there, `spec.mirrors[0].topicsPattern`."""
+    """Where the file has names of its own: what says it there, `spec.mirrors[0].topicsPattern`; of
+    MirrorMaker 1 the key in its file."""
     from_provider: bool = False
     looked_up: LookedUp | None = field_(default=None, compare=False)
 
@@ -54,6 +55,11 @@ class Setting:
             return _HIDDEN
         text = self.value if len(self.value) <= _MAX_SHOWN else self.value[:_MAX_SHOWN] + "..."
         return f'"{text}"'
+
+    @property
+    def written(self) -> str:
+        """What a file of keys calls it. A resource's field is put in its place by who reads it."""
+        return self.field if self.key.endswith(f".{self.field}") else self.key
 
     @property
     def location(self) -> str:
@@ -162,7 +168,7 @@ def refuse(
         f"{what}{setting.comment_hint}; {todo}",
         file=setting.file,
         line=setting.line,
-        key=shown_key(setting.key),
+        key=shown_key(setting.written),
         lacks=lacks,
         code=code,
     )

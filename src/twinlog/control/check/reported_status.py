@@ -17,6 +17,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import FlowState
 from twinlog.control.check.last_run import LastRun, last_run, lives_here
+from twinlog.control.watch.events import ran_here
 from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
 from twinlog.mirror.state.generations import FlowHistory, row_key, winning_claims
@@ -199,7 +200,10 @@ def set_up_of_now(
 
 def _is_fresh(status: PublishedStatus, now_ms: int) -> bool:
     """Who wrote it runs, as far as can be seen from here."""
-    # a process of this host writes on time, or can be seen to be gone
+    if not status.is_of(now_ms):
+        return False
+    # a process of this host writes on time, or can be seen to be gone: at once, where it left a
+    # file of its number here. Else it may be one of a container that has this host's name
     is_late = now_ms - status.at_ms > 2 * status.every_ms
-    is_gone = is_late and lives_here(status.host, status.pid, status.at_ms) is False
-    return status.is_of(now_ms) and not is_gone
+    is_gone = lives_here(status.host, status.pid, status.at_ms) is False
+    return not (is_gone and (is_late or ran_here(status.pid)))

@@ -35,6 +35,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.state.intents import FlowIntents
+from twinlog.quantities import duration
 
 log = logging.getLogger(__name__)
 
@@ -127,16 +128,19 @@ class ManagedFlow:
         """It could not be set up: when it is tried again, or that it is not."""
         once = self.process.once
         hopeless = error.fate is not Fate.RETRIABLE and not isinstance(error, SetupWaiting)
-        is_final = once and self.tries.lasted_s > ONCE_GIVES_UP_S
-        is_final = is_final or (hopeless and (once or error.exit_code == 2))
+        lasted_s = self.tries.lasted_s
+        is_late = once and lasted_s > ONCE_GIVES_UP_S
+        is_final = is_late or (hopeless and (once or error.exit_code == 2))
         self.life.take(Step.GIVEN_UP if is_final else Step.FAILED)
         if not isinstance(error, SetupWaiting):
             self.shown.errors[error.code] += 1
         self.tries.failed(error)
         if is_final:
-            self.error = error
+            self.error = error.and_also(f"gave up after {duration(lasted_s)}") if is_late else error
         else:
-            self.trouble.set_up_failed(error)
+            left_ms = int(1000 * (ONCE_GIVES_UP_S - lasted_s))
+            until_ms = self.process.clock.wall_ms() + left_ms if once else None
+            self.trouble.set_up_failed(error, until_ms)
         if Step.REMOVED in self.life.why:
             leave(self.setup)
         elif self.phase is Phase.WAITING:

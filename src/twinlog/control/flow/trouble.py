@@ -8,6 +8,7 @@ both.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -76,8 +77,10 @@ class FlowTrouble:
         """Another process leads it."""
         return self.now is not None and self.now.state is FlowState.STANDBY
 
-    def set_up_failed(self, error: TwinlogError) -> None:
-        """The flow cannot begin, or must not."""
+    def set_up_failed(self, error: TwinlogError, until_ms: int | None = None) -> None:
+        """The flow cannot begin, or must not. `until_ms`: when it is given up, by the wall's clock;
+        None: never.
+        """
         if isinstance(error, Fenced):
             self.rests(FlowState.FENCED, error)
         elif isinstance(error, (StandingBy, LeaderUnknown)):
@@ -87,7 +90,7 @@ class FlowTrouble:
         else:
             if isinstance(error, SetupWaiting):
                 self.is_over()  # both were asked before it was known that we wait
-            self._degraded(error)
+            self._degraded(error, until_ms=until_ms)
 
     def lead_lost(self, problem: TwinlogError | None) -> None:
         """`problem`: why the group was not heard, where that is known."""
@@ -141,7 +144,9 @@ class FlowTrouble:
             then = "; ready to take over" if state is FlowState.STANDBY else ""
             self.log.warning("%s%s", self.now.error, then)
 
-    def _degraded(self, error: TwinlogError, *, is_of_all: bool = False) -> None:
+    def _degraded(
+        self, error: TwinlogError, *, is_of_all: bool = False, until_ms: int | None = None
+    ) -> None:
         """A line at once for each code, and one a minute."""
         now, before = self.clock.monotonic(), self.now
         if before is None or not before.is_wrong:
@@ -159,4 +164,9 @@ class FlowTrouble:
             return
         self._logged_at = now
         self._logged = [*(code for code in self._logged if code != error.code), error.code]
-        self.log.warning("%s: %s; trying again", state, self.now.error)
+        until = "" if until_ms is None else f" until {_clock(until_ms)}, then it gives up"
+        self.log.warning("%s: %s; trying again%s", state, self.now.error, until)
+
+
+def _clock(at_ms: int) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000))  # as log lines begin

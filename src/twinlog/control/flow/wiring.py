@@ -35,9 +35,11 @@ def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> Clu
         if error.key is None or error.file != alias:  # of a file that says itself what is wrong
             raise
         raise _located(error, error.key, alias, properties) from error
+    servers = properties.origin("bootstrap.servers")
     return ClusterSettings(
         alias=alias,
-        bootstrap=parse_bootstrap(properties["bootstrap.servers"], f"{alias}.bootstrap.servers"),
+        bootstrap=parse_bootstrap(servers.value, f"{alias}.bootstrap.servers"),
+        file=servers.file if servers.written == "bootstrap.servers" else "",
         security=security,
         client_id=f"twinlog-{flow}",
         request_timeout_ms=request_timeout_ms(properties, DEFAULT_REQUEST_TIMEOUT_MS),

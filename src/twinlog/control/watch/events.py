@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from twinlog.control.watch.status_file import status_folder, write_status
+from twinlog.errors import EnvironmentMissing
 from twinlog.hidden import without_secrets
 from twinlog.mirror.state.published_events import (
     LONGEST_MESSAGE,
@@ -230,6 +231,16 @@ def last_events(config: Path) -> list[ProcessEvents]:
     wanted = str(config.resolve())
     found = [_read(path) for path in _files()]
     return [one for one in found if one is not None and one.config == wanted]
+
+
+def ran_here(pid: int) -> bool:
+    """Whether a mirror of this user had this number among the processes that are seen from here. A
+    container may have the name of this host, and numbers of its own.
+    """
+    try:
+        return (status_folder() / f"{pid}{SUFFIX}").exists()
+    except (OSError, EnvironmentMissing, FolderNotPrivate):
+        return False
 
 
 def remove_events(config: Path) -> None:

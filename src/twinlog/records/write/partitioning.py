@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from twinlog.cluster.client import ClusterClient
 from twinlog.errors import ConfigError
 from twinlog.records.columns import PARTITION, TOPIC, VALUE
-from twinlog.records.connections import task_begins
+from twinlog.records.connections import FIRST_REFUSED_S, task_begins
 from twinlog.records.write import packing
 from twinlog.records.write.gathering import Gatherer
 from twinlog.records.write.options import WriteOptions, parse_write_options
@@ -55,7 +55,7 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
     if packing.is_packed(df.columns):
         raise ConfigError('format("twinlog"), partitioned: it is called twice; call it once, last')
     warn_of_others(check_schema(df.schema, has_topic=True))
-    with ClusterClient(parsed.cluster()) as client:
+    with ClusterClient(parsed.cluster(), refused_at_first_s=FIRST_REFUSED_S) as client:
         count = partitions_of(client, parsed.topic)
     names = [name for name in df.columns if name in TYPES and name != TOPIC]
     schema = ", ".join(f"{name} {kind}" for name, kind in packing.TYPES.items())

@@ -35,6 +35,7 @@ from twinlog.records.columns import (
     TOPIC,
     VALUE,
 )
+from twinlog.records.given import TOPIC_MISSING, no_topic
 from twinlog.records.write import packing
 from twinlog.records.write.packing import UNTIMED_MS, PackedBatch
 from twinlog.wire.kernels import shapes
@@ -44,7 +45,6 @@ from twinlog.wire.rows import Rows
 
 log = logging.getLogger(__name__)
 
-TOPIC_MISSING: Final = "TOPIC_MISSING"
 _BYTES: Final = ("string", "binary")
 TYPES: Final = {
     KEY: _BYTES,
@@ -191,12 +191,8 @@ def partitions_of(client: ClusterClient, topic: str) -> int:
     except ClusterError as error:
         if error.code != TOPIC_MISSING:
             raise
-        raise ClusterError(
-            f"cluster {client.alias}: topic {topic} is not there, and a write creates none: create "
-            "it with the partitions and configs that it is to have, then write again",
-            code=TOPIC_MISSING,
-            fate=error.fate,
-        ) from None
+        todo = "create it with the partitions and configs that it is to have, then write again"
+        raise no_topic(client, [topic], error, f"a write creates none: {todo}") from None
     return len(metadata.topics[topic].partitions)
 
 

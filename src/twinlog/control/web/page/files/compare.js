@@ -3,7 +3,7 @@
 import { ask, flowPath } from "./api.js";
 import { compared } from "./overview.js";
 import { failure, nowOf } from "./notes.js";
-import { count, duration, h, plural, put, table } from "./view.js";
+import { count, duration, h, past, plural, put, table } from "./view.js";
 
 export function compare({ state, main, flow }) {
   const last = h("div");
@@ -42,7 +42,7 @@ function runs(state, one) {
   const now = nowOf(state, one);
   return table("Last results of twinlog verify", [
     { name: "Found", cell: (run) => h("span", { class: `badge ${{ identical: "good", different: "bad" }[run.answer] || "warn"}` }, run.answer) },
-    { name: "Begun", cell: (run) => [`${duration(Math.max(0, now - run.beganMs))} ago`, h("div", { class: "small soft" }, `by ${run.who}, in ${duration(run.endedMs - run.beganMs)}`)] },
+    { name: "Begun", cell: (run) => [past(now - run.beganMs), h("div", { class: "small soft" }, `by ${run.who}, in ${duration(run.endedMs - run.beganMs)}`)] },
     { name: "Of", wrap: true, cell: scope },
     { name: "Equal", number: true, cell: (run) => [plural(run.equalRecords, "record"), h("div", { class: "small soft" }, plural(run.partitions, "partition"))] },
     { name: "What differs", wrap: true, cell: differences },

@@ -1,7 +1,7 @@
 // What happened: the lines of this process, and what others that lead a flow report of it.
 
 import { WITHIN_MS, ask } from "./api.js";
-import { advice, failure } from "./notes.js";
+import { explained, failure } from "./notes.js";
 import { h, plural, put, table } from "./view.js";
 
 const about = (one) => (one.partition === null ? one.topic || "" : `${one.topic}-${one.partition}`);
@@ -39,7 +39,7 @@ export function events({ state, main, query, noted }) {
       { name: "Level", cell: (one) => h("span", { class: one.level === "ERROR" ? "bad" : one.level === "WARNING" ? "warn" : "" }, one.level) },
       { name: "Flow", cell: (one) => (one.flow ? h("a", { href: `#/flow/${encodeURIComponent(one.flow)}` }, one.flow) : "") },
       { name: "Topic", wrap: true, cell: about },
-      { name: "Text", wrap: true, cell: (one) => [one.message, advice(state, one.code)] },
+      { name: "Text", wrap: true, cell: (one) => explained(state, one.message, one.code) },
       { name: "Who", wrap: true, cell: who },
     ], some, { stacked: true }));
   }

@@ -1,8 +1,8 @@
 // How far, how fast, why not faster; and what people want of it.
 
 import { ask, flowPath } from "./api.js";
-import { caughtUp, lagUnknown, loss, proof, speed } from "./overview.js";
-import { advice, ago, failure, missing, stateNow } from "./notes.js";
+import { catchesUp, lagUnknown, loss, proof, speed } from "./overview.js";
+import { ago, explained, failure, missing, stateNow } from "./notes.js";
 import { badge, card, clock, count, duration, h, keptFor, plural, put, rate, spark, table } from "./view.js";
 import { changing } from "./change.js";
 
@@ -38,7 +38,7 @@ export function flowScreen({ state, main, flow }) {
       const { events } = await ask(`/events?limit=8&flow=${encodeURIComponent(flow)}`);
       marks = events.map((one) => Date.parse(one.time)).filter((at) => !Number.isNaN(at));
       put(last, events.length
-        ? h("ul", { class: "plain small" }, events.reverse().map((one) => h("li", {}, h("span", { class: "soft" }, `${one.time} `), one.message, advice(state, one.code))))
+        ? h("ul", { class: "plain small" }, events.reverse().map((one) => h("li", {}, h("span", { class: "soft" }, `${one.time} `), explained(state, one.message, one.code))))
         : h("p", { class: "soft" }, "None is known."));
     } catch (error) {
       last.replaceChildren(failure(error));
@@ -57,11 +57,11 @@ export function flowScreen({ state, main, flow }) {
       const seen = state.history.get(flow) || [];
       put(head,
         h("h1", {}, `${flow} `, badge(one.state, stateNow(state, one))),
-        h("p", {}, `since ${clock(one.sinceMs)} UTC`, one.reason && `: ${one.reason}`, advice(state, one.code)),
+        h("p", {}, `since ${clock(one.sinceMs)} UTC`, explained(state, one.reason && `: ${one.reason}`, one.code)),
         one.problem && !one.reason.includes(one.problem) && h("p", { class: "warn" }, one.problem));
       put(numbers, h("div", { class: "cards" },
         card("lost if the source died now", loss(one), one.loss.excess || (one.loss.objectiveMs ? `the objective is ${duration(one.loss.objectiveMs)}` : "")),
-        card("records that wait", `${count(one.lag)}${lagUnknown(one)}`, one.lag === null ? "see Topics" : `caught up: ${caughtUp(state, one)}`),
+        card("records that wait", `${count(one.lag)}${lagUnknown(one)}`, one.lag === null ? "see Topics" : catchesUp(state, one)),
         card("speed", rate(speed(state, one)), `${count(recordsPerS && Math.round(recordsPerS))} records/s`),
         card("latency, p50", one.latency ? duration(one.latency.p50Ms) : "?", one.latency ? `p99 ${duration(one.latency.p99Ms)}, of batches of the last minute` : "no batch in the last minute"),
         card("source retention", kept(one), retention(one)),

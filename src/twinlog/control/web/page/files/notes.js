@@ -1,6 +1,6 @@
 // What went wrong, what to do, and how old what is shown is.
 
-import { clock, duration, h } from "./view.js";
+import { clock, h, past } from "./view.js";
 
 const LATE_MS = 15000; // an answer may take ten seconds, and is asked for every two
 
@@ -24,7 +24,7 @@ export const nowOf = (state, one) => (one.asOfMs === null ? Date.now() : one.asO
 
 export function ago(state, one) {
   const age = ageNow(state, one);
-  return age === null ? "never" : `${duration(age)} ago`;
+  return age === null ? "never" : past(age);
 }
 
 /** These texts, and none that another of them says already. */
@@ -45,6 +45,11 @@ export function advice(state, code, of = "") {
   const found = code && state.codes.get(code);
   if (!found) return code ? h("span", { class: "small" }, ` ${code}`) : null;
   return h("details", { class: "small", "data-of": of }, h("summary", {}, code), h("div", {}, found.meaning), found.advice && h("div", { class: "soft" }, found.advice));
+}
+
+/** A text and what its code means: texts for people end with their code, which is shown once. */
+export function explained(state, text, code, of = "") {
+  return [code && text ? text.replaceAll(` [${code}]`, "") : text, advice(state, code, of)];
 }
 
 export function missing(state, flow) {

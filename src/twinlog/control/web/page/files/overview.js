@@ -1,7 +1,7 @@
 // Is it all right? One sentence first, then a picture, then each flow.
 
 import { ago, isOld, nowOf, once, stateNow } from "./notes.js";
-import { badge, clock, count, duration, h, kind, plural, put, rate, spark, svg, table } from "./view.js";
+import { badge, clock, count, duration, h, kind, past, plural, put, rate, spark, svg, table } from "./view.js";
 
 export function overview({ state, main }) {
   const verdict = h("p", { class: "verdict", role: "status", id: "verdict" });
@@ -24,7 +24,7 @@ const OLD_MS = 45000; // as long as the row of a leader holds
 /** What speaks against a flow though nothing of it is broken; empty where nothing does. */
 function doubt(one) {
   if (one.state === "UNKNOWN") return "its state is not known";
-  if (one.ageMs === null || one.ageMs > OLD_MS) return one.ageMs === null ? "no report yet" : `last report ${duration(one.ageMs)} ago`;
+  if (one.ageMs === null || one.ageMs > OLD_MS) return one.ageMs === null ? "no report yet" : `last report ${past(one.ageMs)}`;
   if (one.state === "STANDBY") return "STANDBY, and no leader reports";
   if (one.problem && one.reportedBy !== "here") return "not all of it is known"; // its row says why
   if (one.verified?.differences) return "its copy differs";
@@ -92,7 +92,7 @@ export function proof(state, one) {
   return !one.verifyRuns || one.ageMs === null ? "not known" : "none";
 }
 
-const since = (state, one, ms) => `${duration(Math.max(0, nowOf(state, one) - ms))} ago`;
+const since = (state, one, ms) => past(nowOf(state, one) - ms);
 
 /** What of the copy its leader has compared with the source while it was made. */
 export function compared(state, one) {
@@ -123,7 +123,7 @@ const KEEPS_UP_MS = 5000;
 
 export function caughtUp(state, one) {
   if (one.lagUnknownPartitions) return "?";
-  if (one.lag === 0) return "it is";
+  if (one.lag === 0) return "caught up";
   // a stream that never ends has some records on their way, and is not behind for that
   if (one.loss.records !== null && one.loss.ms < KEEPS_UP_MS && !one.loss.unknownPartitions) return "keeps up";
   const seen = (state.history.get(one.flow) || []).filter((row) => row.lag !== null).slice(-15);
@@ -131,6 +131,14 @@ export function caughtUp(state, one) {
   const [first, last] = [seen[0], seen[seen.length - 1]];
   const gained = (first.lag - last.lag) / Math.max(1, last.at - first.at);
   return gained > 0 ? duration(one.lag / gained) : "not at this pace";
+}
+
+const IN_A_SENTENCE = { "?": "not known when it is caught up", "not at this pace": "not caught up at this pace" };
+
+/** The same, where no column says what it is about. */
+export function catchesUp(state, one) {
+  const found = caughtUp(state, one);
+  return IN_A_SENTENCE[found] || (/\d/.test(found) ? `caught up in ${found}` : found);
 }
 
 /** The clusters on a ring; `wide` pixels, so that a narrow window shrinks distances and not the words. */

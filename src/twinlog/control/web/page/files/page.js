@@ -1,7 +1,7 @@
 // The router, what is asked every two seconds, and what was seen since the page was opened.
 
 import { Refused, WITHIN_MS, ask, setToken } from "./api.js";
-import { duration, h, learn, put } from "./view.js";
+import { h, learn, past, put } from "./view.js";
 import { isOld, oldNote } from "./notes.js";
 import { overview } from "./overview.js";
 import { flowScreen } from "./flow.js";
@@ -156,7 +156,7 @@ function age() {
   put(note, oldNote(state));
   const text = state.problem instanceof Refused
     ? `not up to date: ${state.problem.message}`
-    : state.askedMs ? `asked ${duration(Date.now() - state.askedMs)} ago` : "";
+    : state.askedMs ? `asked ${past(Date.now() - state.askedMs)}` : "";
   document.getElementById("age").textContent = text;
 }
 

@@ -2,7 +2,7 @@
 
 import { ask, flowPath } from "./api.js";
 import { changing } from "./change.js";
-import { advice, failure } from "./notes.js";
+import { advice, explained, failure } from "./notes.js";
 import { lagUnknown } from "./overview.js";
 import { badge, bytes, clock, count, duration, h, keptFor, plural, put, table } from "./view.js";
 
@@ -218,7 +218,7 @@ const PARTS = [
 
 function partNote(state, one) {
   const problems = ["source", "target"].filter((which) => side(one, which)?.problem).map((which) => h("div", {}, `${which}: ${side(one, which).problem}`));
-  return (one.message || one.code || problems.length > 0) && [one.message, advice(state, one.code, `${one.topic}-${one.partition}`), problems];
+  return (one.message || one.code || problems.length > 0) && [explained(state, one.message, one.code, `${one.topic}-${one.partition}`), problems];
 }
 
 /** What was named is resumed; of a flow that is paused as a whole no topic can be, but each may be named besides. */

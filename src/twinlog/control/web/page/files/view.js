@@ -32,6 +32,7 @@ export function plural(value, noun) {
 /** Milliseconds in words. */
 export function duration(ms) {
   if (ms === null || ms === undefined) return "?";
+  if (ms < 1000) return `${Math.round(ms)} ms`;
   const seconds = ms / 1000;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   if (seconds < 120) return `${Math.round(seconds)} s`;
@@ -39,6 +40,9 @@ export function duration(ms) {
   if (seconds < 172800) return `${Math.round(seconds / 3600)} h`;
   return `${Math.round(seconds / 86400)} days`;
 }
+
+/** How long ago something was; parts of a second say nothing there. */
+export const past = (ms) => (ms < 1000 ? "just now" : `${duration(ms)} ago`);
 
 /** How long the source keeps what waits. */
 export const keptFor = ({ keptMs, keptKnown }) => (keptMs !== null ? duration(keptMs) : keptKnown ? "no end in sight" : "not known");

@@ -1,0 +1,47 @@
+"""How long a DataFrame waits for a cluster where nobody listens, and what is said then."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.errors import Refused
+from twinlog.records import connections
+from twinlog.records.batch_reader import BatchReader
+from twinlog.records.options import parse_options
+
+
+def test_a_read_of_a_wrong_port_ends_before_a_job_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its error is a line and no walk through this package."""
+    asked: list[float] = []
+
+    class Client(ClusterClient):
+        def __init__(self, settings: ClusterSettings, *, refused_at_first_s: float) -> None:
+            asked.append(refused_at_first_s)
+            super().__init__(settings, refused_at_first_s=0.0)
+
+    monkeypatch.setattr(connections, "ClusterClient", Client)
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"}
+    reader = BatchReader(parse_options(given, is_stream=False), ["value"])
+    with pytest.raises(Refused) as error:
+        reader.partitions()
+    assert asked == [connections.FIRST_REFUSED_S]
+    assert str(error.value) == (
+        "Kafka (127.0.0.1:1): connection refused; check kafka.bootstrap.servers and the network "
+        "[UNREACHABLE]"
+    )
+    shown = traceback.format_exception(error.value)
+    assert "".join(shown).count("\n  File ") == 2, "the test and who plans"
+
+
+def test_a_task_waits_for_brokers_that_restart() -> None:
+    options = parse_options(
+        {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"}, is_stream=False
+    )
+    with connections.connected(options.cluster()) as client:
+        away = Refused("nobody listens")
+        assert client.retriable_now()(away)
+        assert client.refused_s > 60
