@@ -156,7 +156,7 @@ def test_where_that_place_is_cleaned_away_no_new_record_is_taken_for_a_common_on
 
     def batches(*_: Any) -> Any:
         left = [ordinal for ordinal in gone if side == "B"]
-        header = SimpleNamespace(magic=1)
+        header = SimpleNamespace(magic=1, is_control=False)
         return [(header, [SimpleNamespace(offset=A_HELD[ordinal]) for ordinal in left])]
 
     monkeypatch.setattr(parting, "record_at", record)
