@@ -15,7 +15,7 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
-from twinlog.errors import TwinlogError
+from twinlog.errors import PartitionError, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.lane.events import Found, LaneEvents
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
@@ -309,6 +309,17 @@ class ColdStarts:
                     f"{start.compared} of the last records are the same on both sides"
                     if start.compared
                     else "no record could be compared, the target's log end and the map say it",
+                )
+            if isinstance(start, StartPoint) and start.undecided is not None:
+                first, following = start.undecided
+                self._log.warning(
+                    "%s",
+                    PartitionError(
+                        f"{tp}: the offset map lost its runs of target offsets [{first}, "
+                        f"{following}), and which source records these are is not decided: a group "
+                        "that stops there reads some again, one that comes home may leave some out",
+                        code="REBUILD_AMBIGUOUS",
+                    ),
                 )
 
     def _find_fan(

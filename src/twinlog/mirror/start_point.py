@@ -51,6 +51,10 @@ class StartPoint:
     """Runs before `ordinal` that the map has wrong: others wrote between our records, or were
     first.
     """
+    undecided: tuple[int, int] | None = None
+    """Target offsets [first, next) that the map had wrong, and whose records were not found at the
+    source: they are translated to be read again.
+    """
 
     def mark(self, known: Mark | None) -> Mark | None:
         """The mark with which the copy begins; `known`: the map's, from before the look.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 import pytest
 
 from tests.support.memory_log import MemoryLog, MemoryView, find_starts
 from twinlog.errors import TwinlogError
-from twinlog.mirror.map.offset_map import Run
+from twinlog.mirror.map.offset_map import Run, run_at
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import Isolation, TopicId, TopicPartition, sequence_of
@@ -130,3 +131,94 @@ def test_other_records_are_still_a_divergence() -> None:
     found = logs.start((0, 0), (1, second), (2, reached))
     assert isinstance(found, TwinlogError)
     assert found.code == "DIVERGED"
+
+
+def of_many(count: int = 150) -> tuple[Logs, list[Run]]:
+    """Logs of so many records, and the map that they have."""
+    logs = Logs()
+    upstream = [logs.write(b"%d" % at) for at in range(count)]
+    return logs, [Run(at, offset, at) for at, offset in enumerate(upstream)]
+
+
+def lacking(logs: Logs, runs: list[Run], kept: int) -> tuple[list[Run], StartPoint]:
+    """What the start by the first runs makes of the map, but for the position."""
+    found = logs.start(*(run[:2] for run in runs[:kept]))
+    assert isinstance(found, StartPoint), found
+    assert found.upstream == runs[-1].upstream + 1
+    cut = found.jumps[0].ordinal
+    return [*(run for run in runs[:kept] if run.ordinal < cut), *found.jumps], found
+
+
+@pytest.mark.parametrize("portion", [7, 10_000])
+def test_runs_that_were_lost_before_the_last_records_are_found_again(
+    monkeypatch: pytest.MonkeyPatch, portion: int
+) -> None:
+    monkeypatch.setattr("twinlog.mirror.start.corrections.PORTION", portion)
+    logs, runs = of_many()
+    said, found = lacking(logs, runs, 5)
+    assert said == runs
+    assert found.undecided is None
+
+
+def test_lost_runs_beyond_the_bound_skip_nothing_and_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("twinlog.mirror.start.corrections.PORTION", 10)
+    monkeypatch.setattr("twinlog.mirror.start.corrections.MOST_PORTIONS", 2)
+    logs, runs = of_many()
+    said, found = lacking(logs, runs, 5)
+    assert found.undecided == (5, 30)
+    assert_skips_nothing(said, runs)
+    assert {*runs[:5], *runs[31:]} <= {*said}
+
+
+def assert_skips_nothing(said: list[Run], runs: list[Run]) -> None:
+    for run in runs:
+        known = run_at(said, run.ordinal)
+        assert known is not None
+        assert known.upstream_of(run.ordinal) >= run.upstream, run
+    for one, other in pairwise(said):
+        assert all(here < there for here, there in zip(one, other, strict=True)), (one, other)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_lost_runs_of_logs_that_were_compacted_skip_nothing(side: str) -> None:
+    logs, runs = of_many()
+    log = logs.source if side == "source" else logs.target
+    gone = {(runs[at].upstream if side == "source" else at) for at in range(3, 48, 3)}
+    log.compact(lambda record: record.offset not in gone)
+    said, found = lacking(logs, runs, 5)
+    assert_skips_nothing(said, runs)
+    left = [run for at, run in enumerate(runs) if at % 3 or at >= 48]
+    if side == "source":
+        assert found.undecided is None
+        for run in left:
+            known = run_at(said, run.ordinal)
+            assert known is not None
+            assert known.upstream_of(run.ordinal) == run.upstream
+    else:
+        assert found.undecided == (5, 46)
+
+
+def test_lost_runs_whose_first_records_the_source_has_deleted() -> None:
+    logs, runs = of_many()
+    logs.source.delete_before(runs[20].upstream)
+    said, found = lacking(logs, runs, 5)
+    assert found.undecided is None
+    assert_skips_nothing(said, runs)
+    assert {*runs[:5], *runs[21:]} <= {*said}
+
+
+def test_whole_map_costs_no_look_before_the_last_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(
+        "twinlog.mirror.start.both_logs.BothLogs.target_record",
+        lambda _, offset: asked.append(offset),
+    )
+    logs, runs = of_many()
+    lacking_last = logs.start(*(run[:2] for run in runs[:140]))
+    assert isinstance(lacking_last, StartPoint)
+    assert not asked or min(asked) >= 49
+    asked.clear()
+    assert isinstance(logs.start(*(run[:2] for run in runs)), StartPoint)
+    assert not asked

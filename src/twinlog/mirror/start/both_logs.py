@@ -100,6 +100,14 @@ class BothLogs:
             )
         return joined((read_tail(raw, low, end) for raw in answers), whole_from)
 
+    def target_records(self, low: int, high: int) -> tuple[Record, ...]:
+        """The target's records in [low, high), the newest of them, as far back as the bounds of a
+        look go.
+        """
+        answers, whole_from = newest_first(self.read_target, range(low, high))
+        tail = joined((read_tail(raw, low, high) for raw in answers), whole_from)
+        return tuple(record for record in tail.records if record.offset >= whole_from)
+
     def target_record(self, offset: int) -> Record | None:
         """One record of the target."""
         raw = self.read_target(offset)
@@ -160,16 +168,18 @@ class BothLogs:
             out |= self._decoded(raw, upto=wanted[-1])[0]
         return out
 
-    def around(self, offset: int) -> Near:
-        """On both sides of an offset."""
-        found, low, answers = self._before(offset)
+    def around(self, offset: int, begin: int | None = None) -> Near:
+        """On both sides of an offset; `begin`: from there on instead, up to the offset."""
+        found, low, answers = self._before(offset, begin)
         found |= self.source_records(offset, offset + NEIGHBOURHOOD, answers)
         committed = self.isolation is Isolation.READ_COMMITTED
         gone = rolled_back(answers) if committed else ()
         return Near({at: one for at, one in found.items() if at not in gone}, low)
 
-    def _before(self, offset: int) -> tuple[dict[int, Known], int, list[memoryview]]:
-        low = max(self.here.log_start, offset - NEIGHBOURHOOD)
+    def _before(
+        self, offset: int, begin: int | None = None
+    ) -> tuple[dict[int, Known], int, list[memoryview]]:
+        low = max(self.here.log_start, offset - NEIGHBOURHOOD if begin is None else begin)
         wanted = range(low, min(offset, self.here.high_watermark))
         answers, whole_from = newest_first(self.read_source, wanted, max_reads=MAX_SEARCH_READS)
         found: dict[int, Known] = {}

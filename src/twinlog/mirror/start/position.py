@@ -438,6 +438,7 @@ class StartSearch:
             is_protected=self.producer is not None,
             last_timestamp=timestamp,
             jumps=resume_point.corrected,
+            undecided=resume_point.undecided,
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from twinlog.mirror.map.offset_map import Run, run_at
 from twinlog.mirror.start.both_logs import BothLogs, Near
 from twinlog.mirror.start.corrections import (
+    LostRuns,
     ResumePoint,
     continued,
     found_by_content,
@@ -130,7 +131,17 @@ class TailCheck:
         corrected = found_by_content(self._tail, around, newest, self._k)
         if any(run.ordinal < first for run in corrected):
             return accepted
-        return ResumePoint(newest + 1, around[newest][1], corrected, len(self._tail.records))
+        return self._found(newest, around, corrected, len(self._tail.records))
+
+    def _found(
+        self, newest: int, around: Mapping[int, Known], runs: tuple[Run, ...], compared: int
+    ) -> ResumePoint:
+        """Behind this source record, by the target's last records, which are these runs. If the map
+        has already the first of them wrong, it lacks runs before it as well.
+        """
+        own_time = not self._tail.is_log_append_time
+        refound = LostRuns(self._logs, self._k, compare_timestamp=own_time).before(runs)
+        return ResumePoint(newest + 1, around[newest][1], refound.runs, compared, refound.undecided)
 
     def _near_by(self, upstream: int, gone: ResumePoint | None) -> ResumePoint | None:
         """The only place in the neighbourhood whose records are the last ones of the target; `gone`
@@ -144,7 +155,7 @@ class TailCheck:
         newest = search(self._tail, around)
         if newest is not None:
             corrected = found_by_content(self._tail, around, newest, self._k)
-            return ResumePoint(newest + 1, around[newest][1], corrected, len(self._tail.records))
+            return self._found(newest, around, corrected, len(self._tail.records))
         if (found := self._in_order(near)) is not None:
             return found
         own_time = not self._tail.is_log_append_time
@@ -173,7 +184,7 @@ class TailCheck:
         if pairs is None:
             return None
         newest = pairs[-1][1]
-        return ResumePoint(newest + 1, around[newest][1], runs_of(pairs, self._k), len(pairs))
+        return self._found(newest, around, runs_of(pairs, self._k), len(pairs))
 
     def _compare(
         self, runs: Sequence[Run], known: Mapping[int, Known], fingerprints: Mapping[int, int]
