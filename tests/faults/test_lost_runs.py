@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.faults.test_map_rows import right_offset, translated
 from tests.support.client import read_all
-from tests.support.map_rows import rows, transactions, write_row
+from tests.support.map_rows import right_offset, rows, transactions, translated, write_row
 from tests.support.rig import Rig
 from tests.support.topics import delete_records
 

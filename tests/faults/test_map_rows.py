@@ -9,14 +9,13 @@ import pytest
 
 from tests.support import raw
 from tests.support.client import eventually, read_all
-from tests.support.map_rows import rows, transactions, write_row
+from tests.support.map_rows import right_offset, rows, transactions, translated, write_row
 from tests.support.rig import KEEPS_LEADERLESS, MAP_PARTITIONS, Rig, kill
 from tests.support.surgery import cut_log
 from tests.support.topics import add_partitions, apply_topic_configs, create_topic, delete_topic
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import ChunkRow, Run, Term, map_partition
-from twinlog.mirror.map.translation import KnownMap, Translation, downstream_within, reach_of
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.model import TopicPartition
 from twinlog.survey.map_reader import MapReader
@@ -26,20 +25,6 @@ from twinlog.wire.records import Record, encode_batch
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 CLEAN_SOON = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
-
-
-def translated(rig: Rig, upstream: int) -> Translation:
-    known, end = rig.map(), rig.end()
-    reach = reach_of(known, end, is_shared=False)
-    assert reach is not None
-    return downstream_within(KnownMap.of(known), reach, (0, end), upstream)
-
-
-def right_offset(rig: Rig, upstream: int) -> int:
-    """Of the first target record at or behind an upstream offset, by content."""
-    at = {r.value: r.offset for r in read_all(rig.source, rig.topic, isolation="read_committed")}
-    target = read_all(rig.target, rig.remote)
-    return next((r.offset for r in target if at[r.value] >= upstream), rig.end())
 
 
 def translations_are_right(rig: Rig) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from tests.support.client import read_all
 from tests.support.rig import MAP_PARTITIONS, Rig
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.mirror.map.offset_map import ChunkRow, map_partition
+from twinlog.mirror.map.translation import KnownMap, Translation, downstream_within, reach_of
 from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.model import TopicPartition
 from twinlog.wire.records import Record
@@ -40,3 +42,18 @@ def transactions(rig: Rig, numbers: range) -> None:
     """One of each record: a marker follows it, so that the next one begins a run."""
     for number in numbers:
         rig.put_at_once([rig.record(number)])
+
+
+def translated(rig: Rig, upstream: int) -> Translation:
+    """What the map that is there says of an upstream offset."""
+    known, end = rig.map(), rig.end()
+    reach = reach_of(known, end, is_shared=False)
+    assert reach is not None
+    return downstream_within(KnownMap.of(known), reach, (0, end), upstream)
+
+
+def right_offset(rig: Rig, upstream: int) -> int:
+    """Of the first target record at or behind an upstream offset, by content."""
+    at = {r.value: r.offset for r in read_all(rig.source, rig.topic, isolation="read_committed")}
+    target = read_all(rig.target, rig.remote)
+    return next((r.offset for r in target if at[r.value] >= upstream), rig.end())
