@@ -54,10 +54,15 @@ class Copy:
     source: TopicPartition = SOURCE
 
 
-def copy_of(*runs: Run) -> PartitionCopy:
+@pytest.fixture
+def copy(writer: MapWriter) -> PartitionCopy:
+    """Its rows are there under epoch 3."""
     key = PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 0)
-    tail = MapTail(key=key, topic="t", term=Term(1, 0), chunk=0, runs=list(runs))
-    return cast("PartitionCopy", Copy(tail))
+    tail = MapTail(key=key, topic="t", term=Term(1, 0), chunk=0, runs=[Run(0, 0, 0)])
+    made = cast("PartitionCopy", Copy(tail))
+    writer.add(made)
+    elects(writer, 3)
+    return made
 
 
 def sent(copy: PartitionCopy, epoch: int) -> Round:
@@ -74,11 +79,8 @@ def elects(writer: MapWriter, epoch: int) -> None:
 
 
 def test_rows_of_a_copy_that_always_has_newer_ones_are_there_as_well(
-    writer: MapWriter, answer: Answer
+    writer: MapWriter, answer: Answer, copy: PartitionCopy
 ) -> None:
-    copy = copy_of(Run(0, 0, 0))
-    writer._see_leader(HOME, writer._home(copy))
-    writer.add(copy)
     elects(writer, 4)
     assert writer.epoch_of(copy) == 3
     round_ = sent(copy, epoch=4)
@@ -89,11 +91,8 @@ def test_rows_of_a_copy_that_always_has_newer_ones_are_there_as_well(
 
 
 def test_an_answer_of_the_leader_before_says_nothing_of_the_new_one(
-    writer: MapWriter, answer: Answer
+    writer: MapWriter, answer: Answer, copy: PartitionCopy
 ) -> None:
-    copy = copy_of(Run(0, 0, 0))
-    writer._see_leader(HOME, writer._home(copy))
-    writer.add(copy)
     copy.tail.announce(Run(5, 9, 5), None)
     before = sent(copy, epoch=3)
     elects(writer, 4)
@@ -103,10 +102,9 @@ def test_an_answer_of_the_leader_before_says_nothing_of_the_new_one(
     assert writer.epoch_of(copy) == 4
 
 
-def test_all_chunks_that_are_remembered_have_to_be_there(writer: MapWriter, answer: Answer) -> None:
-    copy = copy_of(Run(0, 0, 0))
-    writer._see_leader(HOME, writer._home(copy))
-    writer.add(copy)
+def test_all_chunks_that_are_remembered_have_to_be_there(
+    writer: MapWriter, answer: Answer, copy: PartitionCopy
+) -> None:
     for number in range(1, 2 * RUNS_PER_CHUNK):
         copy.tail.announce(Run(number, 2 * number, number), None)
     answer(sent(copy, epoch=3))
