@@ -32,7 +32,7 @@ UNFENCED = ("run", "--yes", "--fence", "none")
 def pair(source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path) -> Pair:
     made = Pair(tmp_path, source_cluster, target_cluster, both_ways=False, sync=False)
     with made.config.open("a") as file:
-        file.write("refresh.topics.interval.seconds = 1\n")
+        file.write("refresh.topics.interval.seconds = 1\ntwinlog.status.interval.seconds = 1\n")
     create_topic(made.a, made.topic)
     produce(made.a, made.topic, numbered(0, 20))
     return made

@@ -42,7 +42,7 @@ class Case:
             f"clusters = A, B\nA.bootstrap.servers = {self.source.bootstrap}\n"
             f"B.bootstrap.servers = {self.target.bootstrap}\nA->B.enabled = true\n"
             f"topics = {topic}\nreplication.factor = {factors[1]}\n"
-            "sync.topic.configs.interval.seconds = 3600\n"
+            "sync.topic.configs.interval.seconds = 3600\ntwinlog.status.interval.seconds = 1\n"
         )
         self._commands = Commands("switchover", self.file, capsys)
         create_topic(self.source, topic, replication_factor=factors[0])

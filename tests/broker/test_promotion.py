@@ -105,7 +105,13 @@ def test_promoted_flow_copies_nothing_whatever_restarts_and_comes(
     assert "A is lost" in shown["reason"]
 
 
+def copy(pair: Pair) -> None:
+    with Mirror(pair.config, once=True, lanes=1) as mirror:
+        mirror.wait()
+
+
 def test_it_is_fenced_though_its_source_is_gone(pair: Pair) -> None:
+    copy(pair)
     assert do(pair, "flow", "promote") == 0
     text = pair.config.read_text().replace(pair.a.bootstrap, "127.0.0.1:1")
     pair.config.write_text(text)
@@ -146,6 +152,7 @@ def test_promotion_between_a_look_and_the_claim_is_seen_before_anything_runs(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who promotes looks for claims behind its row; who claims looks for rows behind its claim."""
+    copy(pair)
     real = FlowClaims.claim
 
     def claim(*arguments: Any, **named: Any) -> Any:

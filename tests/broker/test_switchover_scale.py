@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.support.rights import SECRET, SecuredPair, secured_pair
 from tests.support.topics import allow, create_topic, end_offsets, topic_names
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.protocol import Message
+from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.alone]
 
@@ -33,6 +35,9 @@ RECORDS = 20
 GROUPS = 50
 TOPICS_OF_A_GROUP = 20
 MOST_S = 10.0
+FAR_S = 0.08
+"""Added to each request that the command sends to the source."""
+MOST_FAR_S = 15.0
 
 
 @pytest.fixture
@@ -44,6 +49,7 @@ def pair() -> Iterator[SecuredPair]:
 def config(pair: SecuredPair, folder: Path) -> Path:
     text = ["clusters = A, B", "A->B.enabled = true", "topics = orders-.*", "groups = app-.*"]
     text += ["replication.factor = 1", "consumer.isolation.level = read_committed"]
+    text += ["twinlog.status.interval.seconds = 1"]
     for alias, cluster in (("A", pair.source), ("B", pair.target)):
         found = connection_of(cluster)
         login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -69,20 +75,35 @@ def places(group: int) -> list[Assigned]:
     ]
 
 
-def sent_by_this_thread(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The kinds of requests, in their order."""
+def sent_by_this_thread(
+    monkeypatch: pytest.MonkeyPatch, source: LocalCluster, far_s: float
+) -> list[str]:
+    """The kinds of requests, in their order; those to the source take so much longer."""
     sent, ours, begin = list[str](), threading.get_ident(), Connection.begin
+    ports = {
+        int(one.rpartition(":")[2]) for one in source.bootstrap_for("SASL_PLAINTEXT").split(",")
+    }
 
     def begun(connection: Connection, request: Message, **versions: int | None) -> None:
         if threading.get_ident() == ours:
             sent.append(type(request).__name__)
+            if connection.port in ports:
+                time.sleep(far_s)  # the link
         begin(connection, request, **versions)
 
     monkeypatch.setattr(Connection, "begin", begun)
     return sent
 
 
-def test_producers_are_interrupted_for_at_most_ten_seconds(
+@pytest.mark.parametrize(
+    ("is_transactional", "far_s", "most_s"),
+    [(False, 0.0, MOST_S), (True, FAR_S, MOST_FAR_S)],
+    ids=["near", "transactions-80-ms-away"],
+)
+def test_producers_are_interrupted_for_seconds(
+    is_transactional: bool,
+    far_s: float,
+    most_s: float,
     pair: SecuredPair,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -90,11 +111,18 @@ def test_producers_are_interrupted_for_at_most_ten_seconds(
 ) -> None:
     for topic in TOPICS:
         create_topic(pair.source, topic, partitions=PARTITIONS)
-    writer = producer(pair.source)
+    writer = producer(
+        pair.source, config={"transactional.id": "many"} if is_transactional else None
+    )
+    if is_transactional:
+        writer.init_transactions()
+        writer.begin_transaction()
     for topic, partition, number in itertools.product(TOPICS, range(PARTITIONS), range(RECORDS)):
         writer.produce(topic, b"%d" % number, partition=partition)
         writer.poll(0)
     writer.flush()
+    if is_transactional:
+        writer.commit_transaction()  # every log ends with a marker
     for group in range(GROUPS):
         commit_all(pair.source, f"app-{group}", places(group))
     user, more = "user1", ["write", "describe"]
@@ -124,7 +152,7 @@ def test_producers_are_interrupted_for_at_most_ten_seconds(
             sum(end_offsets(pair.target, last).values()) >= PARTITIONS * RECORDS
         )
 
-    sent = sent_by_this_thread(monkeypatch)
+    sent = sent_by_this_thread(monkeypatch, pair.source, far_s)
     shop = LiveProducer(over, (keys[0], TOPICS[0]), (keys[1], f"A.{TOPICS[0]}"))
     with Mirror(file) as mirror:
         eventually(is_copied)
@@ -149,4 +177,4 @@ def test_producers_are_interrupted_for_at_most_ten_seconds(
         client.close()
     assert behind_the_fence["OffsetCommitRequest"] == GROUPS
     assert behind_the_fence.total() < len(TOPICS) * PARTITIONS, "not one for each partition"
-    assert shop.gap_s < MOST_S
+    assert shop.gap_s < most_s

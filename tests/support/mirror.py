@@ -34,15 +34,17 @@ CORES = 2
 
 
 def silent(flow: FlowConfig) -> FlowConfig:
-    """Without heartbeats, which every other test's mirror would copy, without offset syncs and
-    status rows; heartbeats topics of other tests on the same clusters are left where they are.
+    """Without heartbeats, which every other test's mirror would copy, without offset syncs, and
+    without status rows unless the file wants one each second; heartbeats topics of other tests on
+    the same clusters are left where they are.
     """
+    interval_s = flow.status_interval_seconds
     return replace(
         flow,
         heartbeats=(),
         offset_syncs=None,
         heartbeats_replication_enabled=False,
-        status_interval_seconds=0,
+        status_interval_seconds=interval_s if interval_s == 1 else 0,
     )
 
 

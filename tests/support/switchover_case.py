@@ -51,6 +51,7 @@ class Case:
         text = [f"clusters = {self.alias}, B", f"{self.alias}->B.enabled = true"]
         text += [f"topics = {self.orders}, {self.sales}", f"groups = {self.group}.*"]
         text += ["replication.factor = 1", "refresh.topics.interval.seconds = 1"]
+        text += ["twinlog.status.interval.seconds = 1"]
         text += [
             "sync.topic.acls.interval.seconds = 1",
             "consumer.isolation.level = read_committed",

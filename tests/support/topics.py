@@ -279,13 +279,18 @@ def _acls_like(client: AdminClient, one: AclBinding) -> list[AclBinding]:
 
 
 def forbid(
-    cluster: LocalCluster | str, user: str, operations: Iterable[str], *, topic: str
+    cluster: LocalCluster | str,
+    user: str,
+    operations: Iterable[str],
+    *,
+    topic: str = "",
+    group: str = "",
 ) -> None:
-    """Take a user's ACLs on one topic away."""
+    """Take a user's ACLs on one topic or group away."""
     filters = [
         AclBindingFilter(
-            ResourceType.TOPIC,
-            topic,
+            ResourceType.TOPIC if topic else ResourceType.GROUP,
+            topic or group,
             ResourcePatternType.LITERAL,
             f"User:{user}",
             "*",

@@ -12,12 +12,12 @@ transaction), and records of transactions that were aborted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, offset_at
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, offset_at
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.errors import BrokerRefused, FlowError, or_raise
 from twinlog.mirror.copy.intake import RolledBack
@@ -28,6 +28,8 @@ from twinlog.wire.record_batch import read_headers, verify_crc
 from twinlog.wire.records import Record
 
 READ_BYTES: Final = 4 << 20
+PROBED_BYTES: Final = 65_536
+"""Enough for many markers; a broker answers with the whole first batch, however long it is."""
 OUTSIDE: Final = "OUTSIDE_LOG"
 
 
@@ -160,23 +162,64 @@ class Export:
         counts.position = self.span.next
 
 
-def has_records(
-    cluster: ClusterClient, tp: TopicPartition, first: int, end: int, *, with_aborted: bool
-) -> bool:
-    """Whether a log has records for a reader in [first, end); also those that it may get to see
-    only later, because a transaction is open.
+def first_records(
+    cluster: ClusterClient, spans: Mapping[TopicPartition, Span], *, with_aborted: bool
+) -> dict[TopicPartition, int]:
+    """Return, for each partition with a record for a reader in its range, the first one's offset.
+
+    An offset that no reader can see yet (a transaction is open, or the broker returns nothing
+    below the end) counts as a record. All partitions share each request.
     """
-    if first >= end:
-        return False
-    try:
-        rest = Export(cluster, tp, first, end, with_aborted=with_aborted)
-    except FlowError as error:
-        if error.code == OUTSIDE:
-            return False  # its log holds none of these offsets
-        raise
-    if next(rest.records(), None) is not None:
-        return True
-    return rest.counts.uncommitted is not None or rest.counts.unread is not None
+    isolation = Isolation.READ_UNCOMMITTED if with_aborted else Isolation.READ_COMMITTED
+    wanted = {tp: span for tp, span in spans.items() if not span.is_empty}
+    found: dict[TopicPartition, int] = {}
+    is_moved = True
+    while wanted:
+        if is_moved:
+            wanted = _inside(cluster, wanted)
+        is_moved, left = False, dict[TopicPartition, Span]()
+        ask = {tp: (span.first, PROBED_BYTES) for tp, span in wanted.items()}
+        for tp, answer in fetch_records(cluster, ask, isolation=isolation).items():
+            span = wanted[tp]
+            if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
+                is_moved, left[tp] = True, span
+                continue
+            offset, is_record = _first_record(or_raise(answer), span)
+            if is_record or offset == span.first:
+                found[tp] = offset
+            elif offset < span.next:
+                left[tp] = Span(offset, span.next)
+        wanted = left
+    return found
+
+
+def _inside(
+    cluster: ClusterClient, spans: Mapping[TopicPartition, Span]
+) -> dict[TopicPartition, Span]:
+    """Return the part of each range that is in its log, without empty ones."""
+    starts, ends = (list_offsets(cluster, spans, at) for at in (EARLIEST, LATEST))
+    inside = {
+        tp: Span(
+            max(span.first, or_raise(starts[tp]).offset), min(span.next, or_raise(ends[tp]).offset)
+        )
+        for tp, span in spans.items()
+    }
+    return {tp: span for tp, span in inside.items() if not span.is_empty}
+
+
+def _first_record(answer: FetchedRecords, span: Span) -> tuple[int, bool]:
+    """Return the first record's offset and True, or the offset up to which there is none."""
+    rolled_back, position = RolledBack(answer.aborted), span.first
+    for header, at in read_headers(answer.records):
+        batch = answer.records[at : at + header.length]
+        is_gone = rolled_back.skip(header, batch) or header.is_control
+        if header.next_offset <= position:
+            continue
+        for record in () if is_gone else decode(header, batch):
+            if span.first <= record.offset < span.next:
+                return record.offset, True
+        position = min(header.next_offset, span.next)
+    return position, False
 
 
 def _part(first: int, until: int) -> Span | None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from twinlog.client.export import has_records
+from twinlog.client.export import first_records
 from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import fetch_offsets
@@ -22,6 +22,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import FlowError, Unreachable, Unsupported, or_raise
+from twinlog.mirror.findings import Span
 from twinlog.mirror.map.translation import Translation
 from twinlog.mirror.names.filters import is_remote_topic_of, policy_of
 from twinlog.mirror.names.renaming import plain_upstream
@@ -142,9 +143,8 @@ class FlowTranslation:
             return False
         committed = self._config.isolation_level is Isolation.READ_COMMITTED
         try:
-            return not has_records(
-                self._source, here, found.offset, one.offset, with_aborted=not committed
-            )
+            behind = {here: Span(found.offset, one.offset)}
+            return not first_records(self._source, behind, with_aborted=not committed)
         except Unreachable:
             self._is_lost = True  # and so is what it may have had there
             return False

@@ -2,7 +2,8 @@
 follows.
 
 First it is looked what is wanted already: the same twice is written once. Nothing here needs a
-mirror to run; a flow that starts later starts as it is wanted.
+mirror to run; a flow that starts later starts as it is wanted. But the mirror creates the state
+topic, and nothing is written to another cluster than the one that the flow's claims name.
 """
 
 from __future__ import annotations
@@ -12,24 +13,28 @@ import os
 import socket
 import time
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.topics.internal_log import append_rows, ensure_compacted_topic
+from twinlog.cluster.topics.internal_log import append_rows, check_policy
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.regex.patterns import NamePattern, compile_names
 from twinlog.config.regex.reader import RegexProblem
-from twinlog.errors import ConfigError, UsageError
+from twinlog.errors import ConfigError, Unauthorized, UsageError
 from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.mirror.state.generations import winning_claims
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import mirrored_topics
+from twinlog.survey.flow_clusters import never_led, target_changed
 from twinlog.survey.state_reader import state_rows_if_any
 
 GIVES_UP_S: Final = 60.0
+OF_A_COPY: Final = frozenset((IntentKind.PROMOTE, IntentKind.FENCE, IntentKind.REPLAY))
+"""Intents about what was copied; the others may be wanted before a flow first runs."""
 
 Corrupt = set[tuple[IntentKind, str]]
 """Kind and topic ("" is the flow) of intents that cannot be read."""
@@ -169,19 +174,29 @@ class FlowSteering:
 
     def write(self, changes: Iterable[Change]) -> None:
         """Those that are needed, in few batches; written again they say the same."""
-        rows = [change.intent.encode() for change in changes if change.is_needed]
-        if rows:
-            self.append(rows)
+        needed = [change.intent for change in changes if change.is_needed]
+        if needed:
+            is_of_copy = any(one.is_set and one.kind in OF_A_COPY for one in needed)
+            self.append([one.encode() for one in needed], is_of_copy=is_of_copy)
 
-    def append(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
-        """Rows of the state topic, which is made where it is missing; durable when this returns."""
-        ensure_compacted_topic(
-            self._target,
-            STATE_TOPIC,
-            partitions=1,
-            replication_factor=self._config.state_topic_replication_factor,
-            on_unseen=lambda _: None,
-        )
+    def append(self, rows: Sequence[tuple[bytes, bytes]], *, is_of_copy: bool = True) -> None:
+        """Append rows to the state topic; durable when this returns. `is_of_copy`: they make sense
+        only if the flow has copied something.
+
+        Raises FlowError: CLUSTER_CHANGED if the target is not the cluster of the flow's newest
+        claim, NOT_COPIED if the target has no state topic, or no claim of a flow that must have
+        copied.
+        """
+        known = state_rows_if_any(self._target)
+        history = winning_claims(known).get(self.flow)
+        claim = None if history is None else history.latest
+        if not known or (claim is None and is_of_copy):
+            raise never_led(self._config)
+        cluster_id = self._target.metadata([]).cluster_id or ""
+        if changed := target_changed(self._config, claim, cluster_id):
+            raise changed
+        with suppress(Unauthorized):  # the mirror checks it as well
+            check_policy(self._target, STATE_TOPIC)
         append_rows(self._target, TopicPartition(STATE_TOPIC, 0), rows, int(time.time() * 1000))
 
     def close(self) -> None:

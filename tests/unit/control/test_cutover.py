@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,7 +33,9 @@ from twinlog.mirror.state.published import Behind
 from twinlog.model import SEQUENCE_MODULUS, TopicId, TopicPartition
 from twinlog.wire.topic_acl import WRITE, Pattern, Permission
 
+NOW_MS = int(time.time() * 1000)
 HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+ALL = frozenset((HERE,))
 
 
 def position(to: int = 10, now: int = -1, **more: Any) -> GroupPartition:
@@ -82,9 +85,17 @@ def copy(**more: Any) -> Copy:
     return Copy(source=HERE, target=THERE, **more)
 
 
-def failover(one: Copy, newest: NewestStatus, *groups: GroupPlan) -> FailoverPlan:
+def failover(
+    one: Copy, newest: NewestStatus, *groups: GroupPlan, lacking: frozenset[TopicPartition] = ALL
+) -> FailoverPlan:
     return FailoverPlan(
-        flow="A->B", source_problem="", newest=newest, copies=(one,), groups=groups, promoted=""
+        flow="A->B",
+        source_problem="it is gone" if one.source_end < 0 else "",
+        newest=newest,
+        copies=(one,),
+        groups=groups,
+        promoted="",
+        lacking=lacking,
     )
 
 
@@ -95,9 +106,11 @@ def behind(topic: str, upstream: int, end: int) -> Behind:
 def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> None:
     seen = failover(copy(upstream=20, source_end=25), NewestStatus(status=None))
     assert seen.missing(seen.copies[0]) == 5
+    markers = failover(seen.copies[0], NewestStatus(status=None), lacking=frozenset())
+    assert markers.missing(seen.copies[0]) == 0
     gone = copy(upstream=20)
     assert failover(gone, NewestStatus(status=None)).missing(gone) == -1
-    newest = replace(PUBLISHED, loss_records=30, behind=(behind("orders", 20, 50),))
+    newest = replace(PUBLISHED, at_ms=NOW_MS, loss_records=30, behind=(behind("orders", 20, 50),))
     plan = failover(gone, NewestStatus(status=newest))
     assert plan.missing(gone) == 30
     assert not plan.is_clear
@@ -108,6 +121,10 @@ def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> No
     )
     others = replace(PUBLISHED, loss_records=30, behind=(behind("audit", 20, 50),))
     assert failover(gone, NewestStatus(status=others)).missing(gone) == 0
+    old = replace(others, at_ms=NOW_MS - 24 * 3_600_000)
+    assert failover(gone, NewestStatus(status=old)).missing(gone) == -1, "its mirror is gone"
+    ended = replace(others, state="STOPPED")
+    assert failover(gone, NewestStatus(status=ended)).missing(gone) == -1
     more = replace(others, loss_records=31)
     assert failover(gone, NewestStatus(status=more)).missing(gone) == -1, "not all is in the row"
     unknown = replace(others, loss_unknown=1)
@@ -165,12 +182,12 @@ def test_where_our_sequences_are_forgotten_nothing_is_said() -> None:
 def test_who_wrote_is_found_by_the_sequence_that_moved() -> None:
     before = {HERE: {7: wrote(3), 9: wrote(5)}}
     after = {HERE: {7: wrote(3), 9: wrote(8)}}
-    (one,) = _writers({HERE: 10}, {HERE: 13}, before, after)
+    (one,) = _writers({HERE: 3}, before, after)
     assert (one.producer_id, one.records) == (9, 3)
     assert "producer id 9 (epoch 0) is at sequence 8" in str(one)
-    (one,) = _writers({HERE: 10}, {HERE: 13}, before, before)
+    (one,) = _writers({HERE: 3}, before, before)
     assert "a producer without an id" in str(one)
-    assert _writers({HERE: 10}, {HERE: 10}, before, after) == []
+    assert _writers({}, before, after) == []
 
 
 def test_gates_that_are_closed_end_a_run_unless_they_are_accepted() -> None:

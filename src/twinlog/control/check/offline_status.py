@@ -32,7 +32,6 @@ from twinlog.control.check.starts import begins_now
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.lanes.wanted import kept
-from twinlog.control.loops.refusals import cluster_changed
 from twinlog.control.risk.loss import loss_of
 from twinlog.control.risk.positions import position, position_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
@@ -47,6 +46,7 @@ from twinlog.mirror.state.published import PublishedStatus, failed_set_up, publi
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
 from twinlog.survey.discovery import discover, mirrored_topics
+from twinlog.survey.flow_clusters import source_changed
 from twinlog.survey.map_reader import read_maps
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.wire.record_batch import read_headers
@@ -169,8 +169,7 @@ class _OfflineFlow:
     def _snapshot(self) -> FlowSnapshot:
         last = None if self._history is None else self._history.latest
         source_id = self._source.metadata([]).cluster_id or ""
-        if last is not None and last.source_cluster_id not in ("", source_id):
-            changed = cluster_changed(self._flow, last.source_cluster_id, source_id)
+        if changed := source_changed(self._flow, last, source_id):
             return replace(_unknown(self.setup, changed), state=FlowState.FAILED)
         found = discover(self._flow, self.setup.policy, self._source, self._target, create=False)
         ends = self._ends(found.plans)

@@ -1,5 +1,8 @@
 """How far the copy of each partition is, by the target's logs and the offset map; and what is left,
-where the source answers.
+if the source responds.
+
+The target's rows are the list: a partition that was copied is in it, also if the source does not
+list it, lists it with another topic ID, or no longer has the records.
 
 The target's ends are read before the map (`mirror.map.translation`, rule A), the source's before
 both: so a partition that is found complete was complete at its source's end of that moment.
@@ -12,17 +15,19 @@ translated by it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from twinlog.client import export
+from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetResult, list_offsets
 from twinlog.cluster.logs.producers import last_sequences
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.risk.positions import fan_position
-from twinlog.errors import TwinlogError
+from twinlog.errors import TwinlogError, or_raise
+from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.map.translation import (
     KnownMap,
@@ -33,11 +38,18 @@ from twinlog.mirror.map.translation import (
     reach_of,
     upstream_within,
 )
+from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.intents import IntentKind
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.survey.map_reader import Maps, read_maps
+from twinlog.survey.stale_metadata import require_gone
+from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 UNKNOWN: Final = -1
+NOTHING: Final = "nothing of it was copied"
+RECREATED: Final = (
+    "the source topic was re-created since it was copied: the copy holds records of the earlier one"
+)
 FORGOTTEN: Final = (
     "others may have written to it since it was promoted, and the brokers have forgotten where the "
     "copy ended"
@@ -51,6 +63,8 @@ class Copy:
     source: TopicPartition
     target: TopicPartition
     target_topic_id: TopicId = NO_TOPIC_ID
+    source_topic_id: TopicId = NO_TOPIC_ID
+    """ID of the topic that was copied, by the offset map."""
     known: KnownMap | None = None
     """The offset map; None where nothing was copied, or records are placed by key."""
     log: tuple[int, int] = (0, 0)
@@ -67,6 +81,8 @@ class Copy:
     """Records behind the copy that are not ours."""
     problem: str = ""
     """Why nothing is known of it."""
+    unlisted: str = ""
+    """Why the source, which responds, does not have it in its list; empty if it does."""
 
     @property
     def is_copied(self) -> bool:
@@ -85,10 +101,20 @@ class Copy:
 
     @property
     def left(self) -> int:
-        """Offsets of the source that are not on the target; -1 where that is not known."""
-        if self.source_end == UNKNOWN:
+        """Offsets of the source that are not on the target; -1 if unknown: also if the source's log
+        ends before the copy, since nobody knows what else it lost.
+        """
+        if self.source_end == UNKNOWN or self.source_end < self.upstream:
             return UNKNOWN
-        return max(0, self.source_end - max(self.upstream, 0))
+        return self.source_end - max(self.upstream, 0)
+
+    @property
+    def deleted(self) -> Span | None:
+        """Offsets that the source deleted and the map does not show as copied, or None. There may
+        have been nothing but markers in them: the mirror knows (`NewestStatus.missing`).
+        """
+        lost = Span(max(self.upstream, 0), self.source_start)
+        return None if lost.is_empty else lost
 
     @property
     def behind_ms(self) -> int:
@@ -116,18 +142,22 @@ class Copy:
             "behind_ms": self.behind_ms,
             "newest_ms": self.newest_ms,
             "foreign_records": self.foreign,
-            "problem": self.problem or None,
+            "deleted": None if self.deleted is None else [*self.deleted],
+            "problem": self.problem or self.unlisted or None,
         }
 
 
 def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> list[Copy]:
     """Every partition of the scope's topics that either side knows, sorted. `covers`: of these
-    topics of the source, and not of those that go over.
+    topics of the source, and not of those that go over. Raises BrokerRefused (BROKERS_DIFFER) if
+    brokers of one cluster list different topics.
     """
     covers = covers or scope.covers
+    begun = [row for row in scope.begun() if covers(row.source_topic)]
     here = None if scope.source_problem is not None else scope.source.metadata(None)
     ends = _source_ends(scope, here, covers)
     there = scope.target.metadata(None)
+    scope.require_same(here, there)
     remote = dict(_remote_partitions(scope, there, covers))
     logs = _Logs.of(scope, [*remote])
     maps = read_maps(scope.target, scope.config.source_alias, there)
@@ -135,28 +165,45 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
         TopicPartition(upstream, tp.partition): _copy(scope, tp, upstream, there, logs, maps)
         for tp, upstream in remote.items()
     }
+    for row in _hidden_on_target(scope, there, begun):
+        tp, target = TopicPartition(row.source_topic, 0), TopicPartition(row.topic, 0)
+        found.setdefault(tp, Copy(source=tp, target=target, problem=_invisible(scope.target, row)))
+    if here is None:
+        return [found[tp] for tp in sorted(found) if found[tp].is_copied or found[tp].problem]
     for tp, end in ends.items():
         one = found.get(tp)
         if one is None:
             target = TopicPartition(scope.remote(tp.topic), tp.partition)
-            one = Copy(source=tp, target=target, problem="nothing of it was copied")
-        found[tp] = _with_source(one, end)
-    if here is not None:  # what the source does not have (any more) is no part of it
-        return [found[tp] for tp in sorted(ends)]
-    return [found[tp] for tp in sorted(found) if found[tp].is_copied or found[tp].problem]
+            one = Copy(source=tp, target=target, problem=NOTHING)
+        found[tp] = _with_source(one, here.topics[tp.topic].topic_id, end)
+    topics = {row.source_topic for row in begun if row.is_of(row.topic, _id(there, row.topic))}
+    topics -= {tp.topic for tp in ends}
+    unlisted = [tp for tp in found if tp not in ends]
+    unlisted = [tp for tp in unlisted if found[tp].is_copied or tp.topic in topics]
+    reasons = _why_unlisted(scope.source, here, {tp.topic for tp in unlisted})
+    for tp in unlisted:
+        found[tp] = replace(found[tp], unlisted=reasons[tp.topic])
+    return [found[tp] for tp in sorted({*ends, *unlisted})]
 
 
-def is_complete(scope: CutoverScope, copy: Copy, end: int) -> bool:
-    """Whether the copy has every record below this offset of the source: what it lacks, if
-    anything, are markers, and records that were rolled back or cleaned away.
+def incomplete(
+    scope: CutoverScope, found: Iterable[Copy], ends: Mapping[TopicPartition, int]
+) -> list[Copy]:
+    """Return the copies that lack a record of the source below these ends; what the others lack,
+    if anything, are markers, and records that were rolled back or cleaned away.
     """
-    return not has_records(scope, copy.source, max(copy.upstream, 0), end)
+    listed = [one for one in found if not one.unlisted]
+    spans = {one.source: Span(max(one.upstream, 0), ends[one.source]) for one in listed}
+    lacking = records_in(scope, spans)
+    return [one for one in listed if one.source in lacking]
 
 
-def has_records(scope: CutoverScope, tp: TopicPartition, first: int, end: int) -> bool:
-    """Whether the source has records for a reader in [first, end), or may have."""
+def records_in(
+    scope: CutoverScope, spans: Mapping[TopicPartition, Span]
+) -> dict[TopicPartition, int]:
+    """Return the first record for a reader that the source has, or may have, in each range."""
     committed = scope.reads_committed
-    return export.has_records(scope.source, tp, first, end, with_aborted=not committed)
+    return export.first_records(scope.source, spans, with_aborted=not committed)
 
 
 # -- the source
@@ -191,11 +238,32 @@ def _source_ends(
     }
 
 
-def _with_source(copy: Copy, end: _SourceEnd) -> Copy:
-    """With what the source says of it."""
-    return replace(
+def _with_source(copy: Copy, topic_id: TopicId, end: _SourceEnd) -> Copy:
+    """With what the source reports of the topic that has the name now."""
+    copy = replace(
         copy, source_start=end.start, source_end=end.offset, source_newest_ms=end.newest_ms
     )
+    if NO_TOPIC_ID in (copy.source_topic_id, topic_id) or copy.source_topic_id == topic_id:
+        return copy
+    return replace(copy, known=None, reach=None, upstream=UNKNOWN, problem=RECREATED)
+
+
+def _why_unlisted(
+    source: ClusterClient, here: ClusterMetadata, topics: Collection[str]
+) -> dict[str, str]:
+    """Ask other brokers for topics that one does not list, or not with all partitions."""
+    require_gone(source, here, topics)
+    found = source.metadata(sorted(topics)).topics if topics else {}
+    out = dict.fromkeys(topics, "it was copied, and the source does not list it: it was deleted")
+    for name, topic in found.items():
+        if topic.error == TOPIC_AUTHORIZATION_FAILED:
+            out[name] = (
+                "it was copied, and the source does not list it: it was deleted, or this user may "
+                f"not see it: grant DESCRIBE on topic {name}"
+            )
+        elif topic.partitions:
+            out[name] = f"it was copied, and the source lists {len(topic.partitions)} partitions"
+    return out
 
 
 # -- the target
@@ -208,6 +276,29 @@ def _remote_partitions(
         topic = there.topics[name]
         if not topic.is_internal and covers(upstream):
             yield from ((tp, upstream) for tp in topic.tps)
+
+
+def _hidden_on_target(
+    scope: CutoverScope, there: ClusterMetadata, begun: Iterable[CopyRow]
+) -> list[CopyRow]:
+    """Return the rows whose remote topics exist, as far as this user may know, and are not listed.
+    A remote topic that was deleted is not among them: there is nothing to go over to.
+    """
+    lacking = {row.topic: row for row in begun if row.topic not in there.topics}
+    require_gone(scope.target, there, lacking)
+    found = scope.target.metadata(sorted(lacking)).topics if lacking else {}
+    return [
+        lacking[name] for name, topic in found.items() if topic.error == TOPIC_AUTHORIZATION_FAILED
+    ]
+
+
+def _invisible(target: ClusterClient, row: CopyRow) -> str:
+    right = f"grant DESCRIBE on topic {row.topic}"
+    return f"this user may not see {row.topic} on {target.alias}: {right}"
+
+
+def _id(found: ClusterMetadata, topic: str) -> TopicId:
+    return found.topics[topic].topic_id if topic in found.topics else NO_TOPIC_ID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,25 +341,26 @@ def _copy(
         newest_ms=_timestamp(logs.newest[target]),
     )
     start, end = logs.starts[target], logs.ends[target]
-    problem = next((str(one) for one in (start, end) if isinstance(one, TwinlogError)), "")
     unread = maps.problem(copy.source)
-    if problem or isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
-        return replace(copy, problem=problem)
-    if unread is not None:
-        return replace(copy, problem=str(unread))
-    log = start.offset, end.offset
+    for one in (start, end, unread):
+        if isinstance(one, TwinlogError):
+            return replace(copy, problem=str(one))
+    log = or_raise(start).offset, or_raise(end).offset
     keys = [key for key in maps if (key.target_topic_id, key.partition) == (topic_id, target[1])]
-    if any(key.branches for key in keys):
-        return replace(copy, log=log, upstream=_fanned(keys, maps))
     newest = max(keys, key=lambda key: maps[key].term, default=None)
     known: PartitionMap | None = None if newest is None else maps[newest]
-    if known is None or not known.runs:
-        return replace(copy, log=log, problem="nothing of it was copied")
+    if newest is None or known is None:
+        return replace(copy, log=log, problem=NOTHING)
+    copy = replace(copy, log=log, source_topic_id=newest.source_topic_id)
+    if any(key.branches for key in keys):
+        return replace(copy, upstream=_fanned(keys, maps))
+    if not known.runs:
+        return replace(copy, problem=NOTHING)
     foreign: int | None = 0
     if not scope.setup.is_identity:
         foreign = others_behind(known, log[1], logs.last_sequences.get(target, {}))
         if foreign is None and logs.is_promoted(upstream):
-            return replace(copy, log=log, problem=FORGOTTEN)
+            return replace(copy, problem=FORGOTTEN)
     ours_end = log[1] - (foreign or 0)
     reach = reach_of(known, ours_end, is_shared=scope.setup.is_identity)
     return replace(

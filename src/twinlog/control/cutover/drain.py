@@ -1,7 +1,12 @@
 """Waits until the running mirror has copied everything below the fence: in every partition the last
 stable offset is the end of the log, and nothing below it is missing on the target.
 
-It only reads. Where no mirror leads the flow nothing would ever come, and that is said at once.
+Records that the source deleted before they were copied are missing, too. The offset map knows
+records and no markers, so a log that starts after the copy may have lost nothing but markers. The
+mirror knows: its status row lists what it lacks. A row counts that it wrote after the deletion was
+seen here, because the log has not grown since before that (`fence_proof`).
+
+It only reads. If no mirror leads the flow, it fails after seconds, because nothing would be copied.
 """
 
 from __future__ import annotations
@@ -11,8 +16,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from twinlog.cluster.logs.offsets import LATEST, list_offsets
-from twinlog.control.cutover.copies import Copy, copies, is_complete
+from twinlog.control.cutover.copies import Copy, copies, incomplete
 from twinlog.control.cutover.fence_proof import Ends
+from twinlog.control.cutover.newest_status import newest_status
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.errors import FlowError, or_raise
 from twinlog.model import Isolation, TopicPartition
@@ -23,24 +29,30 @@ POLL_S: Final = 0.2
 SAID_EVERY_S: Final = 5.0
 WITHOUT_MIRROR_S: Final = 15.0
 """Longer than another process needs to take the lead."""
+ROW_WITHIN_S: Final = 30.0
+"""The mirror writes its status row by default every 5 s."""
 
 
 class Drain:
     """Of one scope, up to the ends that its fence has proved."""
 
-    def __init__(self, scope: CutoverScope, ends: Ends) -> None:
+    def __init__(self, scope: CutoverScope, ends: Ends, *, accepts_loss: bool = False) -> None:
+        """`accepts_loss`: what the source deleted before it was copied may be missing."""
         self._scope = scope
         self._ends = ends
+        self._accepts_loss = accepts_loss
+        self._row_ms = -1
+        """When the status row was written that was the newest as a deletion was first seen."""
 
     def wait(self, say: Say, *, within_s: float) -> list[Copy]:
-        """The copies, once each is complete. Raises FlowError (NOT_DRAINED) with what is missing,
-        and why, where that does not come in time.
+        """Return the copies, once each is complete. Raises FlowError if that takes too long:
+        NOT_DRAINED with what is missing, and why; SOURCE_TRUNCATED with what the source deleted.
         """
-        began = last_said = last_led = time.monotonic()
+        began = last_said = last_led = whole_since = time.monotonic()
         while True:
             missing, found = self._missing(), copies(self._scope)
-            left = [one for one in found if not self._is_complete(one)]
-            if not (missing or left):
+            left, lost = self._incomplete(found), self._lost(found)
+            if not (missing or left or lost):
                 records = sum(self._ends.values())
                 say(
                     f"{plural(len(found), 'partition')} complete up to the last stable offset "
@@ -48,6 +60,9 @@ class Drain:
                 )
                 return found
             now = time.monotonic()
+            if lost and now - whole_since > ROW_WITHIN_S:
+                raise self._truncated(lost)
+            whole_since = whole_since if lost else now
             if self._scope.is_led():
                 last_led = now
             if now - last_led > WITHOUT_MIRROR_S:
@@ -62,11 +77,34 @@ class Drain:
     def is_over(self) -> bool:
         """Whether nothing is missing now."""
         found = copies(self._scope)
-        return not self._missing() and all(map(self._is_complete, found))
+        return not (self._missing() or self._incomplete(found) or self._lost(found))
 
-    def _is_complete(self, copy: Copy) -> bool:
-        end = self._ends.get(copy.source, max(copy.source_end, 0))
-        return is_complete(self._scope, copy, end)
+    def _incomplete(self, found: Sequence[Copy]) -> list[Copy]:
+        ends = {one.source: max(one.source_end, 0) for one in found}
+        return incomplete(self._scope, found, ends | self._ends)
+
+    def _lost(self, found: Sequence[Copy]) -> list[Copy]:
+        """Return the copies that lack what the source has deleted, as far as is known."""
+        deleted = [one for one in found if one.deleted and not one.unlisted]
+        if not deleted or self._accepts_loss:
+            return []
+        newest = newest_status(self._scope)
+        at_ms = -1 if newest.status is None else newest.status.at_ms
+        if self._row_ms < 0:
+            self._row_ms = at_ms
+        if at_ms <= self._row_ms:
+            return deleted
+        return [one for one in deleted if newest.missing(one.source, one.upstream) != 0]
+
+    def _truncated(self, lost: Sequence[Copy]) -> FlowError:
+        what = first_few(f"{one.source} {one.deleted}" for one in lost)
+        return FlowError(
+            f"the source deleted records before they were copied ({what}): they are on neither "
+            "side, and nothing was promoted; take the fence away with twinlog switchover abort, "
+            "or go on without them with --accept copy",
+            flow=self._scope.name,
+            code="SOURCE_TRUNCATED",
+        )
 
     def _missing(self) -> dict[TopicPartition, int]:
         """Partitions whose last stable offset is before their end, and by how much."""

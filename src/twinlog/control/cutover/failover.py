@@ -1,5 +1,9 @@
 """Failover: the source is gone, or given up. What arrived is made the original.
 
+A source that is another cluster than the flow copied from is gone: it came back with empty disks,
+or the file names the wrong one. One that responds may still have lost topics or groups, so both
+sides make up the plan.
+
     groups -> promote -> wait until the copy has ended -> groups again
 
 1. *Groups* are set from their last known commits, forwards only. Died behind it: they stand where a
@@ -16,21 +20,23 @@ answer is lost, is given again and ends the same; two runs at once do the same t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from twinlog.control.cutover.copies import Copy, copies
+from twinlog.control.cutover.copies import NOTHING, Copy, copies, incomplete
 from twinlog.control.cutover.groups import CutoverGroups, GroupOutcome, GroupPlan
 from twinlog.control.cutover.newest_status import NewestStatus, newest_status
 from twinlog.control.cutover.promotion import (
     is_promoted,
     promote,
+    require_promoted,
     some_are_promoted,
     wait_until_over,
 )
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.errors import FlowError, TwinlogError
+from twinlog.model import TopicPartition
 from twinlog.quantities import count, duration, first_few, plural
 
 MOST_LINES = 50
@@ -48,6 +54,8 @@ class FailoverPlan:
     groups: tuple[GroupPlan, ...]
     promoted: str
     """By whom it was promoted already, and when."""
+    lacking: frozenset[TopicPartition] = frozenset()
+    """Partitions of which a source that responds has records that the target does not have."""
 
     @property
     def topics(self) -> list[str]:
@@ -59,29 +67,32 @@ class FailoverPlan:
 
         They are offsets: markers and records that were cleaned away count.
         """
-        if copy.left >= 0 or self.newest.status is None:
+        reported = self.newest.missing(copy.source, copy.upstream)
+        if self.source_problem or (copy.deleted and copy.is_copied and reported == 0):
+            return reported
+        if copy.left <= 0 or copy.source in self.lacking or (copy.deleted and copy.is_copied):
             return copy.left
-        row = self.newest.behind(copy.source)
-        if row is not None:
-            return max(0, row.end - max(copy.upstream, 0))
-        status = self.newest.status
-        # all that lacked something fit into the row, and this one is not among them
-        is_whole = status.loss_records >= 0 and not status.loss_unknown
-        known = sum(one.end - one.upstream for one in status.behind)
-        return 0 if is_whole and known >= status.loss_records else -1
+        return 0  # markers, what was cleaned away, or what expired before the flow began
 
     @property
     def is_clear(self) -> bool:
         """Nothing is known to be lost, and every group resumes exactly."""
-        lost = any(self.missing(copy) != 0 or not copy.is_copied for copy in self.copies)
-        return not lost and all(one.is_exact and not one.in_use_there for one in self.groups)
+        if not self.copies or any(not self._is_whole(copy) for copy in self.copies):
+            return False
+        exact = (one.is_exact and not one.in_use_there for one in self.groups)
+        return all(exact) and not any(line for one in self.groups for line in one.ahead())
+
+    def _is_whole(self, copy: Copy) -> bool:
+        is_known = copy.is_copied or copy.problem == NOTHING
+        is_odd = copy.unlisted or copy.problem not in ("", NOTHING)
+        return is_known and not is_odd and self.missing(copy) == 0
 
     def lines(self) -> Iterator[str]:
         """For people."""
         if self.promoted:
             yield f"{self.flow}: {self.promoted}; the remote topics are the originals"
         if self.source_problem:
-            yield f"the source does not answer: {self.source_problem}"
+            yield f"the source cannot be used: {self.source_problem}"
             yield self.newest.line()
         yield from self._copied()
         if not self.groups:
@@ -89,11 +100,12 @@ class FailoverPlan:
             yield f"no group is known by {where}: consumers begin where their own settings say"
         for one in self.groups:
             yield from one.lines()
+            yield from one.ahead()
 
     def _copied(self) -> Iterator[str]:
         if self.promoted:
             return  # others write to the remote topics now
-        late = [copy for copy in self.copies if self.missing(copy) != 0 or not copy.is_copied]
+        late = [copy for copy in self.copies if not self._is_whole(copy)]
         whole = len(self.copies) - len(late)
         yield f"{plural(whole, 'partition')} of {len(self.copies)} complete, as far as is known"
         for copy in late[:MOST_LINES]:
@@ -102,11 +114,12 @@ class FailoverPlan:
             yield f"  and {plural(len(late) - MOST_LINES, 'more partition')}: --format json"
 
     def _said(self, copy: Copy) -> str:
-        if not copy.is_copied:
-            return copy.problem or "nothing of it was copied"
         missing = self.missing(copy)
-        if missing < 0:
-            return f"copied up to offset {copy.upstream}; what came behind it is not known"
+        if copy.problem or not copy.is_copied:
+            return copy.problem or NOTHING
+        if copy.unlisted or missing < 0:
+            why = copy.unlisted or "what came after it is unknown"
+            return f"copied up to offset {copy.upstream}; {why}"
         span = f"[{copy.upstream}, {copy.upstream + missing})"
         text = f"copied up to offset {copy.upstream}; {span} is missing, up to {count(missing)}"
         ago = "" if copy.behind_ms <= 0 else f" of the last {duration(copy.behind_ms / 1000)}"
@@ -131,13 +144,16 @@ class Failover:
 
     def __init__(self, scope: CutoverScope) -> None:
         self._scope = scope
-        self._groups = CutoverGroups(scope)
+        self._groups = CutoverGroups(scope, is_failover=True)
 
     def plan(self) -> FailoverPlan:
         """Look at what is there; changes nothing."""
         scope = self._scope
         found, groups = self._survey()
         promotion = scope.intents().promotion
+        lacking: Iterable[Copy] = ()
+        if scope.source_problem is None and promotion is None:
+            lacking = incomplete(scope, found, {one.source: one.source_end for one in found})
         return FailoverPlan(
             flow=scope.name,
             source_problem="" if scope.source_problem is None else str(scope.source_problem),
@@ -145,6 +161,7 @@ class Failover:
             copies=tuple(found),
             groups=tuple(groups),
             promoted="" if promotion is None else f"promoted {promotion}",
+            lacking=frozenset(one.source for one in lacking),
         )
 
     def _survey(self) -> tuple[list[Copy], list[GroupPlan]]:
@@ -164,6 +181,7 @@ class Failover:
     def run(self, plan: FailoverPlan, say: Say) -> list[GroupPlan]:
         """All steps; groups that are not where they should be."""
         scope, topics = self._scope, plan.topics
+        scope.require_copied()
         if not scope.is_whole and not topics:
             raise FlowError(
                 "nothing was copied of a topic that matches --topics: look at twinlog status",
@@ -180,9 +198,15 @@ class Failover:
             say(f"promote: {'the flow' if scope.is_whole else plural(len(topics), 'topic')}")
         wait_until_over(scope, plan.copies, lambda line: say(f"promote: {line}"))
         left = self._settle(say)
+        require_promoted(scope, topics)
         for one in left:
             say(f"groups: {one.group} is left: {_why(one)}")
-        say("done: clients may go over; the source copies nothing here any more when it is back")
+        after = "the flow copies nothing here any more when its source is back"
+        if left:
+            say(f"done, but {plural(len(left), 'group')} would resume in the wrong place: set what")
+            say(f"  is left before its clients start on the target; {after}")
+        else:
+            say(f"done: clients may go over; {after}")
         return left
 
     def abort(self, say: Say) -> None:

@@ -106,8 +106,14 @@ class AclFence:
 
     def put_back(self, topics: Sequence[str]) -> None:
         """As ours, without a check: a broker may still show what was just removed."""
-        steering = self._scope.steering
-        steering.write(steering.wanted(IntentKind.FENCE, topics))
+        steering, fenced = self._scope.steering, self._scope.fenced()
+        rows = [
+            change.intent.encode()
+            for change in steering.wanted(IntentKind.FENCE, topics)
+            if change.is_needed or change.intent.topic not in fenced
+        ]
+        if rows:
+            steering.append(rows)
         create_topic_acls(self._scope.source, [fence_acl(topic) for topic in topics])
 
     def take_down(self) -> list[str]:

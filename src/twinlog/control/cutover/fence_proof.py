@@ -1,8 +1,9 @@
-"""The proof that a fence holds: no log of the topics has grown for a while, check by check; and who
-wrote, if one has.
+"""The proof that a fence holds: no log of the topics got a record for a while, check by check; and
+who wrote, if one did.
 
 The logs are asked for their true ends (the end of the leader's epoch), so that a record which is
-not replicated yet counts. A producer that writes once an hour is not found by looking: where ACLs
+not replicated yet counts. A marker is no record: a transaction that was open when the fence was put
+up may still end. A producer that writes once an hour is not found by looking: where ACLs
 are the fence, every broker must enforce them first; with `--fence none` it is on the operator.
 """
 
@@ -13,15 +14,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.cluster.logs.offsets import log_ends
+from twinlog.client.export import first_records
+from twinlog.cluster.logs.offsets import LATEST, list_offsets, log_ends
 from twinlog.cluster.logs.producers import ProducerState, known_producers
 from twinlog.config.values.times import in_iso
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.errors import Fate, FlowError, or_raise
+from twinlog.mirror.findings import Span
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
 
 POLL_S: Final = 0.5
+SEEN_WITHIN_S: Final = 5.0
+"""A record of a partition whose replicas take longer is taken for one that somebody wrote."""
 MOST_WRITERS: Final = 10
 
 Ends = dict[TopicPartition, int]
@@ -55,6 +60,8 @@ class FenceProof:
         self._scope = scope
         found = scope.source.metadata(sorted(topics)).topics
         self._tps = [tp for name in sorted(found) for tp in found[name].tps]
+        self._known: Producers = {}
+        """What the leaders remembered of producers when the proof was complete."""
 
     def wait(self, say: Say, *, still_s: float, within_s: float) -> Ends:
         """The logs' ends, once none has moved for `still_s`; FlowError (FENCE_LEAKS) with those who
@@ -72,12 +79,17 @@ class FenceProof:
             now, checks = self._ends(), checks + 1
             if now == ends:
                 continue
+            grown = self._with_records(ends, now)
+            if not grown:
+                ends = now  # markers
+                continue
             after = self._producers()
-            for one in _writers(ends, now, producers, after):
+            for one in _writers(grown, producers, after):
                 if one.tp not in writers:
                     say(f"still written: {one}")
                 writers[one.tp] = one
             ends, producers, since = now, after, time.monotonic()
+        self._known = producers
         say(
             f"the ends of {plural(len(ends), 'log')} did not move in {still_s:g} s "
             f"({plural(checks, 'check')})"
@@ -85,9 +97,25 @@ class FenceProof:
         return ends
 
     def has_moved(self, ends: Ends) -> list[SeenWriter]:
-        """Who wrote since."""
-        now = self._ends()
-        return [] if now == ends else list(_writers(ends, now, {}, self._producers()))
+        """Return who wrote records since the proof."""
+        grown = self._with_records(ends, self._ends())
+        return _writers(grown, self._known, self._producers()) if grown else []
+
+    def _with_records(self, ends: Ends, now: Ends) -> Ends:
+        """Return by how many offsets logs grew that got a record, or may have got one."""
+        grown = {tp: Span(ends.get(tp, 0), end) for tp, end in now.items() if end != ends.get(tp)}
+        found = {tp for tp, span in grown.items() if span.is_empty}  # it lost its end
+        deadline = time.monotonic() + SEEN_WITHIN_S
+        while left := {tp: span for tp, span in grown.items() if tp not in found}:
+            seen = first_records(self._scope.source, left, with_aborted=True)
+            stable = list_offsets(self._scope.source, left, LATEST)
+            hidden = {tp for tp, span in left.items() if or_raise(stable[tp]).offset < span.next}
+            found |= {*seen}
+            if not hidden - found or time.monotonic() > deadline:
+                found |= hidden  # above the high watermark, which follows within moments
+                break
+            time.sleep(POLL_S)
+        return {tp: grown[tp].next - grown[tp].first for tp in found}
 
     def _ends(self) -> Ends:
         # a log that cannot be seen proves nothing
@@ -108,12 +136,10 @@ class FenceProof:
         )
 
 
-def _writers(before: Ends, now: Ends, known: Producers, after: Producers) -> list[SeenWriter]:
+def _writers(grown: Ends, known: Producers, after: Producers) -> list[SeenWriter]:
+    """Return the producers that wrote to logs that grew by so many offsets."""
     out = []
-    for tp, end in now.items():
-        if end == before.get(tp):
-            continue
-        records = end - before.get(tp, 0)
+    for tp, records in sorted(grown.items()):
         old = known.get(tp, {})
         moved = {
             id_: state

@@ -12,8 +12,7 @@ from typing import Any, Final
 from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
-from twinlog.codes import FlowState
-from twinlog.control.cutover.copies import Copy
+from twinlog.control.cutover.copies import NOTHING, Copy
 from twinlog.control.cutover.fence import fenced_topics, shut_out
 from twinlog.control.cutover.groups import GroupPlan
 from twinlog.control.cutover.newest_status import NewestStatus
@@ -28,7 +27,8 @@ from twinlog.survey.open_transactions import open_transactions
 HANGING_S: Final = 60.0
 """Kafka's default transaction timeout of producers."""
 GATES: Final = (
-    *("mirror", "copy", "lag", "replicas", "configs", "acls", "groups", "foreign", "transactions"),
+    *("mirror", "topics", "copy", "lag", "replicas", "configs", "acls", "groups", "foreign"),
+    "transactions",
 )
 """Their names, in the order in which they are asked."""
 FEW: Final = 5
@@ -62,8 +62,11 @@ class Gates:
         copies: Sequence[Copy],
         groups: Sequence[GroupPlan],
         newest: NewestStatus,
+        excluded: Sequence[str] = (),
     ) -> None:
+        """`excluded`: groups with offsets in the scope's topics that the flow does not copy."""
         self._scope = scope
+        self._excluded = excluded
         self._copies = copies
         self._groups = groups
         self._newest = newest
@@ -77,6 +80,7 @@ class Gates:
         """Every gate, in order."""
         return [
             self._mirror(),
+            self._topics(),
             self._copy(),
             self._lag(most_lag),
             self._replicas(),
@@ -96,21 +100,24 @@ class Gates:
             "mirror", "no mirror leads the flow: start one with twinlog mirror FILE, and wait"
         )
 
+    def _topics(self) -> Gate:
+        missing = {one.source.topic: one.unlisted for one in self._copies if one.unlisted}
+        if missing:
+            return _closed("topics", *_few(f"{name}: {why}" for name, why in missing.items()))
+        return _open("topics", "the source lists every partition that was copied")
+
     def _copy(self) -> Gate:
         problems = [
             f"{one.source}: {one.problem}"
             for one in self._copies
-            if not one.is_copied and one.left != 0
+            if one.problem and not (one.problem == NOTHING and one.left == 0)
         ]
-        status = self._newest.status
-        if status is not None and self._newest.is_of_now:
-            problems += [
-                f"{one.topic}-{one.partition}: {one.state} {one.code}: {one.message}"
-                for one in status.unusual
-                if one.code and self._scope.covers(one.topic)
-            ]
-            if status.state not in (FlowState.RUNNING, FlowState.THROTTLED):
-                problems.append(f"the mirror is {status.state}: {status.reason}")
+        problems += [
+            f"{one.source}: the source deleted {one.deleted} before it was copied"
+            for one in self._copies
+            if one.deleted and self._newest.missing(one.source, one.upstream) != 0
+        ]
+        problems += self._newest.problems(self._scope.covers)
         if not self._copies:
             problems.append("the flow mirrors no topic that is chosen here")
         if problems:
@@ -120,10 +127,11 @@ class Gates:
     def _lag(self, most: int) -> Gate:
         late = [one for one in self._copies if one.left > 0]
         records = sum(one.left for one in late)
-        unknown = [one for one in self._copies if one.left < 0]
+        unknown = [one for one in self._copies if one.left < 0 and not one.unlisted]
         said = f"{count(records)} records are not on the target yet (--max-lag {count(most)})"
         if unknown:
-            return _closed("lag", f"how many records {unknown[0].source} has is not known")
+            first = unknown[0].source
+            return _closed("lag", f"how many records of {first} are missing is unknown")
         if records > most:
             worst = max(late, key=lambda one: one.left)
             return _closed("lag", said, f"most of them: {worst.source} with {count(worst.left)}")
@@ -181,7 +189,7 @@ class Gates:
         except BrokerRefused as error:
             if error.code != SECURITY_DISABLED:
                 raise
-            return _open("acls", f"there are none to compare: {error}")
+            return _open("acls", f"there are none to compare: {error}", *self._fences())
         except TwinlogError as error:
             return _closed("acls", f"they cannot be compared: {error}")
         changes = (*found.missing, *found.leftover)
@@ -194,6 +202,14 @@ class Gates:
             return _closed("acls", *_few(problems))
         return _open("acls", "those that the flow copies are on the target")
 
+    def _fences(self) -> Iterator[str]:
+        """Yield which fences are left if the source has no authorizer."""
+        try:
+            topic_acls(self._scope.source)
+        except BrokerRefused as error:
+            if error.code == SECURITY_DISABLED:
+                yield "no ACL can stop producers of the source: choose --fence hook or --fence none"
+
     def _group_positions(self) -> Gate:
         problems = [
             f"group {group.group}: {position}"
@@ -201,11 +217,15 @@ class Gates:
             for position in group.partitions
             if not (position.is_exact or position.waits_for_copy)
         ]
+        problems += [line for one in self._groups for line in one.ahead()]
         problems += [f"group {one.group}: {one.problem}" for one in self._groups if one.problem]
         if problems:
             return _closed("groups", *_few(problems))
         used = [one.group for one in self._groups if one.in_use_there]
         notes = [f"in use on the target already: {first_few(used)}"] if used else []
+        if self._excluded:
+            some = first_few(self._excluded)
+            notes.append(f"groups.exclude leaves out, so they start anew on the target: {some}")
         return _open("groups", f"{plural(len(self._groups), 'group')} translated exactly", *notes)
 
     def _foreign(self) -> Gate:

@@ -1,9 +1,13 @@
 """Where each group resumes on the target: planned, set, and compared with what was planned.
 
-A group's commits are read from the source, or, where that does not answer, from its newest
-checkpoints. Offsets are set forwards only, and never of a group that is in use on the target: its
-coordinator itself refuses that, also where members came a moment ago. So to set them twice, or to
-die in between and set them again, ends the same.
+A group's commits are read from the source, and its newest checkpoints from the target. Of a lost
+source the checkpoints count alone; a failover from a source that responds takes the further one of
+both, for the source may have lost its groups; a switchover takes a checkpoint only for what the
+source does not show to this user.
+
+Offsets are set forwards only, and never of a group that is in use on the target: its coordinator
+itself refuses that, also where members came a moment ago. So to set them twice, or to die in
+between and set them again, ends the same.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import Group, list_groups
@@ -24,12 +28,13 @@ from twinlog.cluster.groups.group_offsets import (
     is_refused_as_active,
 )
 from twinlog.cluster.topics.internal_log import read_to_end
-from twinlog.control.cutover.copies import Copy, has_records
+from twinlog.control.cutover.copies import Copy, records_in
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.errors import TwinlogError, or_raise
+from twinlog.control.groups.checkpoint_rows import CheckpointRow
+from twinlog.errors import TwinlogError, Unauthorized, or_raise
+from twinlog.mirror.findings import Span
 from twinlog.model import NO_TOPIC_ID, TopicPartition
-from twinlog.quantities import plural
-from twinlog.wire.mm2_records import Checkpoint
+from twinlog.quantities import count, plural
 
 SHOWN = 10
 """Partitions of a group, for people."""
@@ -94,7 +99,7 @@ class GroupPartition:
         if self.to < 0:
             text = f"{self.source} {self.committed}: {self.outcome}"
         if self.outcome is GroupOutcome.AHEAD:
-            text = f"{text} at {self.now}"
+            text = f"{text} at {self.now}, {count(self.now - self.to)} records further"
         return f"{text} (not exact: {self.why_not_exact})" if self.why_not_exact else text
 
 
@@ -131,6 +136,16 @@ class GroupPlan:
         behind = (one for one in self.partitions if one.outcome is GroupOutcome.BEHIND)
         return {one.target: Committed(offset=one.to, metadata=one.metadata) for one in behind}
 
+    def ahead(self) -> Iterator[str]:
+        """Yield where the group, which nobody uses there, would skip records on the target."""
+        for one in () if self.in_use_there else self.partitions:
+            if one.outcome is GroupOutcome.AHEAD and one.is_exact:
+                yield (
+                    f"group {self.group} has read up to {one.to} of {one.target} and is at "
+                    f"{one.now} there: it would skip {count(one.now - one.to)} records; set it "
+                    f"back with twinlog offsets reset, --to-offset {one.to}"
+                )
+
     def lines(self) -> Iterator[str]:
         """What is to be known of it, exact or not."""
         notes = []
@@ -163,10 +178,14 @@ class GroupPlan:
 class CutoverGroups:
     """The groups of a scope on both clusters; for one thread."""
 
-    def __init__(self, scope: CutoverScope) -> None:
+    def __init__(self, scope: CutoverScope, *, is_failover: bool = False) -> None:
         self._scope = scope
+        self._is_failover = is_failover
         self._here = Coordinators(scope.source)
         self._there = Coordinators(scope.target)
+        self._rows: dict[tuple[str, TopicPartition], CheckpointRow] = {}
+        """The newest checkpoint by group and partition of the target, as read so far."""
+        self._next = 0
 
     def plan(self, copies: Sequence[Copy], *, settled: bool = False) -> list[GroupPlan]:
         """Every selected group that committed something in the scope's topics, as it is now.
@@ -174,33 +193,58 @@ class CutoverGroups:
         `settled`: one with offsets in an open transaction is waited for, and raises where it lasts.
         """
         known = {copy.source: copy for copy in copies}
-        listed: Mapping[str, Group] = {}
-        from_checkpoints = self._scope.source_problem is not None
-        if from_checkpoints:
-            commits = self._checkpoints()
-        else:
-            listed = list_groups(self._here)
-            commits = self._commits(listed, settled=settled)
-        wanted = {
-            group: {tp: one for tp, one in offsets.items() if self._scope.covers(tp.topic)}
-            for group, offsets in commits.items()
-        }
-        wanted = {group: offsets for group, offsets in wanted.items() if offsets}
+        listed = {} if self._scope.source_problem is not None else list_groups(self._here)
+        checkpoints = self._checkpoints(known)
+        selects = self._scope.config.groups.selects
+        names = {name for name, one in listed.items() if one.has_offsets} | {*checkpoints}
+        names = {name for name in names if selects(name)}
         there = list_groups(self._there)
-        now = fetch_offsets(self._there, wanted)
+        # before the commits: what a group sync sets in between is not ahead of them
+        now = fetch_offsets(self._there, names)
+        commits: Commits = {}
+        hidden: frozenset[str] = frozenset()
+        if self._scope.source_problem is None:
+            commits, hidden = self._commits(names, listed, settled=settled)
+        wanted = {
+            group: self._places(
+                known, commits.get(group, {}), checkpoints.get(group, {}), is_hidden=group in hidden
+            )
+            for group in sorted(names)
+        }
+        places = {(one.source, one.offset) for some in wanted.values() for one in some}
+        alone = _on_source_alone(self._scope, known, places)
         return [
-            _plan(
-                self._scope,
-                group,
-                wanted[group],
-                known,
-                now[group],
-                from_checkpoints=from_checkpoints,
+            GroupPlan(
+                group=group,
+                partitions=tuple(
+                    _position(self._scope, one, known.get(one.source), now[group], alone)
+                    for one in some
+                ),
+                from_checkpoints=any(one.is_checkpoint for one in some),
                 in_use_there=group in there and there[group].is_active,
                 in_use_here=group in listed and listed[group].is_active,
+                problem=_problem(now[group]),
             )
-            for group in sorted(wanted)
+            for group, some in wanted.items()
+            if some
         ]
+
+    def excluded(self) -> list[str]:
+        """Return groups with offsets in the scope's topics that match `groups`, and are left out by
+        `groups.exclude`.
+        """
+        config = self._scope.config.groups
+        names = [
+            name
+            for name, one in list_groups(self._here).items()
+            if one.has_offsets and config.include.matches(name) and config.exclude.matches(name)
+        ]
+        return sorted(
+            name
+            for name, found in fetch_offsets(self._here, names).items()
+            if not isinstance(found, TwinlogError)
+            and any(self._scope.covers(tp.topic) for tp in found)
+        )
 
     def set(self, plans: Iterable[GroupPlan]) -> dict[str, str]:
         """Set what is behind; groups that were refused, with the reason."""
@@ -214,84 +258,112 @@ class CutoverGroups:
                 refused[group] = "it came into use on the target" if in_use else str(problem)
         return refused
 
-    def _commits(self, listed: Mapping[str, Group], *, settled: bool) -> Commits:
-        selects = self._scope.config.groups.selects
-        names = [name for name, one in listed.items() if one.has_offsets and selects(name)]
+    def _commits(
+        self, names: Iterable[str], listed: Mapping[str, Group], *, settled: bool
+    ) -> tuple[Commits, frozenset[str]]:
+        """Return the commits on the source, and the groups that this user may not see there."""
         found = fetch_offsets(self._here, names, settled=settled)
+        hidden = frozenset(
+            group
+            for group, offsets in found.items()
+            if isinstance(offsets, Unauthorized) and group not in listed
+        )
         # one that is left out by mistake would resume nowhere
-        return {group: or_raise(offsets) for group, offsets in found.items()}
+        return {one: or_raise(found[one]) for one in found if one not in hidden}, hidden
 
-    def _checkpoints(self) -> Commits:
+    def _checkpoints(self, known: Mapping[TopicPartition, Copy]) -> Commits:
+        """Return the newest checkpoints by group and partition of the source, but for those of an
+        earlier topic of the name.
+        """
         scope, out = self._scope, dict[str, dict[TopicPartition, Committed]]()
         topic = scope.policy.checkpoints_topic(scope.config.source_alias)
         there = scope.target.metadata(None).topics
         found = there.get(topic)
         if found is None or found.error:
             return out
+        records = [*read_to_end(scope.target, topic, 0, self._next)]
+        self._next = records[-1].offset + 1 if records else self._next
+        self._rows |= {row.key: row for row in CheckpointRow.all_in(records)}
         upstreams = scope.upstreams()
-        for one in Checkpoint.all_in(read_to_end(scope.target, topic, 0)):
-            tp = one.topic_partition
+        for (group, tp), row in self._rows.items():
             topic_id = NO_TOPIC_ID if tp.topic not in there else there[tp.topic].topic_id
             upstream = upstreams.name(tp.topic, topic_id)
-            if upstream is not None and scope.config.groups.selects(one.group):
-                source = TopicPartition(upstream, tp.partition)
-                committed = Committed(offset=one.upstream_offset, metadata=one.metadata)
-                out.setdefault(one.group, {})[source] = committed
+            if upstream is None or not scope.covers(upstream):
+                continue
+            source = TopicPartition(upstream, tp.partition)
+            copy = known.get(source)
+            if copy is None or row.is_of(copy.source_topic_id, copy.target_topic_id):
+                committed = Committed(row.checkpoint.upstream_offset, row.checkpoint.metadata)
+                out.setdefault(group, {})[source] = committed
+        return out
+
+    def _places(
+        self,
+        known: Mapping[TopicPartition, Copy],
+        commits: Mapping[TopicPartition, Committed],
+        checkpoints: Mapping[TopicPartition, Committed],
+        *,
+        is_hidden: bool,
+    ) -> list[_Place]:
+        """Return where a group resumes on the source, by partition."""
+        is_unseen = is_hidden or self._is_failover or self._scope.source_problem is not None
+        out = []
+        for tp in sorted({*commits, *checkpoints}):
+            copy = known.get(tp)
+            some = [_Place(tp, *commits[tp])] if tp in commits else []
+            if tp in checkpoints and (is_unseen or (copy is not None and copy.unlisted)):
+                one = _Place(tp, *checkpoints[tp], is_checkpoint=True, is_hidden=is_hidden)
+                some.append(one)
+            if some and self._scope.covers(tp.topic):
+                out.append(max(some, key=lambda one: one.offset))
         return out
 
 
-def _plan(  # noqa: PLR0913 (all that was read)
-    scope: CutoverScope,
-    group: str,
-    commits: Mapping[TopicPartition, Committed],
-    known: Mapping[TopicPartition, Copy],
-    now: GroupOffsets | TwinlogError,
-    *,
-    from_checkpoints: bool,
-    in_use_there: bool,
-    in_use_here: bool,
-) -> GroupPlan:
-    offsets: GroupOffsets = {} if isinstance(now, TwinlogError) else now
-    positions = [
-        _position(scope, tp, one, known.get(tp), offsets) for tp, one in sorted(commits.items())
-    ]
-    return GroupPlan(
-        group=group,
-        partitions=tuple(positions),
-        from_checkpoints=from_checkpoints,
-        in_use_there=in_use_there,
-        in_use_here=in_use_here,
-        problem=str(now) if isinstance(now, TwinlogError) else "",
-    )
+class _Place(NamedTuple):
+    """Where a group resumes in one partition of the source."""
+
+    source: TopicPartition
+    offset: int
+    metadata: str
+    is_checkpoint: bool = False
+    is_hidden: bool = False
+    """The source responds, and does not show the group to this user."""
+
+
+def _problem(found: object) -> str:
+    return str(found) if isinstance(found, TwinlogError) else ""
 
 
 def _position(
     scope: CutoverScope,
-    tp: TopicPartition,
-    committed: Committed,
+    place: _Place,
     copy: Copy | None,
-    offsets: GroupOffsets,
+    now: GroupOffsets | TwinlogError,
+    alone: Mapping[tuple[TopicPartition, int], str],
 ) -> GroupPartition:
+    tp, offset = place.source, place.offset
     remote = TopicPartition(scope.remote(tp.topic), tp.partition)
     target = remote if copy is None else copy.target
-    found = None if copy is None else copy.translate(committed.offset)
+    found = None if copy is None else copy.translate(offset)
     why, is_ahead = "", False
     if found is None:
         why = "nothing of it was copied, or its records are placed by key"
         if copy is not None and copy.problem:
             why = copy.problem
     elif copy is not None and found.is_exact:
-        why = _alone_there(scope, copy, committed.offset)
+        why = alone.get((tp, offset), "")
+        if not why and place.is_hidden:
+            why = "this user may not see the group on the source: its newest checkpoint is taken"
     elif copy is not None:
         why = "a MirrorMaker 2 copied what is there"
-        is_ahead = committed.offset > copy.upstream
+        is_ahead = offset > copy.upstream
         if is_ahead:
-            why = f"the copy ends at {copy.upstream}, {committed.offset - copy.upstream} before it"
-    there = offsets.get(target)
+            why = f"the copy ends at {copy.upstream}, {offset - copy.upstream} before it"
+    there = None if isinstance(now, TwinlogError) else now.get(target)
     return GroupPartition(
         source=tp,
-        committed=committed.offset,
-        metadata=committed.metadata,
+        committed=offset,
+        metadata=place.metadata,
         target=target,
         to=-1 if found is None else found.offset,
         why_not_exact=why,
@@ -300,15 +372,33 @@ def _position(
     )
 
 
-def _alone_there(scope: CutoverScope, copy: Copy, committed: int) -> str:
-    """Why a group that goes over would miss records: the source has them, and the target has not
-    (any more). What a source that is gone had is not known.
+def _on_source_alone(
+    scope: CutoverScope,
+    known: Mapping[TopicPartition, Copy],
+    places: Iterable[tuple[TopicPartition, int]],
+) -> dict[tuple[TopicPartition, int], str]:
+    """Return the places from which a group that goes over would miss records, with the reason: the
+    source has them, and the target has not (any more). What a lost source had is unknown.
     """
-    first = copy.held_from
-    if committed >= first:
-        return ""
-    if copy.source_start < 0:
-        return f"what lay below {first} is not on the target"
-    if not has_records(scope, copy.source, max(committed, copy.source_start), first):
-        return ""
-    return f"records below {first} are on the source alone"
+    out: dict[tuple[TopicPartition, int], str] = {}
+    left = []
+    for tp, offset in sorted(places):
+        first = known[tp].held_from if tp in known else 0
+        if offset < first and known[tp].source_start < 0:
+            out[tp, offset] = f"what lay below {first} is not on the target"
+        elif offset < first:
+            left.append((tp, offset))
+    while left:
+        spans: dict[TopicPartition, Span] = {}
+        for tp, offset in left:
+            copy = known[tp]
+            spans.setdefault(tp, Span(max(offset, copy.source_start), copy.held_from))
+        found, asked = records_in(scope, spans), left
+        left = []
+        for tp, offset in asked:
+            if tp in found and offset <= found[tp]:
+                first = known[tp].held_from
+                out[tp, offset] = f"records below {first} are on the source alone"
+            elif tp in found:
+                left.append((tp, offset))  # that record is before it
+    return out

@@ -1,18 +1,27 @@
-"""What whoever led the flow last reported of it: the only witness of what a lost source had."""
+"""The status row that the flow's leader wrote last: the only witness of what a lost source had.
+
+A row is evidence only while its leader runs: it then describes the moment at which the source last
+responded. An older row proves nothing, since the source may have gone on without a mirror.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from twinlog.codes import FlowState
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.naming import STATUS_TOPIC
-from twinlog.mirror.state.published import Behind, PublishedStatus
+from twinlog.mirror.state.published import PublishedStatus
 from twinlog.model import TopicPartition
 from twinlog.quantities import count, duration, plural
 from twinlog.survey.leader_status import leader_status
+
+COPIES: Final = frozenset((FlowState.RUNNING, FlowState.THROTTLED, FlowState.PARTLY_FAILED))
+"""States in which partitions without a code of their own are copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,13 +33,42 @@ class NewestStatus:
 
     @property
     def is_of_now(self) -> bool:
-        """Whoever wrote it runs, as far as can be seen."""
+        """Whether the leader that wrote it still runs, by its age."""
         return self.status is not None and self.status.is_of(int(time.time() * 1000))
 
-    def behind(self, tp: TopicPartition) -> Behind | None:
-        """What was known to exist of a partition and not to be on the target."""
-        rows = () if self.status is None else self.status.behind
-        return next((one for one in rows if (one.topic, one.partition) == tp), None)
+    def missing(self, tp: TopicPartition, upstream: int) -> int:
+        """Return how many records of a partition exist at or after `upstream`; -1 if unknown."""
+        status = self.status
+        if status is None or not self.is_of_now:
+            return -1
+        for row in status.behind:
+            if (row.topic, row.partition) == tp:
+                return max(0, row.end - max(upstream, 0))
+        # all that lacked something fit into the row, and this one is not among them
+        is_whole = status.loss_records >= 0 and not status.loss_unknown
+        known = sum(one.end - one.upstream for one in status.behind)
+        return 0 if is_whole and known >= status.loss_records else -1
+
+    def codes(self, covers: Callable[[str], bool]) -> Iterator[str]:
+        """Yield which partitions of these topics have a problem, by a row that is current."""
+        for one in () if self.status is None or not self.is_of_now else self.status.unusual:
+            if one.code and covers(one.topic):
+                yield f"{one.topic}-{one.partition}: {one.state} {one.code}: {one.message}"
+
+    def problems(self, covers: Callable[[str], bool]) -> Iterator[str]:
+        """Yield what keeps partitions of these topics from being copied, or from being known."""
+        status = self.status
+        if status is None or not self.is_of_now:
+            yield f"no mirror reports how its partitions are: {self.line()}"
+            return
+        yield from self.codes(covers)
+        listed = len(status.unusual)
+        if status.unusual_partitions > listed and all(one.code for one in status.unusual):
+            more = status.unusual_partitions - listed
+            yield f"{plural(more, 'partition')} more with problems: see twinlog status"
+        if status.state not in COPIES:
+            reason = f": {status.reason}" if status.reason else ""
+            yield f"the mirror is {status.state}{reason}"
 
     def line(self) -> str:
         """In words."""

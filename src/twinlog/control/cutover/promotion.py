@@ -51,6 +51,17 @@ def is_promoted(scope: CutoverScope, intents: FlowIntents, topics: Sequence[str]
     return not scope.is_whole and bool(topics) and named.issuperset(topics)
 
 
+def require_promoted(scope: CutoverScope, topics: Sequence[str]) -> None:
+    """Raise FlowError (NOT_PROMOTED) if the promotion was taken back since."""
+    if not is_promoted(scope, scope.intents(), topics):
+        raise FlowError(
+            "its promotion was taken back meanwhile: the flow copies again, so let no client "
+            "start on the target; agree who moves it, and give the same command again",
+            flow=scope.name,
+            code="NOT_PROMOTED",
+        )
+
+
 def some_are_promoted(scope: CutoverScope, intents: FlowIntents) -> bool:
     """Whether any of it was."""
     named = intents.topics(IntentKind.PROMOTE)

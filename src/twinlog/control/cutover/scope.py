@@ -1,6 +1,9 @@
 """What a cutover is about: one flow, its two clusters, all of its topics or some.
 
-The source may be gone. Then everything is read from the target, and `source_problem` says why.
+Both clusters are identified first: their IDs are compared with the flow's newest claim on the
+target. Another target is refused. A source that does not respond, or is another cluster than the
+claim names, is lost to this command: `source_problem` says why, and everything is read from the
+target.
 """
 
 from __future__ import annotations
@@ -12,16 +15,24 @@ from twinlog.client.steering import FlowSteering
 from twinlog.cluster.client import prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
+from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.config.regex.patterns import NamePattern
 from twinlog.control.cutover.upstreams import FlowUpstreams
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
-from twinlog.mirror.state.copies import copy_rows
+from twinlog.mirror.state.copies import CopyRow, copy_rows
 from twinlog.mirror.state.generations import FlowHistory, producer_of, winning_claims
-from twinlog.mirror.state.intents import FlowIntents, IntentKind, flow_intents, is_intent_row
+from twinlog.mirror.state.intents import (
+    FlowIntents,
+    IntentKind,
+    fenced_since_promotion,
+    flow_intents,
+    is_intent_row,
+)
 from twinlog.mirror.state.mapped import MappedCopies, mapped_copies
 from twinlog.model import Isolation, TopicId
+from twinlog.survey.flow_clusters import never_led, source_changed, target_changed
 from twinlog.survey.state_reader import Rows, state_rows_if_any
 
 Say = Callable[[str], None]
@@ -44,7 +55,9 @@ class CutoverScope:
         source_problem: TwinlogError | None = None,
     ) -> None:
         """`topics`: None is the whole flow, and every topic that its source may get later.
-        `source_problem`: it was asked a moment ago, and did not answer.
+        `source_problem`: the source was queried a moment ago, and did not respond.
+
+        Raises FlowError (CLUSTER_CHANGED) if the target is not the one that the flow copies to.
         """
         self.setup = setup
         self.config = setup.config
@@ -55,6 +68,10 @@ class CutoverScope:
         self.source = prompt_client(setup.source, api_timeout_s=SOURCE_ANSWERS_WITHIN_S)
         self.target = prompt_client(setup.target, api_timeout_s=GIVES_UP_S)
         self.steering = FlowSteering(setup.config, setup.source, setup.target, reason)
+        history = self.history()
+        self.claim = None if history is None else history.latest
+        """The flow's newest claim on the target; None if no mirror ever led it there."""
+        self.require_same(None, self.target.metadata([]))
         self.source_problem = source_problem or self._ask_source()
         intents = self.intents()
         self._released = {*intents.topics(IntentKind.RELEASE)}
@@ -62,10 +79,10 @@ class CutoverScope:
 
     def _ask_source(self) -> TwinlogError | None:
         try:
-            self.source.metadata([])
+            seen = self.source.metadata([])
         except TwinlogError as error:
             return error
-        return None
+        return source_changed(self.config, self.claim, seen.cluster_id or "")
 
     @property
     def name(self) -> str:
@@ -105,9 +122,22 @@ class CutoverScope:
         return FlowUpstreams.of(self.config, copy_rows(self._rows()).values())
 
     def require_source(self) -> None:
-        """Raises why the source does not answer, where it does not."""
+        """Raise the reason why the source cannot be used, if there is one."""
         if self.source_problem is not None:
             raise self.source_problem
+
+    def require_same(self, here: ClusterMetadata | None, there: ClusterMetadata) -> None:
+        """Raise FlowError (CLUSTER_CHANGED) if an address leads to another cluster since."""
+        found = target_changed(self.config, self.claim, there.cluster_id or "")
+        if here is not None:
+            found = found or source_changed(self.config, self.claim, here.cluster_id or "")
+        if found is not None:
+            raise found
+
+    def require_copied(self) -> None:
+        """Raise FlowError (NOT_COPIED) if no mirror ever led the flow into this target."""
+        if self.claim is None:
+            raise never_led(self.config)
 
     # -- what the state topic says now
 
@@ -123,6 +153,15 @@ class CutoverScope:
     def mapped(self) -> MappedCopies:
         """Which copies had rows in the offset map."""
         return mapped_copies(self.name, self._rows())
+
+    def begun(self) -> list[CopyRow]:
+        """Return the rows of the copies that lanes of the flow may have written to."""
+        rows = copy_rows(self._rows()).values()
+        return [row for row in rows if row.flow == self.name and row.begun and not row.ended]
+
+    def fenced(self) -> set[str]:
+        """Return the topics that a switchover fenced since the flow, or they, went over last."""
+        return fenced_since_promotion(self.name, self._rows())
 
     def has_begun(self, remote: str, topic_id: TopicId) -> bool:
         """Whether the flow began to copy into this very topic of the target, by its rows; True

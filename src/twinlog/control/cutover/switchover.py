@@ -28,7 +28,7 @@ from enum import StrEnum
 from typing import Any
 
 from twinlog.cluster.topics.acls import topic_acls
-from twinlog.control.cutover.copies import FORGOTTEN, Copy, copies, has_records, is_complete
+from twinlog.control.cutover.copies import FORGOTTEN, Copy, copies, incomplete, records_in
 from twinlog.control.cutover.drain import Drain
 from twinlog.control.cutover.failover import no_return
 from twinlog.control.cutover.fence import AclFence, fenced_topics
@@ -40,11 +40,13 @@ from twinlog.control.cutover.newest_status import newest_status
 from twinlog.control.cutover.promotion import (
     is_promoted,
     promote,
+    require_promoted,
     some_are_promoted,
     wait_until_over,
 )
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.errors import FlowError
+from twinlog.mirror.findings import Span
 from twinlog.quantities import count, duration, first_few, plural
 
 POLL_S = 0.5
@@ -87,16 +89,13 @@ class SwitchoverPlan:
     groups: tuple[GroupPlan, ...]
     fenced: tuple[str, ...]
     """Topics with a fence of ours."""
+    is_begun: bool
+    """The gates were passed: every topic has its fence."""
     promoted: str
 
     @property
     def topics(self) -> list[str]:
         return sorted({copy.source.topic for copy in self.copies})
-
-    @property
-    def is_begun(self) -> bool:
-        """The gates were passed: every topic has its fence."""
-        return bool(self.fenced) and {*self.fenced}.issuperset(self.topics)
 
     @property
     def is_open(self) -> bool:
@@ -159,16 +158,19 @@ class Switchover:
         promotion = intents.promotion
         is_over = is_promoted(scope, intents, topics)
         if not is_over:
-            gates = Gates(scope, found, groups, newest_status(scope)).all(
+            excluded = self.groups.excluded()
+            gates = Gates(scope, found, groups, newest_status(scope), excluded).all(
                 most_lag=self.ways.most_lag
             )
+        standing = self.fence.standing(intents)
         who = "promoted" if promotion is None else f"promoted {promotion}"
         return SwitchoverPlan(
             flow=scope.name,
             gates=tuple(gates),
             copies=tuple(found),
             groups=tuple(groups),
-            fenced=tuple(self.fence.standing(intents)),
+            fenced=tuple(standing),
+            is_begun=bool(topics) and {*topics} <= {*standing} & scope.fenced(),
             promoted=who if is_over else "",
         )
 
@@ -191,6 +193,7 @@ class Switchover:
             self._fence_again(plan.topics)
             self._groups_again()
         self._nothing_is_left()
+        require_promoted(self.scope, plan.topics)
         self.say(f"promote: clients may go over, {duration(time.monotonic() - began)} after the")
         self.say("  fence; producers on the source stay fenced off")
         if self.ways.hook:
@@ -228,6 +231,7 @@ class Switchover:
                 flow=self.scope.name,
                 code="NOT_DRAINED",
             )
+        self.scope.require_copied()
         began = time.monotonic()
         self._fence(plan.topics)
         proof = FenceProof(self.scope, plan.topics)
@@ -236,7 +240,7 @@ class Switchover:
             still_s=self.ways.fence.still_s,
             within_s=self.ways.within_s,
         )
-        drain = Drain(self.scope, ends)
+        drain = Drain(self.scope, ends, accepts_loss="copy" in self.ways.accepted)
         drain.wait(lambda line: self.say(f"drain: {line}"), within_s=self.ways.within_s)
         self.before_groups()
         self._groups(ends)
@@ -305,9 +309,9 @@ class Switchover:
         for one in plans:
             if one.in_use_there or (taken and not one.problem):
                 continue
-            if not (one.is_done and one.is_exact):
+            if not (one.is_done and one.is_exact) or any(one.ahead()):
                 why = refused.get(one.group) or next(one.lines())
-                wrong = next((p for p in one.partitions if not p.is_exact or p.now < p.to), None)
+                wrong = next((p for p in one.partitions if not p.is_exact or p.now != p.to), None)
                 yield f"group {one.group} is not at its place: {wrong or why}"
 
     def _reading(self, plans: Iterable[GroupPlan], ends: Ends) -> Iterator[str]:
@@ -315,23 +319,32 @@ class Switchover:
         commit later would be read again on the target.
         """
         for one in plans:
-            for position in one.partitions if one.in_use_here and not one.in_use_there else ():
-                end = ends.get(position.source, position.committed)
-                if has_records(self.scope, position.source, position.committed, end):
-                    yield (
-                        f"group {one.group} still reads {position.source} on the source, at "
-                        f"{position.committed} of {end}: let it read to the end, or stop it"
-                    )
+            spans = {
+                position.source: Span(position.committed, ends[position.source])
+                for position in one.partitions
+                if one.in_use_here and not one.in_use_there and position.source in ends
+            }
+            for tp in records_in(self.scope, spans):
+                yield (
+                    f"group {one.group} still reads {tp} on the source, at {spans[tp].first} of "
+                    f"{spans[tp].next}: let it read to the end, or stop it"
+                )
 
     def _check_again(
         self, topics: Sequence[str], proof: FenceProof, ends: Ends, drain: Drain
     ) -> None:
         """Right before there is no way back: all that was shown is so still."""
         scope = self.scope
-        now = {copy.source for copy in copies(scope)}
-        if new := sorted(now - {*ends}):
+        found = copies(scope)
+        new = sorted({copy.source for copy in found if not copy.unlisted} - {*ends})
+        if new:
             said = first_few(map(str, new))
             raise self._changed(f"{said} came to the source since the fence was put up")
+        unlisted = {f"{one.source.topic}: {one.unlisted}": 0 for one in found if one.unlisted}
+        stopped = newest_status(scope).codes(scope.covers)
+        for gate, problems in (("topics", unlisted), ("copy", stopped)):
+            if gate not in self.ways.accepted and (some := first_few(problems)):
+                raise self._changed(f"gate {gate} is closed now: {some}", "GATE_CLOSED")
         if self.ways.fence is FenceKind.ACL:
             fences = fenced_topics(topic_acls(scope.source))
             if open_ := sorted({*topics} - fences):
@@ -368,10 +381,10 @@ class Switchover:
         over, that can be mended.
         """
         scope = self.scope
+        found = [one for one in copies(scope) if one.problem != FORGOTTEN]
         late = [
             f"{one.source} from {max(one.upstream, 0)} to {one.source_end}"
-            for one in copies(scope)
-            if one.problem != FORGOTTEN and not is_complete(scope, one, one.source_end)
+            for one in incomplete(scope, found, {one.source: one.source_end for one in found})
         ]
         if not late:
             return
@@ -388,12 +401,12 @@ class Switchover:
             code="FENCE_LEAKS",
         )
 
-    def _changed(self, what: str) -> FlowError:
+    def _changed(self, what: str, code: str = "FENCE_LEAKS") -> FlowError:
         return FlowError(
             f"{what}; nothing was promoted: give the same command again, or "
             "take the fence away with twinlog switchover abort",
             flow=self.scope.name,
-            code="FENCE_LEAKS",
+            code=code,
         )
 
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from twinlog.errors import CorruptData
 from twinlog.mirror.map.checkpoints import is_due
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.record import Record
 
@@ -63,6 +63,11 @@ class CheckpointRow(NamedTuple):
         for record in records:
             with suppress(CorruptData):
                 yield cls.decode(record)
+
+    def is_of(self, original: TopicId, copy: TopicId) -> bool:
+        """Return False only if it is about another pair of topics than this one."""
+        known = () if self.ids is None else (*self.ids, original, copy)
+        return NO_TOPIC_ID in known or self.ids in (None, CopyIds(original, copy))
 
     def record(self, now_ms: int) -> Record:
         headers: list[tuple[str, bytes | None]] = []

@@ -23,7 +23,6 @@ from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.cluster.topics.internal_log import append_once, append_rows
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.leading.lead import SetupWaiting
-from twinlog.control.loops.refusals import cluster_changed
 from twinlog.errors import TwinlogError
 from twinlog.lane import late_requests
 from twinlog.mirror.names.naming import STATE_TOPIC
@@ -36,6 +35,7 @@ from twinlog.mirror.state.generations import (
 from twinlog.mirror.state.intents import FlowIntents, flow_intents
 from twinlog.mirror.state.mapped import losing_map
 from twinlog.model import TopicId, TopicPartition
+from twinlog.survey.flow_clusters import source_changed
 from twinlog.survey.map_reader import MapReader
 from twinlog.survey.state_reader import state_rows
 
@@ -145,8 +145,8 @@ class FlowClaims:
         last = None if history is None else history.latest
         if last != (None if seen is None else seen.latest):
             raise SetupWaiting("another process led this flow meanwhile", flow=self.name)
-        if last is not None and last.source_cluster_id not in ("", source_id):
-            raise cluster_changed(self.config, last.source_cluster_id, source_id)
+        if changed := source_changed(self.config, last, source_id):
+            raise changed
         self._check_meaning(history, fresh_id=fresh_id)
         # the state topic may have lost its newest claims, or all: rows of the map name theirs
         if last is None:

@@ -33,7 +33,6 @@ from twinlog.control.loops.begun_copies import BegunCopies
 from twinlog.control.loops.foreign_topics import empty_topics, foreign_topics, why_not_ours
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.control.loops.refusals import (
-    cluster_changed,
     clusters_swapped,
     copied_already,
     copied_back,
@@ -57,6 +56,7 @@ from twinlog.model import NO_TOPIC_ID
 from twinlog.survey.cluster_state import ClusterState, cluster_state, with_maps, write_copies
 from twinlog.survey.copied_topics import CopiedTopic
 from twinlog.survey.discovery import TopicVerdicts, mirrored_topics, selected_topics
+from twinlog.survey.flow_clusters import source_changed
 
 Topics = Mapping[str, TopicMetadata]
 
@@ -145,12 +145,8 @@ class LoopGuard:
             was = other.source_cluster_id, other.target_cluster_id
             if was == (there.cluster_id, here.cluster_id):
                 raise clusters_swapped(self.config)
-        if (
-            last is not None
-            and here.cluster_id
-            and last.source_cluster_id not in ("", here.cluster_id)
-        ):
-            raise cluster_changed(self.config, last.source_cluster_id, here.cluster_id)
+        if changed := source_changed(self.config, last, here.cluster_id):
+            raise changed
 
     def _to_come(self, there: ClusterMetadata) -> Iterator[tuple[str, TwinlogError]]:
         """What other flows would bring to our source, and we back to where it was."""

@@ -49,18 +49,6 @@ def clusters_swapped(flow: FlowConfig) -> FlowError:
     )
 
 
-def cluster_changed(flow: FlowConfig, before: str, now: str) -> FlowError:
-    """The flow's state is of another source cluster."""
-    source, target = flow.flow.source, flow.flow.target
-    return FlowError(
-        f"the state on {target} was written for source cluster {before}, but {source} "
-        f"is now {now}: correct {source}.bootstrap.servers; if it is another cluster, or was "
-        "re-created, give it another alias: what was copied stays as it is",
-        flow=flow.flow,
-        code="CLUSTER_CHANGED",
-    )
-
-
 def copied_back(flow: FlowConfig, topic: str, row: CopyRow, target_id: str) -> PartitionError:
     """A topic whose records have been on the target already."""
     source, target = flow.flow.source, flow.flow.target

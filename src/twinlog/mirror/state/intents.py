@@ -209,6 +209,25 @@ def flow_intents(
     )
 
 
+def fenced_since_promotion(
+    flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
+) -> set[str]:
+    """Return the topics whose fences are wanted by rows after the last row of a promotion, whether
+    that was taken back or not; from (key, value) in log order.
+    """
+    fenced: set[str] = set()
+    newest = {key: (at, value) for at, (key, value) in enumerate(rows) if is_intent_row(key, flow)}
+    for key, (_, value) in sorted(newest.items(), key=lambda one: one[1][0]):
+        if key is None or value is None:
+            continue
+        _, _, _, kind, topic, *_ = read_row(key, value)[0]
+        if kind == IntentKind.PROMOTE:
+            fenced = {one for one in fenced if topic not in ("", one)}
+        elif kind == IntentKind.FENCE and read_row(key, value)[1]["is_set"]:
+            fenced.add(topic)
+    return fenced
+
+
 def _replaceable(key: bytes) -> tuple[IntentKind, str] | None:
     """Of a pause or a limit, by its key alone: the next row of that key says what is wanted."""
     try:

@@ -17,7 +17,8 @@ from twinlog.cli.options.option import option
 from twinlog.errors import UsageError
 
 GATES: Final = (
-    *("mirror", "copy", "lag", "replicas", "configs", "acls", "groups", "foreign", "transactions"),
+    *("mirror", "topics", "copy", "lag", "replicas", "configs", "acls", "groups", "foreign"),
+    "transactions",
 )
 """As `control.cutover.gates` names them; that is not imported for `--help`."""
 

@@ -1,0 +1,478 @@
+"""Cut-over commands decide on what the target knows, whatever the source shows, on real brokers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.client import Outgoing, eventually, produce, produce_transaction, producer
+from tests.support.cutover import Commands
+from tests.support.groups import Pair, commit, committed, numbered, resume
+from tests.support.mirror import EmittingMirror, Mirror
+from tests.support.rights import Grant, SecuredPair
+from tests.support.topics import (
+    create_topic,
+    delete_records,
+    delete_topic,
+    end_offsets,
+    forbid,
+    topic_names,
+)
+from twinlog.cli.main import run
+from twinlog.control.cutover import switchover as steps
+from twinlog.control.cutover.drain import Drain
+from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.sandbox import QUICK_JVM, LocalCluster
+
+pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("failover")]
+
+UNFENCED = ("run", "--yes", "--fence", "none")
+
+
+class Case:
+    """A flow of one topic with a group; and its cut-over commands."""
+
+    def __init__(
+        self,
+        clusters: tuple[LocalCluster, LocalCluster],
+        folder: Path,
+        capsys: pytest.CaptureFixture[str],
+        *,
+        identity: bool = False,
+    ) -> None:
+        self.pair = Pair(folder, *clusters, both_ways=False, sync=False, identity=identity)
+        with self.pair.config.open("a") as file:
+            file.write("refresh.topics.interval.seconds = 1\ntwinlog.status.interval.seconds = 1\n")
+        create_topic(self.pair.a, self.pair.topic)
+        produce(self.pair.a, self.pair.topic, numbered(0, 20))
+        self.group = self.pair.stop_at(7)
+        self.capsys = capsys
+
+    def commands(self, verb: str, file: Path | None = None) -> Commands:
+        return Commands(verb, file or self.pair.config, self.capsys)
+
+    def plan(self, verb: str) -> tuple[int, dict[str, Any]]:
+        code, found = self.commands(verb).show("plan")
+        return code, found["plan"]
+
+    def gate(self, name: str) -> tuple[bool, str]:
+        """(whether it is open, its evidence)"""
+        gates = {one["gate"]: one for one in self.plan("switchover")[1]["gates"]}
+        return gates[name]["is_open"], " ".join(gates[name]["evidence"])
+
+    def copy(self) -> None:
+        with EmittingMirror(self.pair.config) as mirror:
+            eventually(lambda: self.copied() == 20)
+            eventually(self.has_checkpoint, what="a checkpoint of the group")
+            mirror.stop()
+
+    def copied(self) -> int:
+        remote = self.pair.remote
+        there = remote in topic_names(self.pair.b)
+        return sum(end_offsets(self.pair.b, remote).values()) if there else 0
+
+    def has_checkpoint(self) -> bool:
+        topic = f"{self.pair.alias_a}.checkpoints.internal"
+        return topic in topic_names(self.pair.b) and sum(end_offsets(self.pair.b, topic).values())
+
+    def there(self) -> int:
+        return committed(self.pair.b, self.group, self.pair.remote)
+
+    @contextmanager
+    def ready(self) -> Iterator[Mirror]:
+        """A mirror runs, and a switchover may begin."""
+        with Mirror(self.pair.config) as mirror:
+            eventually(lambda: self.copied() == 20)
+            eventually(lambda: self.plan("switchover")[0] == 0)
+            yield mirror
+            mirror.stop()
+
+    def elsewhere(self, alias: str, bootstrap: str) -> Path:
+        """The file with another address of one cluster."""
+        text = self.pair.config.read_text()
+        key = re.escape(f"{alias}.bootstrap.servers = ")
+        path = self.pair.config.parent / "other.properties"
+        path.write_text(re.sub(f"(?m)^({key}).*$", rf"\g<1>{bootstrap}", text))
+        return path
+
+
+@pytest.fixture(params=[False, True], ids=["default", "identity"])
+def case(
+    request: pytest.FixtureRequest,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Case:
+    clusters = source_cluster, target_cluster
+    return Case(clusters, tmp_path, capsys, identity=request.param)
+
+
+@pytest.fixture
+def empty_cluster() -> Iterator[LocalCluster]:
+    """A cluster that no flow has ever used: what an address leads to by mistake."""
+    with LocalCluster("another", jvm_flags=QUICK_JVM) as cluster:
+        yield cluster
+
+
+@pytest.mark.witness("a cut-over compares both clusters with the flow's claim")
+def test_another_cluster_behind_an_address_is_refused_or_lost(
+    case: Case, empty_cluster: LocalCluster
+) -> None:
+    """As a source that came back with empty disks, or a file that names the wrong cluster."""
+    pair = case.pair
+    case.copy()
+    create_topic(empty_cluster, pair.topic)
+    # the target: refused by every command, and nothing is created there
+    wrong_b = case.elsewhere(pair.alias_b, empty_cluster.bootstrap)
+    for words in (
+        ("failover", "run", str(wrong_b), "--yes"),
+        ("flow", "promote", str(wrong_b)),
+        ("flow", "pause", str(wrong_b)),
+    ):
+        case.capsys.readouterr()
+        assert run([*words]) == 1, words
+        assert "[NOT_COPIED]" in case.capsys.readouterr().err, words
+    code, plan = case.commands("failover", wrong_b).show("plan")
+    assert (code, plan["plan"]["is_clear"]) == (1, False)
+    assert STATE_TOPIC not in topic_names(empty_cluster)
+    # the source: a switchover ends, and a failover takes it for lost
+    wrong_a = case.elsewhere(pair.alias_a, empty_cluster.bootstrap)
+    for step in ("plan", "run"):
+        words = ("--yes", "--fence", "none") if step == "run" else ()
+        code, _, err = case.commands("switchover", wrong_a).do(step, *words)
+        assert (code, "[CLUSTER_CHANGED]" in err) == (1, True), err
+    code, _, err = case.commands("failback", wrong_a).do("plan")
+    assert (code, "[CLUSTER_CHANGED]" in err) == (1, True), err
+    code, plan = case.commands("failover", wrong_a).show("plan")
+    (part,), (group,) = plan["plan"]["partitions"], plan["plan"]["groups"]
+    assert (code, part["copied_to"], part["missing"]) == (1, 20, -1)
+    assert "CLUSTER_CHANGED" in plan["plan"]["source_problem"]
+    assert (group["from_checkpoints"], group["places"][0]["to"]) == (True, 7)
+    code, out, err = case.commands("failover", wrong_a).do("run", "--yes")
+    assert code == 0, (out, err)
+    assert case.there() == 7
+    assert resume(pair.b, case.group, pair.remote)[0] == b"7"
+
+
+def test_target_of_another_fleet_is_refused(
+    case: Case, empty_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """It has a state topic, and a flow of the same name whose target it is not."""
+    pair = case.pair
+    case.copy()
+    create_topic(empty_cluster, pair.topic)
+    # the same flow led into the other cluster, whose claim names that one
+    wrong_b = case.elsewhere(pair.alias_b, empty_cluster.bootstrap)
+    with Mirror(wrong_b, once=True, lanes=1) as mirror:
+        mirror.wait()
+    stray = case.commands("failover", wrong_b).show("plan")[1]["plan"]
+    assert stray["source_problem"] is None, "to all that can be seen, it is this flow's"
+    moved = wrong_b.read_text().replace(f"{pair.alias_a}->", f"{pair.alias_b}x->")
+    wrong_b.write_text(moved.replace(f"clusters = {pair.alias_a}", f"clusters = {pair.alias_b}x"))
+    assert run(["flow", "promote", str(wrong_b)]) != 0
+
+
+def test_topics_and_groups_that_the_source_lost_stay_in_the_plan(case: Case) -> None:
+    """It is the same cluster, back without a topic and without its groups."""
+    pair = case.pair
+    case.copy()
+    delete_topic(pair.a, pair.topic)
+    eventually(lambda: pair.topic not in topic_names(pair.a))
+    code, plan = case.plan("failover")
+    (part,), (group,) = plan["partitions"], plan["groups"]
+    assert (code, plan["is_clear"], part["copied_to"]) == (1, False, 20)
+    assert "does not list it" in part["problem"]
+    assert (group["from_checkpoints"], group["places"][0]["to"]) == (True, 7)
+    code, out, err = case.commands("failover").do("run", "--yes")
+    assert (code, case.there()) == (0, 7), (out, err)
+
+
+@pytest.mark.witness("a topic that the source does not list closes the gate topics")
+def test_topic_that_the_source_does_not_list_closes_its_gate(case: Case) -> None:
+    pair = case.pair
+    with Mirror(pair.config) as mirror:
+        eventually(lambda: case.copied() == 20)
+        eventually(lambda: case.plan("switchover")[0] == 0)
+        delete_topic(pair.a, pair.topic)
+        eventually(lambda: pair.topic not in topic_names(pair.a))
+        is_open, evidence = case.gate("topics")
+        assert not is_open
+        assert f"{pair.topic}: it was copied, and the source does not list it" in evidence
+        code, _, err = case.commands("switchover").do(*UNFENCED)
+        assert (code, "[GATE_CLOSED]" in err) == (1, True), err
+        assert case.plan("switchover")[1]["promoted"] is None
+        code, out, err = case.commands("switchover").do(
+            *UNFENCED, "--accept", "topics", "--within", "10"
+        )
+        assert code == 0, (out, err)
+        mirror.stop()
+
+
+def test_topic_that_vanishes_behind_the_gates_ends_the_run(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, wait = case.pair, Drain.wait
+
+    def vanishing(self: Drain, *words: Any, **more: Any) -> Any:
+        found = wait(self, *words, **more)
+        delete_topic(pair.a, pair.topic)
+        eventually(lambda: pair.topic not in topic_names(pair.a))
+        return found
+
+    monkeypatch.setattr(Drain, "wait", vanishing)
+    with case.ready():
+        code, out, err = case.commands("switchover").do(*UNFENCED, "--within", "5")
+        assert (code, "does not list it" in err) == (1, True), (out, err)
+        assert case.plan("switchover")[1]["promoted"] is None
+
+
+def test_hidden_topic_and_group_close_gates(
+    guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str], fresh_topic: str
+) -> None:
+    """The mirror's user loses a right; what the source does not show is in the plan all the same."""
+    source, target = guarded_pair.source, guarded_pair.target
+    seen, hidden = f"{fresh_topic}-a", f"{fresh_topic}-b"
+    for topic in (seen, hidden):
+        create_topic(source, topic)
+        produce(source, topic, numbered(0, 10))
+    shop, lost = f"shop-{fresh_topic}", f"lost-{fresh_topic}"
+    commit(source, shop, hidden, 4)
+    commit(source, lost, seen, 5)
+    here = guarded_pair.user(
+        source,
+        [
+            *(Grant(operation="read", kind="topic", name=topic) for topic in (seen, hidden)),
+            *(Grant(operation="describe", kind="group", name=group) for group in (shop, lost)),
+            Grant(operation="describe_configs", kind="topic", name=seen),
+        ],
+    )
+    there = guarded_pair.user(
+        target, [Grant(operation="all", kind=kind, name="*") for kind in ("topic", "group")]
+    )
+    allow_all = Grant(operation="all", kind="cluster")
+    allow_all.give(target, there)
+    file = guarded_pair.config(
+        tmp_path / "mm2.properties",
+        (here, there),
+        [
+            f"topics = {fresh_topic}.*",
+            f"groups = .*{fresh_topic}",
+            "refresh.topics.interval.seconds = 1",
+            "emit.checkpoints.interval.seconds = 1\nrefresh.groups.interval.seconds = 1",
+            "twinlog.status.interval.seconds = 1\nsync.topic.acls.enabled = false",
+            "sync.topic.configs.enabled = false\nemit.heartbeats.enabled = false",
+        ],
+        aliases=(f"h{fresh_topic}", "B"),
+    )
+    switchover = Commands("switchover", file, capsys)
+    checkpoints = f"h{fresh_topic}.checkpoints.internal"
+
+    def closed() -> set[str]:
+        gates = switchover.show("plan")[1]["plan"]["gates"]
+        return {one["gate"] for one in gates if not one["is_open"]}
+
+    with EmittingMirror(file) as mirror:
+        eventually(lambda: closed() == {"acls"}, what="it may not see the source's ACLs")
+        eventually(lambda: sum(end_offsets(target, checkpoints).values()) >= 2)
+        forbid(source, here, ["read"], topic=hidden)
+        forbid(source, here, ["describe"], group=lost)
+        eventually(lambda: {"topics", "groups"} <= closed())
+        code, out, _ = switchover.do("plan")
+        assert (code, f"grant DESCRIBE on topic {hidden}" in out) == (1, True), out
+        assert f"group {shop}" in out, "its checkpoint says where it is"
+        assert f"group {lost}: {seen}-0 5 -> " in out
+        assert "may not see the group on the source" in out
+        code, _, err = switchover.do(*UNFENCED)
+        assert (code, "[GATE_CLOSED]" in err) == (1, True), err
+        mirror.stop()
+
+
+@pytest.mark.witness("records that the source deleted before they were copied are not drained")
+def test_what_the_source_deleted_before_it_was_copied_is_not_drained(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A paused topic holds records back, and retention takes them while the drain waits."""
+    pair, fence = case.pair, steps.Switchover._fence
+
+    def held_back(self: Any, topics: Any) -> None:
+        assert run(["flow", "pause", str(pair.config)]) == 0
+        eventually(lambda: mirror.snapshots[0].state == "PAUSED")
+        produce(pair.a, pair.topic, numbered(20, 10))
+        delete_records(pair.a, pair.topic, before=30)
+        assert run(["flow", "resume", str(pair.config)]) == 0
+        fence(self, topics)
+
+    monkeypatch.setattr(steps.Switchover, "_fence", held_back)
+    monkeypatch.setattr("twinlog.control.cutover.drain.ROW_WITHIN_S", 5.0)
+    with case.ready() as mirror:
+        code, out, err = case.commands("switchover").do(*UNFENCED, "--within", "20")
+        assert (code, "[SOURCE_TRUNCATED]" in err) == (1, True), (out, err)
+        assert f"{pair.topic}-0 [20, 30)" in err
+        assert case.plan("switchover")[1]["promoted"] is None
+        monkeypatch.setattr(steps.Switchover, "_fence", fence)
+        is_open, evidence = case.gate("copy")
+        assert (is_open, "the source deleted [20, 30)" in evidence) == (False, True), evidence
+        code, out, err = case.commands("switchover").do(*UNFENCED, "--accept", "copy")
+        assert code == 0, (out, err)
+
+
+def test_markers_that_the_source_deleted_are_no_loss(case: Case) -> None:
+    """The log ends with a marker, and retention has taken all of it: the mirror knows."""
+    pair = case.pair
+    with Mirror(pair.config) as mirror:
+        eventually(lambda: case.copied() == 20)
+        produce_transaction(pair.a, pair.topic, numbered(20, 2), commit=True)
+        eventually(lambda: case.copied() == 22)
+        delete_records(pair.a, pair.topic, before=23)
+        commit(pair.a, case.group, pair.topic, 22)
+        eventually(lambda: case.plan("switchover")[0] == 0, what="all gates open")
+        code, out, err = case.commands("switchover").do(*UNFENCED)
+        assert code == 0, (out, err)
+        mirror.stop()
+
+
+@pytest.mark.witness("a source topic that was re-created is not clear, and moves no group")
+def test_source_topic_that_was_recreated(case: Case) -> None:
+    pair = case.pair
+    case.copy()
+    delete_topic(pair.a, pair.topic)
+    eventually(lambda: pair.topic not in topic_names(pair.a))
+    create_topic(pair.a, pair.topic)
+    produce(pair.a, pair.topic, numbered(0, 10))
+    commit(pair.a, case.group, pair.topic, 4)
+    code, plan = case.plan("failover")
+    (part,), (group,) = plan["partitions"], plan["groups"]
+    assert (code, plan["is_clear"], group["is_exact"]) == (1, False, False)
+    assert "re-created" in part["problem"]
+    assert group["places"][0]["to"] == -1
+    is_open, evidence = case.gate("copy")
+    assert (is_open, "re-created" in evidence) == (False, True)
+    with Mirror(pair.config) as mirror:
+        eventually(lambda: case.gate("mirror")[0])
+        words = ("--accept", "copy", "--accept", "groups", "--within", "3")
+        code, out, err = case.commands("switchover").do(*UNFENCED, *words)
+        assert code == 1, (out, err)
+        mirror.stop()
+    assert case.there() == -1
+
+
+@pytest.mark.witness("an old status row proves nothing to a failover")
+def test_row_of_a_mirror_that_ended_proves_nothing(case: Case) -> None:
+    """It was stopped on Friday; the source went on, and is gone on Monday."""
+    pair = case.pair
+    case.copy()
+    produce(pair.a, pair.topic, numbered(20, 10))
+    dead = case.elsewhere(pair.alias_a, "127.0.0.1:1")
+    code, plan = case.commands("failover", dead).show("plan")
+    (part,) = plan["plan"]["partitions"]
+    assert (code, plan["plan"]["is_clear"], part["missing"]) == (1, False, -1)
+    code, out, _ = case.commands("failover", dead).do("run", "--dry-run")
+    assert (code, "copied up to offset 20; what came after it is unknown" in out) == (1, True)
+
+
+@pytest.mark.witness("a transaction that ends after the fence is no leak")
+def test_transaction_that_ends_after_the_proof_is_no_leak(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, codes = case.pair, list[int]()
+
+    def switch() -> None:
+        with Mirror(pair.config) as mirror:
+            eventually(lambda: case.copied() == 20)
+            eventually(lambda: case.plan("switchover")[0] == 0)
+            wait = steps.FenceProof.wait
+
+            def proved(self: Any, *words: Any, **more: Any) -> Any:
+                found = wait(self, *words, **more)
+                end()
+                return found
+
+            monkeypatch.setattr(steps.FenceProof, "wait", proved)
+            code, out, err = case.commands("switchover").do(*UNFENCED)
+            assert code == 0, (out, err)
+            codes.append(code)
+            mirror.stop()
+
+    ended = []
+
+    def end() -> None:
+        client.commit_transaction()
+        ended.append(True)
+
+    client = producer(pair.a, config={"transactional.id": f"late-{pair.topic}"})
+    client.init_transactions()
+    client.begin_transaction()
+    for one in numbered(20, 3):
+        client.produce(pair.topic, one.value)
+    client.flush()
+    switch()
+    assert (codes, ended) == ([0], [True])
+    assert case.copied() == 23
+
+
+def test_idle_group_that_is_ahead_closes_its_gate(case: Case) -> None:
+    pair = case.pair
+    with case.ready():
+        commit(pair.b, case.group, pair.remote, 15)
+        # under the identity policy the mirror notes every few seconds how far it is
+        eventually(lambda: "it would skip 8 records" in case.gate("groups")[1])
+        assert not case.gate("groups")[0]
+        code, plan = case.plan("failover")
+        assert (code, plan["is_clear"]) == (1, False)
+        assert "it would skip 8 records" in case.commands("failover").do("plan")[1]
+        code, _, err = case.commands("switchover").do(*UNFENCED)
+        assert (code, "[GATE_CLOSED]" in err) == (1, True)
+        code, out, err = case.commands("switchover").do(*UNFENCED, "--accept", "groups")
+        assert (code, case.there()) == (0, 15), (out, err)
+
+
+def test_gate_copy_is_closed_without_a_current_row(case: Case) -> None:
+    text = case.pair.config.read_text()
+    case.pair.config.write_text(
+        text.replace("status.interval.seconds = 1", "status.interval.seconds = 0")
+    )
+    with Mirror(case.pair.config) as mirror:
+        eventually(lambda: case.copied() == 20)
+        eventually(lambda: case.gate("lag")[0])
+        is_open, evidence = case.gate("copy")
+        assert (is_open, "no mirror reports how its partitions are" in evidence) == (False, True)
+        code, out, err = case.commands("switchover").do(*UNFENCED, "--accept", "copy")
+        assert code == 0, (out, err)
+        mirror.stop()
+
+
+def test_switchover_keeps_names_under_both_policies(case: Case) -> None:
+    """From the gates to the hook, and again."""
+    pair, flag = case.pair, case.pair.config.parent / "over"
+    with case.ready():
+        words = (*UNFENCED, "--hook", f"touch {flag}")
+        code, out, err = case.commands("switchover").do(*words)
+        assert code == 0, (out, err)
+        assert flag.exists()
+        produce(pair.b, pair.remote, [Outgoing(value=b"new")])
+        code, out, err = case.commands("switchover").do(*words)
+        assert code == 0, (out, err)
+    assert resume(pair.b, case.group, pair.remote) == [b"%d" % n for n in range(7, 20)] + [b"new"]
+
+
+def test_promotion_that_is_taken_back_before_the_hook_ends_the_run(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, flag = case.pair, case.pair.config.parent / "over"
+    nothing_is_left = steps.Switchover._nothing_is_left
+
+    def demoted(self: Any) -> None:
+        nothing_is_left(self)
+        assert run(["flow", "demote", str(pair.config)]) == 0
+
+    monkeypatch.setattr(steps.Switchover, "_nothing_is_left", demoted)
+    with case.ready():
+        code, out, err = case.commands("switchover").do(*UNFENCED, "--hook", f"touch {flag}")
+        assert (code, "[NOT_PROMOTED]" in err) == (1, True), (out, err)
+        assert not flag.exists()
