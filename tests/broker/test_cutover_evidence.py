@@ -15,6 +15,7 @@ from tests.support.cutover import Commands
 from tests.support.groups import Pair, commit, committed, numbered, resume
 from tests.support.mirror import EmittingMirror, Mirror
 from tests.support.rights import Grant, SecuredPair
+from tests.support.settings import settings_for
 from tests.support.topics import (
     create_topic,
     delete_records,
@@ -24,9 +25,13 @@ from tests.support.topics import (
     topic_names,
 )
 from twinlog.cli.main import run
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.control.cutover import switchover as steps
 from twinlog.control.cutover.drain import Drain
+from twinlog.control.cutover.fence_proof import FenceProof
 from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.model import TopicPartition
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("failover")]
@@ -78,7 +83,8 @@ class Case:
 
     def has_checkpoint(self) -> bool:
         topic = f"{self.pair.alias_a}.checkpoints.internal"
-        return topic in topic_names(self.pair.b) and sum(end_offsets(self.pair.b, topic).values())
+        there = topic in topic_names(self.pair.b)
+        return there and sum(end_offsets(self.pair.b, topic).values()) > 0
 
     def there(self) -> int:
         return committed(self.pair.b, self.group, self.pair.remote)
@@ -143,9 +149,8 @@ def test_another_cluster_behind_an_address_is_refused_or_lost(
     assert STATE_TOPIC not in topic_names(empty_cluster)
     # the source: a switchover ends, and a failover takes it for lost
     wrong_a = case.elsewhere(pair.alias_a, empty_cluster.bootstrap)
-    for step in ("plan", "run"):
-        words = ("--yes", "--fence", "none") if step == "run" else ()
-        code, _, err = case.commands("switchover", wrong_a).do(step, *words)
+    for step, *more in (("plan",), UNFENCED):
+        code, _, err = case.commands("switchover", wrong_a).do(step, *more)
         assert (code, "[CLUSTER_CHANGED]" in err) == (1, True), err
     code, _, err = case.commands("failback", wrong_a).do("plan")
     assert (code, "[CLUSTER_CHANGED]" in err) == (1, True), err
@@ -160,22 +165,29 @@ def test_another_cluster_behind_an_address_is_refused_or_lost(
     assert resume(pair.b, case.group, pair.remote)[0] == b"7"
 
 
-def test_target_of_another_fleet_is_refused(
-    case: Case, empty_cluster: LocalCluster, tmp_path: Path
+def test_target_that_was_made_from_other_disks_is_refused(
+    case: Case, empty_cluster: LocalCluster
 ) -> None:
-    """It has a state topic, and a flow of the same name whose target it is not."""
+    """Its state topic holds the flow's rows, and they name another cluster."""
     pair = case.pair
     case.copy()
-    create_topic(empty_cluster, pair.topic)
-    # the same flow led into the other cluster, whose claim names that one
-    wrong_b = case.elsewhere(pair.alias_b, empty_cluster.bootstrap)
-    with Mirror(wrong_b, once=True, lanes=1) as mirror:
-        mirror.wait()
-    stray = case.commands("failover", wrong_b).show("plan")[1]["plan"]
-    assert stray["source_problem"] is None, "to all that can be seen, it is this flow's"
-    moved = wrong_b.read_text().replace(f"{pair.alias_a}->", f"{pair.alias_b}x->")
-    wrong_b.write_text(moved.replace(f"clusters = {pair.alias_a}", f"clusters = {pair.alias_b}x"))
-    assert run(["flow", "promote", str(wrong_b)]) != 0
+    create_topic(empty_cluster, STATE_TOPIC)
+    with ClusterClient(settings_for(pair.b.bootstrap)) as target:
+        rows = [(row.key, row.value) for row in read_to_end(target, STATE_TOPIC, 0)]
+    with ClusterClient(settings_for(empty_cluster.bootstrap)) as clone:
+        known = [(key, value) for key, value in rows if key is not None and value is not None]
+        append_rows(clone, TopicPartition(STATE_TOPIC, 0), known, 1)
+    wrong_b = str(case.elsewhere(pair.alias_b, empty_cluster.bootstrap))
+    for command in (
+        *(("failover", step, wrong_b) for step in ("plan", "status", "abort")),
+        ("failover", "run", wrong_b, "--yes"),
+        ("switchover", "plan", wrong_b),
+        ("failback", "plan", wrong_b),
+        *(("flow", wish, wrong_b) for wish in ("promote", "pause")),
+    ):
+        case.capsys.readouterr()
+        assert run([*command]) == 1, command
+        assert "[CLUSTER_CHANGED]" in case.capsys.readouterr().err, command
 
 
 def test_topics_and_groups_that_the_source_lost_stay_in_the_plan(case: Case) -> None:
@@ -235,7 +247,7 @@ def test_topic_that_vanishes_behind_the_gates_ends_the_run(
 def test_hidden_topic_and_group_close_gates(
     guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str], fresh_topic: str
 ) -> None:
-    """The mirror's user loses a right; what the source does not show is in the plan all the same."""
+    """The mirror's user loses a right; what the source does not show stays in the plan."""
     source, target = guarded_pair.source, guarded_pair.target
     seen, hidden = f"{fresh_topic}-a", f"{fresh_topic}-b"
     for topic in (seen, hidden):
@@ -386,20 +398,20 @@ def test_transaction_that_ends_after_the_proof_is_no_leak(
         with Mirror(pair.config) as mirror:
             eventually(lambda: case.copied() == 20)
             eventually(lambda: case.plan("switchover")[0] == 0)
-            wait = steps.FenceProof.wait
+            wait = FenceProof.wait
 
             def proved(self: Any, *words: Any, **more: Any) -> Any:
                 found = wait(self, *words, **more)
                 end()
                 return found
 
-            monkeypatch.setattr(steps.FenceProof, "wait", proved)
+            monkeypatch.setattr(FenceProof, "wait", proved)
             code, out, err = case.commands("switchover").do(*UNFENCED)
             assert code == 0, (out, err)
             codes.append(code)
             mirror.stop()
 
-    ended = []
+    ended = list[bool]()
 
     def end() -> None:
         client.commit_transaction()

@@ -176,6 +176,11 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
             target = TopicPartition(scope.remote(tp.topic), tp.partition)
             one = Copy(source=tp, target=target, problem=NOTHING)
         found[tp] = _with_source(one, here.topics[tp.topic].topic_id, end)
+    # the copy may have gone on since, or the source lost its end
+    short = [tp for tp in ends if found[tp].source_end < found[tp].upstream]
+    later = list_offsets(scope.source, short, LATEST, isolation=scope.config.isolation_level)
+    for tp, answer in later.items():
+        found[tp] = replace(found[tp], source_end=_offset(answer))
     topics = {row.source_topic for row in begun if row.is_of(row.topic, _id(there, row.topic))}
     topics -= {tp.topic for tp in ends}
     unlisted = [tp for tp in found if tp not in ends]
