@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.client import Outgoing, produce
+from tests.support.client import Outgoing, produce, read_all
 from tests.support.eventually import eventually
 from tests.support.first_sequence import strict
 from tests.support.hosts import hosts
@@ -166,6 +167,39 @@ def test_flow_into_a_new_cluster_whose_logs_take_only_sequence_0_first(
     assert [flow["guarantee"] for flow in told.json["flows"]] == ["exact"]
     assert broker.refused == []
     assert {PROBE_TOPIC, f"A.{fresh_topic}"} <= broker.produced
+
+
+def test_lane_whose_first_sequence_is_refused_for_a_while_tries_again(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> None:
+    """AutoMQ, when a partition moves after the broker has forgotten us: nothing is judged by it."""
+    create_topic(source_cluster, fresh_topic)
+    mark = f"a{uuid.uuid4().hex[:8]}"
+    remote = f"{mark}.{fresh_topic}"
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        f"clusters = {mark}, B\n{mark}.bootstrap.servers = {source_cluster.bootstrap}\n"
+        f"B.bootstrap.servers = {target_cluster.bootstrap}\n{mark}->B.enabled = true\n"
+        f"topics = {fresh_topic}\nreplication.factor = 1\n"
+    )
+    produce(source_cluster, fresh_topic, [Outgoing(value=b"%d" % n) for n in range(50)])
+    with (
+        hosts("strict") as (host,),
+        host.reaches(source_cluster.bootstrap),
+        strict(host, target_cluster.bootstrap) as broker,
+        Driver(file, listen=PAGE, host=host) as mirror,
+    ):
+        eventually(lambda: mirror.state.records == 50)
+        broker.opened.add(remote)
+        produce(source_cluster, fresh_topic, [Outgoing(value=b"%d" % n) for n in range(50, 60)])
+        eventually(lambda: len(broker.refused) >= 3)
+        told = host.within(lambda: ask(mirror.served(), "/api/v1/flows", timeout_s=60))
+        broker.opened.clear()
+        eventually(lambda: mirror.state.records == 60)
+    assert "FAILED" not in told.json["flows"][0]["state"]
+    assert set(broker.refused) == {(TopicPartition(remote, 0), 50)}
+    found = [int(one.value or b"") for one in read_all(target_cluster, remote)]
+    assert found == list(range(60))
 
 
 def test_broker_that_opened_its_log_just_now_is_tried_until_it_takes_any_sequence(

@@ -4,6 +4,7 @@ broker, behind a connection that refuses such batches itself.
 The rule is that of KAFKA-15591 (Kafka 4.5, `ProducerAppendInfo.checkSequence`): while no record has
 ever been appended to a log, a batch of a producer that the broker does not know must begin at
 sequence 0, else the answer is OUT_OF_ORDER_SEQUENCE_NUMBER. A log that held records takes any.
+AutoMQ gives the same answer for some time after it opened a log, whatever the log holds.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class StrictBroker:
         """Partition and first sequence of each batch that was refused."""
         self.produced: set[str] = set()
         """Topics of all batches that came through."""
+        self.opened: set[str] = set()
+        """Topics whose logs are said to be open only since a moment ago."""
         self._lock = threading.Lock()
 
     def accept(self, listener: socket.socket) -> None:
@@ -102,7 +105,7 @@ class StrictBroker:
                     tp = TopicPartition(name, one.index)
                     if header.producer_id < 0 or header.base_sequence == 0:
                         continue
-                    if offset_at(client, tp, LATEST) == 0:
+                    if name in self.opened or offset_at(client, tp, LATEST) == 0:
                         self.refused.append((tp, header.base_sequence))
                         forbidden = True
         return _refuse(request) if forbidden else None
