@@ -64,6 +64,21 @@ def read_private(path: Path) -> str:
         return file.read()
 
 
+@contextmanager
+def memory_file(text: str, shown_as: str = "twinlog") -> Iterator[int]:
+    """Yield the descriptor of a file in memory, which `/proc/self/fd/N` opens.
+
+    No folder has it, so nothing of it is left when its last process ends, however that ends.
+    """
+    descriptor = os.memfd_create(shown_as)
+    try:
+        with open(descriptor, "w", encoding="utf-8", closefd=False) as file:
+            file.write(text)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def private_opener(path: str, flags: int) -> int:
     """For `open`: a file that it makes is this user's alone, one that is there stays as it is."""
     return os.open(path, flags | os.O_CLOEXEC, 0o600)

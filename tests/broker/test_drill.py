@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,9 @@ from twinlog.wire.records import Record, encode_batch
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("spark")]
 
 
+PASSWORD = "of-the-key-of-a-drill"
+
+
 class Case:
     """A flow of three topics."""
 
@@ -50,6 +54,8 @@ class Case:
     ) -> None:
         self.source, self.target, self.topic = source, target, topic
         self.file = folder / "mm2.properties"
+        self.temporary = folder / "temporary"
+        """For files of a drill."""
         self.file.write_text(
             f"clusters = A, B\nA.bootstrap.servers = {source.bootstrap}\n"
             f"B.bootstrap.servers = {target.bootstrap}\nA->B.enabled = true\n"
@@ -114,8 +120,8 @@ def test_both_rehearsals_are_green_and_leave_a_signed_report(
 class InProcess(EmittingMirror):
     """A mirror without Spark in place of the drill's process."""
 
-    def __init__(self, config: Path, folder: Path, *_words: str) -> None:
-        del folder
+    def __init__(self, config: Path, *_words: str, pass_fds: Collection[int]) -> None:
+        del pass_fds
         super().__init__(config)
         self.start()
 
@@ -168,8 +174,13 @@ def test_a_lost_a_doubled_and_a_moved_record_turn_it_red(
 def killed(case: Case) -> Iterator[Case]:
     """A drill that died of SIGKILL when its topics were there."""
     command = "import sys; from twinlog.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    with case.file.open("a") as file:
+        file.write(f"A.ssl.key.password = {PASSWORD}\n")
+    case.temporary.mkdir()
+    words = ["drill", "run", str(case.file), "--yes", "--format", "json"]
     process = subprocess.Popen(
-        [sys.executable, "-c", command, "drill", "run", str(case.file), "--yes", "--format", "json"]
+        [sys.executable, "-c", command, *words],
+        env=os.environ | {"TMPDIR": str(case.temporary)},
     )
     try:
         eventually(lambda: any(PREFIX in name for name in topic_names(case.source)))
@@ -185,6 +196,9 @@ def test_what_a_killed_drill_left_is_shown_and_removed(
     killed: Case, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = str(killed.file)
+    files = [path for path in killed.temporary.rglob("*") if path.is_file()]
+    assert [path for path in files if PASSWORD.encode() in path.read_bytes()] == []
+    assert list(killed.temporary.glob(f"{PREFIX}*")) == []
     assert run(["drill", "clean", file, "--dry-run"]) == 0
     assert "of drills: twinlog-drill-" in capsys.readouterr().out
     assert killed.left() != []

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+from tests.support.frames import read_frame, send_frame
 from tests.support.hosts import Host
 
 __all__ = ["lacking"]
@@ -50,11 +51,11 @@ def _ask(client: socket.socket, broker: socket.socket, asked: dict[int, int]) ->
     """Requests pass as they are; of ApiVersions, the version is kept by correlation id."""
     with suppress(OSError, EOFError):
         while True:
-            frame = _frame(client)
+            frame = read_frame(client)
             key, version, correlation = struct.unpack_from(">hhi", frame)
             if key == API_VERSIONS:
                 asked[correlation] = version
-            broker.sendall(struct.pack(">i", len(frame)) + frame)
+            send_frame(broker, frame)
     with suppress(OSError):
         broker.shutdown(socket.SHUT_WR)
 
@@ -64,29 +65,14 @@ def _answer(
 ) -> None:
     with suppress(OSError, EOFError):
         while True:
-            frame = _frame(broker)
+            frame = read_frame(broker)
             (correlation,) = struct.unpack_from(">i", frame)
             version = asked.pop(correlation, None)
             if version is not None:
                 _hide(frame, version, keys)
-            client.sendall(struct.pack(">i", len(frame)) + frame)
+            send_frame(client, frame)
     with suppress(OSError):
         client.shutdown(socket.SHUT_WR)
-
-
-def _frame(peer: socket.socket) -> bytearray:
-    (size,) = struct.unpack(">i", _exactly(peer, 4))
-    return _exactly(peer, size)
-
-
-def _exactly(peer: socket.socket, size: int) -> bytearray:
-    found = bytearray()
-    while len(found) < size:
-        part = peer.recv(size - len(found))
-        if not part:
-            raise EOFError
-        found += part
-    return found
 
 
 def _hide(frame: bytearray, version: int, keys: Collection[int]) -> None:

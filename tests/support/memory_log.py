@@ -121,7 +121,10 @@ class MemoryLog:
     def _check(self, header: BatchHeader) -> Answer | None:
         known = self._producers.get(header.producer_id)
         if known is None:
-            return None  # a leader that does not know the id takes any first sequence
+            # a leader that does not know the id takes any first sequence, but since Kafka 4.5 only
+            # 0 while its log has never held a record (ADR 38): no copy may need another one
+            assert self.end or not header.base_sequence, f"the first sequence of a log: {header}"
+            return None
         first = header.base_sequence
         last = (first + header.count - 1) % SEQUENCE_MODULUS
         for seen in known.recent:

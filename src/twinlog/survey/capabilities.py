@@ -12,6 +12,12 @@ this was seen:
 | a batch comes back with the header that we wrote   | the tail does not tell positions     |
 | DescribeProducers lists our id                     | every partition is unprotected       |
 | the end of the leader epoch is the log end         | records above the HW are overlooked  |
+
+Two kinds of brokers accept only sequence 0 from a new producer for a while, which is no lack of
+the first row (ADR 38):
+
+- Kafka 4.5 while the log has never held a record: another producer appends one first;
+- AutoMQ in the first two minutes after it opened the log: the first batch is retried for longer.
 """
 
 from __future__ import annotations
@@ -37,6 +43,8 @@ from twinlog.wire.records import Record, encode_batch
 log = logging.getLogger(__name__)
 
 FIRST_SEQUENCE: Final = 1_000
+LOG_OPENED_S: Final = 130.0
+"""AWAIT_SEQ_ZERO_TIMEOUT of AutoMQ's ElasticProducerStateManager is 120 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +102,9 @@ def probe(client: ClusterClient) -> Capabilities:
     Raises Unauthorized where our user may not write or read the scratch topic.
     """
     tp = TopicPartition(PROBE_TOPIC, 0)
+    _send(client, tp, init_producer_id(client).producer_id, 0)
     producer_id = init_producer_id(client).producer_id
-    first = _send(client, tp, producer_id, FIRST_SEQUENCE)
+    first = _send_first(client, tp, producer_id)
     again = _send(client, tp, producer_id, FIRST_SEQUENCE)
     gap = _send(client, tp, producer_id, FIRST_SEQUENCE + 100)
     base = first if isinstance(first, int) else -1
@@ -107,6 +116,22 @@ def probe(client: ClusterClient) -> Capabilities:
         producers_listed=producer_id in known_producers(client, [tp]).get(tp, {}),
         epoch_end=_epoch_end(client, tp, base),
     )
+
+
+def _send_first(client: ClusterClient, tp: TopicPartition, producer_id: int) -> int | TwinlogError:
+    """Send the first batch, retrying while the broker may have opened the log only recently."""
+    deadline, failures = client.deadline(LOG_OPENED_S), 0
+    while _is_out_of_order(answer := _send(client, tp, producer_id, FIRST_SEQUENCE)):
+        failures += 1
+        if failures == 1:
+            log.warning(
+                "cluster %s accepts only sequence 0 from a new producer in %s: retrying for %.0f s "
+                "before that counts as a lack",
+                *(client.alias, tp, LOG_OPENED_S),
+            )
+        if not client.patience.pause(failures, deadline):
+            break
+    return answer
 
 
 def _send(

@@ -22,6 +22,7 @@ from typing import Final
 from twinlog.cluster.security import ciphers
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.errors import AuthenticationFailed, ClusterError, Unreachable
+from twinlog.private_files import memory_file
 
 _VERSIONS: Final = {
     "TLSv1.2": ssl.TLSVersion.TLSv1_2,
@@ -155,12 +156,8 @@ def _context(settings: SecuritySettings) -> ssl.SSLContext:
 def _secret_file(text: str) -> Iterator[str]:
     """A file name for `load_cert_chain`, which takes nothing else; in memory where possible."""
     if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("twinlog")
-        try:
-            os.write(descriptor, text.encode())
+        with memory_file(text) as descriptor:
             yield f"/proc/self/fd/{descriptor}"
-        finally:
-            os.close(descriptor)
     else:
         with tempfile.NamedTemporaryFile(mode="w", prefix="twinlog-") as file:  # mode 0600
             file.write(text)

@@ -1,14 +1,16 @@
 """Commands of the operator that a switchover runs: they switch DNS, a secret, a proxy, or stop and
 start producers.
 
-A hook is run again where the command is given again, so it must be safe to repeat. Its output goes
-to stderr as it is; what it printed is never part of our messages.
+`/bin/sh` runs them, so pipes, `&&` and variables work. The shell's exit code decides: of a pipeline
+it is that of the last command, unless the hook sets `pipefail` in a shell that has it.
+
+A hook is run again when the command is given again, so it must be safe to repeat. Its output goes
+to stderr unchanged and never becomes part of a message of Twinlog.
 """
 
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 from collections.abc import Mapping
 from typing import Final
@@ -36,9 +38,12 @@ def hook_environment(scope: CutoverScope, step: str) -> dict[str, str]:
 
 
 def run_hook(command: str, environment: Mapping[str, str]) -> None:
-    """Run it to its end. Raises FlowError (HOOK_FAILED)."""
+    """Run the command in a shell until it ends.
+
+    Raises FlowError (HOOK_FAILED) if the shell's exit code is not 0 or the shell cannot be started.
+    """
+    words = ["/bin/sh", "-c", command]
     try:
-        words = shlex.split(command)
         done = subprocess.run(words, env={**os.environ, **environment}, stdout=STDERR, check=False)
     except (OSError, ValueError) as error:
         raise _failed(environment, str(error)) from error

@@ -2,7 +2,8 @@
 left behind.
 
 Died anywhere: its mirror ends a second later, and topics, groups, ACLs and rows with the drill's
-mark are left: `twinlog drill clean` shows and removes them. The flow itself is never touched.
+mark are left: `twinlog drill clean` shows and removes them. No file is left, because the mirror's
+configuration, which may have passwords in it, is only in memory. The flow itself is never touched.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from shutil import rmtree
 from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient, prompt_client
@@ -34,9 +34,8 @@ from twinlog.control.drill.rehearsal import Load, Measured, Rehearsal
 from twinlog.control.drill.verdict import Defect
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError
-from twinlog.folders import temporary_folder
 from twinlog.model import TopicPartition
-from twinlog.private_files import private_opener
+from twinlog.private_files import memory_file
 from twinlog.quantities import duration, first_few, plural
 
 MOST_PARTITIONS: Final = 100
@@ -188,21 +187,18 @@ class Drill:
         began = time.monotonic()
         result = DrillResult(plan=plan, mark=names.mark, began_ms=int(time.time() * 1000))
         result.evidence = self._evidence
-        folder = temporary_folder("twinlog-drill-")
-        try:
-            setup = self._setup
-            with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
-                try:
-                    self._rehearse(plan, names, source, folder, result)
-                except TwinlogError as error:
-                    result.problem = str(error)
-                    self._say(f"ended: {error}")
-                finally:
-                    self._say("cleaning up")
-                    cleaned = [clean(client, names.mark, self._say) for client in (source, target)]
-                    result.is_clean = all(cleaned)
-        finally:
-            rmtree(folder, ignore_errors=True)
+        setup = self._setup
+        with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
+            try:
+                with memory_file(self._text(plan, names), "twinlog drill") as file:
+                    self._rehearse(plan, names, source, file, result)
+            except TwinlogError as error:
+                result.problem = str(error)
+                self._say(f"ended: {error}")
+            finally:
+                self._say("cleaning up")
+                cleaned = [clean(client, names.mark, self._say) for client in (source, target)]
+                result.is_clean = all(cleaned)
         result.seconds = time.monotonic() - began
         return result
 
@@ -211,11 +207,11 @@ class Drill:
         plan: DrillPlan,
         names: DrillNames,
         source: ClusterClient,
-        folder: Path,
+        file: int,
         result: DrillResult,
     ) -> None:
-        file = self._write_file(plan, names, folder)
-        config = load(file)
+        path = Path(f"/proc/self/fd/{file}")
+        config = load(path)
         for part in plan.parts:
             for number, shape in enumerate(plan.shapes):
                 create_topic(
@@ -228,7 +224,7 @@ class Drill:
             _commit_first(source, names, part, plan.shapes)
         self._say(f"topics of {first_few(one.topic for one in plan.shapes)} are there again")
         self._say("starting a mirror of its own (Spark takes some seconds)")
-        mirror = MirrorProcess(file, folder, "--listen", "off")
+        mirror = MirrorProcess(path, "--listen", "off", pass_fds=(file,))
         try:
             for part in plan.parts:
                 flow = next(
@@ -252,13 +248,9 @@ class Drill:
         for finding in outcome.findings:
             self._say(f"RED: {finding}")
 
-    def _write_file(self, plan: DrillPlan, names: DrillNames, folder: Path) -> Path:
-        path = folder / "mm2.properties"
+    def _text(self, plan: DrillPlan, names: DrillNames) -> str:
         topics = dict.fromkeys(plan.parts, len(plan.shapes))
-        text = drill_text(self._raw, self._config.flow, names, topics)
-        with open(path, "x", encoding="ascii", opener=private_opener) as out:
-            out.write(text)
-        return path
+        return drill_text(self._raw, self._config.flow, names, topics)
 
 
 def _commit_first(

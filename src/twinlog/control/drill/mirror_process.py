@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections import deque
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -30,28 +30,26 @@ sys.exit(run(sys.argv[2:]))
 
 
 class MirrorProcess:
-    """Runs until it is killed."""
+    """Runs until it is killed. Its log is in memory: a drill that is killed leaves no file."""
 
-    def __init__(self, config: Path, folder: Path, *words: str) -> None:
-        self._log = folder / "mirror.log"
+    def __init__(self, config: Path, *words: str, pass_fds: Collection[int] = ()) -> None:
+        self._log = os.fdopen(os.memfd_create("mirror.log"), "rb")
         self._is_killed = False
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, str(os.getpid()), "mirror", str(config), *words],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(os.getpid()), "mirror", str(config), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
 
     def check(self) -> None:
         """Raises FlowError (DRILL_FAILED) with its last lines where it has ended by itself."""
         code = self._process.poll()
         if code is not None and not self._is_killed:
-            with self._log.open(errors="replace") as lines:
-                last = "".join(deque(lines, LINES)).strip()
             raise FlowError(
-                f"the drill's mirror ended with {code}; what it said last: {last}",
+                f"the drill's mirror ended with {code}; what it said last: {self._last_lines()}",
                 code="DRILL_FAILED",
             )
 
@@ -61,3 +59,10 @@ class MirrorProcess:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        self._log.close()
+
+    def _last_lines(self) -> str:
+        log = self._log.fileno()
+        # processes below it may still write at the position that they share
+        text = os.pread(log, os.fstat(log).st_size, 0).decode(errors="replace")
+        return "".join(text.splitlines(keepends=True)[-LINES:]).strip()

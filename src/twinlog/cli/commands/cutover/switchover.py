@@ -43,7 +43,8 @@ def fence_options(command: Any) -> Any:
             "--fence-hook",
             default="",
             metavar="CMD",
-            help="With --fence hook: run with TWINLOG_STEP=fence, and unfence by `abort`.",
+            help="With --fence hook: a shell runs it with TWINLOG_STEP=fence, and unfence by "
+            "`abort`.",
         ),
         option(
             "--fence",
@@ -107,7 +108,8 @@ def status(chosen: ChosenFlow, most_lag: int) -> int:
     "--hook",
     default="",
     metavar="CMD",
-    help="Run behind the promotion, to switch clients; it is given the flow and both clusters.",
+    help="A shell runs it after the promotion, to switch clients; its environment names the flow "
+    "and both clusters.",
 )
 @option(
     "--accept",

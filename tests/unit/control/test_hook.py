@@ -1,0 +1,49 @@
+"""Hooks of a switchover run in a shell, whose exit code decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from twinlog.control.cutover.hook import run_hook
+from twinlog.errors import FlowError
+
+ENVIRONMENT = {"TWINLOG_FLOW": "A->B", "TWINLOG_STEP": "switch"}
+
+
+def test_a_hook_may_use_pipes_conjunctions_and_variables(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    run_hook(
+        f'echo "$TWINLOG_FLOW" | tr AB CD > {first} && echo "$TWINLOG_STEP" > {second}; echo done',
+        ENVIRONMENT,
+    )
+    assert (first.read_text(), second.read_text()) == ("C->D\n", "switch\n")
+    said = capfd.readouterr()
+    assert (said.out, said.err) == ("", "done\n"), "stdout belongs to the command's own answer"
+
+
+@pytest.mark.parametrize(
+    ("hook", "code"),
+    [
+        ("echo no | grep yes", 1),
+        ("true && exit 7", 7),
+        ("false && true", 1),
+        ("echo yes | sh -c 'cat >&2; exit 3'", 3),
+        ("./there-is-no-such-hook", 127),
+        ("echo 'unclosed", 2),
+    ],
+)
+def test_the_exit_code_of_its_shell_ends_the_run(hook: str, code: int) -> None:
+    with pytest.raises(FlowError) as raised:
+        run_hook(hook, ENVIRONMENT)
+    assert raised.value.code == "HOOK_FAILED"
+    assert f"A->B: the hook for the step switch failed: it ended with {code};" in str(raised.value)
+
+
+def test_a_command_that_no_shell_can_be_given_is_a_failed_hook() -> None:
+    with pytest.raises(FlowError) as raised:
+        run_hook("echo \0", ENVIRONMENT)
+    assert raised.value.code == "HOOK_FAILED"
