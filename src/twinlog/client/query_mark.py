@@ -81,7 +81,7 @@ def move_marks(translation: FlowTranslation, query: str, *, reverse: bool) -> Mo
             if mark is not None:
                 out.moved.append(_moved(translation, group, mark, reverse=reverse))
     except TwinlogError as error:
-        out.problem = str(error)  # as where the source is lost; the writer then refuses to go on
+        out.problem = str(error)  # the writer then refuses to resume there
     return out
 
 

@@ -142,7 +142,7 @@ def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -
         _warn_of_old(client, messages)
         _warn_of_growth(client, options.topic, first.placed_among)
         opened.commit_offsets(mark.offsets(cluster_id))
-        _end(client, opened, _counted(client, opened, rows), batch)
+        _end(client, opened, _counted(client, opened, rows), batch, cluster_id)
 
 
 def abort(options: WriteOptions, identity: ProducerIdentity) -> None:
@@ -237,7 +237,13 @@ def _counted(
     return state
 
 
-def _end(client: ClusterClient, opened: Transactions, state: Described, batch: int) -> None:
+def _end(
+    client: ClusterClient,
+    opened: Transactions,
+    state: Described,
+    batch: int,
+    cluster_id: str | None,
+) -> None:
     failures, deadline = 0, client.deadline()
     while True:
         try:
@@ -254,7 +260,6 @@ def _end(client: ClusterClient, opened: Transactions, state: Described, batch: i
                 _end_epoch(opened, batch)
                 return
             opened.end_epoch()
-            cluster_id = client.metadata([]).cluster_id
             found = _mark(client, opened.group, cluster_id, is_strict=False)
             if found is None or found.batch != batch:
                 raise
