@@ -14,6 +14,7 @@ the copies. So the writer on the other cluster recognises a micro-batch that is 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -77,29 +78,43 @@ def move_marks(translation: FlowTranslation, query: str, *, reverse: bool) -> Mo
         ]
         cluster_id = here.metadata([]).cluster_id
         for group, offsets in fetch_offsets(there, names, settled=True).items():
-            mark, _ = read_mark(or_raise(offsets), cluster_id)
+            known = or_raise(offsets)
+            mark, _ = read_mark(known, cluster_id)
             if mark is not None:
-                out.moved.append(_moved(translation, group, mark, reverse=reverse))
+                topics = {tp.topic for tp in known}
+                out.moved.append(_moved(translation, group, mark, topics, reverse=reverse))
     except TwinlogError as error:
         out.problem = str(error)  # the writer then refuses to resume there
     return out
 
 
 def _moved(
-    translation: FlowTranslation, group: str, mark: CommitMark, *, reverse: bool
+    translation: FlowTranslation,
+    group: str,
+    mark: CommitMark,
+    topics: Collection[str],
+    *,
+    reverse: bool,
 ) -> MovedMark:
+    """`topics`: also those of earlier micro-batches."""
     try:
-        why_left = _move(translation, group, mark, reverse=reverse)
+        why_left = _move(translation, group, mark, topics, reverse=reverse)
     except TwinlogError as error:
         why_left = str(error)
-    topics = tuple(sorted(mark.topics))
-    return MovedMark(group=group, batch=mark.batch, topics=topics, why_left=why_left)
+    return MovedMark(group=group, batch=mark.batch, topics=tuple(sorted(topics)), why_left=why_left)
 
 
-def _move(translation: FlowTranslation, group: str, mark: CommitMark, *, reverse: bool) -> str:
+def _move(
+    translation: FlowTranslation,
+    group: str,
+    mark: CommitMark,
+    topics: Collection[str],
+    *,
+    reverse: bool,
+) -> str:
     """Set the mark; return why it was not set."""
     here, there = translation.sides(reverse=reverse)
-    seen = here.metadata(sorted(mark.topics), allow_missing=False)
+    seen = here.metadata(sorted(topics), allow_missing=False)
     tps = [tp for topic in seen.topics.values() for tp in topic.tps]
     ends = {tp: or_raise(one).offset for tp, one in list_offsets(here, tps, LATEST).items()}
     copies = translation.all_of(ends, reverse=reverse)
@@ -116,7 +131,8 @@ def _move(translation: FlowTranslation, group: str, mark: CommitMark, *, reverse
     )
     if found is not None and found.batch > mark.batch:
         return f"it is at micro-batch {found.batch} there"
-    moved = replace(mark, topics=frozenset(one.to_topic for one in copies))
+    names = frozenset(one.to_topic for one in copies if one.topic in mark.topics)
+    moved = replace(mark, topics=names)
     answer = commit_offsets(coordinators, {group: moved.offsets(cluster_id)})[group]
     problems = [answer] if isinstance(answer, TwinlogError) else answer.values()
     return next((str(one) for one in problems if one is not None), "")
