@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class TopicPartition(NamedTuple):
@@ -26,6 +26,20 @@ class Flow:
 
     def __str__(self) -> str:
         return f"{self.source}->{self.target}"
+
+
+OWN_GROUPS: Final = "__twinlog-"
+"""The prefix of groups whose offsets are numbers of Twinlog's own."""
+
+
+def is_own_group(group: str) -> bool:
+    """Return True if the group's offsets are not a consumer's positions in this cluster's logs.
+
+    They are numbers of micro-batches (`cluster.groups.commit_mark`) or offsets of the other cluster
+    (`control.failback.replay`). So no filter selects such a group, and its offsets are never
+    translated, synced or reset.
+    """
+    return group.startswith(OWN_GROUPS)
 
 
 class Isolation(StrEnum):

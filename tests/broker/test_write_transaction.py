@@ -19,9 +19,12 @@ from tests.support.client import eventually, read_all
 from tests.support.topics import admin, apply_topic_configs, create_topic, delete_topic
 from tests.support.write_loop import ROWS, Loop, as_batch, options_for, run_batch, run_task
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_offsets import Committed, commit_offsets
 from twinlog.cluster.groups.transactions import Transactions
 from twinlog.cluster.logs import raw_log
 from twinlog.errors import ClusterError, Disconnected, TwinlogError
+from twinlog.model import TopicPartition
 from twinlog.records.write import appending, transaction
 from twinlog.records.write.options import WriteOptions
 from twinlog.records.write.transaction import Begun, TaskWritten, transactions
@@ -52,6 +55,15 @@ def options(source_cluster: LocalCluster, topic: str) -> WriteOptions:
 def committed(cluster: LocalCluster, topic: str) -> list[int]:
     seen = read_all(cluster, topic, isolation="read_committed")
     return sorted(int(one.value or b"-1") for one in seen)
+
+
+def set_mark(options: WriteOptions, offset: int, metadata: str) -> None:
+    """As somebody who is no writer."""
+    with ClusterClient(options.cluster()) as client:
+        group = transactions(client, options, options.write_id).group
+        wanted = {TopicPartition(options.topic, 0): Committed(offset, metadata)}
+        (answer,) = commit_offsets(Coordinators(client), {group: wanted}).values()
+        assert answer == dict.fromkeys(wanted)
 
 
 class Died(Exception):
@@ -334,11 +346,17 @@ def test_a_transaction_that_takes_too_long(
 
 @pytest.mark.witness("a micro-batch that is repeated is recognised, one out of turn is refused")
 def test_what_the_mark_says(
-    source_cluster: LocalCluster, topic: str, options: WriteOptions
+    source_cluster: LocalCluster,
+    topic: str,
+    options: WriteOptions,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     run_batch(options, 0)
     run_batch(options, 1)
+    assert caplog.messages == []
     run_batch(options, 1)
+    (said,) = caplog.messages
+    assert said.startswith(f"{topic}: {ROWS} rows were left out, because micro-batch 1 of ")
     everything = list(range(2 * ROWS))
     assert committed(source_cluster, topic) == everything
     for number, says in (
@@ -356,6 +374,37 @@ def test_what_the_mark_says(
         run_batch(options, 2)
     assert error.value.code == "MARK_DIFFERS"
     assert committed(source_cluster, topic) == everything
+    run_batch(replace(options, needs_mark=False), 2)
+    run_batch(options, 3)
+    assert committed(source_cluster, topic) == list(range(4 * ROWS))
+
+
+@pytest.mark.parametrize(
+    ("offset", "metadata"),
+    [
+        (2, f'{{"batch": 1, "rows": {ROWS}}}'),
+        (2, f'{{"batch": 2, "rows": {ROWS}, "cluster": "another"}}'),
+        (2, ""),
+        (0, "[2]"),
+    ],
+    ids=["translated", "another cluster's", "another client's", "no mark"],
+)
+@pytest.mark.witness("a mark that was translated is not believed", case="translated")
+def test_a_mark_that_no_writer_set_here(
+    source_cluster: LocalCluster,
+    topic: str,
+    options: WriteOptions,
+    offset: int,
+    metadata: str,
+) -> None:
+    """It has the offset and the rows that the next micro-batch is going to have, or it is older."""
+    run_batch(options, 0)
+    run_batch(options, 1)
+    set_mark(options, offset, metadata)
+    with pytest.raises(ClusterError, match=f"has offset {offset} of {topic}-0") as error:
+        run_batch(options, 2)
+    assert error.value.code == "MARK_DIFFERS"
+    assert committed(source_cluster, topic) == list(range(2 * ROWS))
     run_batch(replace(options, needs_mark=False), 2)
     run_batch(options, 3)
     assert committed(source_cluster, topic) == list(range(4 * ROWS))

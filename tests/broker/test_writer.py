@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr, lit
 
 from tests.support.client import Seen, read_all
+from tests.support.data_frames import Query
 from tests.support.topics import alter_topic_configs, create_topic, delete_topic
 from twinlog.cluster.client import ClusterClient
 from twinlog.mirror.copy.partitioner import partition_for_key
@@ -182,6 +183,49 @@ def test_a_write_with_an_id_is_done_once(
     assert len(committed(source_cluster, topic)) == 100
 
 
+@pytest.mark.witness("a writeId that is used for another topic is refused")
+def test_a_write_id_is_of_one_topic(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    rows, other = numbers(spark, 50), f"{topic}-2"
+    create_topic(source_cluster, other, PARTITIONS)
+    save(partitioned(rows, options), options, writeId=f"load-{topic}")
+    to_other = {**options, "topic": other}
+    with pytest.raises(Exception, match=f"micro-batch 0 is committed to {topic}, .* {other}") as e:
+        save(partitioned(rows, to_other), to_other, writeId=f"load-{topic}")
+    assert "[MARK_DIFFERS]" in str(e.value)
+    assert committed(source_cluster, other) == []
+    save(partitioned(rows, to_other), to_other, writeId=f"other-{topic}")
+    assert values(committed(source_cluster, other)) == list(range(50))
+    delete_topic(source_cluster, other)
+
+
+@pytest.mark.witness("a writeId that is used for rows of another topic is refused")
+def test_a_write_id_is_of_the_topics_of_its_rows(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    """Which topic is the first by its name does not matter."""
+    places = {name: one for name, one in options.items() if name != "topic"}
+    topics = [topic, f"{topic}-2", f"{topic}-3"]
+    for name in topics[1:]:
+        create_topic(source_cluster, name, 1)
+
+    def write(*names: str) -> None:
+        rows = [(name, 0, "1") for name in names]
+        frame = spark.createDataFrame(rows, "topic string, partition int, value string")
+        save(frame.coalesce(1), places, writeId=f"rows-{topic}")
+
+    first, second, third = topics
+    write(first, second)
+    write(second, first)
+    for names in ((first, third), (second, third), (first, first)):
+        with pytest.raises(Exception, match=r"\[MARK_DIFFERS\]"):
+            write(*names)
+    assert [len(committed(source_cluster, name)) for name in topics] == [1, 1, 0]
+    for name in topics[1:]:
+        delete_topic(source_cluster, name)
+
+
 def test_large_batches_are_cut_to_what_the_topic_takes(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
 ) -> None:
@@ -269,49 +313,6 @@ def test_only_appends(spark: SparkSession, options: Mapping[str, str]) -> None:
         numbers(spark, 1).write.format("twinlog").options(**options).mode("overwrite").save()
     with pytest.raises(Exception, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):  # Spark's own
         numbers(spark, 1).write.format("twinlog").options(**options).save()
-
-
-class Query:
-    """A stream from files, one a micro-batch, into a topic; begun again from one checkpoint."""
-
-    def __init__(self, spark: SparkSession, options: Mapping[str, str], folder: Path) -> None:
-        self.spark, self.options, self.folder = spark, options, folder
-        (folder / "in").mkdir()
-
-    def add(self, *values: int) -> None:
-        """A micro-batch."""
-        name = f"{len(list((self.folder / 'in').iterdir())):03}.json"
-        text = "".join(f'{{"id": {one}}}\n' for one in values)
-        (self.folder / name).write_text(text)
-        (self.folder / name).rename(self.folder / "in" / name)
-
-    def run(
-        self, change: Callable[[DataFrame], DataFrame] = lambda rows: rows, **more: str
-    ) -> None:
-        files = self.spark.readStream.schema("id long").option("maxFilesPerTrigger", 1)
-        rows = files.json(str(self.folder / "in"))
-        rows = rows.selectExpr("string(id) AS key", "string(id) AS value")
-        query = (
-            change(partitioned(rows, self.options))
-            .writeStream.format("twinlog")
-            .options(**self.options)
-            .options(**{name.replace("_", "."): value for name, value in more.items()})
-            .option("checkpointLocation", str(self.checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.folder / "checkpoint"
-
-    def forget_the_last_commit(self) -> None:
-        """As if Spark had died behind the end of our transaction, before its own note of it."""
-        notes = self.checkpoint / "commits"
-        last = max(notes.glob("[0-9]*"), key=lambda file: int(file.name))
-        (notes / f".{last.name}.crc").unlink(missing_ok=True)
-        last.unlink()
 
 
 @pytest.fixture

@@ -1,21 +1,21 @@
-"""One Spark session of this process, which knows `format("twinlog")`."""
+"""One Spark session of this process, which knows `format("twinlog")`; streams that it writes."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from twinlog.records import register
+from twinlog.records import partitioned, register
 from twinlog.spark.gateway import start_jvm
 from twinlog.spark.session import forget_gateway
 
-__all__ = ["spark_session"]
+__all__ = ["Query", "spark_session"]
 
 ROOT: Final = Path(__file__).parents[2]
 DAEMON: Final = "twinlog.records.daemon"
@@ -49,3 +49,46 @@ def spark_session() -> Iterator[SparkSession]:
     session.stop()
     forget_gateway()
     jvm.stop()
+
+
+class Query:
+    """A stream from files, one a micro-batch, into a topic; begun again from one checkpoint."""
+
+    def __init__(self, spark: SparkSession, options: Mapping[str, str], folder: Path) -> None:
+        self.spark, self.options, self.folder = spark, dict(options), folder
+        (folder / "in").mkdir()
+
+    def add(self, *values: int) -> None:
+        """A micro-batch."""
+        name = f"{len(list((self.folder / 'in').iterdir())):03}.json"
+        text = "".join(f'{{"id": {one}}}\n' for one in values)
+        (self.folder / name).write_text(text)
+        (self.folder / name).rename(self.folder / "in" / name)
+
+    def run(
+        self, change: Callable[[DataFrame], DataFrame] = lambda rows: rows, **more: str
+    ) -> None:
+        files = self.spark.readStream.schema("id long").option("maxFilesPerTrigger", 1)
+        rows = files.json(str(self.folder / "in"))
+        rows = rows.selectExpr("string(id) AS key", "string(id) AS value")
+        query = (
+            change(partitioned(rows, self.options))
+            .writeStream.format("twinlog")
+            .options(**self.options)
+            .options(**{name.replace("_", "."): value for name, value in more.items()})
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    def forget_the_last_commit(self) -> None:
+        """As if Spark had died behind the end of our transaction, before its own note of it."""
+        notes = self.checkpoint / "commits"
+        last = max(notes.glob("[0-9]*"), key=lambda file: int(file.name))
+        (notes / f".{last.name}.crc").unlink(missing_ok=True)
+        last.unlink()

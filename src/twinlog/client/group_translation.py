@@ -26,7 +26,7 @@ from twinlog.mirror.findings import Span
 from twinlog.mirror.map.translation import Translation
 from twinlog.mirror.names.filters import is_remote_topic_of, policy_of
 from twinlog.mirror.names.renaming import plain_upstream
-from twinlog.model import Isolation, TopicPartition
+from twinlog.model import Isolation, TopicPartition, is_own_group
 from twinlog.survey.exact_map import ExactMap
 from twinlog.wire.mm2_records import Checkpoint
 
@@ -109,7 +109,16 @@ class FlowTranslation:
         )
 
     def group(self, group: str, *, reverse: bool) -> TranslatedGroup:
-        """All offsets of a group on the source, or, with `reverse`, on the target."""
+        """All offsets of a group on the source, or, with `reverse`, on the target. Raises FlowError
+        for a group of Twinlog's own.
+        """
+        if is_own_group(group):
+            raise FlowError(
+                f"group {group} is Twinlog's own: its offsets are no consumer's, so they have no "
+                "counterpart on the other cluster",
+                flow=self._config.flow,
+                code="NO_OFFSETS",
+            )
         if reverse:
             there = _committed(self._target, group)
             alias = self._config.source_alias
@@ -127,6 +136,10 @@ class FlowTranslation:
                 raise
             return TranslatedGroup(offsets=self._forth(offsets), from_checkpoints=True)
         return TranslatedGroup(offsets=self._forth(offsets))
+
+    def sides(self, *, reverse: bool) -> tuple[ClusterClient, ClusterClient]:
+        """Return the cluster that offsets are translated from, and the other one."""
+        return (self._target, self._source) if reverse else (self._source, self._target)
 
     def close(self) -> None:
         self._source.close()

@@ -20,7 +20,7 @@ from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.errors import ClusterError, Fate
 from twinlog.mirror.map.translation import Translation
 from twinlog.mirror.names.naming import DefaultReplicationPolicy
-from twinlog.model import TopicPartition
+from twinlog.model import TopicPartition, is_own_group
 from twinlog.survey.exact_map import ExactMap
 from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.records import Record
@@ -197,7 +197,8 @@ class MirrorClient:
         topic = self._policy.checkpoints_topic(remote_alias)
         out: dict[str, GroupOffsets] = {}
         for checkpoint in Checkpoint.all_in(self._read(topic, timeout_s)):
-            if groups.fullmatch(checkpoint.group):
+            # a MirrorMaker 2 may have translated them
+            if groups.fullmatch(checkpoint.group) and not is_own_group(checkpoint.group):
                 out.setdefault(checkpoint.group, {})[checkpoint.topic_partition] = GroupOffset(
                     offset=checkpoint.downstream_offset,
                     upstream_offset=checkpoint.upstream_offset,

@@ -46,7 +46,7 @@ from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_start
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation
 from twinlog.errors import FlowError, TwinlogError, or_raise
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import TopicId, TopicPartition, is_own_group
 from twinlog.quantities import first_few, plural
 from twinlog.survey.rights import denied, may
 
@@ -185,7 +185,7 @@ class OffsetReset:
     def names(self, matches: Callable[[str], bool]) -> list[str]:
         """Groups of the cluster that can be reset, by a filter of their names."""
         found = list_groups(self._coordinators).values()
-        return sorted(g.name for g in found if (g.has_offsets or g.is_share) and matches(g.name))
+        return sorted(g.name for g in found if _can_be_reset(g) and matches(g.name))
 
     def plan(
         self,
@@ -239,7 +239,7 @@ class OffsetReset:
         out = GroupReset(group=group, topic_ids=ids, is_share=found is not None and found.is_share)
         if found is not None and found.is_active:
             return replace(out, refused=self._active(group, now.members.get(group, ())))
-        if found is not None and not (found.has_offsets or found.is_share):
+        if found is not None and not _can_be_reset(found):
             return replace(out, refused=self._other_kind(found))
         before = now.before[group]
         if isinstance(before, TwinlogError):
@@ -398,9 +398,12 @@ class OffsetReset:
         )
 
     def _other_kind(self, group: Group) -> FlowError:
+        kind = f"one of protocol {group.protocol_type}"
+        if is_own_group(group.name):
+            kind = "Twinlog's own"
         return FlowError(
             f"cluster {self._client.alias}: group {group.name} has no offsets of consumers: it is "
-            f"one of protocol {group.protocol_type}, so look at its name",
+            f"{kind}, so look at its name",
             code="NO_OFFSETS",
         )
 
@@ -410,6 +413,10 @@ class OffsetReset:
             "its name, or name the topics with --topic",
             code="NO_OFFSETS",
         )
+
+
+def _can_be_reset(group: Group) -> bool:
+    return (group.has_offsets or group.is_share) and not is_own_group(group.name)
 
 
 def _again(one: ResetOffset, log: ResetBounds | TwinlogError) -> ResetOffset:

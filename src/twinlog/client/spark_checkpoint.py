@@ -111,6 +111,14 @@ def rewrite_checkpoint(
     return Rewritten(noted=noted, offsets=shown, other_sources=others)
 
 
+def query_of(checkpoint: Path) -> str:
+    """Return Spark's id of the query, or "" if the folder does not have it."""
+    with suppress(OSError, ValueError, RecursionError):
+        found = json.loads((checkpoint / "metadata").read_text())
+        return str(found.get("id", "")) if isinstance(found, dict) else ""
+    return ""
+
+
 def _noted(checkpoint: Path) -> Noted:
     planned = _numbers(checkpoint / "offsets")
     if not planned or not (checkpoint / "metadata").is_file():

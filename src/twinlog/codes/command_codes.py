@@ -205,8 +205,9 @@ COMMAND_CODES: Final = (
     Condition(
         codes=("NO_OFFSETS",),
         meaning=(
-            "the group has committed nothing there; or a topic of it was re-created while "
-            "`offsets reset` asked"
+            "the group has committed nothing there, or is one of Twinlog's own (`__twinlog-*`), "
+            "whose offsets are no consumer's; or a topic of it was re-created while `offsets "
+            "reset` asked"
         ),
         advice="look at its name; `offsets reset` takes topics with `--topic`",
     ),

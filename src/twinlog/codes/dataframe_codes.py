@@ -101,11 +101,13 @@ DATAFRAME_CODES: Final = (
         codes=("MARK_DIFFERS",),
         meaning=(
             '`format("twinlog")`: the checkpoint of a stream and the mark in its transactions '
-            "disagree on what was committed last; nothing was committed now"
+            "disagree on what was committed last; or the mark was not set by a writer on this "
+            "cluster; or a `writeId` is used for another topic. Nothing was committed now"
         ),
         advice=(
             "compare the topic with the query's input; then begin with a new checkpoint and "
-            "`kafka.transactional.id`, or write on once with `missingMark=write`"
+            "`kafka.transactional.id`, or write on once with `missingMark=write`; give another "
+            "write another `writeId`"
         ),
     ),
 )

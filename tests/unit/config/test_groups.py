@@ -30,6 +30,8 @@ def read(tmp_path: Path, *lines: str) -> GroupsConfig:
         (["groups.exclude = test-.*"], {"app", "connect-x"}, {"test-1"}),
         (["groups = app.*", "A->B.groups.exclude = app-2"], {"app"}, {"app-2"}),
         (["groups ="], set(), {"app", ""}),
+        (["groups.exclude ="], {"app", "__internal"}, {"__twinlog-1f.query"}),
+        (["groups = __twinlog-.*"], set(), {"__twinlog-1f.query", "__twinlog-failback-A->B"}),
     ],
 )
 def test_the_filter(tmp_path: Path, lines: list[str], chosen: set[str], left: set[str]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from twinlog.config.flow.values import FlowValues
 from twinlog.config.regex.patterns import NamePattern
+from twinlog.model import is_own_group
 
 FACTOR = "checkpoints.topic.replication.factor"
 
@@ -26,7 +27,11 @@ class GroupsConfig:
     """Of the checkpoints topic; None where it is not given."""
 
     def selects(self, group: str) -> bool:
-        """Whether offsets of this group are translated."""
+        """Return True if offsets of this group are translated: never those of Twinlog's own groups,
+        whatever the filters are.
+        """
+        if is_own_group(group):
+            return False
         return self.include.matches(group) and not self.exclude.matches(group)
 
 

@@ -50,7 +50,7 @@ from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.skips import Skip, skipped
 from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.skipping import WantedSkip
-from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.model import NO_TOPIC_ID, OWN_GROUPS, TopicId, TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, fingerprint
@@ -94,8 +94,8 @@ def last_appended(record: Record) -> str:
 
 
 def group_of(flow: str) -> str:
-    """Whose offsets say how far a replay is; no flow copies groups of such names by default."""
-    return f"__twinlog-failback-{flow}"
+    """Return the group whose offsets say how far a replay is; no flow translates them."""
+    return f"{OWN_GROUPS}failback-{flow}"
 
 
 def work_of(

@@ -9,8 +9,10 @@
 Begin and commit run in different processes, and only the tasks' messages go from one to the other.
 All of it may be repeated.
 
-The mark is an offset of a group of the query's own: the number of the micro-batch that was
-committed last, and how many rows it had. It is set inside the transaction, so both happen or none.
+The mark (`cluster.groups.commit_mark`) is an offset of a group of the query's own: the number of
+the micro-batch that was committed last, how many rows it had, and to which topics. It is set inside
+the transaction, so both happen or none. One that this cluster did not get from a writer is not
+believed (MARK_DIFFERS): a mirror may have translated it.
 A micro-batch whose number it has is not written again: Spark repeats one with the same rows when it
 died between our end and its own note of it. Spark keeps the plan of a micro-batch, so numbers of a
 query have no gap; where the mark says otherwise (MARK_DIFFERS), it is of another checkpoint, or was
@@ -28,7 +30,6 @@ lost, and nobody knows what the topic has.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -38,8 +39,9 @@ from typing import Final
 from pyspark.sql.datasource import WriterCommitMessage
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.commit_mark import CommitMark, mark_group, read_mark
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.groups.group_offsets import Committed, fetch_offsets
+from twinlog.cluster.groups.group_offsets import fetch_offsets
 from twinlog.cluster.groups.transactions import NOBODY, Described, ProducerFenced, Transactions
 from twinlog.cluster.logs.producers import ProducerIdentity, describe_producers
 from twinlog.errors import ClusterError, Fate, TwinlogError, or_raise
@@ -86,27 +88,17 @@ class TaskWritten(WriterCommitMessage):
     """As the task was given it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitMark:
-    """What was committed last."""
-
-    batch: int
-    rows: int
-    tp: TopicPartition
-
-
 def transactions(
     client: ClusterClient,
     options: WriteOptions,
     query: str = "",
     identity: ProducerIdentity = NOBODY,
 ) -> Transactions:
-    """The group begins with two underscores, as what is internal: mirrors do not copy it."""
-    name = options.transactional_id
+    """Return the transaction of a query, whose group has its mark."""
     return Transactions(
         client,
-        name,
-        f"__{name}.{query}",
+        options.transactional_id,
+        mark_group(options.transactional_id, query),
         timeout_ms=options.timeout_ms,
         joining=identity,
         fenced=FENCED,
@@ -135,24 +127,22 @@ def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -
     first, rows = messages[0], _rows(messages)
     with connected(options.cluster()) as client:
         opened = transactions(client, options, first.query, first.identity)
-        found = _mark(client, opened.group)
-        if _is_repeated(found, batch, sum(rows.values()), options):
-            log.info("micro-batch %d of %s is committed already", batch, opened.group)
+        cluster_id = client.metadata([]).cluster_id
+        found = _mark(client, opened.group, cluster_id, is_strict=options.needs_mark)
+        topics = frozenset({options.topic} if options.topic else {tp.topic for tp in rows})
+        if not topics and found is not None:
+            topics = found.topics
+        mark = CommitMark(batch=batch, rows=sum(rows.values()), topics=topics)
+        if _is_repeated(found, mark, options):
+            _warn_of_left_out(opened.group, mark)
             _end_epoch(opened, batch)  # which rolls back what tasks have written again
             return
-        if options.topic:
-            tp = TopicPartition(options.topic, 0)
-        elif rows:
-            tp = min(rows)
-        elif found is not None:
-            tp = found.tp
-        else:
+        if not topics:
             return  # there is nothing, and no topic to say so in
         _warn_of_old(client, messages)
         _warn_of_growth(client, options.topic, first.placed_among)
-        text = json.dumps({"batch": batch, "rows": sum(rows.values())})
-        opened.commit_offsets({tp: Committed(batch, text)})
-        _end(client, opened, _counted(client, opened, rows), batch)
+        opened.commit_offsets(mark.offsets(cluster_id))
+        _end(client, opened, _counted(client, opened, rows), batch, cluster_id)
 
 
 def abort(options: WriteOptions, identity: ProducerIdentity) -> None:
@@ -181,25 +171,38 @@ def _rows(messages: Sequence[TaskWritten]) -> dict[TopicPartition, int]:
     return out
 
 
-def _mark(client: ClusterClient, group: str) -> CommitMark | None:
+def _mark(
+    client: ClusterClient, group: str, cluster_id: str | None, *, is_strict: bool
+) -> CommitMark | None:
+    """Return the mark of this cluster. `is_strict`: raise TwinlogError if the group also has
+    offsets that no writer set on this cluster.
+    """
     answer = or_raise(fetch_offsets(Coordinators(client), [group], settled=True)[group])
-    if not answer:
-        return None
-    tp = max(answer, key=lambda one: answer[one].offset)
-    try:
-        rows = int(json.loads(answer[tp].metadata)["rows"])
-    except (ValueError, TypeError, KeyError):
-        raise _differs(f"group {group} has offsets that something else committed") from None
-    return CommitMark(batch=answer[tp].offset, rows=rows, tp=tp)
+    found, invalid = read_mark(answer, cluster_id)
+    if invalid and is_strict:
+        one = answer[invalid[0]]
+        raise _differs(
+            f"group {group} has offset {one.offset} of {invalid[0]}, and its metadata "
+            f"({one.metadata[:80]}) is not that of micro-batch {one.offset} on this cluster: a "
+            "mirror has translated it, or something else committed it"
+        )
+    return found
 
 
-def _is_repeated(found: CommitMark | None, batch: int, rows: int, options: WriteOptions) -> bool:
-    last = -1 if found is None else found.batch
+def _is_repeated(found: CommitMark | None, mark: CommitMark, options: WriteOptions) -> bool:
+    last, batch = -1 if found is None else found.batch, mark.batch
     if found is not None and last == batch:
-        if found.rows == rows:
+        if found.topics != mark.topics:
+            there, here = (", ".join(sorted(one.topics)) for one in (found, mark))
+            raise _differs(
+                f"micro-batch {batch} is committed to {there}, and is now to be written to {here}",
+                options.write_id,
+            )
+        if found.rows == mark.rows:
             return True
         raise _differs(
-            f"micro-batch {batch} is committed with {found.rows} rows, and now has {rows}"
+            f"micro-batch {batch} is committed with {found.rows} rows, and now has {mark.rows}",
+            options.write_id,
         )
     if last > batch:
         raise _differs(f"micro-batch {last} is committed, and {batch} is to be written")
@@ -234,7 +237,13 @@ def _counted(
     return state
 
 
-def _end(client: ClusterClient, opened: Transactions, state: Described, batch: int) -> None:
+def _end(
+    client: ClusterClient,
+    opened: Transactions,
+    state: Described,
+    batch: int,
+    cluster_id: str | None,
+) -> None:
     failures, deadline = 0, client.deadline()
     while True:
         try:
@@ -251,7 +260,7 @@ def _end(client: ClusterClient, opened: Transactions, state: Described, batch: i
                 _end_epoch(opened, batch)
                 return
             opened.end_epoch()
-            found = _mark(client, opened.group)
+            found = _mark(client, opened.group, cluster_id, is_strict=False)
             if found is None or found.batch != batch:
                 raise
             return
@@ -275,6 +284,18 @@ def _end_epoch(opened: Transactions, batch: int) -> None:
             opened.group,
             batch,
             error,
+        )
+
+
+def _warn_of_left_out(group: str, mark: CommitMark) -> None:
+    if mark.rows:
+        log.warning(
+            "%s: %d rows were left out, because micro-batch %d of %s is committed already with as "
+            "many rows",
+            ", ".join(sorted(mark.topics)),
+            mark.rows,
+            mark.batch,
+            group,
         )
 
 
@@ -314,12 +335,16 @@ def _warn_of_growth(client: ClusterClient, topic: str, placed_among: int) -> Non
         )
 
 
-def _differs(what: str) -> ClusterError:
+def _differs(what: str, write_id: str = "") -> ClusterError:
+    advice = (
+        "the checkpoint is not the one that wrote last, or the query has moved to another cluster, "
+        "or brokers have forgotten the mark (offsets.retention.minutes), or the transactional id "
+        "is another; compare the topic with the input of the query, then begin with a new "
+        "checkpoint and transactional id where it ends, or write on once with missingMark=write"
+    )
+    if write_id:
+        advice = f"writeId {write_id} names one write; give another write a writeId of its own"
     return ClusterError(
-        f'format("twinlog"), writing: {what}: the checkpoint is not the one that wrote last, or '
-        "brokers have forgotten the mark (offsets.retention.minutes), or the transactional id is "
-        "another; compare the topic with the input of the query, then begin with a new checkpoint "
-        "and transactional id where it ends, or write on once with missingMark=write. Nothing was "
-        "committed now",
+        f'format("twinlog"), writing: {what}: {advice}. Nothing was committed now',
         code="MARK_DIFFERS",
     )

@@ -19,6 +19,7 @@ from twinlog.cli.terminal.output import Format, write_object
 from twinlog.cli.terminal.tables import offsets_table, row, text, write_all
 
 if TYPE_CHECKING:
+    from twinlog.client.query_mark import MovedMarks
     from twinlog.client.spark_checkpoint import Rewritten
 
 
@@ -49,20 +50,24 @@ def rewrite_checkpoint(
 
     CHECKPOINT is of a query that has read the source with format("twinlog") or format("kafka"),
     and is stopped. NEW has the same, but that its offsets are those of the same records on the
-    target. CHECKPOINT is not written to. No mirror needs to run.
+    target. CHECKPOINT is not written to. No mirror needs to run. If the query writes with
+    format("twinlog") to topics that the flow has copied, its mark is set on the target, too.
 
     \b
     twinlog offsets rewrite-checkpoint mm2.properties /data/orders-checkpoint /data/orders-on-B
     twinlog offsets rewrite-checkpoint mm2.properties /data/on-B /data/back-on-A --reverse
     """
     from twinlog.cli.options.configuration import load_file
-    from twinlog.client import spark_checkpoint
+    from twinlog.client import query_mark, spark_checkpoint
     from twinlog.client.group_translation import FlowTranslation
     from twinlog.control.flow.wiring import flow_setup
 
     config = one_flow(load_file(file).flows, flow)
     setup = flow_setup(config)
     with closing(FlowTranslation(config, setup.source, setup.target)) as translation:
+        marks = query_mark.move_marks(
+            translation, spark_checkpoint.query_of(checkpoint), reverse=reverse
+        )
         found = spark_checkpoint.rewrite_checkpoint(
             translation, config.flow, checkpoint, new, reverse=reverse, may_repeat=may_repeat
         )
@@ -76,11 +81,15 @@ def rewrite_checkpoint(
             "is_committed": found.noted.is_committed,
             "other_sources": found.other_sources,
             "offsets": [one.as_json() for one in found.offsets],
+            "marks": [one.as_json() for one in marks.moved],
+            "marks_problem": marks.problem or None,
         }
         write_object(output, "offsets rewrite-checkpoint", body)
     else:
         here, there = config.flow.source, config.flow.target
-        write_all(_shown(found, new, *((there, here) if reverse else (here, there))))
+        sides = (there, here) if reverse else (here, there)
+        write_all(_shown(found, new, *sides))
+        write_all(_shown_marks(marks, *sides))
     return 0
 
 
@@ -97,3 +106,26 @@ def _shown(found: Rewritten, new: Path, here: str, there: str) -> Iterator[Rende
     yield text(f"  read {there} with it, and subscribe to {topics}")
     if found.other_sources:
         yield text(f"  sources of other topics, which stay as they are: {found.other_sources}")
+
+
+def _shown_marks(marks: MovedMarks, here: str, there: str) -> Iterator[RenderableType]:
+    for one in marks.moved:
+        topics = ",".join(one.topics)
+        if one.why_left:
+            yield text(
+                f"  its mark (micro-batch {one.batch} in {topics}) is not set on {there}: "
+                f"{one.why_left}. If the query is to write to the copy of {topics}, let the mirror "
+                "copy all of it, then give this command again. If it is to write to a topic "
+                "without these rows, start it once with missingMark=write"
+            )
+        else:
+            yield text(
+                f"  its mark (micro-batch {one.batch} in {topics}) is set on {there}: if the query "
+                f"is to write there, keep its kafka.transactional.id, or set "
+                f"{one.transactional_id} if it has none"
+            )
+    if marks.problem:
+        yield text(
+            f'  if the query writes with format("twinlog"), its mark on {here} is not set on '
+            f"{there}: {marks.problem}"
+        )

@@ -1,0 +1,69 @@
+"""The mark of a query or write of `format("twinlog")`: which micro-batch is committed on a cluster.
+
+It is kept as offsets of a group, because a transaction commits those together with the rows:
+
+    group       __twinlog-ID.QUERY, for the transactional id twinlog-ID or ID
+    partition   0 of each topic that the micro-batch wrote to
+    offset      the number of the micro-batch
+    metadata    {"batch": 7, "rows": 5, "cluster": "4L6g3nShT-eMCtK--X86sw"}
+
+The metadata repeats the number and names the cluster. If a mirror translates the offset, or sets it
+on another cluster, or somebody commits another one, they differ, and the mark is not valid.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
+from twinlog.model import OWN_GROUPS, TopicPartition
+
+ID_PREFIX: Final = OWN_GROUPS.lstrip("_")
+
+
+def mark_group(transactional_id: str, query: str) -> str:
+    """Return the group of a query's mark. Its name is one of Twinlog's own groups."""
+    return f"{OWN_GROUPS}{transactional_id.removeprefix(ID_PREFIX)}.{query}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitMark:
+    """The newest committed micro-batch."""
+
+    batch: int
+    rows: int
+    topics: frozenset[str]
+
+    def offsets(self, cluster_id: str | None) -> GroupOffsets:
+        """Return what is to be committed on the cluster."""
+        fields = {"batch": self.batch, "rows": self.rows, "cluster": cluster_id or ""}
+        text = json.dumps(fields)
+        return {TopicPartition(topic, 0): Committed(self.batch, text) for topic in self.topics}
+
+
+def read_mark(
+    offsets: GroupOffsets, cluster_id: str | None
+) -> tuple[CommitMark | None, list[TopicPartition]]:
+    """Return the newest valid mark, and the partitions whose offset is not a valid mark."""
+    found = {tp: _rows(one, cluster_id or "") for tp, one in offsets.items()}
+    rows = {tp: count for tp, count in found.items() if count is not None}
+    invalid = sorted(found.keys() - rows.keys())
+    if not rows:
+        return None, invalid
+    last = max(rows, key=lambda tp: offsets[tp].offset)
+    batch = offsets[last].offset
+    topics = frozenset(tp.topic for tp in rows if offsets[tp].offset == batch)
+    return CommitMark(batch=batch, rows=rows[last], topics=topics), invalid
+
+
+def _rows(committed: Committed, cluster_id: str) -> int | None:
+    try:
+        fields = json.loads(committed.metadata)
+        batch, rows, where = fields["batch"], fields["rows"], fields.get("cluster", "")
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    # marks of earlier releases do not name the cluster
+    is_valid = type(rows) is int and batch == committed.offset and where in ("", cluster_id)
+    return rows if is_valid else None
