@@ -1,12 +1,14 @@
 """Failback: the old source A is back; what only it has is saved, and then kept or replayed.
 
-    look -> save -> (replay) -> say how the flow back is started
+    look -> save -> look again -> (replay) -> say how the flow back is started
 
 1. *Look*: where the logs part, and what lies behind that. Nothing is changed.
 2. *Save*: a file per partition and range (`saved`). Died anywhere: the next run finds what is whole
    and writes what is missing.
-3. *Look again*: A must not have moved. Where somebody still writes there, the run ends; what came
-   is one more file of the next run.
+3. *Look again*: A must not have grown, or the run ends; what came is one more file of the next run.
+   The flow must still be promoted by the same rows (`promotion_watch`), and the copy must end on B
+   where it did when the two logs were compared. A save takes hours, in which another operator may
+   demote the flow: then the mirror copies the tail itself.
 4. *Replay*, where asked for: `replay`.
 
 It begins behind the promotion only, when the copy has surely ended: before that what is missing on
@@ -30,11 +32,14 @@ from twinlog.control.cutover.promotion import is_promoted, wait_until_over
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.failback.parting import COMPARED, Parting, partings, record_at, source_logs
 from twinlog.control.failback.plan import FailbackPlan, Tail
+from twinlog.control.failback.promotion_watch import PromotionWatch
 from twinlog.control.failback.replay import (
     Replay,
     compacted_lines,
     positions,
     replayed_lines,
+    take_back,
+    transactions_of,
     work_of,
 )
 from twinlog.control.failback.reverse import Reverse
@@ -88,28 +93,36 @@ class Failback:
         FlowError where that cannot be done.
         """
         self._require(plan)
-        self._until_over([one.parting for one in plan.tails])
+        watch = PromotionWatch(self._scope, [one.tp.topic for one in plan.tails])
+        self._until_over([one.parting for one in plan.tails], watch.newest)
         partings_ = self._checked_again(plan)
         with saved.locked():
             files = self._save(partings_, saved)
             self._say(f"saved: {plural(len(files), 'file')}, with their SHA-256 in manifest.json")
+            watch.require()
             self._require_still(partings_)
             if replays:
                 work = work_of(partings_, files, self._scope.intents().skips)
-                count_ = Replay(self._scope, saved, self._say).run(work)
+                count_ = Replay(self._scope, saved, watch, self._say).run(work)
                 self._say(f"replay: done, {plural(count_, 'record')} appended by this run")
+            watch.require()
             self._reverse.prepare(partings_)
         for line in self._reverse.lines(partings_):
             self._say(line)
         return files
 
     def abort(self) -> None:
-        """What is saved changed nothing on either cluster; what was replayed cannot be taken back.
+        """What is saved changed nothing on either cluster; what was replayed cannot be taken back,
+        but for a replay that has appended nothing.
 
         Raises FlowError (REPLAYED) where something was.
         """
-        begun = filter(self._scope.covers, self._scope.intents().topics(IntentKind.REPLAY))
-        if topics := sorted(begun):
+        scope = self._scope
+        begun = sorted(filter(scope.covers, scope.intents().topics(IntentKind.REPLAY)))
+        undone = take_back(scope, transactions_of(scope), begun) if begun else []
+        if undone:
+            self._say(f"the replay of {first_few(undone)} had appended nothing: it is taken back")
+        if topics := [one for one in begun if one not in undone]:
             raise FlowError(
                 f"the tail of {first_few(topics)} was begun to be appended to "
                 "the target, where consumers may have read it: nothing was changed; to finish it, "
@@ -117,8 +130,8 @@ class Failback:
                 flow=self._scope.name,
                 code="REPLAYED",
             )
-        self._say("nothing was changed on either cluster, so nothing is to be taken back; what was")
-        self._say("  saved stays where it is")
+        self._say("no record was changed on either cluster, so nothing else is to be taken back;")
+        self._say("  what was saved stays where it is")
 
     # -- looking
 
@@ -186,18 +199,16 @@ class Failback:
         self._require(replace(plan, tails=tails))
         return found
 
-    def _until_over(self, found: Sequence[Parting]) -> None:
+    def _until_over(self, found: Sequence[Parting], promotion: Intent) -> None:
         """Nothing of the copy can arrive any more: else the logs would part somewhere else."""
-        scope, intents = self._scope, self._scope.intents()
-        if intents.promotion is not None:
+        scope = self._scope
+        if not promotion.topic:
             copies = [Copy(source=one.source, target=one.target) for one in found]
             wait_until_over(scope, copies, lambda line: self._say(f"the copy: {line}"))
             return
-        rows = [intents.get(IntentKind.PROMOTE, one.source.topic) for one in found]
-        newest = max(one.at_ms for one in rows if one is not None)
         history = scope.history()
         closed = history is None or history.latest is None or history.is_closed
-        age_ms = int(time.time() * 1000) - newest
+        age_ms = int(time.time() * 1000) - promotion.at_ms
         if not closed and age_ms < SETTLED_MS:
             raise FlowError(
                 f"its topics were promoted {count(age_ms / 1000)} s ago, and lanes "
