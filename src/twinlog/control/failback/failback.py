@@ -243,9 +243,16 @@ class Failback:
 
     def _require_same(self, saved: SavedTail, files: Sequence[SavedFile], one: Parting) -> None:
         """A may have lost its end since, and been written again under offsets that were saved: what
-        is there now is in no file.
+        is there now is in no file. A file that ends behind A's end is not of this log: replayed, a
+        later tail of the same offsets would be left out.
         """
         for file in files if one.problem is None else ():
+            if file.span.next > one.log[1]:
+                raise saved.otherwise(
+                    f"{file.name} ends at offset {file.span.next}, and {one.source} at "
+                    f"{one.log[1]}: the source lost its end since it was saved, or the file is "
+                    "not of this command. It may be the only copy of these records"
+                )
             if file.span.next <= one.at:
                 continue
             held = (fields for fields in saved.records(file) if fields["offset"] < one.log[1])
