@@ -22,7 +22,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_offsets import Committed
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.failback import copy_end, failback, replay, saved, tail
-from twinlog.control.failback.copy_end import CopyEnds
+from twinlog.control.failback.copy_end import CopyEnd, CopyEnds
 from twinlog.control.failback.failback import Failback
 from twinlog.control.failback.parting import Parting, SourceLog
 from twinlog.control.failback.plan import FailbackPlan, Tail
@@ -34,6 +34,7 @@ from twinlog.errors import BrokerRefused, FlowError, PartitionError
 from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Term
 from twinlog.mirror.map.runs import Run
+from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.skipping import WantedSkip
@@ -217,7 +218,10 @@ def plan(**more: Any) -> FailbackPlan:
 
 def scope() -> CutoverScope:
     config = SimpleNamespace(flow=SimpleNamespace(source="A", target="B"))
-    found = SimpleNamespace(require_source=lambda: None, source=None, name="A->B", config=config)
+    target = SimpleNamespace(metadata=lambda _: None)
+    found = SimpleNamespace(
+        require_source=lambda: None, source=None, target=target, name="A->B", config=config
+    )
     return cast("CutoverScope", found)
 
 
@@ -266,11 +270,31 @@ def test_a_source_that_grows_while_it_is_saved_ends_the_run(
     found = [plan().tails[0].parting]
     now = {TP: SourceLog(start=0, stable=25, end=25)}
     monkeypatch.setattr(failback, "source_logs", lambda *_: now)
+    ends: dict[TopicPartition, CopyEnd | None] = {TP: None}
+    monkeypatch.setattr(failback, "copy_ends", lambda *_: ends)
     work._require_still(found)
     now[TP] = SourceLog(start=0, stable=26, end=26)
     with pytest.raises(FlowError, match="orders-0 from offset 25 on") as caught:
         work._require_still(found)
     assert caught.value.code == "TAIL_GROWS"
+    now[TP] = SourceLog(start=0, stable=25, end=25)
+    copy = CopyEnd(
+        key=PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 0),
+        known=cast("PartitionMap", None),
+        ordinal=20,
+        reach=Reach(20, 20),
+    )
+    for before, after in (
+        (None, copy),
+        (copy, None),
+        (copy, replace(copy, ordinal=21, reach=Reach(21, 21))),
+    ):
+        ends[TP] = after
+        with pytest.raises(FlowError, match="does not end where it ended") as caught:
+            work._require_still([replace(found[0], copy=before)])
+        assert caught.value.code == "COPY_RUNS"
+    ends[TP] = replace(copy, behind=7)  # new owners write there
+    work._require_still([replace(found[0], copy=copy)])
 
 
 def test_a_tail_that_is_deleted_while_it_is_read_ends_the_run(
@@ -362,10 +386,9 @@ class SharedEnds(CopyEnds):
         )
         self._maps = Maps(fold([row]), {}, 8)
         self._writers, self._cleaned = {}, set()
-        self._scope = cast(
-            "CutoverScope",
-            SimpleNamespace(name="A->B", producers=lambda: frozenset({OURS, OTHER_FLOW})),
-        )
+        self._scope = cast("CutoverScope", SimpleNamespace(name="A->B"))
+        producers = frozenset({OURS, OTHER_FLOW})
+        self._rows = cast("Any", SimpleNamespace(producers=lambda: producers))
 
     def write(self, producer: int, first: int, count: int) -> None:
         some = [Record(number, 1_700_000_000_000, None, b"v") for number in range(count)]
@@ -380,7 +403,9 @@ class SharedEnds(CopyEnds):
     def end(self, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
         view = MemoryView({REMOTE: self.log}, self.key.target_topic_id)
         self._client = cast("ClusterClient", None)
-        monkeypatch.setattr(copy_end, "ClusterLogView", lambda _: view)
+        monkeypatch.setattr(copy_end, "SearchView", lambda _: view)
+        self._reads, self._view = cast("Any", None), cast("Any", view)
+        self._logs = view.ends({REMOTE})
         return self._in_shared(self.key, REMOTE)
 
 

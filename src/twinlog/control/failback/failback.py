@@ -30,6 +30,7 @@ from twinlog.config.values.times import in_iso
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.promotion import is_promoted, wait_until_over
 from twinlog.control.cutover.scope import CutoverScope, Say
+from twinlog.control.failback.copy_end import CopyEnd, copy_ends
 from twinlog.control.failback.parting import COMPARED, Parting, partings, record_at, source_logs
 from twinlog.control.failback.plan import FailbackPlan, Tail
 from twinlog.control.failback.promotion_watch import PromotionWatch
@@ -38,14 +39,16 @@ from twinlog.control.failback.replay import (
     compacted_lines,
     positions,
     replayed_lines,
+    require_same_topics,
     take_back,
     transactions_of,
     work_of,
 )
 from twinlog.control.failback.reverse import Reverse
 from twinlog.control.failback.saved import Owner, SavedFile, SavedTail, uncovered
+from twinlog.control.failback.side_by_side import LogReads
 from twinlog.control.failback.tail import TailCounts, read_tail
-from twinlog.errors import Fate, FlowError, or_raise
+from twinlog.errors import Fate, FlowError, TwinlogError, or_raise
 from twinlog.mirror.state.intents import Intent, IntentKind
 from twinlog.quantities import count, first_few, plural
 
@@ -107,6 +110,7 @@ class Failback:
                 self._say(f"replay: done, {plural(count_, 'record')} appended by this run")
             watch.require()
             self._reverse.prepare(partings_)
+            watch.require()  # else the rows of the flow back leave out what the mirror copies now
         for line in self._reverse.lines(partings_):
             self._say(line)
         return files
@@ -257,7 +261,7 @@ class Failback:
                 continue
             held = (fields for fields in saved.records(file) if fields["offset"] < one.log[1])
             for fields in reversed(deque(held, maxlen=COMPARED)):
-                found = record_at(self._scope.source, one.source, fields["offset"])
+                found = record_at(LogReads(self._scope.source), one.source, fields["offset"])
                 if found is not None and found[0] != record_of(fields):
                     raise saved.otherwise(
                         f"{file.name} has another record at offset {fields['offset']} than "
@@ -282,6 +286,27 @@ class Failback:
                 code="TAIL_GROWS",
                 fate=Fate.RETRIABLE,
             )
+        there = {one.target.topic: one.target_id for one in found if one.target_log is not None}
+        require_same_topics(self._scope, there)
+        ends = copy_ends(self._scope, {one.source: one.target for one in found})
+        moved_ends = [one.target for one in found if not _is_same_end(one.copy, ends[one.source])]
+        if moved_ends:
+            raise FlowError(
+                f"the copy to {first_few(map(str, moved_ends))} does not end where it ended when "
+                "both logs were compared: a mirror copies what this run took for missing; what was "
+                "saved stays, and nothing was appended. Look why it does not follow the "
+                "promotion, or end it, and give the same command again",
+                flow=self._scope.name,
+                code="COPY_RUNS",
+                fate=Fate.RETRIABLE,
+            )
+
+
+def _is_same_end(one: CopyEnd | None, now: CopyEnd | TwinlogError | None) -> bool:
+    now = or_raise(now)
+    if one is None or now is None:
+        return one is now
+    return (one.key, one.ordinal, one.reach) == (now.key, now.ordinal, now.reach)
 
 
 def folder_of(scope: CutoverScope, folder: Path) -> SavedTail:

@@ -49,7 +49,7 @@ that somebody wanted left out of the copy (`twinlog topic skip`): the files have
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -181,18 +181,8 @@ class Replay:
 
     def _require_same(self, work: TailWork) -> None:
         """Before each write, which goes by name: the topic there is the one that was checked."""
-        if not work.files:
-            return
-        name = work.target.topic
-        if not self._scope.target.metadata([name]).has(name, work.target_id):
-            raise FlowError(
-                f"topic {name} of the target was deleted or re-created since it was checked: "
-                "nothing more is appended to it. Give the same command again, or leave its topic "
-                "out with --topics; the tail is saved",
-                flow=self._scope.name,
-                code="TARGET_RECREATED",
-                fate=Fate.RETRIABLE,
-            )
+        if work.files:
+            require_same_topics(self._scope, {work.target.topic: work.target_id})
 
     def _begun(self, work: Sequence[TailWork]) -> dict[TopicPartition, Committed]:
         """Where each partition resumes; from then on a lost offset is found out."""
@@ -319,6 +309,21 @@ def positions(scope: CutoverScope) -> GroupOffsets:
     """
     group = group_of(scope.name)
     return or_raise(fetch_offsets(Coordinators(scope.target), [group], settled=True)[group])
+
+
+def require_same_topics(scope: CutoverScope, ids: Mapping[str, TopicId]) -> None:
+    """Raise FlowError (TARGET_RECREATED) if one of the target's topics has another ID now."""
+    now = scope.target.metadata(sorted(ids))
+    for name, topic_id in ids.items():
+        if not now.has(name, topic_id):
+            raise FlowError(
+                f"topic {name} of the target was deleted or re-created since it was checked: "
+                "nothing more is appended to it. Give the same command again, or leave its topic "
+                "out with --topics; the tail is saved",
+                flow=scope.name,
+                code="TARGET_RECREATED",
+                fate=Fate.RETRIABLE,
+            )
 
 
 def take_back(scope: CutoverScope, transactions: Transactions, topics: Sequence[str]) -> list[str]:
