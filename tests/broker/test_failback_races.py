@@ -248,6 +248,10 @@ def test_the_other_topics_of_a_replayed_flow_are_copied_on(case: Case) -> None:
     assert run(["topic", "promote", str(pair.config), "--topics", pair.topic]) == 0
     assert demote(case)[0] == 0
     assert run(["topic", "demote", str(pair.config), "--topics", pair.topic]) == 1
+    # nor by way of a release
+    assert run(["topic", "release", str(pair.config), "--topics", pair.topic]) == 0
+    assert run(["topic", "demote", str(pair.config), "--topics", pair.topic]) == 0
+    assert run(["topic", "resume", str(pair.config), "--topics", pair.topic]) == 1
     copy(case)
     assert on_target(case) == there
 

@@ -69,7 +69,7 @@ def test_requests_of_a_plan_do_not_grow_with_the_partitions(
     identity: bool,
 ) -> None:
     by_size = []
-    for partitions in (3, 60):
+    for partitions in (3, 40):
         folder = tmp_path / f"{partitions}"
         folder.mkdir()
         pair = Pair(
