@@ -11,6 +11,7 @@ under a name with its pid, which the next process of this user removes.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -33,13 +34,13 @@ class FolderNotPrivate(EnvironmentMissing):
 
 def make_private(folder: Path, todo: str) -> None:
     """Make the folder if it is not there; raises FolderNotPrivate with `todo`, and OSError."""
-    with _opened(folder, todo):
+    with private_folder(folder, todo):
         pass
 
 
 def write_private(path: Path, text: str, todo: str) -> None:
     """Put a file of this user's in its place, whole; raises FolderNotPrivate and OSError."""
-    with _opened(path.parent, todo) as folder:
+    with private_folder(path.parent, todo) as folder:
         fresh = f".{os.getpid()}-{secrets.token_hex(8)}{_UNFINISHED}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(fresh, flags, 0o600, dir_fd=folder)
@@ -55,12 +56,7 @@ def write_private(path: Path, text: str, todo: str) -> None:
 
 def read_private(path: Path) -> str:
     """A file that this user wrote; raises OSError for anything else, and ValueError."""
-    # a named pipe would make the open wait
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, encoding="utf-8") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            raise PermissionError(f"{path} is no file of this user")
+    with open(path, encoding="utf-8", opener=own_opener) as file:
         return file.read()
 
 
@@ -77,6 +73,17 @@ def memory_file(text: str, shown_as: str = "twinlog") -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def own_opener(path: str, flags: int) -> int:
+    """For `open`: opens a file only if it is a regular file of this user; else PermissionError."""
+    # a named pipe would make the open wait
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+        return descriptor
+    os.close(descriptor)
+    raise PermissionError(errno.EPERM, "is no file of this user", path)
 
 
 def private_opener(path: str, flags: int) -> int:
@@ -116,8 +123,10 @@ def remove_unfinished(folder: Path) -> None:
 
 
 @contextmanager
-def _opened(folder: Path, todo: str) -> Iterator[int]:
-    """A descriptor of the folder, which is made if it is not there, and found private."""
+def private_folder(folder: Path, todo: str) -> Iterator[int]:
+    """A descriptor of the folder, which is made if it is not there, and found private; raises
+    FolderNotPrivate with `todo`, and OSError.
+    """
     # what cleans temporary folders may have removed it
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.is_symlink():

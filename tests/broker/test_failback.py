@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import uuid
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.client import Outgoing, produce, produce_transaction, read_all
-from tests.support.cutover import Commands, killed
+from tests.support.cutover import Commands
 from tests.support.eventually import eventually
+from tests.support.failback_case import Case, seen
 from tests.support.groups import Pair, commit, committed, numbered, resume
 from tests.support.mirror import EmittingMirror, Mirror
 from tests.support.settings import settings_of
@@ -25,7 +24,6 @@ from tests.support.topics import (
     end_offsets,
     partition_count,
 )
-from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import Committed, fetch_offsets
@@ -44,51 +42,6 @@ TRANSACTIONS = "twinlog.cluster.groups.transactions:Transactions"
 REPLAY = "twinlog.control.failback.failback:Replay"
 LET_IN = "twinlog.control.failback.reverse:Reverse._let_in"
 MANIFEST = "twinlog.control.failback.saved:SavedTail.write_manifest"
-
-
-class Case:
-    """A flow that was failed over; new owners have written on B, and A has a tail."""
-
-    def __init__(
-        self,
-        a: LocalCluster,
-        b: LocalCluster,
-        folder: Path,
-        capsys: pytest.CaptureFixture[str],
-        *,
-        identity: bool = False,
-    ) -> None:
-        self.pair = Pair(folder, a, b, both_ways=False, sync=False, identity=identity)
-        self.folder = folder / "tail"
-        self.failback = Commands("failback", self.pair.config, capsys)
-        create_topic(a, self.pair.topic)
-        produce(a, self.pair.topic, numbered(0, 20))
-        with Mirror(self.pair.config, once=True, lanes=1) as mirror:
-            mirror.wait()
-
-    def fail_over(self) -> None:
-        pair = self.pair
-        assert run(["failover", "run", str(pair.config), "--yes", "--reason", "A is lost"]) == 0
-        produce(pair.b, pair.remote, numbered(1000, 5))
-
-    def words(self, tail: str = "keep") -> list[str]:
-        return ["--tail", tail, "--save", str(self.folder), "--yes"]
-
-    def run(self, tail: str = "keep") -> tuple[int, str]:
-        code, out, err = self.failback.do("run", *self.words(tail))
-        return code, out + err
-
-    def killed(self, moment: str, where: str, tail: str = "keep") -> None:
-        killed(moment, where, "failback", "run", str(self.pair.config), *self.words(tail))
-
-    def lines(self) -> list[dict[str, Any]]:
-        """Every record that was saved, in the order of the files' names."""
-        files = sorted(self.folder.glob("*.jsonl"))
-        return [json.loads(line) for one in files for line in one.read_text().splitlines()]
-
-    def manifest(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text())
-        return found
 
 
 @pytest.fixture
@@ -187,11 +140,6 @@ def test_what_retention_deleted_is_told_and_an_open_transaction_is_waited_for(ca
     assert [one["value"] for one in case.lines()] == [str(n) for n in range(24, 31)]
     (part,) = case.manifest()["partitions"]
     assert part["deleted"] == [20, 24]
-
-
-def seen(pair: Pair, cluster: LocalCluster) -> list[bytes | None]:
-    topic = pair.remote if cluster is pair.b else pair.topic
-    return [one.value for one in read_all(cluster, topic, isolation="read_committed")]
 
 
 def test_replay_brings_every_record_once_though_the_command_dies_at_each_step(case: Case) -> None:

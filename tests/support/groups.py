@@ -68,6 +68,7 @@ class Pair:
         identity: bool = False,
     ) -> None:
         mark = uuid.uuid4().hex[:8]
+        self.is_identity = identity
         self.a, self.b = a, b
         self.topic, self.alias_a, self.alias_b = f"orders-{mark}", f"a{mark}", f"b{mark}"
         self.remote = self.topic if identity else f"{self.alias_a}.{self.topic}"

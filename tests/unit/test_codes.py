@@ -203,7 +203,8 @@ def test_advice_names_keys_that_exist() -> None:
 
 def test_requests_have_a_status_and_nothing_else_has() -> None:
     assert all(row.status for row in REQUEST_CODES)
-    assert {row.codes for row in CONDITIONS.values() if row.status} == {
+    wished = {("REPLAYED",)}  # of `topic resume`, which is a request, too
+    assert {row.codes for row in CONDITIONS.values() if row.status} == wished | {
         row.codes for row in REQUEST_CODES
     }
 

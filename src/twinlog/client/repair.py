@@ -5,6 +5,11 @@ in between is refused. What is written is one row for each partition (`mirror.st
 nothing in any log is changed. If this process dies before a row, that partition is
 stopped as before; behind it, whoever leads the flow resumes it, and the next run finds nothing to
 repair.
+
+Records that a failback appended to a remote topic are copies, too, under the producer ID of the
+replay. Behind them the copy would resume with the first record of the tail, and append all of it
+again. So nothing is accepted in topics that have the intent `replay` (REPLAYED). A replay that
+begins after the last look writes behind the range that was shown, which is all that is accepted.
 """
 
 from __future__ import annotations
@@ -32,6 +37,7 @@ from twinlog.mirror.start.break_search import find_break
 from twinlog.mirror.start.corrections import next_upstream
 from twinlog.mirror.state.acceptance import WantedAcceptance
 from twinlog.mirror.state.generations import producers_of
+from twinlog.mirror.state.intents import IntentKind, flow_intents
 from twinlog.mirror.state.published import Unusual
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.survey.leader_status import leader_status
@@ -53,6 +59,12 @@ INSTEAD: Final = {
     ),
 }
 """Why the others are not accepted, and what to do."""
+REPLAYED: Final = (
+    "a failback has begun to append the source's tail to it, and a copy that resumes would append "
+    "these records again: promote the topic (twinlog topic promote); finish a replay that was "
+    "interrupted with twinlog failback run --tail replay; to mirror the topic again, give the "
+    "source another alias, so that it gets a remote topic of its own [REPLAYED]"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,18 +174,26 @@ class TopicRepair:
         count = len(target.metadata([topic]).topics[topic].partitions)
         maps = MapReader(target, topic, count).read()
         maps.require_all()
-        ours = producers_of(self._steering.flow, state_rows(target))
-        return [self._line(one, maps, ours) for one in standing]
+        rows = state_rows(target)
+        ours = producers_of(self._steering.flow, rows)
+        replayed = flow_intents(self._steering.flow, rows).topics(IntentKind.REPLAY)
+        return [self._line(one, maps, ours, self._instead(one, replayed)) for one in standing]
 
-    def _line(self, one: Unusual, maps: Maps, ours: frozenset[int]) -> RepairLine:
+    def _instead(self, one: Unusual, replayed: list[str]) -> str:
+        """Why its records are not accepted, whatever they are; empty: they may be."""
+        if one.topic in replayed:
+            return REPLAYED
+        if one.code not in INSTEAD and self._config.policy.kind is PolicyKind.IDENTITY:
+            return INSTEAD["TAKEN_OVER"]
+        return INSTEAD.get(one.code, "")
+
+    def _line(self, one: Unusual, maps: Maps, ours: frozenset[int], problem: str) -> RepairLine:
         source = TopicPartition(one.topic, one.partition)
         remote = self._policy.format_remote_topic(self._config.flow.source, one.topic)
         target = TopicPartition(remote, one.partition)
         blank = RepairLine(standing=one, source=source, target=target)
-        if one.code in INSTEAD:
-            return replace(blank, problem=INSTEAD[one.code])
-        if self._config.policy.kind is PolicyKind.IDENTITY:
-            return replace(blank, problem=INSTEAD["TAKEN_OVER"])
+        if problem:
+            return replace(blank, problem=problem)
         here = self._source.metadata([source.topic]).topics[source.topic].topic_id
         there = self._steering.target.metadata([remote]).topics[remote].topic_id
         known = maps.get(PartitionKey(here, there, one.partition))

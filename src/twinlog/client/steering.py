@@ -4,6 +4,21 @@ follows.
 First it is looked what is wanted already: the same twice is written once. Nothing here needs a
 mirror to run; a flow that starts later starts as it is wanted. But the mirror creates the state
 topic, and nothing is written to another cluster than the one that the flow's claims name.
+
+A promotion or release is not taken back for a topic whose tail a failback has begun to append to
+the target (REPLAYED), because the copy would append these records again. The demotion and the
+intent `replay` are rows of one log, so of two commands at the same time one sees the other:
+
+    demotion: look for `replay`, write the row, look again
+    replay:   write `replay`, look for the promotion before each commit (`control.failback.replay`)
+
+- `replay` is written before the demotion: the demotion finds it, before or after its own row, and
+  writes the promotion again, as a new row. A run that relied on the old row stops.
+- `replay` is written after the demotion: the replay finds that the promotion is gone, commits
+  nothing, and takes its intent back.
+- The demotion dies right after its row: the flow is demoted. A replay that has appended nothing
+  stops, as above. The copy stops behind anything that a replay has appended (EXTRA_RECORDS,
+  TAKEN_OVER), and `repair` does not accept that.
 """
 
 from __future__ import annotations
@@ -14,7 +29,7 @@ import socket
 import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient, prompt_client
@@ -23,11 +38,12 @@ from twinlog.cluster.topics.internal_log import append_rows, check_policy
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.regex.patterns import NamePattern, compile_names
 from twinlog.config.regex.reader import RegexProblem
-from twinlog.errors import ConfigError, Unauthorized, UsageError
+from twinlog.errors import ConfigError, FlowError, Unauthorized, UsageError
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.generations import winning_claims
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
 from twinlog.model import TopicPartition
+from twinlog.quantities import first_few
 from twinlog.survey.discovery import mirrored_topics
 from twinlog.survey.flow_clusters import never_led, target_changed
 from twinlog.survey.state_reader import state_rows_if_any
@@ -172,12 +188,58 @@ class FlowSteering:
             self._change(found, kind, topic, is_set=is_set, corrupt=corrupt) for topic in topics
         ]
 
+    def require_no_replay(self, changes: Iterable[Change]) -> None:
+        """Raise FlowError (REPLAYED) if the changes would let a replayed topic be copied."""
+        undone = _undone(changes)
+        if undone:
+            now = self.intents(set())
+            after = now.after(change.intent for change in undone)
+            self._refuse(after.copied_replays - now.copied_replays)
+
     def write(self, changes: Iterable[Change]) -> None:
-        """Those that are needed, in few batches; written again they say the same."""
-        needed = [change.intent for change in changes if change.is_needed]
-        if needed:
-            is_of_copy = any(one.is_set and one.kind in OF_A_COPY for one in needed)
-            self.append([one.encode() for one in needed], is_of_copy=is_of_copy)
+        """Those that are needed, in few batches; written again they say the same.
+
+        Raises FlowError (REPLAYED) if a replay began before rows that would let its topics be
+        copied; these rows are taken back.
+        """
+        needed = [change for change in changes if change.is_needed]
+        if not needed:
+            return
+        intents = [change.intent for change in needed]
+        is_of_copy = any(one.is_set and one.kind in OF_A_COPY for one in intents)
+        self.append([one.encode() for one in intents], is_of_copy=is_of_copy)
+        if undone := _undone(needed):
+            self._require_no_replay_began(undone)
+
+    def _require_no_replay_began(self, undone: Sequence[Change]) -> None:
+        """Write again what was taken back if a replay began before the row that took it back."""
+        at_ms = int(time.time() * 1000)
+        # a new row: a replay that relied on the old one must notice
+        again = [
+            replace(change.before, who=self.who, at_ms=at_ms)
+            for change in undone
+            if change.before is not None
+        ]
+        now = self.intents(set())
+        begun = now.copied_replays - now.after(again).copied_replays
+        if begun:
+            self.append([one.encode() for one in again])
+            self._refuse(begun)
+
+    def _refuse(self, topics: frozenset[str]) -> None:
+        if not topics:
+            return
+        raise FlowError(
+            f"a failback has begun to append the tail of {first_few(sorted(topics))} to the "
+            "target, and a copy that resumes would append these records again: nothing was "
+            "changed. If that run was interrupted, finish it with twinlog failback run --tail "
+            "replay, or, if it has appended nothing, let twinlog failback abort take it back. "
+            "Else leave these topics promoted (twinlog topic promote; then the flow's other "
+            "topics can be demoted), and mirror them again under another alias of the source, "
+            "into remote topics of their own",
+            flow=self.flow,
+            code="REPLAYED",
+        )
 
     def append(self, rows: Sequence[tuple[bytes, bytes]], *, is_of_copy: bool = True) -> None:
         """Append rows to the state topic; durable when this returns. `is_of_copy`: they make sense
@@ -228,6 +290,16 @@ class FlowSteering:
         )
         is_readable = (kind, topic) not in corrupt
         return Change(intent=intent, before=found.get(kind, topic), is_readable=is_readable)
+
+
+def _undone(changes: Iterable[Change]) -> list[Change]:
+    """Those that let topics be copied again that were promoted or released."""
+    kinds = (IntentKind.PROMOTE, IntentKind.RELEASE)
+    return [
+        change
+        for change in changes
+        if change.is_needed and change.intent.kind in kinds and not change.intent.is_set
+    ]
 
 
 def name_pattern(names: Sequence[str]) -> NamePattern:

@@ -97,8 +97,14 @@ COMMAND_CODES: Final = (
     ),
     Condition(
         codes=("NOT_PROMOTED",),
-        meaning="`failback`: the flow was not promoted, so what its source has is copied as ever",
-        advice="a failback is behind a failover; planned, it is a switchover",
+        meaning=(
+            "`failback`: the flow is not promoted, or its promotion was taken back while the "
+            "command ran, so the mirror copies what the source has"
+        ),
+        advice=(
+            "a failback is behind a failover; planned, it is a switchover; ask who demoted the "
+            "flow, and promote it again before the next run"
+        ),
     ),
     Condition(
         codes=("TAIL_UNKNOWN",),
@@ -140,8 +146,9 @@ COMMAND_CODES: Final = (
     Condition(
         codes=("SAVED_OTHERWISE",),
         meaning=(
-            "`failback`: the folder of `--save` holds something else, what was saved there was "
-            "changed since, or the source was rewritten under the same offsets"
+            "`failback`: the folder of `--save` holds something else, or files without a "
+            "manifest; what was saved there was changed since; the source was rewritten under the "
+            "same offsets, or ends before a saved file"
         ),
         advice="keep the folder as it is, and save to another one",
     ),
@@ -153,9 +160,17 @@ COMMAND_CODES: Final = (
     ),
     Condition(
         codes=("REPLAYED",),
-        meaning="`failback abort`: the tail was begun to be appended to the target",
-        advice="give `failback run --tail replay` again: it finishes what was begun",
+        meaning=(
+            "`failback abort`, `flow demote`, `topic demote`, `topic resume`, `repair`: a failback "
+            "has begun to append the tail of the topic to the target, where a resumed copy would "
+            "append it again"
+        ),
+        advice=(
+            "give `failback run --tail replay` again: it finishes what was begun; then leave the "
+            "topic promoted, and mirror it again under another alias of the source"
+        ),
         fault=Fault.NOBODY,
+        status=409,
     ),
     Condition(
         codes=("REPLAY_UNKNOWN",),
@@ -172,8 +187,8 @@ COMMAND_CODES: Final = (
     Condition(
         codes=("REPLAY_FENCED",),
         meaning=(
-            "`failback run --tail replay`: another run of the same flow has begun since, or this "
-            "one was suspended for too long; nothing of it is taken any more"
+            "`failback run --tail replay`: another run or `failback abort` of the same flow has "
+            "begun since, or this one was suspended for too long; nothing of it is taken any more"
         ),
         advice="where no other runs, give the same command again",
         fault=Fault.NOBODY,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -20,10 +22,11 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_offsets import Committed
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.failback import copy_end, failback, replay, saved, tail
-from twinlog.control.failback.copy_end import CopyEnds
+from twinlog.control.failback.copy_end import CopyEnd, CopyEnds
 from twinlog.control.failback.failback import Failback
 from twinlog.control.failback.parting import Parting, SourceLog
 from twinlog.control.failback.plan import FailbackPlan, Tail
+from twinlog.control.failback.promotion_watch import PromotionWatch
 from twinlog.control.failback.replay import Replay, TailWork, work_of
 from twinlog.control.failback.saved import Owner, SavedFile, SavedTail, uncovered
 from twinlog.control.failback.tail import TailCounts, TailRecord, Transaction
@@ -31,10 +34,12 @@ from twinlog.errors import BrokerRefused, FlowError, PartitionError
 from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Term
 from twinlog.mirror.map.runs import Run
+from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import TopicId, TopicPartition
+from twinlog.private_files import FolderNotPrivate
 from twinlog.survey.map_reader import Maps
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import BatchHeader, Codec
@@ -123,6 +128,41 @@ def test_a_folder_of_another_flow_or_one_that_was_changed_is_left(
         SavedTail(tmp_path, OWNER).files()
 
 
+def test_files_without_a_manifest_are_nobodys(tmp_path: Path, log: list[TailRecord]) -> None:
+    """A run of another flow may have died behind them, or somebody may have put them there."""
+    assert log
+    with SavedTail(tmp_path, OWNER).locked():
+        assert json.loads((tmp_path / "manifest.json").read_text())["flow"] == OWNER.flow
+    save(tmp_path)
+    (tmp_path / "manifest.json").unlink()
+    with (
+        pytest.raises(FlowError, match="nobody knows whose") as caught,
+        SavedTail(tmp_path, OWNER).locked(),
+    ):
+        pass
+    assert caught.value.code == "SAVED_OTHERWISE"
+    assert not (tmp_path / "manifest.json").exists()
+
+
+def test_a_folder_is_this_users_alone_and_so_is_each_file(
+    tmp_path: Path, log: list[TailRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert log
+    ours, link = tmp_path / "ours", tmp_path / "link"
+    link.symlink_to(ours)
+    save(ours)
+    assert stat.S_IMODE(ours.stat().st_mode) == 0o700
+    for folder, mode in ((ours, 0o720), (ours, 0o702), (ours, 0o755), (link, 0o700)):
+        ours.chmod(mode)
+        with pytest.raises(FolderNotPrivate, match="save to another folder"):
+            save(folder, 24, 25)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(FolderNotPrivate, match="belongs to user"):
+        save(ours, 24, 25)
+    with pytest.raises(PermissionError, match="no file of this user"):
+        SavedTail(ours, OWNER).files()
+
+
 def test_what_was_said_of_other_topics_stays_in_the_manifest(tmp_path: Path) -> None:
     one = SavedTail(tmp_path, OWNER)
     first, again, other = (
@@ -178,7 +218,10 @@ def plan(**more: Any) -> FailbackPlan:
 
 def scope() -> CutoverScope:
     config = SimpleNamespace(flow=SimpleNamespace(source="A", target="B"))
-    found = SimpleNamespace(require_source=lambda: None, source=None, name="A->B", config=config)
+    target = SimpleNamespace(metadata=lambda _: None)
+    found = SimpleNamespace(
+        require_source=lambda: None, source=None, target=target, name="A->B", config=config
+    )
     return cast("CutoverScope", found)
 
 
@@ -202,7 +245,9 @@ def test_what_the_copy_still_brought_behind_the_plan_is_no_tail(
     monkeypatch.setattr(work._reverse, "settled", lambda found: found)
     monkeypatch.setattr(work._reverse, "prepare", seen.append)
     monkeypatch.setattr(work._reverse, "lines", lambda _: [])
-    monkeypatch.setattr(work, "_until_over", lambda _: None)
+    monkeypatch.setattr(work, "_until_over", lambda *_: None)
+    watch = SimpleNamespace(newest=None, require=lambda: None)
+    monkeypatch.setattr(failback, "PromotionWatch", lambda *_: watch)
 
     def save_(found: list[Parting], _: SavedTail) -> list[SavedFile]:
         seen.append(found)
@@ -225,11 +270,31 @@ def test_a_source_that_grows_while_it_is_saved_ends_the_run(
     found = [plan().tails[0].parting]
     now = {TP: SourceLog(start=0, stable=25, end=25)}
     monkeypatch.setattr(failback, "source_logs", lambda *_: now)
+    ends: dict[TopicPartition, CopyEnd | None] = {TP: None}
+    monkeypatch.setattr(failback, "copy_ends", lambda *_: ends)
     work._require_still(found)
     now[TP] = SourceLog(start=0, stable=26, end=26)
     with pytest.raises(FlowError, match="orders-0 from offset 25 on") as caught:
         work._require_still(found)
     assert caught.value.code == "TAIL_GROWS"
+    now[TP] = SourceLog(start=0, stable=25, end=25)
+    copy = CopyEnd(
+        key=PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 0),
+        known=cast("PartitionMap", None),
+        ordinal=20,
+        reach=Reach(20, 20),
+    )
+    for before, after in (
+        (None, copy),
+        (copy, None),
+        (copy, replace(copy, ordinal=21, reach=Reach(21, 21))),
+    ):
+        ends[TP] = after
+        with pytest.raises(FlowError, match="does not end where it ended") as caught:
+            work._require_still([replace(found[0], copy=before)])
+        assert caught.value.code == "COPY_RUNS"
+    ends[TP] = replace(copy, behind=7)  # new owners write there
+    work._require_still([replace(found[0], copy=copy)])
 
 
 def test_a_tail_that_is_deleted_while_it_is_read_ends_the_run(
@@ -321,10 +386,9 @@ class SharedEnds(CopyEnds):
         )
         self._maps = Maps(fold([row]), {}, 8)
         self._writers, self._cleaned = {}, set()
-        self._scope = cast(
-            "CutoverScope",
-            SimpleNamespace(name="A->B", producers=lambda: frozenset({OURS, OTHER_FLOW})),
-        )
+        self._scope = cast("CutoverScope", SimpleNamespace(name="A->B"))
+        producers = frozenset({OURS, OTHER_FLOW})
+        self._rows = cast("Any", SimpleNamespace(producers=lambda: producers))
 
     def write(self, producer: int, first: int, count: int) -> None:
         some = [Record(number, 1_700_000_000_000, None, b"v") for number in range(count)]
@@ -339,7 +403,9 @@ class SharedEnds(CopyEnds):
     def end(self, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
         view = MemoryView({REMOTE: self.log}, self.key.target_topic_id)
         self._client = cast("ClusterClient", None)
-        monkeypatch.setattr(copy_end, "ClusterLogView", lambda _: view)
+        monkeypatch.setattr(copy_end, "SearchView", lambda _: view)
+        self._reads, self._view = cast("Any", None), cast("Any", view)
+        self._logs = view.ends({REMOTE})
         return self._in_shared(self.key, REMOTE)
 
 
@@ -417,7 +483,8 @@ class Rows:
     ) -> Replay:
         found = {} if at is None else {REMOTE: at}
         monkeypatch.setattr(replay, "positions", lambda _: found)
-        one = Replay(self.scope(), SavedTail(folder, OWNER), print)
+        watch = cast("PromotionWatch", SimpleNamespace(require=lambda *_: None))
+        one = Replay(self.scope(), SavedTail(folder, OWNER), watch, print)
         monkeypatch.setattr(
             one._transactions, "write", lambda *call, **_: self.written.append((call[1], call[2]))
         )
@@ -526,7 +593,10 @@ def test_what_was_saved_and_written_anew_since_is_found_out(
     with pytest.raises(FlowError, match="another record at offset 21") as caught:
         work._require_same(folder, files, parting)
     assert caught.value.code == "SAVED_OTHERWISE"
-    work._require_same(folder, files, replace(parting, log=(0, 21)))  # lost, and not written anew
+    # lost, and not written anew yet: the next records of the source will have these offsets
+    with pytest.raises(FlowError, match="ends at offset 24, and orders-0 at 21") as caught:
+        work._require_same(folder, files, replace(parting, log=(0, 21)))
+    assert caught.value.code == "SAVED_OTHERWISE"
 
 
 def test_where_the_brokers_forgot_how_far_it_came_nothing_is_appended(

@@ -12,6 +12,7 @@ from twinlog.control.failback import parting, reverse
 from twinlog.control.failback.copy_end import CopyEnd
 from twinlog.control.failback.parting import MARKER, Comparing, Parting
 from twinlog.control.failback.reverse import BEFORE_ALL, Reverse, reverse_start
+from twinlog.control.failback.side_by_side import BothReads
 from twinlog.errors import FlowError
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap, Term
 from twinlog.mirror.map.runs import Run
@@ -131,14 +132,18 @@ def test_rows_of_a_flow_that_was_ever_started_are_left(monkeypatch: pytest.Monke
     assert (one.log, one.is_home, one.is_open) == ((0, 110), True, False)
 
 
+def comparing(end: int = 106) -> Comparing:
+    """Of the five records; A's log ends there."""
+    sides = BothReads(*cast("Any", ("A", "B")))
+    return Comparing("A->B", sides, partition(log=(0, end)), copied(*RUNS))
+
+
 def test_where_a_was_written_to_again_under_the_same_offsets_the_place_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for wrong_from in range(6):  # of the five records of the copy
         monkeypatch.setattr(parting, "record_at", written_anew(wrong_from))
-        scope = cast("CutoverScope", SimpleNamespace(source="A", target="B"))
-        work = Comparing(scope, TP, TP, copied(*RUNS), (0, 106))
-        assert work.common() == (min(wrong_from, 5), True)
+        assert comparing().common() == (min(wrong_from, 5), True)
 
 
 @pytest.mark.parametrize("cleaned", range(1, 4))
@@ -162,8 +167,7 @@ def test_where_that_place_is_cleaned_away_no_new_record_is_taken_for_a_common_on
     monkeypatch.setattr(parting, "record_at", record)
     monkeypatch.setattr(parting, "_batches", batches)
     monkeypatch.setattr(parting, "decode", lambda _, batch: batch)
-    config = SimpleNamespace(source="A", target="B", name="A->B")
-    work = Comparing(cast("CutoverScope", config), TP, TP, copied(*RUNS), (0, 106))
+    work = comparing()
     if side == "A":  # it has nothing there that could be missed
         assert work.common() == (1 + cleaned, True)
         return
@@ -182,9 +186,8 @@ def test_the_end_of_a_transaction_in_place_of_a_record_was_written_anew(
         return MARKER if (client, offset) == ("A", 104) else anew(client, tp, offset)
 
     monkeypatch.setattr(parting, "record_at", record)
-    scope = cast("CutoverScope", SimpleNamespace(source="A", target="B"))
     for end in (106, 105):  # the marker is in between, and at the end
-        assert Comparing(scope, TP, TP, copied(*RUNS), (0, end)).common() == (3, True)
+        assert comparing(end).common() == (3, True)
 
 
 def written_anew(wrong_from: int) -> Any:
@@ -208,5 +211,4 @@ def test_what_lies_behind_the_end_of_a_is_lost_there(
     monkeypatch: pytest.MonkeyPatch, end: int, ordinal: int
 ) -> None:
     monkeypatch.setattr(parting, "record_at", lambda *_: None)
-    scope = cast("CutoverScope", SimpleNamespace(source="A", target="B"))
-    assert Comparing(scope, TP, TP, copied(*RUNS), (0, end)).common() == (ordinal, False)
+    assert comparing(end).common() == (ordinal, False)

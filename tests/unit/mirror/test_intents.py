@@ -49,6 +49,19 @@ def test_newest_row_counts() -> None:
     assert found(limit(5000), intent(IntentKind.LIMIT, is_set=False)).limit is None
 
 
+def test_a_replayed_topic_is_copied_once_neither_it_nor_the_flow_is_promoted() -> None:
+    replay = [intent(IntentKind.REPLAY, topic) for topic in ("orders", "sales")]
+    flow, topic = intent(IntentKind.PROMOTE), intent(IntentKind.PROMOTE, "orders")
+    released = intent(IntentKind.RELEASE, "sales")
+    assert found(*replay).copied_replays == {"orders", "sales"}
+    assert found(*replay, flow).copied_replays == frozenset()
+    assert found(*replay, topic).copied_replays == {"sales"}
+    assert found(*replay, topic, released).copied_replays == frozenset()
+    demoted = found(*replay, flow, topic).after([replace(flow, is_set=False)])
+    assert demoted == found(*replay, topic)
+    assert demoted.after([flow]) == found(*replay, flow, topic)
+
+
 def test_pause_of_a_flow_is_one_of_each_topic_and_outlives_theirs() -> None:
     flow, topic = intent(), intent(topic="orders")
     assert found(flow, topic).pause_of("orders") == topic

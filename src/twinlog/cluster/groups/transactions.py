@@ -21,6 +21,7 @@ partitions and groups are added to a transaction by requests of their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
@@ -183,9 +184,11 @@ class Transactions:
         *,
         codec: Codec = Codec.NONE,
         metadata: str = "",
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         """Append the records, and set the group's offsets, in one transaction; `metadata` stands
-        beside each offset.
+        beside each offset. `check` is called before the commit; if it raises, the transaction is
+        rolled back.
 
         Raises TwinlogError; whether it has happened is known after the next `begin_epoch`.
         """
@@ -207,6 +210,12 @@ class Transactions:
             )
             self._sequences[tp] = first + len(records)
         self.commit_offsets({tp: Committed(at, metadata) for tp, at in offsets.items()})
+        try:
+            check()
+        except TwinlogError:
+            with suppress(TwinlogError):  # then its timeout rolls it back
+                self.end(committed=False)
+            raise
         self.end(committed=True)
 
     # -- steps of a transaction

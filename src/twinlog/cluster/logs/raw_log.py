@@ -58,6 +58,9 @@ NO_SESSION: Final = -1
 STUCK_ANSWERS: Final = 5
 """So many in a row that a quota emptied, and for as long as a call tries: nothing passes."""
 
+GROWTH: Final = 16
+"""So many times as much is asked for where not even the first batch came whole."""
+
 LENGTH_END: Final = 12
 _LENGTH: Final = struct.Struct(">i")
 
@@ -135,6 +138,7 @@ class _Reading:
             node, ReadSize(MAX_ANSWER_BYTES, MAX_ANSWER_BYTES)
         )
         self._parts: dict[TopicPartition, FetchedRecords] = {}
+        self._growth: dict[TopicPartition, int] = {}
         self._held_since = 0.0
         self._held = 0
 
@@ -157,6 +161,8 @@ class _Reading:
                 # only the first partition of an answer is sure to get a whole batch (KIP-74)
                 if at == 0 or not self._is_cut(answer, led.tp):
                     self._take(led.tp, answer, out)
+                else:  # else each long batch would take a request of its own
+                    self._growth[led.tp] = GROWTH * self._growth.get(led.tp, 1)
             if self._is_stuck(is_held=is_throttled and not answers):
                 # a broker sends at least one batch of the first: it is what does not pass
                 self._take(left[0].tp, self._nothing_passes(left[0].tp), out)
@@ -248,7 +254,9 @@ class _Reading:
                             fetch_offset=self._wanted[led.tp][0],
                             last_fetched_epoch=NO_EPOCH,
                             log_start_offset=-1,
-                            partition_max_bytes=min(most_bytes, self._wanted[led.tp][1]),
+                            partition_max_bytes=min(
+                                most_bytes, self._wanted[led.tp][1] * self._growth.get(led.tp, 1)
+                            ),
                         )
                         for led in inside
                     ],

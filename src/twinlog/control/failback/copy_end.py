@@ -17,20 +17,23 @@ copy is appended any more (`control.cutover.promotion`).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
+from typing import Final
 
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, offset_at
 from twinlog.cluster.logs.producers import Producers, known_producers
-from twinlog.cluster.logs.raw_log import fetch_partition
+from twinlog.cluster.logs.raw_log import FetchedRecords, FetchFrom
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.errors import Fate, FlowError, PartitionError
+from twinlog.control.failback.side_by_side import BothReads, LogReads, side_by_side
+from twinlog.errors import Fate, FlowError, PartitionError, TwinlogError, or_raise
 from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap, run_at
 from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.names.naming import offset_map_topic
-from twinlog.mirror.ports import ProducerTail, answer_of
+from twinlog.mirror.ports import LogEnds, ProducerTail, answer_of
 from twinlog.mirror.start.our_end import find_end
 from twinlog.mirror.start.request import StartRequest, runs_for_start
 from twinlog.mirror.state.intents import IntentKind
@@ -38,8 +41,8 @@ from twinlog.model import TopicId, TopicPartition, sequence_of, sequences_ahead
 from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.wire.record_batch import BatchHeader, read_headers
 
-ONE_BATCH = 1
-"""A broker answers with the whole first batch, however long it is."""
+FIRST_BYTES: Final = 4096
+"""Of a read of one batch. More is asked for where it is longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,22 +59,59 @@ class CopyEnd:
     """Offsets of B's log behind that."""
 
 
+class SearchView(ClusterLogView):
+    """The target's logs as one search reads them."""
+
+    def __init__(self, reads: LogReads) -> None:
+        super().__init__(reads.client)
+        self._reads = reads
+
+    def _fetch(
+        self, wanted: Mapping[TopicPartition, FetchFrom]
+    ) -> Mapping[TopicPartition, FetchedRecords | TwinlogError]:
+        return {tp: self._reads.read(tp, *fetch) for tp, fetch in wanted.items()}
+
+
+class FlowRows:
+    """What the state topic says of the flow, each read once for all partitions."""
+
+    def __init__(self, scope: CutoverScope) -> None:
+        self.was_led = cache(lambda: scope.history() is not None)
+        self.producers = cache(scope.producers)
+        self.mapped = cache(scope.mapped)
+        self.replayed = cache(lambda: scope.intents().topics(IntentKind.REPLAY))
+        self.has_begun = cache(scope.has_begun)
+
+
 class CopyEnds:
-    """Asked for the partitions of one flow; for one thread."""
+    """Finds the ends of copies of one flow: `prepare` asks once for all partitions, `find` reads
+    the few batches that one of them needs. For one thread.
+    """
 
     def __init__(self, scope: CutoverScope) -> None:
         self._scope = scope
         self._client = scope.target
         self._metadata = scope.target.metadata(None)
+        self._rows = FlowRows(scope)
         self._has_map = True
         self._maps = self._read_maps()
+        self._keys: defaultdict[tuple[TopicId, int], list[PartitionKey]] = defaultdict(list)
+        for key in self._maps:
+            self._keys[key.target_topic_id, key.partition].append(key)
         self._writers: dict[TopicPartition, Producers] = {}
         self._cleaned: set[str] = set()
+        self._view = ClusterLogView(scope.target)
+        self._logs: Mapping[TopicPartition, LogEnds] = {}
+        self._reads = LogReads(scope.target)
+        """Of the search that runs now."""
 
     def prepare(self, targets: Collection[TopicPartition]) -> None:
-        """Ask once for all what the leaders remember, and which topics are cleaned."""
+        """Ask once for all what the leaders remember, where the logs end after that, and which
+        topics are cleaned.
+        """
         wanted = [tp for tp in targets if self.topic_id(tp) is not None]
         self._writers = known_producers(self._client, wanted)
+        self._logs = self._view.ends({*wanted})
         self._cleaned = may_lack_offsets(self._client, {tp.topic for tp in wanted})
 
     def topic_id(self, target: TopicPartition) -> TopicId | None:
@@ -80,19 +120,18 @@ class CopyEnds:
         is_there = topic is not None and not topic.error and self._metadata.partition(target)
         return topic.topic_id if is_there and topic is not None else None
 
-    def find(self, source: TopicPartition, target: TopicPartition) -> CopyEnd | None:
+    def find(
+        self, source: TopicPartition, target: TopicPartition, sides: BothReads
+    ) -> CopyEnd | None:
         """None: nothing of it was ever copied. Raises FlowError where the end is not known."""
+        self._reads = sides.target
         topic_id = self.topic_id(target)
         if topic_id is None:
             return None
         unread = self._maps.problem(source)
         if unread is not None:
             raise unread
-        keys = [
-            key
-            for key in self._maps
-            if (key.target_topic_id, key.partition) == (topic_id, target.partition)
-        ]
+        keys = self._keys[topic_id, target.partition]
         if any(key.branches for key in keys):
             raise self._unknown(target, "its records are placed by key, so no offset corresponds")
         newest = max(keys, key=lambda key: self._maps[key].term, default=None)
@@ -127,13 +166,12 @@ class CopyEnds:
         """
         if not log[1]:
             return
-        history = self._scope.history()
-        if history is None:
+        if not self._rows.was_led():
             return
-        oldest, ours = self._batch_from(target, *log), self._scope.producers()
+        oldest, ours = self._batch_from(target, *log), self._rows.producers()
         is_ours = oldest is not None and oldest.producer_id in ours
         is_ours |= not ours.isdisjoint(self._writers.get(target, {}))
-        had_row = self._scope.mapped().was_copied_to(topic_id, target.partition)
+        had_row = self._rows.mapped().was_copied_to(topic_id, target.partition)
         if is_ours or had_row or not self._has_map:
             raise self._unknown(
                 target,
@@ -150,9 +188,9 @@ class CopyEnds:
         self, source: TopicPartition, target: TopicPartition, topic_id: TopicId
     ) -> bool:
         """Whether the flow wrote to this very topic: a copy or, behind a promotion, the tail."""
-        if source.topic in self._scope.intents().topics(IntentKind.REPLAY):
+        if source.topic in self._rows.replayed():
             return True
-        return self._scope.has_begun(target.topic, topic_id)
+        return self._rows.has_begun(target.topic, topic_id)
 
     # -- a topic that was ours alone
 
@@ -222,9 +260,8 @@ class CopyEnds:
             our_producers=frozenset(known.producers),
             may_lose_batches=is_cleaned,
         )
-        view = ClusterLogView(self._client)
-        there = answer_of(view.ends({target}), target, view)
-        ours = self._scope.producers()
+        there = self._log_of(target)
+        view, ours = SearchView(self._reads), self._rows.producers()
         try:
             # the source may be gone: no record of it is compared
             end = find_end(request, there, tail, view, ours, lambda *_: False)
@@ -259,14 +296,18 @@ class CopyEnds:
         return None if found is None or found.base_offset >= end else found
 
     def _first_batch(self, tp: TopicPartition, offset: int) -> BatchHeader | None:
-        answer = fetch_partition(self._client, tp, offset, ONE_BATCH)
+        answer = or_raise(self._reads.read(tp, offset, FIRST_BYTES))
         return next(
             (one for one, _ in read_headers(answer.records) if one.next_offset > offset), None
         )
 
     def bounds(self, tp: TopicPartition) -> tuple[int, int]:
-        """Where the log of a partition of B begins and ends."""
-        return offset_at(self._client, tp, EARLIEST), offset_at(self._client, tp, LATEST)
+        """Where the log of a partition of B began and ended in `prepare`."""
+        found = self._log_of(tp)
+        return found.log_start, found.high_watermark
+
+    def _log_of(self, tp: TopicPartition) -> LogEnds:
+        return answer_of(self._logs, tp, self._view)
 
     def _read_maps(self) -> Maps:
         topic = offset_map_topic(self._scope.config.source_alias)
@@ -281,6 +322,16 @@ class CopyEnds:
             flow=self._scope.name,
             code="TAIL_UNKNOWN",
         )
+
+
+def copy_ends(
+    scope: CutoverScope, targets: Mapping[TopicPartition, TopicPartition]
+) -> dict[TopicPartition, CopyEnd | TwinlogError | None]:
+    """Where the copy of each pair of source and target ends now."""
+    ends = CopyEnds(scope)
+    ends.prepare(targets.values())
+    searches = {one: partial(ends.find, one, target) for one, target in targets.items()}
+    return side_by_side(searches, scope.source, scope.target)
 
 
 def _reach(known: PartitionMap, ordinal: int, downstream: int) -> Reach:

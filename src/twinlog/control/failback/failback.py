@@ -1,12 +1,14 @@
 """Failback: the old source A is back; what only it has is saved, and then kept or replayed.
 
-    look -> save -> (replay) -> say how the flow back is started
+    look -> save -> look again -> (replay) -> say how the flow back is started
 
 1. *Look*: where the logs part, and what lies behind that. Nothing is changed.
 2. *Save*: a file per partition and range (`saved`). Died anywhere: the next run finds what is whole
    and writes what is missing.
-3. *Look again*: A must not have moved. Where somebody still writes there, the run ends; what came
-   is one more file of the next run.
+3. *Look again*: A must not have grown, or the run ends; what came is one more file of the next run.
+   The flow must still be promoted by the same rows (`promotion_watch`), and the copy must end on B
+   where it did when the two logs were compared. A save takes hours, in which another operator may
+   demote the flow: then the mirror copies the tail itself.
 4. *Replay*, where asked for: `replay`.
 
 It begins behind the promotion only, when the copy has surely ended: before that what is missing on
@@ -28,19 +30,25 @@ from twinlog.config.values.times import in_iso
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.promotion import is_promoted, wait_until_over
 from twinlog.control.cutover.scope import CutoverScope, Say
+from twinlog.control.failback.copy_end import CopyEnd, copy_ends
 from twinlog.control.failback.parting import COMPARED, Parting, partings, record_at, source_logs
 from twinlog.control.failback.plan import FailbackPlan, Tail
+from twinlog.control.failback.promotion_watch import PromotionWatch
 from twinlog.control.failback.replay import (
     Replay,
     compacted_lines,
     positions,
     replayed_lines,
+    require_same_topics,
+    take_back,
+    transactions_of,
     work_of,
 )
 from twinlog.control.failback.reverse import Reverse
 from twinlog.control.failback.saved import Owner, SavedFile, SavedTail, uncovered
+from twinlog.control.failback.side_by_side import LogReads
 from twinlog.control.failback.tail import TailCounts, read_tail
-from twinlog.errors import Fate, FlowError, or_raise
+from twinlog.errors import Fate, FlowError, TwinlogError, or_raise
 from twinlog.mirror.state.intents import Intent, IntentKind
 from twinlog.quantities import count, first_few, plural
 
@@ -88,28 +96,37 @@ class Failback:
         FlowError where that cannot be done.
         """
         self._require(plan)
-        self._until_over([one.parting for one in plan.tails])
+        watch = PromotionWatch(self._scope, [one.tp.topic for one in plan.tails])
+        self._until_over([one.parting for one in plan.tails], watch.newest)
         partings_ = self._checked_again(plan)
         with saved.locked():
             files = self._save(partings_, saved)
             self._say(f"saved: {plural(len(files), 'file')}, with their SHA-256 in manifest.json")
+            watch.require()
             self._require_still(partings_)
             if replays:
                 work = work_of(partings_, files, self._scope.intents().skips)
-                count_ = Replay(self._scope, saved, self._say).run(work)
+                count_ = Replay(self._scope, saved, watch, self._say).run(work)
                 self._say(f"replay: done, {plural(count_, 'record')} appended by this run")
+            watch.require()
             self._reverse.prepare(partings_)
+            watch.require()  # else the rows of the flow back leave out what the mirror copies now
         for line in self._reverse.lines(partings_):
             self._say(line)
         return files
 
     def abort(self) -> None:
-        """What is saved changed nothing on either cluster; what was replayed cannot be taken back.
+        """What is saved changed nothing on either cluster; what was replayed cannot be taken back,
+        but for a replay that has appended nothing.
 
         Raises FlowError (REPLAYED) where something was.
         """
-        begun = filter(self._scope.covers, self._scope.intents().topics(IntentKind.REPLAY))
-        if topics := sorted(begun):
+        scope = self._scope
+        begun = sorted(filter(scope.covers, scope.intents().topics(IntentKind.REPLAY)))
+        undone = take_back(scope, transactions_of(scope), begun) if begun else []
+        if undone:
+            self._say(f"the replay of {first_few(undone)} had appended nothing: it is taken back")
+        if topics := [one for one in begun if one not in undone]:
             raise FlowError(
                 f"the tail of {first_few(topics)} was begun to be appended to "
                 "the target, where consumers may have read it: nothing was changed; to finish it, "
@@ -117,8 +134,8 @@ class Failback:
                 flow=self._scope.name,
                 code="REPLAYED",
             )
-        self._say("nothing was changed on either cluster, so nothing is to be taken back; what was")
-        self._say("  saved stays where it is")
+        self._say("no record was changed on either cluster, so nothing else is to be taken back;")
+        self._say("  what was saved stays where it is")
 
     # -- looking
 
@@ -186,18 +203,16 @@ class Failback:
         self._require(replace(plan, tails=tails))
         return found
 
-    def _until_over(self, found: Sequence[Parting]) -> None:
+    def _until_over(self, found: Sequence[Parting], promotion: Intent) -> None:
         """Nothing of the copy can arrive any more: else the logs would part somewhere else."""
-        scope, intents = self._scope, self._scope.intents()
-        if intents.promotion is not None:
+        scope = self._scope
+        if not promotion.topic:
             copies = [Copy(source=one.source, target=one.target) for one in found]
             wait_until_over(scope, copies, lambda line: self._say(f"the copy: {line}"))
             return
-        rows = [intents.get(IntentKind.PROMOTE, one.source.topic) for one in found]
-        newest = max(one.at_ms for one in rows if one is not None)
         history = scope.history()
         closed = history is None or history.latest is None or history.is_closed
-        age_ms = int(time.time() * 1000) - newest
+        age_ms = int(time.time() * 1000) - promotion.at_ms
         if not closed and age_ms < SETTLED_MS:
             raise FlowError(
                 f"its topics were promoted {count(age_ms / 1000)} s ago, and lanes "
@@ -232,14 +247,21 @@ class Failback:
 
     def _require_same(self, saved: SavedTail, files: Sequence[SavedFile], one: Parting) -> None:
         """A may have lost its end since, and been written again under offsets that were saved: what
-        is there now is in no file.
+        is there now is in no file. A file that ends behind A's end is not of this log: replayed, a
+        later tail of the same offsets would be left out.
         """
         for file in files if one.problem is None else ():
+            if file.span.next > one.log[1]:
+                raise saved.otherwise(
+                    f"{file.name} ends at offset {file.span.next}, and {one.source} at "
+                    f"{one.log[1]}: the source lost its end since it was saved, or the file is "
+                    "not of this command. It may be the only copy of these records"
+                )
             if file.span.next <= one.at:
                 continue
             held = (fields for fields in saved.records(file) if fields["offset"] < one.log[1])
             for fields in reversed(deque(held, maxlen=COMPARED)):
-                found = record_at(self._scope.source, one.source, fields["offset"])
+                found = record_at(LogReads(self._scope.source), one.source, fields["offset"])
                 if found is not None and found[0] != record_of(fields):
                     raise saved.otherwise(
                         f"{file.name} has another record at offset {fields['offset']} than "
@@ -264,6 +286,27 @@ class Failback:
                 code="TAIL_GROWS",
                 fate=Fate.RETRIABLE,
             )
+        there = {one.target.topic: one.target_id for one in found if one.target_log is not None}
+        require_same_topics(self._scope, there)
+        ends = copy_ends(self._scope, {one.source: one.target for one in found})
+        moved_ends = [one.target for one in found if not _is_same_end(one.copy, ends[one.source])]
+        if moved_ends:
+            raise FlowError(
+                f"the copy to {first_few(map(str, moved_ends))} does not end where it ended when "
+                "both logs were compared: a mirror copies what this run took for missing; what was "
+                "saved stays, and nothing was appended. Look why it does not follow the "
+                "promotion, or end it, and give the same command again",
+                flow=self._scope.name,
+                code="COPY_RUNS",
+                fate=Fate.RETRIABLE,
+            )
+
+
+def _is_same_end(one: CopyEnd | None, now: CopyEnd | TwinlogError | None) -> bool:
+    now = or_raise(now)
+    if one is None or now is None:
+        return one is now
+    return (one.key, one.ordinal, one.reach) == (now.key, now.ordinal, now.reach)
 
 
 def folder_of(scope: CutoverScope, folder: Path) -> SavedTail:

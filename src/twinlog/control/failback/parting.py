@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
-from twinlog.cluster.logs.raw_log import fetch_partition, fetch_records
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.control.failback.copy_end import CopyEnd, CopyEnds
+from twinlog.control.failback.copy_end import FIRST_BYTES, CopyEnd, CopyEnds
+from twinlog.control.failback.side_by_side import BothReads, LogReads, side_by_side
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError, or_raise
 from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import run_at
@@ -100,7 +101,7 @@ class Parting:
         }
 
 
-def partings(scope: CutoverScope) -> Iterator[Parting]:
+def partings(scope: CutoverScope) -> list[Parting]:
     """Every partition that A has of the scope's topics, sorted."""
     here = scope.source.metadata(None)
     ids = {
@@ -118,16 +119,24 @@ def partings(scope: CutoverScope) -> Iterator[Parting]:
     ends = CopyEnds(scope)
     ends.prepare(targets.values())
     logs = source_logs(scope.source, tps)
-    for tp in tps:
-        try:
-            if scope.setup.is_identity and targets[tp].topic != tp.topic:
-                raise _other_name(scope, tp, targets[tp])
-            found = _parting(scope, tp, targets[tp], ids[tp], logs[tp], ends)
-            if found.copy is None and tp.topic in came:
-                raise _came_back(scope, tp, came[tp.topic])
-            yield found
-        except TwinlogError as error:
-            yield Parting(source=tp, target=targets[tp], topic_id=ids[tp], problem=error)
+
+    def search(tp: TopicPartition, sides: BothReads) -> Parting:
+        if scope.setup.is_identity and targets[tp].topic != tp.topic:
+            raise _other_name(scope, tp, targets[tp])
+        blank = Parting(source=tp, target=targets[tp], topic_id=ids[tp])
+        found = _parting(scope, blank, logs[tp], ends, sides)
+        if found.copy is None and tp.topic in came:
+            raise _came_back(scope, tp, came[tp.topic])
+        return found
+
+    searches = {tp: partial(search, tp) for tp in tps}
+    found = side_by_side(searches, scope.source, scope.target)
+    return [
+        Parting(source=tp, target=targets[tp], topic_id=ids[tp], problem=one)
+        if isinstance(one := found[tp], TwinlogError)
+        else one
+        for tp in tps
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,21 +215,19 @@ def _came_back(scope: CutoverScope, tp: TopicPartition, flow: str) -> FlowError:
 
 def _parting(
     scope: CutoverScope,
-    tp: TopicPartition,
-    target: TopicPartition,
-    topic_id: TopicId,
+    blank: Parting,
     log: SourceLog | TwinlogError,
     ends: CopyEnds,
+    sides: BothReads,
 ) -> Parting:
     log = or_raise(log)
-    copy = ends.find(tp, target)
+    tp, target, topic_id = blank.source, blank.target, blank.topic_id
+    copy = ends.find(tp, target, sides)
     bounds = log.start, log.end
     target_id = ends.topic_id(target)
     there = None if target_id is None else ends.bounds(target)
-    parting = Parting(
-        source=tp,
-        target=target,
-        topic_id=topic_id,
+    parting = replace(
+        blank,
         target_id=target_id or NO_TOPIC_ID,
         target_log=there,
         log=bounds,
@@ -238,7 +245,7 @@ def _parting(
             flow=scope.name,
             code="TAIL_UNKNOWN",
         )
-    common, is_compared = Comparing(scope, tp, target, copy, bounds).common()
+    common, is_compared = Comparing(scope.name, sides, parting, copy).common()
     at, lost = copy.reach.upstream, None
     if common < copy.ordinal:
         before = run_at(copy.known.runs, common - 1)
@@ -258,16 +265,9 @@ def _parting(
 class Comparing:
     """The records that both sides should have, of one partition."""
 
-    def __init__(
-        self,
-        scope: CutoverScope,
-        source: TopicPartition,
-        target: TopicPartition,
-        copy: CopyEnd,
-        log: tuple[int, int],
-    ) -> None:
-        self._scope, self._source, self._target = scope, source, target
-        self._copy, self._log = copy, log
+    def __init__(self, flow: str, sides: BothReads, one: Parting, copy: CopyEnd) -> None:
+        self._flow, self._sides, self._copy = flow, sides, copy
+        self._source, self._target, self._log = one.source, one.target, one.log
 
     def common(self) -> tuple[int, bool]:
         """How many records of the copy both sides have, and whether one was really compared."""
@@ -303,7 +303,7 @@ class Comparing:
                 f"{self._upstream(low)} on is not known, since {self._target} has them no more: "
                 "leave its topic out with --topics, save both sides with twinlog export, and "
                 "compare them",
-                flow=self._scope.name,
+                flow=self._flow,
                 code="TAIL_UNKNOWN",
             )
         return other
@@ -313,7 +313,7 @@ class Comparing:
         begin, end = max(self._upstream(low), self._log[0]), self._upstream(high)
         if begin >= end:
             return False
-        for header, batch in _batches(self._scope.source, self._source, begin, end):
+        for header, batch in _batches(self._sides.source, self._source, begin, end):
             if header.is_control:
                 continue
             if any(begin <= one.offset < end for one in decode(header, batch)):
@@ -346,8 +346,8 @@ class Comparing:
         run = run_at(self._copy.known.runs, ordinal)
         if run is None:
             return None
-        here = record_at(self._scope.source, self._source, run.upstream_of(ordinal))
-        there = record_at(self._scope.target, self._target, run.downstream_of(ordinal))
+        here = record_at(self._sides.source, self._source, run.upstream_of(ordinal))
+        there = record_at(self._sides.target, self._target, run.downstream_of(ordinal))
         if MARKER in (here, there):
             return False  # it was a record when it was copied
         if here is None or there is None:
@@ -357,11 +357,11 @@ class Comparing:
 
 
 def _batches(
-    client: ClusterClient, tp: TopicPartition, position: int, end: int
+    reads: LogReads, tp: TopicPartition, position: int, end: int
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Those of [position, end), one fetch for each."""
+    """Those of [position, end)."""
     while position < end:
-        answer = fetch_partition(client, tp, position, 1)
+        answer = or_raise(reads.read(tp, position, FIRST_BYTES))
         before = position
         for header, at in read_headers(answer.records):
             if header.base_offset < end and header.next_offset > position:
@@ -371,9 +371,9 @@ def _batches(
             return
 
 
-def record_at(client: ClusterClient, tp: TopicPartition, offset: int) -> tuple[Record, bool] | None:
+def record_at(reads: LogReads, tp: TopicPartition, offset: int) -> tuple[Record, bool] | None:
     """The record at an offset, and whether its timestamp is the broker's; None: there is none."""
-    answer = fetch_records(client, {tp: (offset, 1)})[tp]
+    answer = reads.read(tp, offset, FIRST_BYTES)
     if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
         return None
     answer = or_raise(answer)

@@ -9,6 +9,7 @@ there or neither is:
 - dies before the end of a transaction, or its answer is lost: the next epoch rolls it back, or
   finishes it where its end was decided, *before* it reads where it stopped;
 - a frozen run thaws: its epoch is fenced, nothing of it is taken any more, its offsets neither;
+- the flow is demoted, and the mirror resumes its copy with the first record of the tail: below;
 - the remote topic is deleted, and somebody makes one of that name: its id is compared right before
   each transaction, and nothing is appended to another topic than the one that was checked;
 - leaders, coordinators, log starts move, B is compacted, new owners write in between: the offset is
@@ -26,6 +27,21 @@ Beside the offset stands which record was appended last. Who continues finds tha
 the files: else the folder is another one than before, or the source lost its end and was written
 again under the same offsets (REPLAY_UNKNOWN).
 
+**A demotion at the same time.** `replay` (the intent) and a demotion are rows of one log:
+
+    replay:   write `replay`, look for the promotion, then for each portion:
+              append its records, look for the promotion, commit
+    demotion: look for `replay`, write the row, look again (`client.steering`)
+
+A demotion behind `replay` finds it and takes itself back. A demotion before `replay` is found by
+the first look, which ends the run (NOT_PROMOTED) before anything is appended. Should a demotion
+stand all the same (its command was killed between its two steps, or is an older release), then a
+look before its row says nothing, and a later one rolls the portion back. So whatever is committed
+was appended before the row, and a leader that follows the row begins its copy behind it: it finds
+records that it did not write, and stops before its first one (EXTRA_RECORDS, TAKEN_OVER). No record
+of the tail is there twice. A promotion that was taken back and given again is another row
+(`promotion_watch`).
+
 What a reader of uncommitted records sees of a run that died is, as of every such producer, also
 what was rolled back. Records that the source's applications rolled back are not replayed, nor those
 that somebody wanted left out of the copy (`twinlog topic skip`): the files have both.
@@ -33,7 +49,7 @@ that somebody wanted left out of the copy (`twinlog topic skip`): the files have
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,6 +59,7 @@ from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets, fetch_
 from twinlog.cluster.groups.transactions import Transactions
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.failback.parting import Parting
+from twinlog.control.failback.promotion_watch import PromotionWatch
 from twinlog.control.failback.saved import SavedFile, SavedTail
 from twinlog.control.failback.tail import Transaction
 from twinlog.errors import Fate, FlowError, or_raise
@@ -124,15 +141,12 @@ def work_of(
 class Replay:
     """Of one flow; for one thread."""
 
-    def __init__(self, scope: CutoverScope, saved: SavedTail, say: Say) -> None:
-        self._scope, self._saved, self._say = scope, saved, say
+    def __init__(
+        self, scope: CutoverScope, saved: SavedTail, watch: PromotionWatch, say: Say
+    ) -> None:
+        self._scope, self._saved, self._say, self._watch = scope, saved, say, watch
         self._group = group_of(scope.name)
-        self._transactions = Transactions(
-            scope.target,
-            f"twinlog-failback-{scope.name}",
-            self._group,
-            timeout_ms=TRANSACTION_TIMEOUT_MS,
-        )
+        self._transactions = transactions_of(scope)
 
     def run(self, work: Sequence[TailWork]) -> int:
         """How many records were appended now; raises FlowError where that cannot be done."""
@@ -140,8 +154,10 @@ class Replay:
             self._say("replay: there is nothing to be replayed")
             return 0
         self._require_targets(work)
+        self._watch.require()
         self._transactions.begin_epoch()
         at = self._begun(work)
+        self._require_promoted(work)
         appended = 0
         for one in work:
             if one.files:
@@ -165,18 +181,8 @@ class Replay:
 
     def _require_same(self, work: TailWork) -> None:
         """Before each write, which goes by name: the topic there is the one that was checked."""
-        if not work.files:
-            return
-        name = work.target.topic
-        if not self._scope.target.metadata([name]).has(name, work.target_id):
-            raise FlowError(
-                f"topic {name} of the target was deleted or re-created since it was checked: "
-                "nothing more is appended to it. Give the same command again, or leave its topic "
-                "out with --topics; the tail is saved",
-                flow=self._scope.name,
-                code="TARGET_RECREATED",
-                fate=Fate.RETRIABLE,
-            )
+        if work.files:
+            require_same_topics(self._scope, {work.target.topic: work.target_id})
 
     def _begun(self, work: Sequence[TailWork]) -> dict[TopicPartition, Committed]:
         """Where each partition resumes; from then on a lost offset is found out."""
@@ -205,9 +211,17 @@ class Replay:
             )
             at[one.target] = start
         steering = self._scope.steering
-        topics = sorted({one.source.topic for one in work})
-        steering.write(steering.wanted(IntentKind.REPLAY, topics))
+        steering.write(steering.wanted(IntentKind.REPLAY, _topics(work)))
         return at
+
+    def _require_promoted(self, work: Sequence[TailWork]) -> None:
+        """The first look behind the rows; takes them back if nothing was ever appended."""
+        topics = _topics(work)
+        try:
+            self._watch.require(topics)
+        except FlowError:
+            take_back(self._scope, self._transactions, topics)
+            raise
 
     def _resume_offset(self, work: TailWork, found: Committed) -> int:
         """Behind what was appended, where the files are those of before."""
@@ -258,7 +272,12 @@ class Replay:
             last = last_appended(records[-1])
             self._require_same(work)
             self._transactions.write(
-                work.target, records, {work.target: after}, codec=Codec.LZ4, metadata=last
+                work.target,
+                records,
+                {work.target: after},
+                codec=Codec.LZ4,
+                metadata=last,
+                check=lambda: self._watch.require([work.source.topic]),
             )
             appended += len(records)
             if number % REPORTED_EVERY == REPORTED_EVERY - 1:
@@ -290,6 +309,57 @@ def positions(scope: CutoverScope) -> GroupOffsets:
     """
     group = group_of(scope.name)
     return or_raise(fetch_offsets(Coordinators(scope.target), [group], settled=True)[group])
+
+
+def require_same_topics(scope: CutoverScope, ids: Mapping[str, TopicId]) -> None:
+    """Raise FlowError (TARGET_RECREATED) if one of the target's topics has another ID now."""
+    now = scope.target.metadata(sorted(ids))
+    for name, topic_id in ids.items():
+        if not now.has(name, topic_id):
+            raise FlowError(
+                f"topic {name} of the target was deleted or re-created since it was checked: "
+                "nothing more is appended to it. Give the same command again, or leave its topic "
+                "out with --topics; the tail is saved",
+                flow=scope.name,
+                code="TARGET_RECREATED",
+                fate=Fate.RETRIABLE,
+            )
+
+
+def take_back(scope: CutoverScope, transactions: Transactions, topics: Sequence[str]) -> list[str]:
+    """Take the intent `replay` back for those topics of which nothing was appended; return them.
+
+    A run that appends now is fenced first, so that it cannot commit behind the look. A run that
+    begins later finds its intent gone before its first commit.
+    """
+    if not _untouched(scope, topics):
+        return []
+    transactions.begin_epoch()
+    found = _untouched(scope, topics)
+    scope.steering.write(scope.steering.wanted(IntentKind.REPLAY, found, is_set=False))
+    return found
+
+
+def _untouched(scope: CutoverScope, topics: Sequence[str]) -> list[str]:
+    """Topics that have a position, and no partition of which a record was appended."""
+    at = positions(scope)
+    known = {tp.topic for tp in at}
+    appended = {tp.topic for tp, one in at.items() if one.metadata != NOTHING_YET}
+    return [one for one in topics if scope.remote(one) in known - appended]
+
+
+def _topics(work: Sequence[TailWork]) -> list[str]:
+    return sorted({one.source.topic for one in work})
+
+
+def transactions_of(scope: CutoverScope) -> Transactions:
+    """Those of a flow's replays."""
+    return Transactions(
+        scope.target,
+        f"twinlog-failback-{scope.name}",
+        group_of(scope.name),
+        timeout_ms=TRANSACTION_TIMEOUT_MS,
+    )
 
 
 def replayed_lines(partings: Sequence[Parting], at: GroupOffsets) -> Iterator[str]:

@@ -3,6 +3,11 @@
     DIR/orders-0-00000000000000000023-00000000000000000040.jsonl
     DIR/manifest.json
 
+The folder is this user's alone, mode 0700 (`private_files`), and so is every file in it: what lies
+there may be appended to the target. The manifest is written first, with the flow and the cluster
+that the folder belongs to. A folder that has files of such names and no manifest is refused
+(SAVED_OTHERWISE), since nobody knows whose records they are.
+
 A file holds all records that A had of [23, 40). It appears under its name only when it is whole:
 written beside it, fsynced, linked. A name is never taken twice, and nothing is ever overwritten but
 the manifest, which only gains. So:
@@ -10,7 +15,7 @@ the manifest, which only gains. So:
 - dies while it writes: `.partial` is left, and removed by the next run;
 - dies behind the link: the next run finds the file, reads it, and takes it as it is, also when A's
   cleaner or retention has taken records since;
-- dies before the manifest: it is made of the files again;
+- dies before a file is in the manifest: the manifest is made of the files again;
 - the tail grew meanwhile: what is behind is one more file;
 - two runs at once: the folder is locked, the second one ends.
 
@@ -37,11 +42,13 @@ from twinlog.control.failback.tail import OnRead, TailRecord, Transaction, read_
 from twinlog.errors import CorruptData, FlowError
 from twinlog.mirror.findings import Span
 from twinlog.model import TopicPartition
+from twinlog.private_files import own_opener, private_folder, read_private
+from twinlog.quantities import first_few
 
 MANIFEST: Final = "manifest.json"
 VERSION: Final = 1
 PRIVATE: Final = 0o600
-PRIVATE_FOLDER: Final = 0o700
+TODO: Final = "save to another folder with --save"
 PARTIAL: Final = ".partial"
 _NAME: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<first>\d{20})-(?P<next>\d{20})")
 
@@ -92,10 +99,12 @@ class SavedTail:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Made where it is missing; raises FlowError where another run works in it."""
-        self._folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        descriptor = os.open(self._folder, os.O_RDONLY)
-        try:
+        """Create the folder if it is missing, and make it this flow's.
+
+        Raises FlowError if another run works in it or it is another flow's, and FolderNotPrivate if
+        it is not this user's alone.
+        """
+        with private_folder(self._folder, TODO) as descriptor:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -104,12 +113,12 @@ class SavedTail:
                     "ended, and give the same command again",
                     code="SAVE_BUSY",
                 ) from error
-            self._check_owner()
+            is_owned = self._check_owner()
             for left in self._folder.glob(f"*{PARTIAL}"):  # of runs that died
                 left.unlink()
+            if not is_owned:
+                self._write({**self._owner.as_json(), "partitions": [], "files": []})
             yield
-        finally:
-            os.close(descriptor)
 
     def files(self) -> list[SavedFile]:
         """All that are there, read and compared with the manifest; sorted by place."""
@@ -149,10 +158,13 @@ class SavedTail:
             "partitions": [on_read[key] for key in sorted(on_read)],
             "files": [one.as_json() for one in files],
         }
+        self._write(body)
+
+    def _write(self, manifest: Mapping[str, Any]) -> None:
         partial = self._folder / (MANIFEST + PARTIAL)
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
         with os.fdopen(descriptor, "w", encoding="ascii") as out:
-            out.write(json.dumps(body, indent=1) + "\n")
+            out.write(json.dumps(manifest, indent=1) + "\n")
             out.flush()
             os.fsync(out.fileno())
         partial.replace(self._folder / MANIFEST)
@@ -160,7 +172,7 @@ class SavedTail:
 
     def records(self, one: SavedFile) -> Iterator[Mapping[str, Any]]:
         """The lines of a file, read again."""
-        with (self._folder / one.name).open("rb") as lines:
+        with open(self._folder / one.name, "rb", opener=own_opener) as lines:
             for line in lines:
                 yield json.loads(line)
 
@@ -177,7 +189,7 @@ class SavedTail:
         tp = TopicPartition(found["topic"], int(found["partition"]))
         span = Span(int(found["first"]), int(found["next"]))
         digest, records, aborted, size, last = hashlib.sha256(), 0, 0, 0, span.first - 1
-        with path.open("rb") as lines:
+        with open(path, "rb", opener=own_opener) as lines:
             for line in lines:
                 digest.update(line)
                 size += len(line)
@@ -205,19 +217,23 @@ class SavedTail:
 
     def _manifest(self) -> dict[str, Any]:
         try:
-            text = (self._folder / MANIFEST).read_text("ascii")
-        except (FileNotFoundError, NotADirectoryError):
-            return {}
-        try:
-            found: dict[str, Any] = json.loads(text)
+            found: dict[str, Any] = json.loads(read_private(self._folder / MANIFEST))
             _ = [one["sha256"] for one in found["files"]], found["flow"]
             _ = [(one["topic"], one["partition"]) for one in found["partitions"]]
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
         except (ValueError, KeyError, TypeError) as error:
             raise self.otherwise(f"{MANIFEST} cannot be read: {error!r}") from error
         return found
 
-    def _check_owner(self) -> None:
+    def _check_owner(self) -> bool:
+        """Return whether the folder is this flow's already; raises FlowError if it is not free."""
         found = self._manifest()
+        if not found and (paths := self._paths()):
+            raise self.otherwise(
+                f"it has {first_few(sorted(path.name for path in paths))} and no {MANIFEST}, so "
+                "nobody knows whose records these are"
+            )
         ours = self._owner.as_json()
         if found and any(found.get(key) != value for key, value in ours.items()):
             raise self.otherwise(
@@ -225,6 +241,7 @@ class SavedTail:
                 f"{found.get('source_cluster_id')}, this is {self._owner.flow} from "
                 f"{self._owner.source_cluster_id}"
             )
+        return bool(found)
 
     def otherwise(self, what: str) -> FlowError:
         """The folder is not what it should be."""

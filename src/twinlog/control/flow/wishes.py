@@ -40,6 +40,8 @@ def wish(
         if nothing and not any(changes for _, changes in found):
             raise UsageError(nothing)
         for steering, changes in found:
+            steering.require_no_replay(changes)
+        for steering, changes in found:
             if not dry_run:
                 steering.write(changes)
     return [change for _, some in found for change in some]

@@ -13,6 +13,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, log_ends
 from twinlog.cluster.logs.per_leader import has_no_leader
 from twinlog.cluster.logs.producers import describe_producers
+from twinlog.cluster.logs.raw_log import FetchedRecords, FetchFrom
 from twinlog.cluster.logs.start_offsets import begin_offsets
 from twinlog.cluster.topics.internal_log import fetch_records
 from twinlog.errors import Fate, PartitionError, TwinlogError, Unauthorized, Unsupported
@@ -88,11 +89,16 @@ class ClusterLogView:
         self, offsets: Mapping[TopicPartition, int], *, size: int = READ_BYTES
     ) -> Mapping[TopicPartition, RawRecords]:
         wanted = {tp: (offsets[tp], size) for tp in self._asked(offsets)}
-        found = self._good(fetch_records(self._client, wanted))
+        found = self._good(self._fetch(wanted))
         return {
             tp: RawRecords(records=answer.records, high_watermark=answer.high_watermark)
             for tp, answer in found.items()
         }
+
+    def _fetch(
+        self, wanted: Mapping[TopicPartition, FetchFrom]
+    ) -> Mapping[TopicPartition, FetchedRecords | TwinlogError]:
+        return fetch_records(self._client, wanted)
 
     def producers(
         self, tps: set[TopicPartition], producer_id: int

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -142,6 +142,22 @@ class FlowIntents:
     def topics(self, kind: IntentKind) -> list[str]:
         """Of which topics it is wanted, beside the flow."""
         return sorted(topic for one, topic in self._set if one is kind and topic)
+
+    @property
+    def copied_replays(self) -> frozenset[str]:
+        """Topics that are copied although a failback has begun to append their tail."""
+        if self.promotion is not None:
+            return frozenset()
+        return frozenset(self.topics(IntentKind.REPLAY)) - self.released
+
+    def after(self, intents: Iterable[Intent]) -> FlowIntents:
+        """Return the intents as they are when these rows have been written as well."""
+        found = dict(self._set)
+        for one in intents:
+            found.pop(one.key, None)
+            if one.is_set:
+                found[one.key] = one
+        return replace(self, _set=found)
 
     def rows(self) -> list[tuple[bytes, bytes]]:
         """(key, value) of all of it."""

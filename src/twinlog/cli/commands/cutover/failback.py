@@ -77,7 +77,8 @@ def status(chosen: ChosenFlow) -> int:
     required=True,
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="The folder for records that never arrived; given again, it is continued.",
+    help="The folder for records that never arrived, the user's alone (mode 0700); given again, it "
+    "is continued.",
 )
 @run_options
 def run(
@@ -130,7 +131,7 @@ def run(
 @failback.command("abort")
 @cutover_options
 def abort(chosen: ChosenFlow) -> int:
-    """Say what there is to take back: nothing, as long as nothing was appended to the target.
+    """Take back a replay that has appended nothing; what was appended cannot be taken back.
 
     \b
     twinlog failback abort mm2.properties --flow 'A->B'

@@ -120,7 +120,8 @@ def demote(file: Path, **given: Any) -> int:
     """Take a promotion of flows back: they copy on, at exactly the next record.
 
     A remote topic that others have written to since is found to be so, and stops with a
-    code. Topics that were promoted by name stay so: `twinlog topic demote`.
+    code. Topics that were promoted by name stay so: `twinlog topic demote`. Refused if a failback
+    has begun to replay the tail of a topic (REPLAYED): promote that topic by name first.
 
     \b
     twinlog flow demote mm2.properties --flow 'A->B'

@@ -99,7 +99,7 @@ def demote(file: Path, topics: str, **given: Any) -> int:
     """Take the promotion of topics back; each is copied on, at exactly the next record.
 
     A remote topic that others have written to since is found to be so, and stops with a
-    code.
+    code. Refused for topics whose tail a failback has begun to replay (REPLAYED).
 
     \b
     twinlog topic demote mm2.properties --topics orders

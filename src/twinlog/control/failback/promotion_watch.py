@@ -1,0 +1,64 @@
+"""The promotion that a run of a failback relies on, read again before each step.
+
+The run has waited for the end of the copy behind this very promotion. A promotion that is gone, or
+another one, means that the copy may have continued in the meantime, and that records which the run
+takes for missing are on the target already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twinlog.control.cutover.promotion import is_promoted
+from twinlog.control.cutover.scope import CutoverScope
+from twinlog.errors import Fate, FlowError
+from twinlog.mirror.state.intents import Intent, IntentKind
+from twinlog.survey.state_reader import StateReader
+
+
+class PromotionWatch:
+    """The promotion of one flow, or of its topics by name; for one thread."""
+
+    def __init__(self, scope: CutoverScope, topics: Sequence[str]) -> None:
+        """Raise FlowError (NOT_PROMOTED) if these topics are not promoted."""
+        self._scope = scope
+        self._state = StateReader(scope.target, scope.name)
+        intents = scope.intents()
+        if not is_promoted(scope, intents, sorted(set(topics))):
+            raise self._gone("its promotion was taken back since the plan was made")
+        flow = intents.promotion
+        named = [intents.get(IntentKind.PROMOTE, topic) for topic in sorted(set(topics))]
+        self._rows = [flow] if flow else [one for one in named if one is not None]
+
+    @property
+    def newest(self) -> Intent:
+        """The row that was written last."""
+        return max(self._rows, key=lambda one: one.at_ms)
+
+    def require(self, replayed: Sequence[str] = ()) -> None:
+        """Raise FlowError (NOT_PROMOTED) if one of the rows is gone or another one, and
+        (REPLAY_FENCED) if the intent `replay` of one of these topics is gone.
+
+        It reads what was appended to the state topic since the last call.
+        """
+        intents = self._state.read().intents
+        if any(intents.get(*one.key) != one for one in self._rows):
+            raise self._gone("its promotion was taken back while this command ran")
+        gone = [one for one in replayed if intents.get(IntentKind.REPLAY, one) is None]
+        if gone:
+            raise FlowError(
+                "another command (failback abort) has taken back that a replay began: nothing "
+                "more was appended; if no other command runs, give the same command again",
+                flow=self._scope.name,
+                code="REPLAY_FENCED",
+                fate=Fate.RETRIABLE,
+            )
+
+    def _gone(self, why: str) -> FlowError:
+        return FlowError(
+            f"{why}, so the mirror may copy the tail itself: nothing more was appended to the "
+            "target, and what was saved stays. If the flow is to fail back, promote it again "
+            "(twinlog failover run), and give the same command again",
+            flow=self._scope.name,
+            code="NOT_PROMOTED",
+        )

@@ -1,0 +1,86 @@
+"""A failback of many partitions asks for all of them together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.client import Outgoing, produce
+from tests.support.cutover import Commands
+from tests.support.groups import Pair
+from tests.support.mirror import Mirror
+from tests.support.topics import create_topic
+from twinlog.cli.main import run
+from twinlog.cluster.client import ClusterClient
+from twinlog.mirror.map.offset_map import MAP_PARTITIONS
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("failover")]
+
+FORGOTTEN = "twinlog.control.failback.copy_end.known_producers"
+
+
+def failed_over(pair: Pair, partitions: int) -> None:
+    """Each partition has batches of two sizes on both sides; the first one has a tail."""
+    create_topic(pair.a, pair.topic, partitions)
+    for size in (10, 20_000):
+        some = [Outgoing(value=bytes(size), partition=one) for one in range(partitions)]
+        produce(pair.a, pair.topic, some)
+    with Mirror(pair.config, once=True, lanes=1) as mirror:
+        assert {part.code for flow in mirror.wait() for part in flow.partitions} == {""}
+    assert run(["failover", "run", str(pair.config), "--yes"]) == 0
+    produce(pair.a, pair.topic, [Outgoing(value=b"tail", partition=0)])
+    some = [Outgoing(value=b"new", partition=one) for one in range(partitions)]
+    produce(pair.b, pair.remote, some)
+
+
+def asked(
+    pair: Pair, partitions: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Counter[str]:
+    """Requests of a plan, by their kind."""
+    kinds, attempt = Counter[str](), ClusterClient.attempt
+
+    def counted(self: ClusterClient, node: Any, request: Any, **named: Any) -> Any:
+        kinds[type(request).__name__] += 1
+        return attempt(self, node, request, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ClusterClient, "attempt", counted)
+        code, shown = Commands("failback", pair.config, capsys).show("plan")
+    assert (code, shown["plan"]["records"]) == (0, 1), shown
+    found = shown["plan"]["partitions"]
+    assert [one["tail"] for one in found] == [[2, 3], *[[2, 2]] * (partitions - 1)]
+    assert {one["is_compared"] for one in found} == {True}
+    return kinds
+
+
+@pytest.mark.witness("a failback asks for all partitions together", case="default")
+@pytest.mark.parametrize("identity", [False, True], ids=["default", "identity"])
+def test_requests_of_a_plan_do_not_grow_with_the_partitions(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    identity: bool,
+) -> None:
+    by_size = []
+    for partitions in (3, 40):
+        folder = tmp_path / f"{partitions}"
+        folder.mkdir()
+        pair = Pair(
+            folder, source_cluster, target_cluster, both_ways=False, sync=False, identity=identity
+        )
+        failed_over(pair, partitions)
+        by_size.append(asked(pair, partitions, capsys, monkeypatch))
+        if not identity:  # its end is bisected then
+            with monkeypatch.context() as forgotten:
+                forgotten.setattr(FORGOTTEN, lambda *_: {})
+                asked(pair, partitions, capsys, monkeypatch)
+    few, many = by_size
+    # beside them, more partitions of the offset map have rows
+    assert many.total() <= few.total() + 3 * MAP_PARTITIONS, (few, many)
