@@ -15,8 +15,9 @@ from tests.support.mirror import Mirror
 from tests.support.rights import SecuredPair, guarded
 from tests.support.switchover_case import CREATE_ACLS, Case
 from tests.support.topics import allow, forbid, topic_names
+from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics.acls import delete_topic_acls
+from twinlog.cluster.topics.acls import create_topic_acls, delete_topic_acls
 from twinlog.config.load import load
 from twinlog.control.cutover import switchover
 from twinlog.control.cutover.fence import AclFence, fence_acl
@@ -118,3 +119,39 @@ def test_a_fence_that_would_keep_readers_out_is_refused(
             allow(source, case.user, ["read"], topic=case.orders)
             eventually(lambda: case.commands.show("plan")[0] == 0)
             mirror.stop()
+
+
+def test_fences_end_with_the_promotion_that_they_were_for(case: Case) -> None:
+    """Later an operator's own DENY is no fence of ours, and gates are asked again."""
+    setup = flow_setup(load(case.file, environment={}).flows[0])
+    fences = [fence_acl(case.orders), fence_acl(case.sales)]
+    code, out, err = case.commands.do("run", "--yes")
+    assert code == 0, (out, err)
+    with ClusterClient(setup.source) as client:
+        delete_topic_acls(client, fences)
+        eventually(lambda: case.fences() == set())
+        assert run(["flow", "demote", str(case.file)]) == 0
+        create_topic_acls(client, fences)  # the operator's
+        eventually(lambda: case.fences() == {case.orders, case.sales})
+        code, plan = case.commands.show("plan")
+        assert (plan["plan"]["fenced"], bool(plan["plan"]["gates"])) == ([], True)
+        produce(case.pair.target, case.remote(case.orders), numbered(0, 1))
+        eventually(lambda: case.commands.show("plan")[0] == 1)
+        code, _, err = case.commands.do("run", "--yes")
+        assert (code, "[GATE_CLOSED]" in err) == (1, True), err
+        code, out, err = case.commands.do("abort")
+        assert (code, "taken from 0 topics" in out) == (0, True), (out, err)
+        assert case.fences() == {case.orders, case.sales}
+
+
+def test_a_fence_that_stands_after_a_demotion_is_still_ours(case: Case) -> None:
+    code, out, err = case.commands.do("run", "--yes")
+    assert code == 0, (out, err)
+    assert run(["flow", "demote", str(case.file)]) == 0
+    produce(case.pair.target, case.remote(case.orders), numbered(0, 1))
+    eventually(lambda: case.commands.show("plan")[0] == 1)
+    code, _, err = case.commands.do("run", "--yes")
+    assert (code, "[GATE_CLOSED]" in err) == (1, True), "the gates of then say nothing now"
+    code, out, err = case.commands.do("abort")
+    assert (code, "taken from 2 topics" in out) == (0, True), (out, err)
+    eventually(lambda: case.fences() == set())

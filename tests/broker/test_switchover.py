@@ -105,6 +105,7 @@ def test_clients_are_interrupted_for_seconds(
     with Mirror(case.file) as mirror, case.producer(over, case.orders) as orders:
         eventually(lambda: case.copied(case.orders) > 20)
         eventually(lambda: case.remote(case.sales) in topic_names(case.pair.target))
+        eventually(lambda: case.commands.show("plan")[0] == 0, what="open gates")
         threading.Thread(target=follow, daemon=True).start()
         code, out, err = case.commands.do("run", "--yes", "--hook", hook)
         assert code == 0, (out, err)

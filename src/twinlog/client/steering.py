@@ -34,11 +34,13 @@ from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.topics.acls import topic_acls
 from twinlog.cluster.topics.internal_log import append_rows, check_policy
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.regex.patterns import NamePattern, compile_names
 from twinlog.config.regex.reader import RegexProblem
-from twinlog.errors import ConfigError, FlowError, Unauthorized, UsageError
+from twinlog.errors import ConfigError, FlowError, TwinlogError, Unauthorized, UsageError
+from twinlog.mirror.names.acl_rules import fenced_topics
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.generations import winning_claims
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
@@ -210,6 +212,26 @@ class FlowSteering:
         self.append([one.encode() for one in intents], is_of_copy=is_of_copy)
         if undone := _undone(needed):
             self._require_no_replay_began(undone)
+        if demoted := {one.topic for one in intents if one.kind is IntentKind.PROMOTE}:
+            self._end_fences(demoted)
+
+    def _end_fences(self, demoted: Collection[str]) -> None:
+        """Forget fences that an operator removed after the topics ("": all) went over: an ACL of
+        that kind that comes later is the operator's. A fence that still stands stays ours.
+        """
+        topics = self.intents(set()).topics(IntentKind.FENCE)
+        topics = [one for one in topics if one in demoted or "" in demoted]
+        if not topics:
+            return
+        try:
+            with closing(prompt_client(self._source, api_timeout_s=GIVES_UP_S)) as source:
+                standing = fenced_topics(topic_acls(source))
+        except TwinlogError:
+            return  # the source is gone, or shows no ACLs: switchover abort removes them
+        ended = [one for one in topics if one not in standing]
+        rows = [one.intent.encode() for one in self.wanted(IntentKind.FENCE, ended, is_set=False)]
+        if rows:
+            self.append(rows)
 
     def _require_no_replay_began(self, undone: Sequence[Change]) -> None:
         """Write again what was taken back if a replay began before the row that took it back."""

@@ -18,7 +18,7 @@ from twinlog.config.load import load
 from twinlog.control.cutover import gates
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.failover import FailoverPlan
-from twinlog.control.cutover.fence import fence_acl, fenced_topics
+from twinlog.control.cutover.fence import fence_acl
 from twinlog.control.cutover.fence_proof import _writers
 from twinlog.control.cutover.gates import Gate, require_open
 from twinlog.control.cutover.groups import GroupOutcome, GroupPartition, GroupPlan
@@ -28,6 +28,7 @@ from twinlog.errors import FlowError, UsageError
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.map.runs import Run
 from twinlog.mirror.map.translation import others_behind
+from twinlog.mirror.names.acl_rules import fenced_topics
 from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.mirror.state.published import Behind
 from twinlog.model import SEQUENCE_MODULUS, TopicId, TopicPartition

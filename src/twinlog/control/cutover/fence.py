@@ -22,7 +22,7 @@ from twinlog.cluster.topics.acls import create_topic_acls, delete_topic_acls, to
 from twinlog.cluster.topics.configs import describe_broker_configs
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.errors import FlowError, TwinlogError
-from twinlog.mirror.names.acl_rules import EVERYBODY, shuts_writers_out
+from twinlog.mirror.names.acl_rules import EVERYBODY, fenced_topics
 from twinlog.mirror.state.intents import FlowIntents, IntentKind
 from twinlog.quantities import first_few
 from twinlog.wire.topic_acl import WRITE, Pattern, Permission, TopicAcl
@@ -42,11 +42,6 @@ def fence_acl(topic: str) -> TopicAcl:
         operation=WRITE,
         permission=int(Permission.DENY),
     )
-
-
-def fenced_topics(acls: Iterable[TopicAcl]) -> set[str]:
-    """Topics that nobody may write to, whoever wanted that."""
-    return {acl.name for acl in acls if shuts_writers_out(acl) and acl.pattern == Pattern.LITERAL}
 
 
 def shut_out(source: ClusterClient, topics: Iterable[str], acls: Iterable[TopicAcl]) -> list[str]:

@@ -13,13 +13,14 @@ from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
 from twinlog.control.cutover.copies import NOTHING, Copy
-from twinlog.control.cutover.fence import fenced_topics, shut_out
+from twinlog.control.cutover.fence import shut_out
 from twinlog.control.cutover.groups import GroupPlan
 from twinlog.control.cutover.newest_status import NewestStatus
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import find_drift
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError, Unsupported
+from twinlog.mirror.names.acl_rules import fenced_topics
 from twinlog.quantities import count, first_few, plural
 from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.open_transactions import open_transactions

@@ -33,7 +33,7 @@ from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.groups.checkpoint_rows import CheckpointRow
 from twinlog.errors import TwinlogError, Unauthorized, or_raise
 from twinlog.mirror.findings import Span
-from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.model import NO_TOPIC_ID, TopicPartition, is_own_group
 from twinlog.quantities import count, plural
 
 SHOWN = 10
@@ -237,7 +237,8 @@ class CutoverGroups:
         names = [
             name
             for name, one in list_groups(self._here).items()
-            if one.has_offsets and config.include.matches(name) and config.exclude.matches(name)
+            if one.has_offsets and not is_own_group(name)
+            if config.include.matches(name) and config.exclude.matches(name)
         ]
         return sorted(
             name

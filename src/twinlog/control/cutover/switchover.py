@@ -31,7 +31,7 @@ from twinlog.cluster.topics.acls import topic_acls
 from twinlog.control.cutover.copies import FORGOTTEN, Copy, copies, incomplete, records_in
 from twinlog.control.cutover.drain import Drain
 from twinlog.control.cutover.failover import no_return
-from twinlog.control.cutover.fence import AclFence, fenced_topics
+from twinlog.control.cutover.fence import AclFence
 from twinlog.control.cutover.fence_proof import Ends, FenceProof
 from twinlog.control.cutover.gates import Gate, Gates, require_open
 from twinlog.control.cutover.groups import CutoverGroups, GroupOutcome, GroupPlan
@@ -47,6 +47,7 @@ from twinlog.control.cutover.promotion import (
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.errors import FlowError
 from twinlog.mirror.findings import Span
+from twinlog.mirror.names.acl_rules import fenced_topics
 from twinlog.quantities import count, duration, first_few, plural
 
 POLL_S = 0.5

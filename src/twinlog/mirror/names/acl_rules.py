@@ -134,6 +134,11 @@ def shuts_writers_out(acl: TopicAcl) -> bool:
     )
 
 
+def fenced_topics(acls: Iterable[TopicAcl]) -> set[str]:
+    """Return the topics that nobody may write to, whoever wanted that."""
+    return {acl.name for acl in acls if shuts_writers_out(acl) and acl.pattern == Pattern.LITERAL}
+
+
 def _allows_all(acl: TopicAcl) -> bool:
     return acl.permission == Permission.ALLOW and acl.operation == ALL
 
