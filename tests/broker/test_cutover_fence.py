@@ -102,6 +102,10 @@ def test_a_fence_that_would_keep_readers_out_is_refused(
         case = Case(SecuredPair(source=source, target=guarded_pair.target), tmp_path, capsys)
         forbid(source, case.user, ["write", "describe"], topic=case.orders)
 
+        def closed() -> set[str]:
+            gates = case.commands.show("plan")[1]["plan"]["gates"]
+            return {one["gate"] for one in gates if not one["is_open"]}
+
         def gate() -> tuple[bool, str]:
             _, found = case.commands.show("plan")
             (one,) = (one for one in found["plan"]["gates"] if one["gate"] == "acls")
@@ -113,6 +117,7 @@ def test_a_fence_that_would_keep_readers_out_is_refused(
             produce(source, case.orders, numbered(0, 10))
             eventually(lambda: case.copied(case.orders) == 10)
             eventually(lambda: case.remote(case.sales) in topic_names(guarded_pair.target))
+            eventually(lambda: closed() == {"acls"})
             code, _, err = case.commands.do("run", "--yes", "--accept", "acls")
             assert (code, "[FENCE_SHUTS_OUT]" in err) == (1, True), err
             assert case.fences() == set()

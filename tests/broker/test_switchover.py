@@ -61,6 +61,7 @@ def test_every_record_is_read_once_though_the_command_dies_at_each_step(case: Ca
     ):
         eventually(lambda: len(shop.read) > 50 and len(books.read) > 50)
         eventually(lambda: case.copied(case.orders) > 50 and case.copied(case.sales) > 50)
+        eventually(lambda: case.commands.show("plan", "--max-lag", "100000")[0] == 0)
         for moment, where in (
             *(("before", CREATE_ACLS), ("behind", CREATE_ACLS), ("behind", DRAIN)),
             *(("behind", GROUPS), ("behind", PROMOTE)),
@@ -191,6 +192,7 @@ def test_abort_takes_the_fence_away_and_leaves_that_of_others(case: Case) -> Non
     with Mirror(case.file) as mirror, ClusterClient(setup.source) as client:
         produce(pair.source, case.orders, numbered(0, 10))
         eventually(lambda: case.copied(case.orders) == 10)
+        eventually(lambda: case.commands.show("plan")[0] == 0, what="open gates")
         create_topic_acls(client, [fence_acl(case.sales)])  # an operator's own
         killed("behind", CREATE_ACLS, "switchover", "run", str(case.file), "--yes")
         assert case.fences() == {case.orders, case.sales}
@@ -341,6 +343,7 @@ def test_mirror_killed_in_the_midst(case: Case, monkeypatch: pytest.MonkeyPatch)
     ):
         eventually(lambda: case.copied(case.orders) > 50 and len(shop.read) > 50)
         eventually(lambda: case.remote(case.sales) in topic_names(case.pair.target))
+        eventually(lambda: case.commands.show("plan", "--max-lag", "100000")[0] == 0)
         try:
             code, out, err = case.commands.do("run", "--yes", "--max-lag", "100000")
             assert code == 0, (out, err)

@@ -34,7 +34,6 @@ from twinlog.mirror.state.published import Behind
 from twinlog.model import SEQUENCE_MODULUS, TopicId, TopicPartition
 from twinlog.wire.topic_acl import WRITE, Pattern, Permission
 
-NOW_MS = int(time.time() * 1000)
 HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 ALL = frozenset((HERE,))
 
@@ -105,13 +104,14 @@ def behind(topic: str, upstream: int, end: int) -> Behind:
 
 
 def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> None:
+    now_ms = int(time.time() * 1000)
     seen = failover(copy(upstream=20, source_end=25), NewestStatus(status=None))
     assert seen.missing(seen.copies[0]) == 5
     markers = failover(seen.copies[0], NewestStatus(status=None), lacking=frozenset())
     assert markers.missing(seen.copies[0]) == 0
     gone = copy(upstream=20)
     assert failover(gone, NewestStatus(status=None)).missing(gone) == -1
-    newest = replace(PUBLISHED, at_ms=NOW_MS, loss_records=30, behind=(behind("orders", 20, 50),))
+    newest = replace(PUBLISHED, at_ms=now_ms, loss_records=30, behind=(behind("orders", 20, 50),))
     plan = failover(gone, NewestStatus(status=newest))
     assert plan.missing(gone) == 30
     assert not plan.is_clear
@@ -122,7 +122,7 @@ def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> No
     )
     others = replace(PUBLISHED, loss_records=30, behind=(behind("audit", 20, 50),))
     assert failover(gone, NewestStatus(status=others)).missing(gone) == 0
-    old = replace(others, at_ms=NOW_MS - 24 * 3_600_000)
+    old = replace(others, at_ms=now_ms - 24 * 3_600_000)
     assert failover(gone, NewestStatus(status=old)).missing(gone) == -1, "its mirror is gone"
     ended = replace(others, state="STOPPED")
     assert failover(gone, NewestStatus(status=ended)).missing(gone) == -1
