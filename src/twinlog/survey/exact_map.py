@@ -23,21 +23,20 @@ from twinlog.mirror.map.translation import (
 from twinlog.mirror.names.naming import (
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
-    offset_map_topic,
+    map_topic_of,
 )
-from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
-from twinlog.survey.map_reader import MapReader
+from twinlog.model import NO_TOPIC_ID, Flow, TopicId, TopicPartition
+from twinlog.survey.map_reader import MapReader, why_no_rows
 
 
 class ExactMap:
     """The offset map of one flow, read again up to the moment of each question."""
 
-    def __init__(
-        self, client: ClusterClient, policy: DefaultReplicationPolicy, source_alias: str
-    ) -> None:
+    def __init__(self, client: ClusterClient, policy: DefaultReplicationPolicy, flow: Flow) -> None:
         self._client = client
+        self._flow = flow
         self._is_shared = isinstance(policy, IdentityReplicationPolicy)
-        self._topic = offset_map_topic(source_alias)
+        self._topic = map_topic_of(flow)
         self._reader: MapReader | None = None
 
     def downstream(
@@ -99,9 +98,14 @@ class ExactMap:
         return {topic_id: name for topic_id, (_, name) in newest.items()}
 
     def _map(self, found: Mapping[str, TopicMetadata]) -> MapReader | None:
-        """None: this is no target of Twinlog's."""
+        """Return the map's reader, or None if the flow never copied anything to this cluster.
+        Raises the reason if the map topic is missing though it has.
+        """
         topic = found.get(self._topic)
         if topic is None or topic.error:
+            problem = why_no_rows(self._client, self._flow)
+            if problem is not None:
+                raise problem
             return None
         if self._reader is None:
             self._reader = MapReader(self._client, self._topic, len(topic.partitions))

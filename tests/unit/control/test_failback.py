@@ -34,7 +34,7 @@ from twinlog.mirror.map.runs import Run
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.skipping import WantedSkip
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import Flow, TopicId, TopicPartition
 from twinlog.survey.map_reader import Maps
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import BatchHeader, Codec
@@ -177,7 +177,7 @@ def plan(**more: Any) -> FailbackPlan:
 
 
 def scope() -> CutoverScope:
-    config = SimpleNamespace(flow=SimpleNamespace(source="A", target="B"))
+    config = SimpleNamespace(flow=Flow("A", "B"))
     found = SimpleNamespace(require_source=lambda: None, source=None, name="A->B", config=config)
     return cast("CutoverScope", found)
 

@@ -47,7 +47,7 @@ from twinlog.mirror.state.published import PublishedStatus, failed_set_up, publi
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
 from twinlog.survey.discovery import discover, mirrored_topics
-from twinlog.survey.map_reader import read_maps
+from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.wire.record_batch import read_headers
 
@@ -174,7 +174,7 @@ class _OfflineFlow:
             return replace(_unknown(self.setup, changed), state=FlowState.FAILED)
         found = discover(self._flow, self.setup.policy, self._source, self._target, create=False)
         ends = self._ends(found.plans)
-        maps = read_maps(self._target, self._flow.flow.source, self._there)
+        maps = read_maps(self._target, self._flow.flow, self._there)
         now_ms = int(time.time() * 1000)
         parts = [self._partition(plan, ends, maps, now_ms) for plan in found.plans]
         parts += self._new(set(found.missing))
@@ -280,7 +280,7 @@ class _OfflineFlow:
         self,
         plan: PartitionPlan,
         ends: _Ends,
-        maps: Mapping[PartitionKey, PartitionMap],
+        maps: Maps,
         now_ms: int,
     ) -> PartitionSnapshot:
         here, there = ends.source[plan.source], ends.target[plan.target]
@@ -288,6 +288,9 @@ class _OfflineFlow:
             return _part(plan.source, plan.target.topic, PartitionState.FAILED, error=here)
         if isinstance(there, TwinlogError):
             return _part(plan.source, plan.target.topic, PartitionState.FAILED, error=there)
+        unread = maps.problem(plan.source)
+        if unread is not None:
+            return _part(plan.source, plan.target.topic, PartitionState.FAILED, error=unread)
         copied = position_of(plan, maps, there.end_offset, is_shared=self.setup.is_identity)
         if copied is None:
             start = ends.first[plan.source]

@@ -50,7 +50,7 @@ def resting_flow(
         source=setup.source,
         target=setup.target,
         partitions=lambda: views,
-        read_map=lambda: read_maps(target, flow.flow.source),
+        read_map=lambda: read_maps(target, flow.flow),
         snapshot=lambda: snapshot,
         log_once=log_once,
     )

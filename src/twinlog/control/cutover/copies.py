@@ -130,7 +130,7 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
     there = scope.target.metadata(None)
     remote = dict(_remote_partitions(scope, there, covers))
     logs = _Logs.of(scope, [*remote])
-    maps = read_maps(scope.target, scope.config.source_alias, there)
+    maps = read_maps(scope.target, scope.config.flow, there)
     found = {
         TopicPartition(upstream, tp.partition): _copy(scope, tp, upstream, there, logs, maps)
         for tp, upstream in remote.items()

@@ -29,7 +29,7 @@ from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap, run_at
 from twinlog.mirror.map.translation import Reach
-from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.mirror.names.naming import map_topic_of
 from twinlog.mirror.ports import ProducerTail, answer_of
 from twinlog.mirror.start.our_end import find_end
 from twinlog.mirror.start.request import StartRequest, runs_for_start
@@ -86,6 +86,8 @@ class CopyEnds:
         if topic_id is None:
             return None
         unread = self._maps.problem(source)
+        if unread is not None and unread.code == "MAP_MISSING":
+            raise self._unknown(target, unread.message)
         if unread is not None:
             raise unread
         keys = [
@@ -269,10 +271,9 @@ class CopyEnds:
         return offset_at(self._client, tp, EARLIEST), offset_at(self._client, tp, LATEST)
 
     def _read_maps(self) -> Maps:
-        topic = offset_map_topic(self._scope.config.source_alias)
-        found = self._metadata.topics.get(topic)
+        found = self._metadata.topics.get(map_topic_of(self._scope.config.flow))
         self._has_map = found is not None and not found.error
-        return read_maps(self._client, self._scope.config.source_alias, self._metadata)
+        return read_maps(self._client, self._scope.config.flow, self._metadata)
 
     def _unknown(self, target: TopicPartition, why: str) -> FlowError:
         return FlowError(

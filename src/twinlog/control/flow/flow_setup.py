@@ -40,7 +40,7 @@ from twinlog.control.risk.source_questions import SourceQuestions
 from twinlog.errors import FlowError, NotLeader, TwinlogError
 from twinlog.lane import late_requests
 from twinlog.lane.messages import Work
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import Claim, producer_of
 from twinlog.mirror.state.intents import FlowIntents, Intent, promoted
@@ -171,7 +171,7 @@ class FlowSetup(FlowEnds):
             if pause is not None and (once or self.adopts is not None):
                 raise _paused(self.name, pause, once=once)
             history = self.claims.history(target)
-            map_topic = offset_map_topic(self.config.flow.source)
+            map_topic = map_topic_of(self.config.flow)
             if is_lost(target, map_topic, history):
                 known = discover(self.config, self.policy, source, target, create=False)
                 require_nothing_copied(target, map_topic, known.plans)

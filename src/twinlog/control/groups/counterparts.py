@@ -32,7 +32,7 @@ from twinlog.mirror.map.translation import (
     reach_of,
     upstream_within,
 )
-from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.mirror.names.naming import map_topic_of
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader, Maps
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
@@ -188,7 +188,7 @@ class TargetOffsets:
         """The name says that they are copies; the map of the flow that wrote them says of what,
         since that flow may rename topics too.
         """
-        map_topic = offset_map_topic(self._flow.config.flow.target)
+        map_topic = map_topic_of(self._flow.config.flow.reverse)
         copies = self._source.metadata([map_topic, *sorted({tp.topic for tp in tps})]).topics
         is_asked = any(self.original_on_target(tp.topic) for tp in tps)
         found = copies.get(map_topic)
