@@ -258,9 +258,10 @@ class Ends(CopyEnds):
         self._writers = {}
         self._scope = cast("CutoverScope", SimpleNamespace(name="A->B"))
 
-    def _first_batch(self, tp: TopicPartition, offset: int) -> BatchHeader | None:
+    def _batch_from(self, tp: TopicPartition, offset: int, end: int) -> BatchHeader | None:
         assert tp == REMOTE
-        return next((one for one in self._log if one.next_offset > offset), None)
+        found = next((one for one in self._log if one.next_offset > offset), None)
+        return None if found is None or found.base_offset >= end else found
 
     def remember(self, producer: int, last_sequence: int) -> None:
         state = SimpleNamespace(last_sequence=last_sequence)

@@ -28,9 +28,8 @@ from twinlog.mirror.map.translation import (
     KnownMap,
     Reach,
     Translation,
+    copied_to,
     downstream_within,
-    others_behind,
-    reach_of,
     upstream_within,
 )
 from twinlog.mirror.state.intents import IntentKind
@@ -262,22 +261,24 @@ def _copy(
         return replace(copy, log=log, upstream=_fanned(keys, maps))
     newest = max(keys, key=lambda key: maps[key].term, default=None)
     known: PartitionMap | None = None if newest is None else maps[newest]
-    if known is None or not known.runs:
+    copied = copied_to(
+        known,
+        log[1],
+        logs.last_sequences.get(target, {}),
+        is_shared=scope.setup.is_identity,
+        has_new_owners=lambda: logs.is_promoted(upstream),
+    )
+    if copied is None:
         return replace(copy, log=log, problem="nothing of it was copied")
-    foreign: int | None = 0
-    if not scope.setup.is_identity:
-        foreign = others_behind(known, log[1], logs.last_sequences.get(target, {}))
-        if foreign is None and logs.is_promoted(upstream):
-            return replace(copy, log=log, problem=FORGOTTEN)
-    ours_end = log[1] - (foreign or 0)
-    reach = reach_of(known, ours_end, is_shared=scope.setup.is_identity)
+    if not copied.is_exact and not scope.setup.is_identity:
+        return replace(copy, log=log, problem=FORGOTTEN)
     return replace(
         copy,
-        log=(log[0], max(log[0], ours_end)),
+        log=(log[0], max(log[0], copied.end)),
         known=KnownMap.of(known),
-        reach=reach,
-        upstream=UNKNOWN if reach is None else reach.upstream,
-        foreign=foreign or 0,
+        reach=copied.reach,
+        upstream=copied.reach.upstream,
+        foreign=log[1] - copied.end,
     )
 
 

@@ -19,16 +19,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, offset_at
 from twinlog.cluster.logs.producers import Producers, known_producers
-from twinlog.cluster.logs.raw_log import fetch_partition
+from twinlog.cluster.logs.raw_log import batch_from
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.errors import Fate, FlowError, PartitionError
 from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.lane.watches.compaction import may_lack_offsets
-from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap, run_at
-from twinlog.mirror.map.translation import Reach
+from twinlog.mirror.map.copy_border import BorderUnknown, copy_border
+from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap
+from twinlog.mirror.map.translation import Reach, reach_at
 from twinlog.mirror.names.naming import map_topic_of
 from twinlog.mirror.ports import ProducerTail, answer_of
 from twinlog.mirror.start.our_end import find_end
@@ -36,10 +38,7 @@ from twinlog.mirror.start.request import StartRequest, runs_for_start
 from twinlog.mirror.state.intents import IntentKind
 from twinlog.model import TopicId, TopicPartition, sequence_of, sequences_ahead
 from twinlog.survey.map_reader import Maps, read_maps
-from twinlog.wire.record_batch import BatchHeader, read_headers
-
-ONE_BATCH = 1
-"""A broker answers with the whole first batch, however long it is."""
+from twinlog.wire.record_batch import BatchHeader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +111,7 @@ class CopyEnds:
             key=newest,
             known=known,
             ordinal=ordinal,
-            reach=_reach(known, ordinal, downstream),
+            reach=reach_at(known, ordinal, downstream),
             behind=max(0, log[1] - downstream),
         )
 
@@ -175,31 +174,11 @@ class CopyEnds:
             if following is None or following.producer_id not in known.producers:
                 return end - k, end
             # of several ids of ours an earlier one is remembered, and the last one is not
-        low, high = max(log[0], first.downstream), log[1]
-        if log[0] > first.downstream:
-            one = self._batch_from(target, low, high)
-            if one is None or one.producer_id not in known.producers:
-                raise self._unknown(
-                    target, f"retention has deleted where it was: its log begins at {log[0]}"
-                )
-        foreign = high
-        while low < foreign:
-            middle = (low + foreign) // 2
-            one = self._batch_from(target, middle, foreign)
-            if one is None:
-                foreign = middle  # cleaned up to what is known of others
-            elif one.magic >= 2 and one.producer_id in known.producers:
-                low = one.next_offset
-            else:
-                foreign = min(foreign, max(middle, low))
-        behind = self._batch_from(target, low, log[1])
-        if behind is not None and behind.base_offset > low:
-            raise self._unknown(
-                target, f"the cleaner has left a hole there, [{low}, {behind.base_offset})"
-            )
-        if behind is None and log[1] > low:
-            raise self._unknown(target, f"the cleaner has left a hole there, [{low}, {log[1]})")
-        return low - k, low
+        try:
+            border = copy_border(known, log, partial(self._batch_from, target))
+        except BorderUnknown as unknown:
+            raise self._unknown(target, str(unknown)) from unknown
+        return border - k, border
 
     # -- a topic that others may have written to before
 
@@ -254,17 +233,7 @@ class CopyEnds:
     # -- reading
 
     def _batch_from(self, tp: TopicPartition, offset: int, end: int) -> BatchHeader | None:
-        """The batch that holds an offset, or the next one that begins before `end`."""
-        if offset >= end:
-            return None
-        found = self._first_batch(tp, offset)
-        return None if found is None or found.base_offset >= end else found
-
-    def _first_batch(self, tp: TopicPartition, offset: int) -> BatchHeader | None:
-        answer = fetch_partition(self._client, tp, offset, ONE_BATCH)
-        return next(
-            (one for one, _ in read_headers(answer.records) if one.next_offset > offset), None
-        )
+        return batch_from(self._client, tp, offset, end)
 
     def bounds(self, tp: TopicPartition) -> tuple[int, int]:
         """Where the log of a partition of B begins and ends."""
@@ -282,11 +251,3 @@ class CopyEnds:
             flow=self._scope.name,
             code="TAIL_UNKNOWN",
         )
-
-
-def _reach(known: PartitionMap, ordinal: int, downstream: int) -> Reach:
-    first = known.runs[0]
-    last = run_at(known.runs, ordinal - 1) if ordinal > first.ordinal else None
-    if last is None:
-        return Reach(first.upstream, max(downstream, first.downstream))
-    return Reach(last.upstream_of(ordinal - 1) + 1, downstream)

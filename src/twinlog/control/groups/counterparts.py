@@ -27,8 +27,8 @@ from twinlog.mirror.map.translation import (
     KnownMap,
     Reach,
     Translation,
+    copied_to,
     downstream_within,
-    others_behind,
     reach_of,
     upstream_within,
 )
@@ -265,12 +265,8 @@ def _reach_back(known: PartitionMap | None, end: int, writers: Mapping[int, int]
     """How far a copy is that another flow writes, which may have stopped while others write there
     now: by what the brokers remember of our producers, else by the last mark, some seconds old.
     """
-    if known is None or not known.runs:
-        return None
-    others = others_behind(known, end, writers)
-    if others is None:
-        return reach_of(known, end, is_shared=True)
-    return reach_of(known, end - others, is_shared=False)
+    copied = copied_to(known, end, writers, is_shared=False, has_new_owners=lambda: True)
+    return None if copied is None else copied.reach
 
 
 def _counterpart(
