@@ -68,7 +68,8 @@ class PreparedFlow:
     generation: int
     plans: list[PartitionPlan]
     problems: list[TopicProblem]
-    source_topics: frozenset[str]
+    source_topics: Mapping[str, int]
+    """All topics that the source shows, with their partition counts."""
     clean: bool
     """The generation before ended in order: nobody else's requests are on their way."""
     start: Starts
@@ -86,7 +87,7 @@ class PreparedFlow:
 
     def discover(self) -> list[PartitionPlan]:  # again, for new topics and partitions
         found = self.setup.discover()
-        self.problems, self.source_topics = found.problems, frozenset(found.source_topics)
+        self.problems, self.source_topics = found.problems, found.partition_counts
         return found.plans
 
     def read_map(self) -> Maps:
@@ -203,7 +204,7 @@ class FlowSetup(FlowEnds):
                 generation=claim.generation,
                 plans=found.plans,
                 problems=found.problems,
-                source_topics=frozenset(found.source_topics),
+                source_topics=found.partition_counts,
                 clean=clean,
                 start=self.config.start,
                 guarantee=capabilities.guarantee,

@@ -161,6 +161,14 @@ def promoted(flow: str, promotion: Intent) -> str:
     )
 
 
+def topic_promoted(promotion: Intent) -> str:
+    """Return why a topic that was promoted by name is not copied any more, for people."""
+    return (
+        f"promoted {promotion}, {in_iso(promotion.at_ms)}: its remote topic is the original now, "
+        "and nothing is copied to it; twinlog topic demote takes it back"
+    )
+
+
 def is_intent_row(key: bytes | None, flow: str) -> bool:
     """Whether a row may be an intent of this flow; also one whose key cannot be read."""
     try:
