@@ -332,7 +332,10 @@ def test_resume_is_offered_of_a_topic_that_was_named_and_not_of_a_paused_flow(
 def test_a_promoted_topic_says_who_promoted_it_and_why(
     rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoints, "both_logs", lambda *_: ({}, {}))
+    away = LogFacts(topic="original", problem="away")
+    monkeypatch.setattr(
+        endpoints, "both_logs", lambda _, *sides: tuple(dict.fromkeys(tps, away) for tps in sides)
+    )
     said = "promoted by ann: A is lost, 2027-01-15T08:00:00Z"
     part = replace(partition("original", lag=-1, state="PROMOTED"), message=said)
     monitor.update([flow(part), flow(flow="C->B")])
