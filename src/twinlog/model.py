@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 
 class TopicPartition(NamedTuple):
@@ -19,13 +19,27 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Flow:
-    """One directed replication between two clusters, by alias."""
+    """One directed replication between two clusters, by their names in the configuration file.
+
+    Topic names on the target may have another alias in place of `source` (`source.cluster.alias`).
+    """
 
     source: str
     target: str
 
     def __str__(self) -> str:
         return f"{self.source}->{self.target}"
+
+    @classmethod
+    def of(cls, name: str) -> Self:
+        """Return the flow with this name, as rows of the state topic have it: `A->B`."""
+        source, _, target = name.partition("->")
+        return cls(source, target)
+
+    @property
+    def reverse(self) -> Self:
+        """The flow from this flow's target to its source."""
+        return type(self)(self.target, self.source)
 
 
 OWN_GROUPS: Final = "__twinlog-"

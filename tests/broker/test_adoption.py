@@ -30,6 +30,7 @@ from tests.support.topics import (
     delete_records,
     delete_topic,
     end_offsets,
+    offset_map_topic,
     topic_names,
 )
 from twinlog.cli.main import run
@@ -44,8 +45,8 @@ from twinlog.config.load import load
 from twinlog.control.adopt import adoption
 from twinlog.control.duties.mm2_positions import Mm2Positions
 from twinlog.errors import AdoptionRefused, Fate, PartitionError
-from twinlog.mirror.names.naming import DefaultReplicationPolicy, offset_map_topic
-from twinlog.model import TopicPartition
+from twinlog.mirror.names.naming import DefaultReplicationPolicy
+from twinlog.model import Flow, TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.survey.exact_map import ExactMap
 
@@ -80,7 +81,7 @@ def test_stopped_in_order(left: Left) -> None:
     assert left.noted() == [9, 29], "MirrorMaker 2 may continue behind the last record"
     here = TopicPartition(left.remote, 0)
     with ClusterClient(settings_for(left.target.bootstrap)) as client:
-        exact = ExactMap(client, DefaultReplicationPolicy(), left.alias)
+        exact = ExactMap(client, DefaultReplicationPolicy(), Flow(left.alias, "B"))
         answers = [exact.downstream({here: at})[here] for at in (4, 10, 25)]
     assert [(one.offset, one.is_exact) for one in answers] == [(0, False), (10, True), (25, True)]
 

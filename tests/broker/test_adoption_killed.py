@@ -20,7 +20,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.control.adopt import adoption
 from twinlog.mirror.names.naming import DefaultReplicationPolicy
 from twinlog.mirror.start.tail_check import TAIL_RECORDS
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.survey.exact_map import ExactMap
 
@@ -107,7 +107,7 @@ def test_process_that_was_frozen_while_another_took_over_takes_none_of_its_rows_
     assert left.values() == values(range(end + 5))
     here = TopicPartition(left.remote, 0)
     with ClusterClient(settings_for(left.target.bootstrap)) as client:
-        exact = ExactMap(client, DefaultReplicationPolicy(), left.alias)
+        exact = ExactMap(client, DefaultReplicationPolicy(), Flow(left.alias, "B"))
         for number in range(20, end + 5, 10):
             found = exact.downstream({here: number + (number - 20)})[here]
             assert (found.offset, found.is_exact) == (number, True)

@@ -22,6 +22,7 @@ from tests.support.topics import (
     delete_records,
     delete_topic,
     end_offsets,
+    offset_map_topic,
     partition_count,
 )
 from twinlog.cluster.client import ClusterClient
@@ -29,7 +30,6 @@ from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import Committed, fetch_offsets
 from twinlog.cluster.groups.transactions import Transactions
 from twinlog.errors import BrokerRefused
-from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.records import Record

@@ -18,10 +18,10 @@ from tests.support.client import producer
 from tests.support.eventually import eventually
 from tests.support.mirror import Mirror
 from tests.support.settings import settings_for
+from tests.support.topics import offset_map_topic
 from twinlog.cluster.client import ClusterClient
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.mirror.map.offset_map import MAP_PARTITIONS
-from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.sandbox import LocalCluster
 from twinlog.survey.map_reader import MapReader
 

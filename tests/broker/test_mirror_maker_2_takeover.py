@@ -31,7 +31,7 @@ from twinlog.config.load import load
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import AdoptionRefused
 from twinlog.mirror.names.naming import DefaultReplicationPolicy
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.survey.exact_map import ExactMap
 from twinlog.wire.connect_positions import PositionKey, decode_position
@@ -159,7 +159,7 @@ def groups_behind_the_takeover_skip_nothing_and_read_little_again(
 ) -> None:
     """By the offset syncs of MirrorMaker 2; each record has the same offset on both sides here."""
     with ClusterClient(settings_for(cluster.bootstrap)) as client:
-        exact = ExactMap(client, DefaultReplicationPolicy(), "A")
+        exact = ExactMap(client, DefaultReplicationPolicy(), Flow("A", "B"))
         for partition, begin in begins.items():
             here = TopicPartition("A.orders", partition)
             for offset in (0, 1, begin // 3, begin // 2, begin - 1, begin, begin + 1):

@@ -24,6 +24,7 @@ from tests.support.topics import (
     create_topic,
     delete_records,
     delete_topic,
+    offset_map_topic,
     topic_names,
 )
 from twinlog.cli.main import run
@@ -32,7 +33,7 @@ from twinlog.control.rebuild.logs import RebuildLog, source_records
 from twinlog.errors import PartitionError
 from twinlog.mirror.map import rebuilt_rows
 from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, Run, Term, map_partition
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.records import Record

@@ -22,7 +22,7 @@ from twinlog.control.flow.steering import Steering
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.leading.lead import Fenced
-from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.errors import FlowError
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.generations import FlowHistory, winning_claims
@@ -138,7 +138,7 @@ def test_promoted_topic_is_left_alone_until_it_is_demoted(
     with Mirror(pair.config) as mirror:
         eventually(lambda: copied(pair) == 10)
         assert do(pair, "topic", "promote", "--topics", pair.topic) == 0
-        mirror.eventually(lambda parts: {p.state for p in parts} == {PartitionState.RELEASED})
+        mirror.eventually(lambda parts: {p.state for p in parts} == {PartitionState.PROMOTED})
         assert do(pair, "topic", "resume", "--topics", pair.topic) == 2, "that is for a release"
         assert state(mirror).state is FlowState.RUNNING
         produce(pair.a, pair.topic, numbered(10, 5))
@@ -146,6 +146,43 @@ def test_promoted_topic_is_left_alone_until_it_is_demoted(
         assert "demoted" in capsys.readouterr().out
         eventually(lambda: copied(pair) == 15)
         mirror.stop()
+
+
+@pytest.mark.witness("a promoted topic is shown with who promoted it, when and why")
+def test_promoted_topic_is_shown_with_who_when_and_why_whatever_restarts(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shown(parts: list[PartitionSnapshot]) -> bool:
+        return [
+            (one.topic, one.target_topic, one.state, "A is lost" in one.message) for one in parts
+        ] == [(pair.topic, pair.remote, PartitionState.PROMOTED, True)]
+
+    group = f"{pair.group}-one"
+    with Mirror(pair.config) as mirror:
+        eventually(lambda: copied(pair) == 10)
+        assert do(pair, "topic", "promote", "--topics", pair.topic, "--reason", "A is lost") == 0
+        mirror.eventually(shown)
+        mirror.stop()
+    commit(pair.a, group, pair.topic, 4)
+    with Mirror(pair.config) as mirror:
+        mirror.eventually(shown)
+        eventually(lambda: "A is lost" in state(mirror).groups_without_checkpoint.get(group, ""))
+        mirror.stop()
+    with Mirror(pair.config, once=True) as mirror:
+        (flow,) = mirror.wait()
+    assert shown(list(flow.partitions))
+    capsys.readouterr()
+    assert run(["status", str(pair.config), "--format", "json"]) == 0
+    (seen,) = json.loads(capsys.readouterr().out)["mirrors"][0]["flows"]
+    (part,) = seen["partitions"]
+    assert (part["state"], "A is lost" in part["message"]) == ("PROMOTED", True)
+    assert run(["status", str(pair.config)]) == 0
+    out = capsys.readouterr().out
+    assert ("PROMOTED" in out, "promoted by " in out) == (True, True), out
+    run(["groups", "ready", str(pair.config), "--group", group])
+    said = capsys.readouterr().out
+    assert "A is lost" in said
+    assert "not mirrored by this flow" not in said
 
 
 def test_promotion_between_a_look_and_the_claim_is_seen_before_anything_runs(

@@ -16,13 +16,20 @@ from tests.support.cutover import killed
 from tests.support.groups import commit, committed, resume
 from tests.support.mirror import EmittingMirror
 from tests.support.rig import Rig
-from tests.support.topics import apply_topic_configs, delete_topic, end_offsets, topic_names
+from tests.support.topics import (
+    apply_topic_configs,
+    delete_topic,
+    end_offsets,
+    offset_map_topic,
+    topic_names,
+)
 from twinlog.cli.main import run
 from twinlog.cluster.topics.internal_log import read_to_end
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic, quarantine_topic
+from twinlog.mirror.names.naming import STATE_TOPIC, quarantine_topic
 from twinlog.mirror.skips import Poison, Skip
 from twinlog.mirror.state.intents import flow_intents
 from twinlog.mirror.state.skipping import WantedSkip
+from twinlog.model import Flow
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
@@ -122,7 +129,7 @@ def test_record_that_is_too_large_is_left_out_whatever_dies(
         stands_at(mirror, rig, skip, "RECORD_TOO_LARGE")
         assert "has stopped at offset 11, not 10" in refused(rig, 10, capsys)
         assert skips(rig) == ()
-        quarantine = quarantine_topic(rig.alias)
+        quarantine = quarantine_topic(Flow.of(rig.flow))
         assert quarantine not in topic_names(rig.target)
         killed_at_each_step(rig, 11, *MORE)
         rig.copied(13)
@@ -170,7 +177,7 @@ def killed_at_each_step(rig: Rig, offset: int, *more: str) -> None:
 
 def is_in_quarantine(rig: Rig, record: Record) -> None:
     """Once, with all that it was and where."""
-    (kept,) = read_all(rig.target, quarantine_topic(rig.alias))
+    (kept,) = read_all(rig.target, quarantine_topic(Flow.of(rig.flow)))
     assert (kept.key, kept.value, kept.headers[:2]) == (record.key, record.value, record.headers)
     place = {name: (value or b"").decode() for name, value in kept.headers[2:]}
     assert place["twinlog.topic"] == rig.topic
@@ -216,7 +223,7 @@ def test_record_that_the_target_refuses_is_left_out_under_the_same_name(
     rig.put([6])
     rig.copy_once()
     assert rig.numbers() == [0, 1, 2, 3, 5, 6]
-    assert quarantine_topic(rig.alias) not in topic_names(rig.target)
+    assert quarantine_topic(Flow.of(rig.flow)) not in topic_names(rig.target)
     assert "is gone since" in refused(rig, 6, capsys)
 
 
@@ -236,7 +243,7 @@ def test_corrupt_batch_is_left_out_as_a_whole(rig: Rig, capsys: pytest.CaptureFi
         mirror.stop()
     left = [*range(10), *range(20, 30)]
     assert rig.numbers() == left
-    (kept,) = read_all(rig.target, quarantine_topic(rig.alias))
+    (kept,) = read_all(rig.target, quarantine_topic(Flow.of(rig.flow)))
     assert kept.key is None
     assert kept.value is not None
     assert kept.value[61:] in bytes_of

@@ -10,10 +10,10 @@ import pytest
 
 from tests.support.client import Outgoing, produce
 from tests.support.mirror import Mirror
-from tests.support.topics import create_topic, delete_topic, topic_names
+from tests.support.topics import create_topic, delete_topic, offset_map_topic, topic_names
 from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("newer-release")]

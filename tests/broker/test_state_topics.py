@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.rig import Rig
-from twinlog.mirror.names.naming import offset_map_topic
+from tests.support.topics import offset_map_topic
 from twinlog.sandbox import LocalCluster
 
 pytestmark = pytest.mark.broker

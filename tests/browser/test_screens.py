@@ -320,13 +320,29 @@ def test_resume_is_offered_of_a_topic_that_was_named_and_not_of_a_paused_flow(
     ]
     reported = Reported(status=None, intents=flow_intents("A->B", rows))
     monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, reported))
-    states = {"a.b": "PAUSED", "axb": "PAUSED", "gone": "RELEASED"}
+    states = {"a.b": "PAUSED", "axb": "PAUSED", "gone": "RELEASED", "original": "PROMOTED"}
     parts = [partition(topic, state=state) for topic, state in states.items()]
     monitor.update([flow(*parts, state="PAUSED"), flow(flow="C->B")])
     page = browser.open(f"http://{rest.address}/page/{SCREENS['Topics']}")
     labels = "[...document.querySelectorAll('td button.do')].map((one) => one.ariaLabel).sort()"
     wanted = ["Pause axb", "Resume a.b", "Resume gone"]
     eventually(lambda: page.run(labels) == wanted, what="a button for each topic")
+
+
+def test_a_promoted_topic_says_who_promoted_it_and_why(
+    rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = LogFacts(topic="original", problem="away")
+    monkeypatch.setattr(
+        endpoints, "both_logs", lambda _, *sides: tuple(dict.fromkeys(tps, away) for tps in sides)
+    )
+    said = "promoted by ann: A is lost, 2027-01-15T08:00:00Z"
+    part = replace(partition("original", lag=-1, state="PROMOTED"), message=said)
+    monitor.update([flow(part), flow(flow="C->B")])
+    page = browser.open(f"http://{rest.address}/page/{SCREENS['Topics']}")
+    page.shows("PROMOTED", "main table")
+    page.click("original")
+    page.shows(said)
 
 
 def test_a_stream_that_never_ends_keeps_up_where_little_would_be_lost(

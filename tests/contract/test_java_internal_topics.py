@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.java import kafka_jvm
 from tests.support.settings import settings_for
-from tests.support.topics import create_topic
+from tests.support.topics import create_topic, offset_map_topic
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import ensure_compacted_topic
 from twinlog.mirror.names.naming import (
@@ -19,7 +19,6 @@ from twinlog.mirror.names.naming import (
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
     is_own_topic,
-    offset_map_topic,
 )
 from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.kafka_jars import mirror_maker_jars

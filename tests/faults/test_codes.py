@@ -17,8 +17,7 @@ from tests.support.mirror import Mirror
 from tests.support.mirror_process import Driver
 from tests.support.rig import Rig, freeze, kill, thaw
 from tests.support.terminal import Terminal
-from tests.support.topics import apply_topic_configs, delete_records
-from twinlog.mirror.names.naming import offset_map_topic
+from tests.support.topics import apply_topic_configs, delete_records, offset_map_topic
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 

@@ -11,10 +11,9 @@ from confluent_kafka import KafkaException, Producer
 from tests.support.client import eventually, producer, read_all
 from tests.support.eventually import PATIENCE_S
 from tests.support.rig import COUNTS_ROUNDS, MAP_PARTITIONS, Rig
-from tests.support.topics import apply_topic_configs
+from tests.support.topics import apply_topic_configs, offset_map_topic
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.mirror.map.map_tail import RUNS_PER_CHUNK
-from twinlog.mirror.names.naming import offset_map_topic
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 

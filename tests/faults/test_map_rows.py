@@ -12,11 +12,17 @@ from tests.support.client import eventually, read_all
 from tests.support.map_rows import right_offset, rows, transactions, translated, write_row
 from tests.support.rig import KEEPS_LEADERLESS, MAP_PARTITIONS, Rig, kill
 from tests.support.surgery import cut_log
-from tests.support.topics import add_partitions, apply_topic_configs, create_topic, delete_topic
+from tests.support.topics import (
+    add_partitions,
+    apply_topic_configs,
+    create_topic,
+    delete_topic,
+    offset_map_topic,
+)
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import ChunkRow, Run, Term, map_partition
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.model import TopicPartition
 from twinlog.survey.map_reader import MapReader
 from twinlog.wire.record_batch import Codec

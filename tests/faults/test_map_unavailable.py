@@ -26,13 +26,13 @@ from tests.support.topics import (
     delete_topic,
     end_offsets,
     leader,
+    offset_map_topic,
     topic_names,
 )
 from twinlog.cli.main import run
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.control.groups.checkpoints import CheckpointDuty
 from twinlog.mirror.map.offset_map import map_home
-from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 

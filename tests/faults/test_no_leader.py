@@ -23,6 +23,7 @@ from tests.support.topics import (
     create_topic,
     end_offsets,
     leader,
+    offset_map_topic,
     partition_count,
 )
 from twinlog.cluster.client import ClusterClient
@@ -32,7 +33,6 @@ from twinlog.control.doctor.observing import leaderless, under_min_isr
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import map_partition
-from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 

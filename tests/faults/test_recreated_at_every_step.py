@@ -17,11 +17,11 @@ import pytest
 from tests.support.client import eventually
 from tests.support.mirror import Mirror
 from tests.support.rig import MAP_PARTITIONS, Rig
-from tests.support.topics import create_topic, delete_topic
+from tests.support.topics import create_topic, delete_topic, offset_map_topic
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.survey.map_reader import MapReader
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]

@@ -26,6 +26,7 @@ from tests.support.topics import (
     create_topic,
     delete_records,
     delete_topic,
+    offset_map_topic,
     topic_configs,
     topic_names,
 )
@@ -33,7 +34,7 @@ from twinlog.cli.main import run
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.control.duties.own_topics import OwnTopics
 from twinlog.mirror.map.offset_map import Mark, PartitionMap
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.generations import producer_of
 from twinlog.mirror.state.intents import FlowIntents, flow_intents
 from twinlog.mirror.state.mapped import MappedCopies, mapped_copies

@@ -66,12 +66,15 @@ class Pair:
         sync: bool = True,
         both_ways: bool = True,
         identity: bool = False,
+        has_alias: bool = False,
     ) -> None:
+        """`has_alias`: the source has another name in topic names than in the file."""
         mark = uuid.uuid4().hex[:8]
         self.is_identity = identity
         self.a, self.b = a, b
         self.topic, self.alias_a, self.alias_b = f"orders-{mark}", f"a{mark}", f"b{mark}"
-        self.remote = self.topic if identity else f"{self.alias_a}.{self.topic}"
+        self.site = f"site{mark}" if has_alias else self.alias_a
+        self.remote = self.topic if identity else f"{self.site}.{self.topic}"
         self.group = f"app-{mark}"
         self.config = folder / "mm2.properties"
         self.config.write_text(
@@ -88,6 +91,9 @@ class Pair:
             "emit.checkpoints.interval.seconds = 1\nrefresh.groups.interval.seconds = 1\n"
             f"{IDENTITY if identity else ''}"
         )
+        if has_alias:
+            with self.config.open("a") as file:
+                file.write(f"source.cluster.alias = {self.site}\ntarget.cluster.alias = t{mark}\n")
 
     def stop_at(self, offset: int) -> str:
         """A group whose application went as far as this offset of the topic."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.support.client import read_all
 from tests.support.rig import MAP_PARTITIONS, Rig
+from tests.support.topics import offset_map_topic
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.mirror.map.offset_map import ChunkRow, map_partition
 from twinlog.mirror.map.translation import KnownMap, Translation, downstream_within, reach_of
-from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.model import TopicPartition
 from twinlog.wire.records import Record
 

@@ -31,14 +31,14 @@ from tests.support.client import (
 from tests.support.eventually import PATIENCE_S
 from tests.support.mirror import Mirror
 from tests.support.settings import HURRIED, settings_for
-from tests.support.topics import create_topic
+from tests.support.topics import create_topic, offset_map_topic
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, log_ends
 from twinlog.cluster.logs.producers import ProducerState, describe_producers
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import PartitionMap, run_at
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.generations import Claim, FlowHistory, winning_claims
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster

@@ -30,8 +30,17 @@ numbers = itertools.count()
 class Case:
     """Two topics, of which one has transactions; applications that may use them on both sides."""
 
-    def __init__(self, pair: SecuredPair, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self,
+        pair: SecuredPair,
+        folder: Path,
+        capsys: pytest.CaptureFixture[str],
+        *,
+        has_alias: bool = False,
+    ) -> None:
+        """`has_alias`: the source has another name in topic names than in the file."""
         number = next(numbers)
+        self.site = f"site{number}" if has_alias else f"over{number}"
         self.pair, self.folder = pair, folder
         self.alias = f"over{number}"
         self.orders, self.sales = f"orders{number}", f"sales{number}"
@@ -50,6 +59,7 @@ class Case:
     def _config(self) -> Path:
         text = [f"clusters = {self.alias}, B", f"{self.alias}->B.enabled = true"]
         text += [f"topics = {self.orders}, {self.sales}", f"groups = {self.group}.*"]
+        text += [f"source.cluster.alias = {self.site}"] if self.site != self.alias else []
         text += ["replication.factor = 1", "refresh.topics.interval.seconds = 1"]
         text += ["twinlog.status.interval.seconds = 1"]
         text += [
@@ -71,7 +81,7 @@ class Case:
         return path
 
     def remote(self, topic: str) -> str:
-        return f"{self.alias}.{topic}"
+        return f"{self.site}.{topic}"
 
     def keys(self, cluster: LocalCluster, **more: Any) -> dict[str, Any]:
         """As an ordinary user, whom ACLs hold."""

@@ -29,6 +29,8 @@ from confluent_kafka.admin import (
 
 from tests.support.client import connection_of
 from tests.support.eventually import PATIENCE_S, eventually
+from twinlog.mirror.names.naming import map_topic_of
+from twinlog.model import Flow
 from twinlog.sandbox import LocalCluster
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "end_offsets",
     "forbid",
     "leader",
+    "offset_map_topic",
     "partition_count",
     "topic_configs",
     "topic_names",
@@ -331,3 +334,8 @@ def _await_leaders(client: AdminClient, topic: str, partitions: int) -> None:
         return len(found) == partitions and all(each.leader >= 0 for each in found.values())
 
     eventually(have_leaders, what=f"leaders of {topic}")
+
+
+def offset_map_topic(source: str) -> str:
+    """The offset map topic of a flow from the cluster with this name."""
+    return map_topic_of(Flow(source, "B"))

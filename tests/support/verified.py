@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import raw
 from tests.support.settings import HURRIED, settings_for
-from tests.support.topics import create_topic
+from tests.support.topics import create_topic, offset_map_topic
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append
@@ -26,7 +26,6 @@ from twinlog.mirror.map.offset_map import (
     Term,
     map_partition,
 )
-from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec

@@ -251,7 +251,7 @@ def test_the_words_of_states_stay_what_they_are() -> None:
     assert {state.value for state in PartitionState} == {
         *("PENDING", "STARTING", "COPYING", "AT_END", "DRAINING", "DONE", "RETRYING", "FAILED"),
         *("PAUSED", "TAKEN_OVER", "RELEASED", "SOURCE_DELETED", "NEW", "BEHIND"),
-        "SOURCE_AWAY",
+        *("SOURCE_AWAY", "PROMOTED"),
     }
 
 

@@ -72,7 +72,7 @@ class FlowTranslation:
         self._policy = policy_of(config)
         self._source = prompt_client(source, api_timeout_s=SOURCE_ANSWERS_WITHIN_S)
         self._target = prompt_client(target)
-        self._map = ExactMap(self._target, self._policy, config.flow.source)
+        self._map = ExactMap(self._target, self._policy, config.flow)
         self._is_lost = False
         """The source did not answer, and is not asked again."""
 

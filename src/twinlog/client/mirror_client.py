@@ -20,7 +20,8 @@ from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.errors import ClusterError, Fate
 from twinlog.mirror.map.translation import Translation
 from twinlog.mirror.names.naming import DefaultReplicationPolicy
-from twinlog.model import TopicPartition, is_own_group
+from twinlog.model import Flow, TopicPartition, is_own_group
+from twinlog.survey.cluster_state import find_upstream
 from twinlog.survey.exact_map import ExactMap
 from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.records import Record
@@ -58,7 +59,7 @@ class MirrorClient:
         self._policy = read.policy
         self._admin = ClusterClient(read.admin)
         self._consumer = ClusterClient(read.consumer)
-        self._maps: dict[str, ExactMap] = {}
+        self._maps: dict[str, tuple[ExactMap, str]] = {}
 
     @property
     def replication_policy(self) -> DefaultReplicationPolicy:
@@ -134,10 +135,9 @@ class MirrorClient:
         It differs where MirrorMaker 2 wrote the checkpoint: that lies before the right record, by
         up to what the group was behind. Partitions that Twinlog did not copy are left out.
         """
-        known = self.remote_consumer_offsets(group, remote_alias, timeout_s=timeout_s)
-        translations = self._exact_map(remote_alias).downstream(
-            {tp: one.upstream_offset for tp, one in known.items()}
-        )
+        exact, alias = self._exact(remote_alias)
+        known = self.remote_consumer_offsets(group, alias, timeout_s=timeout_s)
+        translations = exact.downstream({tp: one.upstream_offset for tp, one in known.items()})
         return {tp: replace(known[tp], offset=one.offset) for tp, one in translations.items()}
 
     def to_downstream(
@@ -150,9 +150,9 @@ class MirrorClient:
         or a MirrorMaker 2 copied what is there, and the answer lies somewhat before it.
         Partitions that Twinlog did not copy are left out.
         """
-        exact = self._exact_map(remote_alias)
+        exact, alias = self._exact(remote_alias)
         format_remote = self._policy.format_remote_topic
-        plain = {tp.topic: format_remote(remote_alias, tp.topic) for tp in offsets}
+        plain = {tp.topic: format_remote(alias, tp.topic) for tp in offsets}
         names = exact.names_here(plain)  # the flow may have renamed them
         remote = {
             TopicPartition(names[tp.topic], tp.partition): offset
@@ -168,7 +168,7 @@ class MirrorClient:
 
         `offsets` has partitions of this cluster, the answer has them by their names there.
         """
-        exact = self._exact_map(remote_alias)
+        exact, _ = self._exact(remote_alias)
         found = exact.upstream(offsets)
         names = exact.names_at_source({tp.topic for tp in found})
         upstream = self._policy.upstream_topic
@@ -179,10 +179,15 @@ class MirrorClient:
             for tp, translation in found.items()
         }
 
-    def _exact_map(self, remote_alias: str) -> ExactMap:
+    def _exact(self, remote_alias: str) -> tuple[ExactMap, str]:
+        """Return the map of what was copied from a cluster, and its alias in topic names."""
         known = self._maps.get(remote_alias)
-        if known is None:
-            known = ExactMap(self._consumer, self._policy, remote_alias)
+        if known is not None:
+            return known
+        found = find_upstream(self._consumer, remote_alias)
+        flow, alias = found or (Flow(remote_alias, self._consumer.alias), remote_alias)
+        known = ExactMap(self._consumer, self._policy, flow), alias
+        if found is not None:  # else a flow may begin later
             self._maps[remote_alias] = known
         return known
 

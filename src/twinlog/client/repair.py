@@ -31,7 +31,7 @@ from twinlog.config.values.times import in_iso
 from twinlog.errors import FlowError, TwinlogError, or_raise
 from twinlog.mirror.map.accepted_records import MAX_READS, ForeignWalk, last_stretch, walk
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
-from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.mirror.names.naming import map_topic_of
 from twinlog.mirror.names.policies import policy_from
 from twinlog.mirror.start.break_search import find_break
 from twinlog.mirror.start.corrections import next_upstream
@@ -170,7 +170,7 @@ class TopicRepair:
 
     def _lines(self, standing: list[Unusual]) -> list[RepairLine]:
         target = self._steering.target
-        topic = offset_map_topic(self._config.flow.source)
+        topic = map_topic_of(self._config.flow)
         count = len(target.metadata([topic]).topics[topic].partitions)
         maps = MapReader(target, topic, count).read()
         maps.require_all()

@@ -74,7 +74,7 @@ class RecordSkip:
 
     @property
     def quarantine_topic(self) -> str:
-        return quarantine_topic(self._config.flow.source)
+        return quarantine_topic(self._config.flow)
 
     def check(self, tp: TopicPartition, offset: int) -> SkipChange:
         """What would be left out; FlowError SKIP_REFUSED says why it would not."""

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from twinlog.codes.catalogue import CONDITIONS, has, with_trait
 from twinlog.codes.condition import AtRisk, Condition, Fault, Retry, Trait
-from twinlog.codes.states import FlowState, Guarantee, PartitionState
+from twinlog.codes.states import NOT_MIRRORED, FlowState, Guarantee, PartitionState
 
 __all__ = [
     "CONDITIONS",
+    "NOT_MIRRORED",
     "AtRisk",
     "Condition",
     "Fault",

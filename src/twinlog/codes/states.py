@@ -38,10 +38,17 @@ class PartitionState(StrEnum):
     FAILED = "FAILED"
     TAKEN_OVER = "TAKEN_OVER"
     RELEASED = "RELEASED"
+    PROMOTED = "PROMOTED"
     SOURCE_DELETED = "SOURCE_DELETED"
     SOURCE_AWAY = "SOURCE_AWAY"
     NEW = "NEW"
     BEHIND = "BEHIND"
+
+
+NOT_MIRRORED: Final = frozenset(
+    {PartitionState.RELEASED, PartitionState.PROMOTED, PartitionState.SOURCE_DELETED}
+)
+"""The flow does not copy the partition any more."""
 
 
 class Guarantee(StrEnum):
@@ -135,6 +142,10 @@ PARTITION_STATES: Final = {
         "identity policy: others write to the topic now, and the copy has ended"
     ),
     PartitionState.RELEASED: "its topic is no longer selected, or was released",
+    PartitionState.PROMOTED: (
+        "its topic was promoted by name: the remote topic is the original now, and nothing is "
+        "copied to it. The message says who wanted it, when and why"
+    ),
     PartitionState.SOURCE_DELETED: (
         "its topic was deleted at the source, or our user may not see it any more (DESCRIBE): both "
         "look the same. The copy is kept, and nothing is copied to it"

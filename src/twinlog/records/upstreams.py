@@ -15,10 +15,11 @@ from twinlog.cluster.logs.offsets import LATEST, list_offsets
 from twinlog.errors import Unsupported, or_raise
 from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.map.origins import Origin, origin_of
-from twinlog.mirror.names.naming import offset_map_topic
-from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
+from twinlog.model import NO_TOPIC_ID, Flow, TopicPartition
 from twinlog.records.bounds import wrong
 from twinlog.records.gaps import OffsetRange
+from twinlog.survey.cluster_state import find_upstream
 from twinlog.survey.map_reader import MapReader
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 
@@ -28,8 +29,8 @@ Maps = Mapping[TopicPartition, Sequence[tuple[str, PartitionMap]]]
 
 
 class UpstreamMaps:
-    """The maps of what was copied from clusters of these aliases; a later question reads only what
-    was added since.
+    """The maps of what was copied from clusters with these aliases, or with these names in the
+    mirror's configuration. A later question reads only what was added since.
     """
 
     def __init__(self, client: ClusterClient, aliases: Sequence[str]) -> None:
@@ -37,14 +38,15 @@ class UpstreamMaps:
         self._readers = {alias: self._reader(alias) for alias in aliases}
 
     def _reader(self, alias: str) -> MapReader:
-        name = offset_map_topic(alias)
+        upstream = find_upstream(self._client, alias)
+        name = map_topic_of(Flow(alias, "") if upstream is None else upstream.flow)
         found = self._client.metadata([name]).topics[name]
         if found.error == UNKNOWN_TOPIC_OR_PARTITION:
             raise wrong(
                 OPTION,
                 f"cluster {self._client.alias} has no topic {name}, or its user may not see it",
-                f"write the alias that the mirror's configuration has in place of {alias}, and "
-                "give the user READ on that topic",
+                f"write the alias that remote topics have in place of {alias}, and give the user "
+                f"READ on that topic and on {STATE_TOPIC}",
             )
         return MapReader(self._client, name, len(found.partitions))
 

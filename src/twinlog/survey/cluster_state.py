@@ -14,19 +14,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Final, NamedTuple
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.internal_log import append_rows
-from twinlog.errors import Unauthorized
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.errors import ConfigError, Unauthorized
+from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
 from twinlog.mirror.state.copies import CopyRow, copy_rows
 from twinlog.mirror.state.generations import Claim, winning_claims
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import Flow, TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader
 from twinlog.survey.rights import denied, may
 from twinlog.survey.state_reader import state_rows
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
+
+SEPARATORS: Final = "._-"
+"""The characters of topic names that are no letters or digits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +111,7 @@ def with_maps(
     wanted = [c for c in state.claims.values() if c.flow not in known and is_wanted(c)]
     older: list[CopyRow] = []
     for claim in wanted:
-        name = offset_map_topic(claim.flow.partition("->")[0])
+        name = map_topic_of(Flow.of(claim.flow))
         seen = client.metadata([name])
         if not may(seen, name, Operation.READ):
             continue
@@ -128,6 +132,43 @@ def with_maps(
             for (source_id, target_id), topic in sorted(found)
         )
     return replace(state, older=tuple(older)) if older else state
+
+
+class Upstream(NamedTuple):
+    """A flow, and what its remote topics call its source.
+
+    The source's name in the configuration file is in the flow's name and in the name of the offset
+    map topic. Its alias (`source.cluster.alias`; by default the same) is in the names of remote
+    topics and of the checkpoints topic, so it is the one that users see.
+    """
+
+    flow: Flow
+    alias: str
+
+
+def find_upstream(client: ClusterClient, name: str) -> Upstream | None:
+    """Return the flow that copies to this cluster from a source with this alias, or else with this
+    name: for callers that know only the target. None if no row says so, or if this user may not
+    read the rows. Raises ConfigError if several sources have the alias.
+    """
+    rows = cluster_state(client).rows.values()
+    known = sorted({Upstream(Flow.of(row.flow), _alias(row)) for row in rows if row.begun})
+    sources = {one.flow.source: one for one in known if one.alias == name}
+    if len(sources) > 1 and name not in sources:
+        raise ConfigError(
+            f"cluster {client.alias}: several sources have the alias {name} in remote topics: give "
+            f"the source's name in the mirror's configuration, one of {', '.join(sources)}"
+        )
+    found = sources.get(name) or next(iter(sources.values()), None)
+    return found or next((one for one in known if one.flow.source == name), None)
+
+
+def _alias(row: CopyRow) -> str:
+    """Rows of earlier releases do not contain it, but their topics' names do, unless they are
+    renamed or the policy keeps names.
+    """
+    prefix = "" if row.renamed else row.topic.removesuffix(row.source_topic)
+    return row.source_alias or prefix.rstrip(SEPARATORS) or Flow.of(row.flow).source
 
 
 def write_copies(client: ClusterClient, rows: Sequence[CopyRow], now_ms: int) -> None:

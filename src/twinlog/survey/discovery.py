@@ -96,6 +96,11 @@ class Discovery:
     absent: list[str] = field(default_factory=list)
     """Source topics that the configuration names without a pattern, and that are not there."""
 
+    @property
+    def partition_counts(self) -> dict[str, int]:
+        """Of all topics that the source shows."""
+        return {name: len(topic.partitions) for name, topic in self.source_topics.items()}
+
     def fail_absent(self, flow: FlowConfig) -> None:
         """With `--once` nobody waits for them: each is a problem."""
         for name in self.absent:

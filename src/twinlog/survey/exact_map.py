@@ -4,40 +4,47 @@ asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.logs.producers import last_sequences
+from twinlog.cluster.logs.raw_log import batch_from
 from twinlog.cluster.net.metadata import TopicMetadata
-from twinlog.errors import TwinlogError
+from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.mirror.map.copy_border import BorderUnknown, copy_border
 from twinlog.mirror.map.offset_map import PartitionMap, Term
 from twinlog.mirror.map.translation import (
+    Copied,
     KnownMap,
+    Reach,
     Translation,
+    copied_to,
     downstream_within,
-    others_behind,
-    reach_of,
+    reach_at,
     upstream_within,
 )
 from twinlog.mirror.names.naming import (
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
-    offset_map_topic,
+    map_topic_of,
 )
-from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
-from twinlog.survey.map_reader import MapReader
+from twinlog.mirror.state.generations import winning_claims
+from twinlog.mirror.state.intents import flow_intents
+from twinlog.model import NO_TOPIC_ID, Flow, TopicId, TopicPartition
+from twinlog.survey.map_reader import MapReader, why_no_rows
+from twinlog.survey.state_reader import state_rows_if_any
 
 
 class ExactMap:
     """The offset map of one flow, read again up to the moment of each question."""
 
-    def __init__(
-        self, client: ClusterClient, policy: DefaultReplicationPolicy, source_alias: str
-    ) -> None:
+    def __init__(self, client: ClusterClient, policy: DefaultReplicationPolicy, flow: Flow) -> None:
         self._client = client
+        self._flow = flow
         self._is_shared = isinstance(policy, IdentityReplicationPolicy)
-        self._topic = offset_map_topic(source_alias)
+        self._topic = map_topic_of(flow)
         self._reader: MapReader | None = None
 
     def downstream(
@@ -45,10 +52,8 @@ class ExactMap:
     ) -> dict[TopicPartition, Translation]:
         """Where offsets of the source lie here; by partitions of this cluster, both times."""
         out: dict[TopicPartition, Translation] = {}
-        for tp, known, log in self._known(list(upstream)):
-            reach = reach_of(known, log[1], is_shared=self._is_shared)
-            if reach is not None:
-                out[tp] = downstream_within(KnownMap.of(known), reach, log, upstream[tp])
+        for tp, known, reach, log in self._known(list(upstream)):
+            out[tp] = downstream_within(KnownMap.of(known), reach, log, upstream[tp])
         return out
 
     def upstream(
@@ -56,10 +61,8 @@ class ExactMap:
     ) -> dict[TopicPartition, Translation]:
         """The other way round."""
         out: dict[TopicPartition, Translation] = {}
-        for tp, known, log in self._known(list(downstream)):
-            reach = reach_of(known, log[1], is_shared=self._is_shared)
-            if reach is not None:
-                out[tp] = upstream_within(KnownMap.of(known), reach, downstream[tp])
+        for tp, known, reach, _ in self._known(list(downstream)):
+            out[tp] = upstream_within(KnownMap.of(known), reach, downstream[tp])
         return out
 
     def names_at_source(self, topics: Iterable[str]) -> dict[str, str]:
@@ -99,9 +102,14 @@ class ExactMap:
         return {topic_id: name for topic_id, (_, name) in newest.items()}
 
     def _map(self, found: Mapping[str, TopicMetadata]) -> MapReader | None:
-        """None: this is no target of Twinlog's."""
+        """Return the map's reader, or None if the flow never copied anything to this cluster.
+        Raises the reason if the map topic is missing though it has.
+        """
         topic = found.get(self._topic)
         if topic is None or topic.error:
+            problem = why_no_rows(self._client, self._flow)
+            if problem is not None:
+                raise problem
             return None
         if self._reader is None:
             self._reader = MapReader(self._client, self._topic, len(topic.partitions))
@@ -109,9 +117,9 @@ class ExactMap:
 
     def _known(
         self, tps: Sequence[TopicPartition]
-    ) -> Iterator[tuple[TopicPartition, PartitionMap, tuple[int, int]]]:
-        """Partitions that were copied, with their map and the bounds of their log; without what new
-        owners wrote behind the end of a copy in a topic that was ours alone.
+    ) -> Iterator[tuple[TopicPartition, PartitionMap, Reach, tuple[int, int]]]:
+        """Copied partitions, with their map, how far the copy is, and the bounds of their log,
+        without the records that new owners appended after the copy.
         """
         topics = self._client.metadata([self._topic, *sorted({tp.topic for tp in tps})]).topics
         reader = self._map(topics)
@@ -129,10 +137,52 @@ class ExactMap:
             remote = (key.target_topic_id, key.partition)
             if remote not in maps or maps[remote].term < known.term:
                 maps[remote] = known
+        new_owners = cache(self._new_owners)  # read after the ends: it precedes what they wrote
         for tp in tps:
             start, end = starts[tp], ends[tp]
             found = maps.get((topics[tp.topic].topic_id, tp.partition))
             if found is None or isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
                 continue
-            others = others_behind(found, end.offset, last.get(tp, {})) or 0
-            yield tp, found, (start.offset, max(start.offset, end.offset - others))
+            log = start.offset, end.offset
+            copied = self._copied(tp, found, log, last.get(tp, {}), new_owners)
+            if copied is not None:
+                yield tp, found, copied.reach, (start.offset, max(start.offset, copied.end))
+
+    def _copied(
+        self,
+        tp: TopicPartition,
+        known: PartitionMap,
+        log: tuple[int, int],
+        last_sequences: Mapping[int, int],
+        new_owners: Callable[[], Callable[[str], bool]],
+    ) -> Copied | None:
+        copied = copied_to(
+            known,
+            log[1],
+            last_sequences,
+            is_shared=self._is_shared,
+            has_new_owners=lambda: new_owners()(known.topic),
+        )
+        if copied is None or copied.is_exact or self._is_shared:
+            return copied
+        first, last = known.runs[0], known.runs[-1]
+        k = first.downstream - first.ordinal
+        if last.downstream - last.ordinal != k:  # with accepted records of others in between
+            return copied
+        try:
+            border = copy_border(known, log, partial(batch_from, self._client, tp))
+        except (BorderUnknown, TwinlogError):
+            return copied
+        return Copied(reach_at(known, border - k, border), border, is_exact=True)
+
+    def _new_owners(self) -> Callable[[str], bool]:
+        """Return whether other clients may write to the copy of a topic of the source: as the state
+        topic says now, or True if this user may not read it.
+        """
+        try:
+            rows = state_rows_if_any(self._client)
+        except Unauthorized:
+            return lambda _: True
+        names = [name for name in winning_claims(rows) if Flow.of(name).source == self._flow.source]
+        intents = [flow_intents(name, rows) for name in names]
+        return lambda topic: any(one.has_new_owners(topic) for one in intents)

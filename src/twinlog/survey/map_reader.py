@@ -15,7 +15,7 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import LATEST, OffsetResult, leader_epoch_ends, list_offsets
-from twinlog.cluster.net.metadata import ClusterMetadata
+from twinlog.cluster.net.metadata import ClusterMetadata, Operation
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.errors import CorruptData, Fate, FlowError, PartitionError, TwinlogError
 from twinlog.mirror.map.offset_map import (
@@ -26,9 +26,12 @@ from twinlog.mirror.map.offset_map import (
     map_homes,
     row_key,
 )
-from twinlog.mirror.names.naming import offset_map_topic
-from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
-from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from twinlog.mirror.names.naming import map_topic_of
+from twinlog.mirror.state.copies import has_copied
+from twinlog.model import NO_TOPIC_ID, Flow, TopicId, TopicPartition
+from twinlog.survey.rights import denied
+from twinlog.survey.state_reader import state_rows_if_any
+from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.records import Record
 
 log = logging.getLogger(__name__)
@@ -69,7 +72,7 @@ class Maps(Mapping[PartitionKey, PartitionMap]):
             if error is not None:
                 return PartitionError(
                     f"{source}: its offset map cannot be read: {error.message}",
-                    code="MAP_UNREADABLE",
+                    code="MAP_MISSING" if error.code == "MAP_MISSING" else "MAP_UNREADABLE",
                     fate=error.fate,
                 )
         return None
@@ -93,16 +96,29 @@ class Maps(Mapping[PartitionKey, PartitionMap]):
         return len(self._maps)
 
 
-def read_maps(client: ClusterClient, source: str, seen: ClusterMetadata | None = None) -> Maps:
-    """The maps of what was copied from a cluster of this alias; empty where there is no map topic.
+def read_maps(client: ClusterClient, flow: Flow, seen: ClusterMetadata | None = None) -> Maps:
+    """Return the maps of what a flow copied to this cluster.
 
-    `seen`: what the cluster said of it. Raises as `MapReader.read` does.
+    They are empty if the flow has copied nothing. If the map topic is missing though the flow has
+    copied something, or may not be read, every partition has that problem. `seen`: metadata of the
+    cluster. Raises as `MapReader.read` does.
     """
-    name = offset_map_topic(source)
+    name = map_topic_of(flow)
     found = (client.metadata([name]) if seen is None else seen).topics.get(name)
     if found is None or found.error:
-        return Maps({}, {}, 1)
+        problem = why_no_rows(client, flow)
+        return Maps({}, {} if problem is None else {0: problem}, 1)
     return MapReader(client, name, len(found.partitions)).read()
+
+
+def why_no_rows(client: ClusterClient, flow: Flow) -> TwinlogError | None:
+    """Return why a flow without a visible map topic has no rows; None if it never copied anything.
+    Raises TwinlogError if the state topic cannot be read.
+    """
+    name = map_topic_of(flow)
+    if client.metadata([name]).topics[name].error == TOPIC_AUTHORIZATION_FAILED:
+        return denied(client.alias, Operation.READ.name, name)
+    return map_missing(name) if has_copied(state_rows_if_any(client), flow.source) else None
 
 
 class MapReader:

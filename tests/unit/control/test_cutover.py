@@ -120,7 +120,7 @@ def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> No
     assert failover(later, NewestStatus(status=newest)).missing(later) == 5, (
         "it copied on behind the row"
     )
-    others = replace(PUBLISHED, loss_records=30, behind=(behind("audit", 20, 50),))
+    others = replace(newest, loss_records=30, behind=(behind("audit", 20, 50),))
     assert failover(gone, NewestStatus(status=others)).missing(gone) == 0
     old = replace(others, at_ms=now_ms - 24 * 3_600_000)
     assert failover(gone, NewestStatus(status=old)).missing(gone) == -1, "its mirror is gone"

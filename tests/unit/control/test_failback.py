@@ -38,7 +38,7 @@ from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.skipping import WantedSkip
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import Flow, TopicId, TopicPartition
 from twinlog.private_files import FolderNotPrivate
 from twinlog.survey.map_reader import Maps
 from twinlog.wire.encoding import encode_batch
@@ -217,7 +217,7 @@ def plan(**more: Any) -> FailbackPlan:
 
 
 def scope() -> CutoverScope:
-    config = SimpleNamespace(flow=SimpleNamespace(source="A", target="B"))
+    config = SimpleNamespace(flow=Flow("A", "B"))
     target = SimpleNamespace(metadata=lambda _: None)
     found = SimpleNamespace(
         require_source=lambda: None, source=None, target=target, name="A->B", config=config
@@ -323,9 +323,10 @@ class Ends(CopyEnds):
         self._writers = {}
         self._scope = cast("CutoverScope", SimpleNamespace(name="A->B"))
 
-    def _first_batch(self, tp: TopicPartition, offset: int) -> BatchHeader | None:
+    def _batch_from(self, tp: TopicPartition, offset: int, end: int) -> BatchHeader | None:
         assert tp == REMOTE
-        return next((one for one in self._log if one.next_offset > offset), None)
+        found = next((one for one in self._log if one.next_offset > offset), None)
+        return None if found is None or found.base_offset >= end else found
 
     def remember(self, producer: int, last_sequence: int) -> None:
         state = SimpleNamespace(last_sequence=last_sequence)

@@ -17,7 +17,7 @@ from twinlog.errors import FlowError
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap, Term
 from twinlog.mirror.map.runs import Run
 from twinlog.mirror.map.translation import Reach
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import Flow, TopicId, TopicPartition
 from twinlog.wire.records import Record
 
 TP = TopicPartition("orders", 0)
@@ -109,7 +109,7 @@ def test_rows_are_of_a_size_that_lanes_write(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def flow_back() -> Reverse:
-    flow = SimpleNamespace(source="A", target="B")
+    flow = Flow("A", "B")
     setup = SimpleNamespace(is_identity=True)
     scope = SimpleNamespace(config=SimpleNamespace(flow=flow), setup=setup, name="A->B")
     return Reverse(cast("CutoverScope", scope), print)

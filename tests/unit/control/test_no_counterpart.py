@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from twinlog.control.duties.rounds import PartitionView
 from twinlog.control.groups.no_counterpart import reasons
+from twinlog.mirror.state.intents import Intent, IntentKind, flow_intents
 from twinlog.model import TopicId, TopicPartition
 
 
@@ -24,6 +25,17 @@ def view(
     )
 
 
+PROMOTION = Intent(
+    flow="A->B",
+    kind=IntentKind.PROMOTE,
+    topic="gone",
+    is_set=True,
+    who="ops",
+    at_ms=1_800_000_000_000,
+    reason="A is lost",
+)
+
+
 def why(*topics: str, partitions: int = 1) -> str:
     views = [
         view("new"),
@@ -32,7 +44,8 @@ def why(*topics: str, partitions: int = 1) -> str:
         view("keyed", is_keyed=True),
     ]
     committed = [TopicPartition(topic, number) for topic in topics for number in range(partitions)]
-    return reasons({"group": committed}, views).get("group", "")
+    intents = flow_intents("A->B", [PROMOTION.encode()])
+    return reasons({"group": committed}, views, intents).get("group", "")
 
 
 def test_each_kind_has_its_words() -> None:
@@ -41,6 +54,11 @@ def test_each_kind_has_its_words() -> None:
     assert why("new") == "new: nothing is copied yet"
     assert why("unseen") == "unseen: no lane has checked it yet"
     assert why("bad") == "bad: has stopped, with a code"
+
+
+def test_a_promoted_topic_says_who_promoted_it_when_and_why() -> None:
+    said = why("gone")
+    assert said.startswith("gone: promoted by ops: A is lost, 2027-01-15T08:00:00Z: ")
 
 
 def test_topics_with_one_reason_share_it_and_are_named_once() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.topics import offset_map_topic
 from twinlog.mirror.names.naming import (
     PROBE_TOPIC,
     STATE_TOPIC,
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
     is_own_topic,
-    offset_map_topic,
 )
 
 DEFAULT = DefaultReplicationPolicy()

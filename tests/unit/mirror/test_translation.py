@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Run, Term
-from twinlog.mirror.map.translation import Reach, Translation, downstream_of, reach_of, upstream_of
+from twinlog.mirror.map.translation import (
+    Copied,
+    Reach,
+    Translation,
+    copied_to,
+    downstream_of,
+    reach_of,
+    upstream_of,
+)
 from twinlog.model import TopicId
 
 KEY = PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 0)
@@ -155,3 +163,48 @@ def test_a_map_older_than_the_reach_is_why_the_reach_comes_first() -> None:
 @pytest.mark.parametrize(("offset", "expected"), [(3, 10), (15, 15), (99, 20)])
 def test_answer_is_moved_into_the_log(offset: int, expected: int) -> None:
     assert Translation(offset=offset, is_exact=True).within(10, 20) == expected
+
+
+OURS, EARLIER, OTHER = 9, 8, 7
+TO_SEVEN = Copied(Reach(107, 77), 77, True)
+TO_END = Copied(Reach(110, 80), 80, True)
+TO_MARK = Copied(Reach(104, 74), 74, False)
+
+
+@pytest.mark.parametrize(
+    ("remembered", "has_new_owners", "mark", "expected"),
+    [
+        ({OURS: 6}, True, Mark(4, 74), TO_SEVEN),
+        ({OURS: 6, OTHER: 2}, False, Mark(4, 74), TO_SEVEN),
+        ({OTHER: 2}, False, Mark(4, 74), TO_END),
+        ({}, True, Mark(4, 74), TO_MARK),
+        ({}, True, Mark(4, 74, is_final=True), TO_MARK._replace(is_exact=True)),
+        ({}, True, None, Copied(Reach(100, 70), 70, False)),
+        ({EARLIER: 1}, True, Mark(4, 74), TO_MARK),
+        ({EARLIER: 1}, False, Mark(4, 74), TO_END),
+        ({EARLIER: 1, OURS: 6}, True, Mark(4, 74), TO_SEVEN),
+    ],
+)
+def test_a_forgotten_producer_id_is_no_evidence_that_nobody_else_wrote(
+    remembered: dict[int, int], has_new_owners: bool, mark: Mark | None, expected: Copied
+) -> None:
+    """The log has ten records, up to offset 80; the mark is after four of them."""
+    known = PartitionMap(key=KEY, topic="t")
+    row = ChunkRow(
+        key=KEY, term=Term(0, 0), chunk=0, topic="t", runs=(Run(0, 100, 70),), producer_id=EARLIER
+    )
+    known.apply(row)
+    known.producers.add(OURS)
+    known.mark = mark
+    found = copied_to(known, 80, remembered, is_shared=False, has_new_owners=lambda: has_new_owners)
+    assert found == expected
+
+
+def test_in_a_shared_topic_the_mark_says_how_far_the_copy_is() -> None:
+    known = PartitionMap(key=KEY, topic="t", mark=Mark(4, 74))
+    assert copied_to(known, 80, {}, is_shared=True, has_new_owners=lambda: False) is None
+    row = ChunkRow(key=KEY, term=Term(0, 0), chunk=0, topic="t", runs=(Run(0, 100, 70),))
+    known.apply(row)
+    known.mark = Mark(4, 74)
+    found = copied_to(known, 80, {}, is_shared=True, has_new_owners=lambda: False)
+    assert found == Copied(Reach(104, 74), 80, False)

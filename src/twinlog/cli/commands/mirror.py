@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 DEFAULT_LISTEN: Final = "127.0.0.1:9405"
 """Next to 9404, where JMX exporters of a MirrorMaker 2 on the same machine usually are."""
 
-ENDED: Final = frozenset({PartitionState.DONE, PartitionState.TAKEN_OVER})
+ENDED: Final = frozenset({PartitionState.DONE, PartitionState.TAKEN_OVER, PartitionState.PROMOTED})
 """Others continue where the copy ended: what a migration ends with."""
 
 

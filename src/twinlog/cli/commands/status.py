@@ -30,7 +30,7 @@ from twinlog.cli.terminal.status.rows import rows, totals
 from twinlog.cli.terminal.status.screen import STALE_MS, ShownParts, screen
 from twinlog.cli.terminal.status.watching import watch
 from twinlog.cli.terminal.tables import shown_width, text, write_all, write_warnings
-from twinlog.codes import FlowState, PartitionState
+from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.errors import TwinlogError
 
 if TYPE_CHECKING:
@@ -183,8 +183,8 @@ def _is_not_well(flow: Mapping[str, Any]) -> bool:
     is_idle = flow["state"] == FlowState.NOT_RUNNING
     if flow.get("source_problem"):
         return True
-    # of a topic that the source has no more, nothing can wait
-    there = (p for p in flow["partitions"] if p["state"] != PartitionState.SOURCE_DELETED)
+    # of a topic that is not mirrored any more, nothing can wait
+    there = (p for p in flow["partitions"] if p["state"] not in NOT_MIRRORED)
     waits = is_idle and (bool(flow["code"]) or any(part["lag"] != 0 for part in there))
     differs = bool((flow.get("verified") or {}).get("differences"))
     return waits or differs or flow["state"] in NOT_WELL

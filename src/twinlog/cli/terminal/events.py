@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from twinlog.codes import FlowState, PartitionState
+from twinlog.codes import NOT_MIRRORED, FlowState
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.quantities import first_few, plural
 
-GONE = frozenset({PartitionState.SOURCE_DELETED, PartitionState.RELEASED})
 TOPICS_EACH = 3
 """More new topics than these at one moment share a line."""
 
@@ -39,7 +38,7 @@ class EventLines:
     def _sees(self, flow: FlowSnapshot) -> None:
         now: dict[str, list[bool]] = {}
         for part in flow.partitions:
-            now.setdefault(part.topic, []).append(part.state in GONE)
+            now.setdefault(part.topic, []).append(part.state in NOT_MIRRORED)
         before = self._topics.get(flow.flow)
         if now:
             self._topics[flow.flow] = {topic: all(gone) for topic, gone in now.items()}

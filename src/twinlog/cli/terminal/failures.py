@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from twinlog.cli.terminal.status.topic_table import since
-from twinlog.codes import PartitionState
+from twinlog.codes import NOT_MIRRORED, PartitionState
 from twinlog.control.watch.readiness import RESTING
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.quantities import duration, first_few, plural, ranges
@@ -130,7 +130,7 @@ class FailureLines:
             (flow.flow, part.topic)
             for flow in flows
             for part in flow.partitions
-            if part.state not in (PartitionState.RELEASED, PartitionState.SOURCE_DELETED)
+            if part.state not in NOT_MIRRORED
         }
         said: dict[tuple[str, str, bool], dict[str, float]] = {}
         for key in ended:

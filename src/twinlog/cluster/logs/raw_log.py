@@ -30,7 +30,7 @@ from twinlog.wire.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
     error_for,
 )
-from twinlog.wire.record_batch import read_headers
+from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.requests.fetch import AbortedTransaction
 
 MAX_ANSWER_BYTES: Final = 50 * 1024 * 1024
@@ -114,6 +114,18 @@ def fetch_partition(
 
 
 Answers = dict[TopicPartition, FetchedRecords | TwinlogError]
+
+
+def batch_from(
+    client: ClusterClient, tp: TopicPartition, offset: int, end: int
+) -> BatchHeader | None:
+    """Return the batch that contains an offset, or the next one that begins before `end`."""
+    if offset >= end:
+        return None
+    answer = fetch_partition(client, tp, offset, 1)  # the whole first batch, however long it is
+    headers = (one for one, _ in read_headers(answer.records) if one.next_offset > offset)
+    found = next(headers, None)
+    return None if found is None or found.base_offset >= end else found
 
 
 class _Reading:

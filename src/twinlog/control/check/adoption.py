@@ -39,7 +39,7 @@ def check_adoption(
         for name, remote_name in remote.items()
         for plan in _plans(here[name], there[remote_name], by_key=setup.config.keyed_partitions)
     ]
-    maps = read_maps(target, setup.config.flow.source)
+    maps = read_maps(target, setup.config.flow)
     adoption = _survey(adopter_of(setup.config, storage, source, target), plans, maps, report)
     taken = {str(one.plan.target) for one in adoption.partitions}
     report.problems = [

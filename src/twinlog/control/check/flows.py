@@ -24,7 +24,7 @@ from twinlog.control.groups.group_rights import group_notes
 from twinlog.errors import TwinlogError, Unauthorized, or_raise
 from twinlog.mirror.findings import Span, foreign_data
 from twinlog.mirror.map.offset_map import PartitionKey
-from twinlog.mirror.names.naming import PROBE_TOPIC, STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import PROBE_TOPIC, STATE_TOPIC, map_topic_of
 from twinlog.mirror.state.generations import Claim, winning_claims
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
@@ -233,7 +233,7 @@ class _FlowCheck:
         )
 
     def internal_topics(self) -> None:
-        own = (STATE_TOPIC, offset_map_topic(self._flow.flow.source))
+        own = (STATE_TOPIC, map_topic_of(self._flow.flow))
         for name in own:
             for error in self._own_topic(name):
                 self._problem(error)
@@ -328,10 +328,9 @@ class _FlowCheck:
 
     @cached_property
     def _mapped(self) -> Container[PartitionKey]:
-        source = self._flow.flow.source
-        if not may(self._there, offset_map_topic(source), Operation.READ):
+        if not may(self._there, map_topic_of(self._flow.flow), Operation.READ):
             return ()
-        return read_maps(self._clients.target, source, self._there)
+        return read_maps(self._clients.target, self._flow.flow, self._there)
 
     def expiry(self) -> None:
         if self._flow.producer_id_expiration_ms is not None:

@@ -27,6 +27,7 @@ from twinlog.control.groups.counterparts import Counterpart, TargetOffsets
 from twinlog.control.groups.group_rights import sees_groups, unseen_line
 from twinlog.control.groups.no_counterpart import NOTHING_COMMITTED, why_no_counterpart
 from twinlog.errors import TwinlogError
+from twinlog.mirror.state.intents import FlowIntents
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.survey.source_ends import known_ends
@@ -186,7 +187,7 @@ def survey_groups(
         left_out=sum(not selects(one.name) for one in found),
         offsets=offsets,
         counterparts=counterparts,
-        without_counterpart=_without_counterpart(tps, counterparts, led.partitions()),
+        without_counterpart=_without_counterpart(tps, counterparts, led),
         there=list_groups(there),
         there_client=there,
     )
@@ -230,15 +231,16 @@ def readiness(
 def _without_counterpart(
     tps: Iterable[TopicPartition],
     counterparts: Mapping[TopicPartition, Counterpart],
-    views: Iterable[PartitionView],
+    led: LedFlow,
 ) -> dict[TopicPartition, str]:
-    mirrored = {view.source: view for view in views}
+    mirrored, intents = {view.source: view for view in led.partitions()}, led.intents()
     missing = (tp for tp in tps if tp not in counterparts or not counterparts[tp].runs)
-    return {tp: _why(mirrored.get(tp)) for tp in missing}
+    return {tp: _why(tp, mirrored.get(tp), intents) for tp in missing}
 
 
-def _why(view: PartitionView | None) -> str:
-    return BY_KEY if view is not None and view.is_keyed else why_no_counterpart(view)
+def _why(tp: TopicPartition, view: PartitionView | None, intents: FlowIntents) -> str:
+    is_keyed = view is not None and view.is_keyed
+    return BY_KEY if is_keyed else why_no_counterpart(tp, view, intents)
 
 
 def _committed_offsets(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import (
@@ -30,6 +31,7 @@ from twinlog.control.check.last_run import LastRun, last_run
 from twinlog.control.check.reported_status import of_now, set_up_of_now, status_rows
 from twinlog.control.check.starts import begins_now
 from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.flow.snapshots import promoted_snapshots
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.lanes.wanted import kept
 from twinlog.control.risk.loss import loss_of
@@ -41,13 +43,13 @@ from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import FlowHistory, winning_claims
-from twinlog.mirror.state.intents import FlowIntents, Intent, flow_intents, promoted
+from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents, promoted
 from twinlog.mirror.state.published import PublishedStatus, failed_set_up, published_status
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
 from twinlog.survey.discovery import discover, mirrored_topics
 from twinlog.survey.flow_clusters import source_changed
-from twinlog.survey.map_reader import read_maps
+from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.wire.record_batch import read_headers
 
@@ -147,7 +149,8 @@ class _OfflineFlow:
             if problem is None:
                 return self._snapshot()
             if without_source:
-                return replace(self._run(()), code=problem.code, source_problem=str(problem))
+                seen = self._run(self._promoted())
+                return replace(seen, code=problem.code, source_problem=str(problem))
         except TwinlogError as error:
             problem = error
         seen = _unknown(self.setup, problem)
@@ -173,11 +176,12 @@ class _OfflineFlow:
             return replace(_unknown(self.setup, changed), state=FlowState.FAILED)
         found = discover(self._flow, self.setup.policy, self._source, self._target, create=False)
         ends = self._ends(found.plans)
-        maps = read_maps(self._target, self._flow.flow.source, self._there)
+        maps = read_maps(self._target, self._flow.flow, self._there)
         now_ms = int(time.time() * 1000)
         parts = [self._partition(plan, ends, maps, now_ms) for plan in found.plans]
         parts += self._new(set(found.missing))
         parts += self._kept(maps)
+        parts += self._promoted()
         return self._run(sorted(parts, key=lambda part: (part.topic, part.partition)))
 
     def _run(self, parts: Iterable[PartitionSnapshot]) -> FlowSnapshot:
@@ -256,7 +260,8 @@ class _OfflineFlow:
         names = {topic.topic_id: name for name, topic in self._there.topics.items()}
         lost: dict[TopicPartition, PartitionMap] = {}
         for key, known in maps.items():
-            if known.topic in here or key.branches or key.target_topic_id not in names:
+            left = known.topic in here or known.topic in self._flow.released
+            if left or key.branches or key.target_topic_id not in names:
                 continue
             target = TopicPartition(names[key.target_topic_id], key.partition)
             before = lost.get(target)
@@ -275,11 +280,19 @@ class _OfflineFlow:
             )
             yield replace(part, message=kept(target.topic))
 
+    def _promoted(self) -> Iterator[PartitionSnapshot]:
+        """Topics that were promoted by name; their originals are on the target now."""
+        remote = partial(self.setup.policy.format_remote_topic, self._flow.source_alias)
+        topics = self._intents.topics(IntentKind.PROMOTE)
+        there = {name: self._there.topics.get(remote(name)) for name in topics}
+        counts = {name: len(one.partitions) for name, one in there.items() if one is not None}
+        return promoted_snapshots(self._intents, (), counts, remote)
+
     def _partition(
         self,
         plan: PartitionPlan,
         ends: _Ends,
-        maps: Mapping[PartitionKey, PartitionMap],
+        maps: Maps,
         now_ms: int,
     ) -> PartitionSnapshot:
         here, there = ends.source[plan.source], ends.target[plan.target]
@@ -287,6 +300,9 @@ class _OfflineFlow:
             return _part(plan.source, plan.target.topic, PartitionState.FAILED, error=here)
         if isinstance(there, TwinlogError):
             return _part(plan.source, plan.target.topic, PartitionState.FAILED, error=there)
+        unread = maps.problem(plan.source)
+        if unread is not None:
+            return _part(plan.source, plan.target.topic, PartitionState.FAILED, error=unread)
         copied = position_of(plan, maps, there.end_offset, is_shared=self.setup.is_identity)
         if copied is None:
             start = ends.first[plan.source]

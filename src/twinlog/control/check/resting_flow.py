@@ -21,7 +21,7 @@ from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.state.intents import flow_intents
+from twinlog.mirror.state.intents import FlowIntents, flow_intents
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import discover
 from twinlog.survey.map_reader import read_maps
@@ -37,7 +37,8 @@ def resting_flow(
     log_once: Callable[[str], None],
 ) -> LedFlow:
     """The flow as it stands now; raises TwinlogError where a cluster cannot be asked."""
-    flow = replace(setup.config, released=released_topics(setup.name, target))
+    intents = intents_of(setup.name, target)
+    flow = replace(setup.config, released=intents.released)
     found = discover(flow, setup.policy, source, target, create=False)
     here = known_ends(source, flow, [plan.source for plan in found.plans])
     there = known_offsets(target, [plan.target for plan in found.plans], LATEST)
@@ -50,15 +51,16 @@ def resting_flow(
         source=setup.source,
         target=setup.target,
         partitions=lambda: views,
-        read_map=lambda: read_maps(target, flow.flow.source),
+        read_map=lambda: read_maps(target, flow.flow),
         snapshot=lambda: snapshot,
+        intents=lambda: intents,
         log_once=log_once,
     )
 
 
-def released_topics(flow: str, target: ClusterClient) -> frozenset[str]:
-    """Topics that people have released from the flow."""
-    return flow_intents(flow, state_rows_if_any(target)).released
+def intents_of(flow: str, target: ClusterClient) -> FlowIntents:
+    """Return what people want of a flow, as its target says now."""
+    return flow_intents(flow, state_rows_if_any(target))
 
 
 def _views(

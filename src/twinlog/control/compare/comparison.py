@@ -13,7 +13,7 @@ from twinlog.cluster.client import ClusterClient, prompt_client
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
-from twinlog.control.check.resting_flow import released_topics, resting_flow
+from twinlog.control.check.resting_flow import intents_of, resting_flow
 from twinlog.control.compare.deviation import Aspect, FlowComparison
 from twinlog.control.compare.groups import compare_groups
 from twinlog.control.compare.settings import compare_acls, compare_configs, compare_quotas
@@ -71,7 +71,7 @@ def compare_topic_configs(
     """Of one flow, and nothing else of it."""
     out = FlowComparison(flow=setup.name)
     here, there = source.metadata(None), target.metadata(None)
-    flow = replace(setup.config, released=released_topics(setup.name, target))
+    flow = replace(setup.config, released=intents_of(setup.name, target).released)
     mirrored = {n: t for n, t in mirrored_topics(flow, here).items() if matches(n)}
     remote = remote_names(flow, mirrored)
     present = {name: its for name, its in remote.items() if its in there.topics}
@@ -110,7 +110,8 @@ class _Comparer:
     def compared(self, matches: Callable[[str], bool]) -> FlowComparison:
         out = FlowComparison(flow=self._setup.name)
         here, there = self._source.metadata(None), self._target.metadata(None)
-        flow = replace(self._setup.config, released=released_topics(self._setup.name, self._target))
+        intents = intents_of(self._setup.name, self._target)
+        flow = replace(self._setup.config, released=intents.released)
         mirrored = {n: t for n, t in mirrored_topics(flow, here).items() if matches(n)}
         remote = remote_names(flow, mirrored)
         present = {name: its for name, its in remote.items() if its in there.topics}

@@ -33,9 +33,8 @@ from twinlog.mirror.map.translation import (
     KnownMap,
     Reach,
     Translation,
+    copied_to,
     downstream_within,
-    others_behind,
-    reach_of,
     upstream_within,
 )
 from twinlog.mirror.state.copies import CopyRow
@@ -160,7 +159,7 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
     scope.require_same(here, there)
     remote = dict(_remote_partitions(scope, there, covers))
     logs = _Logs.of(scope, [*remote])
-    maps = read_maps(scope.target, scope.config.source_alias, there)
+    maps = read_maps(scope.target, scope.config.flow, there)
     found = {
         TopicPartition(upstream, tp.partition): _copy(scope, tp, upstream, there, logs, maps)
         for tp, upstream in remote.items()
@@ -359,22 +358,24 @@ def _copy(
     copy = replace(copy, log=log, source_topic_id=newest.source_topic_id)
     if any(key.branches for key in keys):
         return replace(copy, upstream=_fanned(keys, maps))
-    if not known.runs:
+    copied = copied_to(
+        known,
+        log[1],
+        logs.last_sequences.get(target, {}),
+        is_shared=scope.setup.is_identity,
+        has_new_owners=lambda: logs.is_promoted(upstream),
+    )
+    if copied is None:
         return replace(copy, problem=NOTHING)
-    foreign: int | None = 0
-    if not scope.setup.is_identity:
-        foreign = others_behind(known, log[1], logs.last_sequences.get(target, {}))
-        if foreign is None and logs.is_promoted(upstream):
-            return replace(copy, problem=FORGOTTEN)
-    ours_end = log[1] - (foreign or 0)
-    reach = reach_of(known, ours_end, is_shared=scope.setup.is_identity)
+    if not copied.is_exact and not scope.setup.is_identity:
+        return replace(copy, problem=FORGOTTEN)
     return replace(
         copy,
-        log=(log[0], max(log[0], ours_end)),
+        log=(log[0], max(log[0], copied.end)),
         known=KnownMap.of(known),
-        reach=reach,
-        upstream=UNKNOWN if reach is None else reach.upstream,
-        foreign=foreign or 0,
+        reach=copied.reach,
+        upstream=copied.reach.upstream,
+        foreign=log[1] - copied.end,
     )
 
 

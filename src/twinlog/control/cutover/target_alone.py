@@ -34,7 +34,8 @@ def with_copies(config: FlowConfig, seen: FlowSnapshot) -> FlowSnapshot:
         return replace(seen, reason=reason)
     known = {(one.topic, one.partition): one for one in seen.partitions}
     kept = tuple(_with_trouble(one, known.get((one.topic, one.partition))) for one in parts)
-    return replace(seen, partitions=kept, groups=groups)
+    promoted = (one for one in seen.partitions if one.state is PartitionState.PROMOTED)
+    return replace(seen, partitions=(*kept, *promoted), groups=groups)
 
 
 def _partition(copy: Copy, *, is_shared: bool) -> PartitionSnapshot:

@@ -23,7 +23,7 @@ from twinlog.control.duties.rounds import REFUSED_PAUSE_S, LedFlow, PartitionVie
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import PartitionMap, map_homes, tombstone_key
 from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, following
-from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.mirror.names.naming import map_topic_of
 from twinlog.model import TopicPartition
 from twinlog.wire.records import Record
 
@@ -52,7 +52,7 @@ class MapPruning:
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow
         self._source, self._target = ClusterClient(flow.source), ClusterClient(flow.target)
-        self._topic = offset_map_topic(flow.config.flow.source)
+        self._topic = map_topic_of(flow.config.flow)
         self._refused_until = 0.0
 
     @property

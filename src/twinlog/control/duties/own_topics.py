@@ -22,7 +22,7 @@ from twinlog.cluster.topics.internal_log import append_rows, check_policy, compa
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.errors import ConfigError, TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import PartitionKey
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
 from twinlog.mirror.state.generations import having_written, producer_of
 from twinlog.mirror.state.mapped import Copy, is_known, mapped_copies, noting_rows
 from twinlog.model import TopicId, TopicPartition
@@ -53,7 +53,7 @@ class OwnTopics:
         """The id of the state topic that says it; None: to be read."""
 
     def round(self) -> None:
-        for name in (STATE_TOPIC, offset_map_topic(self._flow.config.flow.source)):
+        for name in (STATE_TOPIC, map_topic_of(self._flow.config.flow)):
             self._keep_compacted(name)
         topic_id = self._target.metadata([STATE_TOPIC]).topics[STATE_TOPIC].topic_id
         rows = [] if topic_id == self._said_in else self._read_state()

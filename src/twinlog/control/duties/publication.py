@@ -16,7 +16,7 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append_rows
 from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
-from twinlog.codes import FlowState, PartitionState
+from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
@@ -57,8 +57,8 @@ last ten minutes.
 USUAL: Final = frozenset(
     (
         *(PartitionState.PENDING, PartitionState.STARTING, PartitionState.COPYING),
-        *(PartitionState.AT_END, PartitionState.DRAINING, PartitionState.RELEASED),
-        PartitionState.SOURCE_DELETED,  # a word that earlier releases cannot read
+        *(PartitionState.AT_END, PartitionState.DRAINING),
+        *NOT_MIRRORED,  # with words that earlier releases cannot read
     )
 )
 

@@ -30,9 +30,10 @@ from twinlog.control.failback.side_by_side import BothReads, LogReads, side_by_s
 from twinlog.errors import Fate, FlowError, PartitionError, TwinlogError, or_raise
 from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.lane.watches.compaction import may_lack_offsets
-from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap, run_at
-from twinlog.mirror.map.translation import Reach
-from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.mirror.map.copy_border import BorderUnknown, copy_border
+from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap
+from twinlog.mirror.map.translation import Reach, reach_at
+from twinlog.mirror.names.naming import map_topic_of
 from twinlog.mirror.ports import LogEnds, ProducerTail, answer_of
 from twinlog.mirror.start.our_end import find_end
 from twinlog.mirror.start.request import StartRequest, runs_for_start
@@ -129,6 +130,8 @@ class CopyEnds:
         if topic_id is None:
             return None
         unread = self._maps.problem(source)
+        if unread is not None and unread.code == "MAP_MISSING":
+            raise self._unknown(target, unread.message)
         if unread is not None:
             raise unread
         keys = self._keys[topic_id, target.partition]
@@ -149,7 +152,7 @@ class CopyEnds:
             key=newest,
             known=known,
             ordinal=ordinal,
-            reach=_reach(known, ordinal, downstream),
+            reach=reach_at(known, ordinal, downstream),
             behind=max(0, log[1] - downstream),
         )
 
@@ -211,31 +214,11 @@ class CopyEnds:
             if following is None or following.producer_id not in known.producers:
                 return end - k, end
             # of several ids of ours an earlier one is remembered, and the last one is not
-        low, high = max(log[0], first.downstream), log[1]
-        if log[0] > first.downstream:
-            one = self._batch_from(target, low, high)
-            if one is None or one.producer_id not in known.producers:
-                raise self._unknown(
-                    target, f"retention has deleted where it was: its log begins at {log[0]}"
-                )
-        foreign = high
-        while low < foreign:
-            middle = (low + foreign) // 2
-            one = self._batch_from(target, middle, foreign)
-            if one is None:
-                foreign = middle  # cleaned up to what is known of others
-            elif one.magic >= 2 and one.producer_id in known.producers:
-                low = one.next_offset
-            else:
-                foreign = min(foreign, max(middle, low))
-        behind = self._batch_from(target, low, log[1])
-        if behind is not None and behind.base_offset > low:
-            raise self._unknown(
-                target, f"the cleaner has left a hole there, [{low}, {behind.base_offset})"
-            )
-        if behind is None and log[1] > low:
-            raise self._unknown(target, f"the cleaner has left a hole there, [{low}, {log[1]})")
-        return low - k, low
+        try:
+            border = copy_border(known, log, partial(self._batch_from, target))
+        except BorderUnknown as unknown:
+            raise self._unknown(target, str(unknown)) from unknown
+        return border - k, border
 
     # -- a topic that others may have written to before
 
@@ -310,10 +293,9 @@ class CopyEnds:
         return answer_of(self._logs, tp, self._view)
 
     def _read_maps(self) -> Maps:
-        topic = offset_map_topic(self._scope.config.source_alias)
-        found = self._metadata.topics.get(topic)
+        found = self._metadata.topics.get(map_topic_of(self._scope.config.flow))
         self._has_map = found is not None and not found.error
-        return read_maps(self._client, self._scope.config.source_alias, self._metadata)
+        return read_maps(self._client, self._scope.config.flow, self._metadata)
 
     def _unknown(self, target: TopicPartition, why: str) -> FlowError:
         return FlowError(
@@ -332,11 +314,3 @@ def copy_ends(
     ends.prepare(targets.values())
     searches = {one: partial(ends.find, one, target) for one, target in targets.items()}
     return side_by_side(searches, scope.source, scope.target)
-
-
-def _reach(known: PartitionMap, ordinal: int, downstream: int) -> Reach:
-    first = known.runs[0]
-    last = run_at(known.runs, ordinal - 1) if ordinal > first.ordinal else None
-    if last is None:
-        return Reach(first.upstream, max(downstream, first.downstream))
-    return Reach(last.upstream_of(ordinal - 1) + 1, downstream)

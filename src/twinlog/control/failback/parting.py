@@ -239,7 +239,7 @@ def _parting(
         copy.key.source_topic_id != topic_id
     ):
         raise FlowError(
-            f"topic {tp.topic} of {scope.config.source_alias} was re-created since "
+            f"topic {tp.topic} of {scope.config.flow.source} was re-created since "
             "it was copied: its offsets are not those of the copy; leave it out with --topics, "
             "and save what it holds with twinlog export",
             flow=scope.name,

@@ -47,7 +47,7 @@ from twinlog.mirror.map.offset_map import (
     map_home,
 )
 from twinlog.mirror.map.runs import Run, run_at
-from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.mirror.names.naming import map_topic_of
 from twinlog.model import TopicPartition
 from twinlog.quantities import count, first_few, plural
 from twinlog.survey.cluster_state import cluster_state, write_copies
@@ -142,7 +142,7 @@ class Reverse:
         self._scope, self._say = scope, say
         flow = scope.config.flow
         self.name = f"{flow.target}->{flow.source}"
-        self._map_topic = offset_map_topic(flow.target)
+        self._map_topic = map_topic_of(flow.reverse)
 
     def prepare(self, found: Sequence[Parting]) -> int:
         """Say where the flow back begins, and let it begin; how many partitions were set.
@@ -207,7 +207,7 @@ class Reverse:
             yield "  for a day its gate `foreign` names who wrote there before: --accept foreign"
 
     def _maps(self) -> Maps:
-        maps = read_maps(self._scope.source, self._scope.config.flow.target)
+        maps = read_maps(self._scope.source, self._scope.config.flow.reverse)
         maps.require_all()
         return maps
 

@@ -40,7 +40,7 @@ from twinlog.control.risk.source_questions import SourceQuestions
 from twinlog.errors import FlowError, NotLeader, TwinlogError
 from twinlog.lane import late_requests
 from twinlog.lane.messages import Work
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import Claim, producer_of
 from twinlog.mirror.state.intents import FlowIntents, Intent, promoted
@@ -68,7 +68,8 @@ class PreparedFlow:
     generation: int
     plans: list[PartitionPlan]
     problems: list[TopicProblem]
-    source_topics: frozenset[str]
+    source_topics: Mapping[str, int]
+    """All topics that the source shows, with their partition counts."""
     clean: bool
     """The generation before ended in order: nobody else's requests are on their way."""
     start: Starts
@@ -86,7 +87,7 @@ class PreparedFlow:
 
     def discover(self) -> list[PartitionPlan]:  # again, for new topics and partitions
         found = self.setup.discover()
-        self.problems, self.source_topics = found.problems, frozenset(found.source_topics)
+        self.problems, self.source_topics = found.problems, found.partition_counts
         return found.plans
 
     def read_map(self) -> Maps:
@@ -171,7 +172,7 @@ class FlowSetup(FlowEnds):
             if pause is not None and (once or self.adopts is not None):
                 raise _paused(self.name, pause, once=once)
             history = self.claims.history(target)
-            map_topic = offset_map_topic(self.config.flow.source)
+            map_topic = map_topic_of(self.config.flow)
             if is_lost(target, map_topic, history):
                 known = discover(self.config, self.policy, source, target, create=False)
                 require_nothing_copied(target, map_topic, known.plans)
@@ -203,7 +204,7 @@ class FlowSetup(FlowEnds):
                 generation=claim.generation,
                 plans=found.plans,
                 problems=found.problems,
-                source_topics=frozenset(found.source_topics),
+                source_topics=found.partition_counts,
                 clean=clean,
                 start=self.config.start,
                 guarantee=capabilities.guarantee,

@@ -11,7 +11,7 @@ from twinlog.codes import FlowState, PartitionState
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.generation import Generation
 from twinlog.control.flow.phases import Step
-from twinlog.control.flow.snapshots import flow_snapshot, kept_rows
+from twinlog.control.flow.snapshots import flow_snapshot, kept_rows, promoted_snapshots
 from twinlog.control.flow.trouble import WRONG, Trouble
 from twinlog.control.lanes.partitions import Partition
 from twinlog.control.running.flow_run import FlowRun
@@ -76,6 +76,14 @@ class Shown:
             self._since,
             generation.limits(),
         )
+        parts, setup = running.partitions, prepared.setup
+        more = promoted_snapshots(
+            run.intents,
+            parts,
+            prepared.source_topics,
+            lambda topic: setup.policy.format_remote_topic(setup.config.source_alias, topic),
+        )
+        running = replace(running, partitions=(*parts, *more))
         if generation.source_watch is not None:
             generation.source_watch.see(running)
         verified = led.verified.last
@@ -96,7 +104,7 @@ class Shown:
                 skipped_groups=led.groups.left_alone,
                 groups_without_checkpoint=led.groups.without_checkpoint,
                 checkpoints=led.groups.timings,
-                clusters=prepared.setup.clusters,
+                clusters=setup.clusters,
                 held_rate=led.held_rate.bytes_per_second,
                 verified=verified,
             ),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from twinlog.codes import FlowState, PartitionState
+from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState
 from twinlog.control.flow.trouble import Trouble
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.lanes.wanted import vanished
@@ -18,7 +18,13 @@ from twinlog.control.risk.throttle import throttle_of
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.state_since import FlowSince
-from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, promoted
+from twinlog.mirror.state.intents import (
+    FlowIntents,
+    Intent,
+    IntentKind,
+    promoted,
+    topic_promoted,
+)
 from twinlog.survey.discovery import TopicProblem
 
 STATE_OF: Final = {
@@ -30,15 +36,11 @@ STATE_OF: Final = {
 }
 """Of a partition of which its lane has not reported yet, or that no lane has."""
 
-AT_REST: Final = frozenset(
-    {
-        PartitionState.DONE,
-        PartitionState.PAUSED,
-        PartitionState.RELEASED,
-        PartitionState.SOURCE_DELETED,
-        PartitionState.TAKEN_OVER,
-    }
-)
+AT_REST: Final = NOT_MIRRORED | {
+    PartitionState.DONE,
+    PartitionState.PAUSED,
+    PartitionState.TAKEN_OVER,
+}
 NOTHING_SELECTED: Final = "no topic of the source is selected"
 
 
@@ -160,7 +162,7 @@ def flow_snapshot(
     away = next((str(lane.degraded) for lane in lanes if lane.degraded), "")
     reason = (away if trouble is None else trouble.reason) or flow.holds_back
     parts = tuple(
-        _with_pause(partition_snapshot(p, now_ms, limits), flow.intents)
+        _with_intent(partition_snapshot(p, now_ms, limits), flow.intents)
         for p in sorted(flow.partitions.values(), key=lambda p: p.plan.source)
     ) + tuple(problem_snapshots(problems, since, now_ms))
     if trouble is not None and (flow.is_stopping or trouble.is_of_all):
@@ -202,11 +204,44 @@ def _paused(pause: Intent | None) -> str:
     return "" if pause is None else f"paused {pause}"
 
 
-def _with_pause(part: PartitionSnapshot, intents: FlowIntents) -> PartitionSnapshot:
-    """Who paused it, where its topic was paused by name."""
-    if part.state is not PartitionState.PAUSED or part.code:
+def _with_intent(part: PartitionSnapshot, intents: FlowIntents) -> PartitionSnapshot:
+    """Who paused or promoted it, if its topic was paused or promoted by name."""
+    if part.state is PartitionState.PAUSED and not part.code:
+        return replace(part, message=_paused(intents.get(IntentKind.PAUSE, part.topic)))
+    promotion = intents.get(IntentKind.PROMOTE, part.topic)
+    if promotion is None or part.state not in NOT_MIRRORED:
         return part
-    return replace(part, message=_paused(intents.get(IntentKind.PAUSE, part.topic)))
+    said = topic_promoted(promotion)
+    return replace(
+        part, state=PartitionState.PROMOTED, message=said, since_ms=promotion.at_ms, lag=-1
+    )
+
+
+def promoted_snapshots(
+    intents: FlowIntents,
+    shown: Iterable[PartitionSnapshot],
+    partitions: Mapping[str, int],
+    remote: Callable[[str], str],
+) -> Iterator[PartitionSnapshot]:
+    """Topics that were promoted by name, except those that are `shown` already.
+
+    `partitions`: how many a topic has; a topic that its source has deleted since has one line.
+    """
+    topics = intents.topics(IntentKind.PROMOTE)
+    known = {part.topic for part in shown} if topics else set()
+    for topic in topics:
+        for number in range(0 if topic in known else partitions.get(topic, 1)):
+            part = PartitionSnapshot(
+                topic=topic,
+                partition=number,
+                target_topic=remote(topic),
+                state=PartitionState.RELEASED,
+                lag=-1,
+                lag_ms=-1,
+                records=0,
+                bytes=0,
+            )
+            yield _with_intent(part, intents)
 
 
 def kept_rows(

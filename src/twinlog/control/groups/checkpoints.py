@@ -122,7 +122,9 @@ class CheckpointDuty:
         if began >= self._next_report:
             without_counterpart = self._translations.without_counterpart()
             views = self._flow.partitions() if without_counterpart else ()
-            self._flow.groups.without_checkpoint = reasons(without_counterpart, views)
+            self._flow.groups.without_checkpoint = reasons(
+                without_counterpart, views, self._flow.intents()
+            )
             self._next_report = began + REPORT_S
         # half a second early is in time: rounds do not come to the millisecond
         soon = float("inf") if self._is_warming_up else began + 0.5

@@ -27,12 +27,12 @@ from twinlog.mirror.map.translation import (
     KnownMap,
     Reach,
     Translation,
+    copied_to,
     downstream_within,
-    others_behind,
     reach_of,
     upstream_within,
 )
-from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.mirror.names.naming import map_topic_of
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader, Maps
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
@@ -188,7 +188,7 @@ class TargetOffsets:
         """The name says that they are copies; the map of the flow that wrote them says of what,
         since that flow may rename topics too.
         """
-        map_topic = offset_map_topic(self._flow.config.flow.target)
+        map_topic = map_topic_of(self._flow.config.flow.reverse)
         copies = self._source.metadata([map_topic, *sorted({tp.topic for tp in tps})]).topics
         is_asked = any(self.original_on_target(tp.topic) for tp in tps)
         found = copies.get(map_topic)
@@ -265,12 +265,8 @@ def _reach_back(known: PartitionMap | None, end: int, writers: Mapping[int, int]
     """How far a copy is that another flow writes, which may have stopped while others write there
     now: by what the brokers remember of our producers, else by the last mark, some seconds old.
     """
-    if known is None or not known.runs:
-        return None
-    others = others_behind(known, end, writers)
-    if others is None:
-        return reach_of(known, end, is_shared=True)
-    return reach_of(known, end - others, is_shared=False)
+    copied = copied_to(known, end, writers, is_shared=False, has_new_owners=lambda: True)
+    return None if copied is None else copied.reach
 
 
 def _counterpart(

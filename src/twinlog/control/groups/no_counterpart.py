@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from twinlog.control.duties.rounds import PartitionView
+from twinlog.mirror.state.intents import FlowIntents, IntentKind, topic_promoted
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few
 
@@ -16,7 +17,9 @@ NOTHING_COMMITTED = "no offsets are committed"
 
 
 def reasons(
-    committed: Mapping[str, Iterable[TopicPartition]], views: Iterable[PartitionView]
+    committed: Mapping[str, Iterable[TopicPartition]],
+    views: Iterable[PartitionView],
+    intents: FlowIntents,
 ) -> dict[str, str]:
     """By group; `committed`: what groups committed of which nothing has a counterpart.
 
@@ -26,11 +29,15 @@ def reasons(
     return {
         group: reason
         for group, tps in sorted(committed.items())
-        if (reason := _reason(sorted(tps), mirrored))
+        if (reason := _reason(sorted(tps), mirrored, intents))
     }
 
 
-def _reason(tps: Sequence[TopicPartition], mirrored: Mapping[TopicPartition, PartitionView]) -> str:
+def _reason(
+    tps: Sequence[TopicPartition],
+    mirrored: Mapping[TopicPartition, PartitionView],
+    intents: FlowIntents,
+) -> str:
     by_reason: dict[str, dict[str, None]] = {}
     if not tps:
         return NOTHING_COMMITTED
@@ -38,12 +45,17 @@ def _reason(tps: Sequence[TopicPartition], mirrored: Mapping[TopicPartition, Par
         view = mirrored.get(tp)
         if view is not None and view.is_keyed:
             continue
-        by_reason.setdefault(why_no_counterpart(view), {})[tp.topic] = None
+        by_reason.setdefault(why_no_counterpart(tp, view, intents), {})[tp.topic] = None
     return "; ".join(f"{first_few([*topics])}: {why}" for why, topics in by_reason.items())
 
 
-def why_no_counterpart(view: PartitionView | None) -> str:
-    """Of one partition that is not written by key; None: no flow has it."""
+def why_no_counterpart(tp: TopicPartition, view: PartitionView | None, intents: FlowIntents) -> str:
+    """Return why one partition that is not written by key has no counterpart. `view`: None if the
+    flow does not mirror it.
+    """
+    promotion = intents.get(IntentKind.PROMOTE, tp.topic)
+    if promotion is not None:
+        return topic_promoted(promotion)
     if view is None:
         return "not mirrored by this flow"
     if view.is_broken:

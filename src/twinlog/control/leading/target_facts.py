@@ -16,7 +16,7 @@ from twinlog.control.leading.ends import FlowClients, FlowEnds
 from twinlog.errors import Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.map.offset_map import MAP_PARTITIONS
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
 from twinlog.survey.capabilities import UNTRIED, Capabilities, ensure_probe_topic, probe
 from twinlog.survey.map_reader import MapReader
 from twinlog.survey.rights import denied, may
@@ -59,7 +59,7 @@ class TargetFacts:
 
     def own_map(self, clients: FlowClients) -> MapReader:
         """The offset map's topic, made where it is missing. Raises Unauthorized."""
-        name = offset_map_topic(self.ends.config.flow.source)
+        name = map_topic_of(self.ends.config.flow)
         return MapReader(clients.of_map, name, self.own_topic(clients.target, name, MAP_PARTITIONS))
 
     def capabilities(self, target: ClusterClient) -> Capabilities:

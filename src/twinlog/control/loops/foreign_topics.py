@@ -92,7 +92,7 @@ def why_not_ours(
     spans = _spans(target, remote.tps, unread)
     if unread or not spans:
         return (UNREADABLE if unread else ""), ""
-    maps = read_maps(target, flow.flow.source)
+    maps = read_maps(target, flow.flow)
     maps.require_all()
     ids = one.source_id, one.target_id
     known = [found for key, found in maps.items() if key[:2] == ids and found.runs]
@@ -120,7 +120,7 @@ def _mapped(flow: FlowConfig, there: ClusterMetadata, target: ClusterClient) -> 
     """Topics of which the offset map has a row: copies, whatever the state topic has lost. Raises
     TwinlogError where some of it cannot be read, so that nobody can say.
     """
-    maps = read_maps(target, flow.flow.source, there)
+    maps = read_maps(target, flow.flow, there)
     maps.require_all()
     return {key.target_topic_id for key in maps}
 

@@ -367,7 +367,7 @@ class LoopGuard:
         remote = self.policy.format_remote_topic(self.config.source_alias, topic.name)
         found = there.topics.get(remote)
         topic_id = NO_TOPIC_ID if found is None else found.topic_id
-        flow = str(self.config.flow)
+        flow, alias = str(self.config.flow), self.config.source_alias
         lineage = frozenset().union(*(row.origins for row in copies)) - {here.cluster_id}
         return CopyRow(
             flow=flow,
@@ -379,6 +379,7 @@ class LoopGuard:
             source_topic_id=topic.topic_id,
             lineage=tuple(sorted(lineage)),
             begun=found is not None and target.is_begun(flow, remote, topic_id),
+            source_alias="" if alias == self.config.flow.source else alias,
             renamed=is_renamed(self.config, topic.name),
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.mirror.names.naming import map_topic_of
 from twinlog.model import TopicId
 from twinlog.survey.map_presence import is_lost
 
@@ -45,7 +45,7 @@ class ClaimingSetup(FlowSetup):
         """
         with self._lock:
             ids, target = self._enter(once=True), self.clients.target
-            map_topic = offset_map_topic(self.config.flow.source)
+            map_topic = map_topic_of(self.config.flow)
             history = self.claims.history(target)
             if history is not None and history.latest and is_lost(target, map_topic, history):
                 self.claims.note_lost_map(target, history.latest.generation, held)

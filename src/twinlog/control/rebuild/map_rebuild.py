@@ -41,7 +41,7 @@ from twinlog.lane import late_requests
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.offset_map import PartitionKey, Term, map_home
 from twinlog.mirror.map.rebuilt_rows import DescribedMaps, rows
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import producers_of
 from twinlog.mirror.state.intents import flow_intents
@@ -299,7 +299,7 @@ class MapRebuild:
 
     def _read_map(self) -> DescribedMaps:
         out = DescribedMaps()
-        topic = offset_map_topic(self._setup.config.flow.source)
+        topic = map_topic_of(self._setup.config.flow)
         if self._is_missing(topic):
             return out
         for partition in range(len(self._target.metadata([topic]).topics[topic].partitions)):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.codes import PartitionState, Trait, has
+from twinlog.codes import NOT_MIRRORED, PartitionState, Trait, has
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.risk.running_flow import RunningFlow
 from twinlog.control.risk.throttle import throttle_of
@@ -18,7 +18,7 @@ MOST_OF_IT: Final = 0.8
 """Of the records that wait: a partition that has so many is what the others do not wait for."""
 
 NOT_AT_RISK: Final = (
-    *(PartitionState.RELEASED, PartitionState.SOURCE_DELETED),
+    *NOT_MIRRORED,
     *(PartitionState.DONE, PartitionState.TAKEN_OVER),
 )
 UNSEEN_MS: Final = 30_000

@@ -270,7 +270,7 @@ class _Flow:
         here_starts = known_offsets(self._source, sources, EARLIEST)
         there_starts = known_offsets(self._target, targets, EARLIEST)
         there_ends = known_offsets(self._target, targets, LATEST)
-        maps = read_maps(self._target, self._setup.config.flow.source)
+        maps = read_maps(self._target, self._setup.config.flow)
         return _Logs(
             here_ends=here_ends,
             here_starts=here_starts,

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from twinlog.codes import FlowState, PartitionState, Trait, has
+from twinlog.codes import NOT_MIRRORED, FlowState, PartitionState, Trait, has
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 
 WITHIN_S: Final = 60.0
@@ -31,16 +31,12 @@ OUTAGE_WITHIN_S: Final = 10.0
 """For a flow that says that a cluster is away, or that has failed. A broker that dies beside others
 is none: its partitions have another leader within 9 s (Kafka's broker.session.timeout.ms).
 """
-AT_END: Final = frozenset(
-    {
-        PartitionState.AT_END,
-        PartitionState.DONE,
-        PartitionState.TAKEN_OVER,
-        PartitionState.RELEASED,
-        PartitionState.SOURCE_DELETED,
-        PartitionState.PAUSED,
-    }
-)
+AT_END: Final = NOT_MIRRORED | {
+    PartitionState.AT_END,
+    PartitionState.DONE,
+    PartitionState.TAKEN_OVER,
+    PartitionState.PAUSED,
+}
 RESTING: Final = frozenset({FlowState.STANDBY, FlowState.PAUSED, FlowState.FENCED})
 
 

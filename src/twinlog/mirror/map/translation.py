@@ -25,7 +25,7 @@ C. In a topic that is not ours alone foreign records lie between ours. The answe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -130,19 +130,74 @@ def reach_of(known: PartitionMap | None, target_end: int, *, is_shared: bool) ->
     """
     if known is None or not known.runs:
         return None
+    if is_shared:
+        return _reach_by_mark(known)
+    return reach_at(known, target_end - k_at(known.runs, target_end), target_end)
+
+
+def _reach_by_mark(known: PartitionMap) -> Reach:
     first = known.runs[0]
-    if not is_shared:
-        downstream = target_end
-        ordinal = target_end - k_at(known.runs, target_end)
-    elif known.mark is not None:
-        ordinal, downstream = known.mark.ordinal, known.mark.downstream
-    else:
-        ordinal, downstream = first.ordinal, first.downstream
+    if known.mark is None:
+        return reach_at(known, first.ordinal, first.downstream)
+    return reach_at(known, known.mark.ordinal, known.mark.downstream)
+
+
+def reach_at(known: PartitionMap, ordinal: int, downstream: int) -> Reach:
+    """Return how far a copy of so many records is, whose last one lies below `downstream`."""
+    first = known.runs[0]
     if ordinal <= first.ordinal:
         return Reach(first.upstream, max(downstream, first.downstream))
     # behind the last record, not at the next one: that one may only be announced yet
     last = run_at(known.runs, ordinal - 1) or first
     return Reach(last.upstream_of(ordinal - 1) + 1, downstream)
+
+
+class Copied(NamedTuple):
+    """How far a partition is copied, by its map and its target log."""
+
+    reach: Reach
+    end: int
+    """End of the target's log without the records that other clients appended after the copy."""
+    is_exact: bool
+    """The copy ends at `reach`. If False, it ends there or later."""
+
+
+def copied_to(
+    known: PartitionMap | None,
+    end: int,
+    last_sequences: Mapping[int, int],
+    *,
+    is_shared: bool,
+    has_new_owners: Callable[[], bool],
+) -> Copied | None:
+    """Return how far a copy is if the target's log ended at `end`, or None if nothing was copied.
+
+    `last_sequences`: what the leader remembers, read after the end. `has_new_owners`: whether other
+    clients may write to the topic after the copy (it was promoted or released); called only if the
+    answer depends on it, so that nobody reads the state topic for nothing.
+
+    | topic | its leader | new owners | the copy ends |
+    | --- | --- | --- | --- |
+    | only this flow writes to it | remembers our producer ID | | at its last sequence |
+    | | has forgotten it | no | at the log's end |
+    | | has forgotten it | yes | at the last mark or later |
+    | other clients write to it, too | | | at the last mark or later |
+
+    A final mark is exact. A leader that remembers an earlier producer ID of the flow may have
+    forgotten the last one: a mark after that sequence shows it.
+    """
+    if known is None or not known.runs:
+        return None
+    mark = known.mark
+    others = None if is_shared else others_behind(known, end, last_sequences)
+    if others is not None and mark is not None and end - others < mark.downstream <= end:
+        others = None
+    if is_shared or (others is None and has_new_owners()):
+        reach = _reach_by_mark(known)
+        is_final = mark is not None and mark.is_final
+        return Copied(reach, end if is_shared else min(reach.downstream, end), is_final)
+    ours = end - (others or 0)
+    return Copied(reach_at(known, ours - k_at(known.runs, ours), ours), ours, is_exact=True)
 
 
 def others_behind(known: PartitionMap, end: int, last_sequences: Mapping[int, int]) -> int | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from twinlog.config.values.renames import NO_RENAMES, Renames
+from twinlog.model import Flow
 
 HEARTBEATS_TOPIC: Final = "heartbeats"
 
@@ -24,14 +25,18 @@ STATUS_TOPIC: Final = f"{_OWN_PREFIX}status{_OWN_SUFFIX}"
 PROBE_TOPIC: Final = f"{_OWN_PREFIX}probe{_OWN_SUFFIX}"
 
 
-def offset_map_topic(source_alias: str) -> str:
-    """Our offset map of a flow, on its target; always with dots, as MM2's offsets."""
-    return f"{_OWN_PREFIX}offset-map.{source_alias}{_OWN_SUFFIX}"
+def map_topic_of(flow: Flow) -> str:
+    """Return the name of the flow's offset map topic, which is on the flow's target.
+
+    It contains the source's name in the configuration file. Remote topics and checkpoints contain
+    `source.cluster.alias`, which may differ: so this function takes a flow, not a string.
+    """
+    return f"{_OWN_PREFIX}offset-map.{flow.source}{_OWN_SUFFIX}"
 
 
-def quarantine_topic(source_alias: str) -> str:
-    """Records of a source that were left out of the copy, on its target; never mirrored."""
-    return f"{_OWN_PREFIX}quarantine.{source_alias}{_OWN_SUFFIX}"
+def quarantine_topic(flow: Flow) -> str:
+    """Return the name of the topic for the flow's skipped records, which is on its target."""
+    return f"{_OWN_PREFIX}quarantine.{flow.source}{_OWN_SUFFIX}"
 
 
 def is_own_topic(topic: str) -> bool:

@@ -27,7 +27,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from twinlog.mirror.state.generations import encode_row, read_row
-from twinlog.model import NO_TOPIC_ID, TopicId
+from twinlog.model import NO_TOPIC_ID, Flow, TopicId
 
 _KIND = "copy"
 
@@ -50,6 +50,9 @@ class CopyRow:
     begun: bool = False
     """Lanes may have written to it; before that it is an intention, which may be taken back."""
     ended: bool = False
+    source_alias: str = ""
+    """What remote topics call the source; empty and not written if it is the name in the flow's
+    name."""
     renamed: bool = False
     """`twinlog.rename` gave the topic another name; written only where it did, so that rows of
     other topics are what they were."""
@@ -65,6 +68,8 @@ class CopyRow:
             "begun": self.begun,
             "ended": self.ended,
         }
+        if self.source_alias:
+            value["source_alias"] = self.source_alias
         if self.renamed:
             value["renamed"] = True
         return encode_row(["flow", self.flow, _KIND, self.topic], value)
@@ -110,6 +115,15 @@ def copy_rows(
                 lineage=tuple(fields["lineage"]),
                 begun=fields["begun"],
                 ended=fields["ended"],
+                source_alias=fields.get("source_alias", ""),
                 renamed=fields.get("renamed", False),
             )
     return out
+
+
+def has_copied(records: Iterable[tuple[bytes | None, bytes | None]], source: str) -> bool:
+    """Whether a flow from this source has begun to copy a topic to the cluster of these records."""
+    return any(
+        row.begun and not row.ended and Flow.of(row.flow).source == source
+        for row in copy_rows(records).values()
+    )

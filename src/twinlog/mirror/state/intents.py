@@ -139,6 +139,10 @@ class FlowIntents:
         kinds = (IntentKind.RELEASE, IntentKind.PROMOTE)
         return frozenset(topic for kind in kinds for topic in self.topics(kind))
 
+    def has_new_owners(self, topic: str) -> bool:
+        """Whether clients other than the flow may write to the copy of a topic of the source."""
+        return self.promotion is not None or topic in self.released
+
     def topics(self, kind: IntentKind) -> list[str]:
         """Of which topics it is wanted, beside the flow."""
         return sorted(topic for one, topic in self._set if one is kind and topic)
@@ -170,6 +174,14 @@ def promoted(flow: str, promotion: Intent) -> str:
     return (
         f"{flow} was promoted {promotion}, {in_iso(promotion.at_ms)}: its remote topics are the "
         "originals now, and nothing is copied to them; twinlog flow demote takes it back"
+    )
+
+
+def topic_promoted(promotion: Intent) -> str:
+    """Return why a topic that was promoted by name is not copied any more, for people."""
+    return (
+        f"promoted {promotion}, {in_iso(promotion.at_ms)}: its remote topic is the original now, "
+        "and nothing is copied to it; twinlog topic demote takes it back"
     )
 
 

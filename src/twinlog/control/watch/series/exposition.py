@@ -15,7 +15,7 @@ from prometheus_client.exposition import choose_encoder
 
 from twinlog import __version__, metrics
 from twinlog.cluster.certificates import certificate_ends
-from twinlog.codes import FlowState, PartitionState
+from twinlog.codes import NOT_MIRRORED, FlowState
 from twinlog.config.series import ALL_SERIES, LEGACY_NAMES, MetricNames, SeriesConfig
 from twinlog.control.watch.series.readings import Count, Reading
 from twinlog.control.watch.series.series_text import SeriesText
@@ -79,7 +79,7 @@ class _Series:
         total = self._reading.totals.get(flow.flow, Count())
         self._add(metrics.FLOW_RECORDS, labels, total.records)
         self._add(metrics.FLOW_BYTES, labels, total.bytes)
-        held = [part for part in parts if part.state is not PartitionState.RELEASED]
+        held = [part for part in parts if part.state not in NOT_MIRRORED]
         lags = [part.lag for part in held if part.lag >= 0]
         if lags:
             self._add(metrics.FLOW_LAG_RECORDS, labels, sum(lags))
@@ -142,7 +142,7 @@ class _Series:
         upstream = (*labels, part.topic, str(part.partition))
         self._add(metrics.RECORDS, upstream, part.records)
         self._add(metrics.BYTES, upstream, part.bytes)
-        if part.state in (PartitionState.RELEASED, PartitionState.SOURCE_DELETED):
+        if part.state in NOT_MIRRORED:
             return  # nobody looks at its end any more
         if part.lag >= 0:
             self._add(metrics.LAG_RECORDS, upstream, part.lag)

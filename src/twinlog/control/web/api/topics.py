@@ -20,7 +20,7 @@ from twinlog.control.web.api.shown import known, most
 WORST_FIRST: Final = (
     *(PartitionState.FAILED, PartitionState.TAKEN_OVER, PartitionState.RETRYING),
     *(PartitionState.SOURCE_AWAY, PartitionState.SOURCE_DELETED, PartitionState.PAUSED),
-    *(PartitionState.RELEASED, PartitionState.NEW, PartitionState.BEHIND),
+    *(PartitionState.PROMOTED, PartitionState.RELEASED, PartitionState.NEW, PartitionState.BEHIND),
     *(PartitionState.PENDING, PartitionState.STARTING, PartitionState.DRAINING),
     *(PartitionState.COPYING, PartitionState.AT_END, PartitionState.DONE),
 )

@@ -37,8 +37,8 @@ const command = (verb, flow) => [
 function switchover(flow, plan) {
   if (plan.promoted) return [h("p", { class: "verdict warn" }, `${plan.promoted}: the remote topics are the originals.`)];
   const shut = plan.gates.filter((gate) => !gate.is_open);
-  const left = plan.partitions.reduce((sum, one) => sum + Math.max(0, one.left ?? 0), 0);
-  const dark = plan.partitions.filter((one) => (one.left ?? -1) < 0).length;
+  const left = plan.partitions.reduce((sum, one) => sum + Math.max(0, one.missing), 0);
+  const dark = plan.partitions.filter((one) => one.missing < 0).length;
   return [
     h("p", { class: `verdict ${shut.length ? "bad" : "good"}`, role: "status" }, shut.length ? `${plural(shut.length, "gate")} closed.` : "Every gate is open."),
     plan.fenced.length ? h("p", { class: "warn" }, `Producers of ${plural(plan.fenced.length, "topic")} are fenced off already.`) : null,

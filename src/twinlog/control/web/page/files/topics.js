@@ -171,7 +171,7 @@ const COLUMNS = (flow, wanted, name) => [
   { name: "Copied", sort: "records", number: true, cell: (one) => count(one.records) },
   { name: "Bytes copied", sort: "bytes", number: true, cell: (one) => bytes(one.bytes) },
   { name: "On the target", cell: (one) => one.targetTopic },
-  { name: "Steer", cell: (one) => act(flow, wanted, one.topic) },
+  { name: "Steer", cell: (one) => (one.state === "PROMOTED" ? "" : act(flow, wanted, one.topic)) },
 ];
 const SORTED = new Set([...COLUMNS().map((column) => column.sort), "lossMs"]);
 

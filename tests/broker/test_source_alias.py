@@ -1,0 +1,171 @@
+"""Flows whose source has an alias in topic names (`source.cluster.alias`) that is not its name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.client import eventually, produce
+from tests.support.cutover import Commands
+from tests.support.groups import IDENTITY, Pair, commit, committed, numbered
+from tests.support.mirror import EmittingMirror, Mirror
+from tests.support.rights import SecuredPair
+from tests.support.switchover_case import Case
+from tests.support.topics import create_topic, delete_topic, offset_map_topic, topic_names
+from twinlog.cli.main import run
+from twinlog.client import MirrorClient, TopicPartition, Translation
+from twinlog.errors import FlowError
+from twinlog.sandbox import LocalCluster
+
+pytestmark = pytest.mark.broker
+
+COPIED = 20
+AT = 7
+
+
+class Copied:
+    """Twenty copied records, and a group at the seventh with a checkpoint on the target."""
+
+    def __init__(
+        self,
+        folder: Path,
+        source: LocalCluster,
+        target: LocalCluster,
+        capsys: pytest.CaptureFixture[str],
+        *,
+        identity: bool = False,
+    ) -> None:
+        self.pair = Pair(
+            folder, source, target, both_ways=False, sync=False, identity=identity, has_alias=True
+        )
+        self.here = TopicPartition(self.pair.topic, 0)
+        self.there = TopicPartition(self.pair.remote, 0)
+        self.failover = Commands("failover", self.pair.config, capsys)
+        self.failback = Commands("failback", self.pair.config, capsys)
+        create_topic(source, self.pair.topic)
+        produce(source, self.pair.topic, numbered(0, COPIED))
+        self.group = self.pair.stop_at(AT)
+        with EmittingMirror(self.pair.config, lanes=1) as mirror:
+            eventually(self._has_checkpoint)
+            mirror.stop()
+
+    def _has_checkpoint(self) -> bool:
+        topic = f"{self.pair.site}.checkpoints.internal"
+        if topic not in topic_names(self.pair.b):
+            return False
+        with MirrorClient({"bootstrap.servers": self.pair.b.bootstrap}) as client:
+            found = client.remote_consumer_offsets(self.group, self.pair.site)
+        return {one.upstream_offset for one in found.values()} == {AT}
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Of the source: as users see it in topic names, and as the file has it."""
+        return self.pair.site, self.pair.alias_a
+
+
+@pytest.fixture
+def copied(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Copied:
+    return Copied(tmp_path, source_cluster, target_cluster, capsys)
+
+
+@pytest.mark.witness("a switchover finds the offset map whatever topic names call the source")
+def test_switchover(
+    guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = Case(guarded_pair, tmp_path, capsys, has_alias=True)
+    for topic in (case.orders, case.sales):
+        produce(case.pair.source, topic, numbered(0, COPIED))
+    group = f"{case.group}-shop"
+    commit(case.pair.source, group, case.orders, AT)
+    with Mirror(case.file) as mirror:
+        eventually(lambda: case.copied(case.orders) == case.copied(case.sales) == COPIED)
+        eventually(lambda: case.commands.show("plan")[0] == 0)
+        code, shown = case.commands.show("plan")
+        parts = {one["topic"]: one for one in shown["plan"]["partitions"]}
+        assert {one["copied_to"] for one in parts.values()} == {COPIED}
+        code, out, err = case.commands.do("run", "--yes")
+        assert code == 0, (out, err)
+        mirror.stop()
+    assert committed(case.pair.target, group, case.remote(case.orders)) == AT
+
+
+@pytest.mark.witness("a failover and failback find the offset map whatever names call the source")
+@pytest.mark.parametrize("identity", [False, True], ids=["default", "identity"])
+def test_failover_and_the_way_back(
+    identity: bool,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    copied = Copied(tmp_path, source_cluster, target_cluster, capsys, identity=identity)
+    pair = copied.pair
+    code, shown = copied.failover.show("plan")
+    (part,) = shown["plan"]["partitions"]
+    assert (code, part["copied_to"], part["problem"]) == (0, COPIED, None)
+    code, out, err = copied.failover.do("run", "--yes")
+    assert code == 0, (out, err)
+    assert committed(pair.b, copied.group, pair.remote) == AT
+    produce(pair.b, pair.remote, numbered(1000, 5))
+    produce(pair.a, pair.topic, numbered(COPIED, 3))
+    code, shown = copied.failback.show("plan")
+    (part,) = shown["plan"]["partitions"]
+    assert (code, part["tail"], part["records"]) == (0, [COPIED, COPIED + 3], 3)
+
+
+@pytest.mark.witness("clients of the target may give either name of a source")
+@pytest.mark.parametrize("identity", [False, True], ids=["default", "identity"])
+def test_clients_of_the_target(
+    identity: bool,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    copied = Copied(tmp_path, source_cluster, target_cluster, capsys, identity=identity)
+    here, there = copied.here, copied.there
+    key, _, value = IDENTITY.partition(" = ")
+    policy = {key: value.strip()} if identity else {}
+    with MirrorClient({"bootstrap.servers": copied.pair.b.bootstrap, **policy}) as client:
+        for name in copied.names:
+            found = client.exact_consumer_offsets(copied.group, name)
+            assert {tp: one.offset for tp, one in found.items()} == {there: AT}
+            assert client.to_downstream(name, {here: AT}) == {there: Translation(AT, True)}
+            assert client.to_upstream(name, {there: AT}) == {here: Translation(AT, True)}
+        assert client.to_downstream("nobody", {here: AT}) == {}
+    words = ["offsets", "translate", str(copied.pair.config), "--group", copied.group]
+    capsys.readouterr()
+    assert run([*words, "--format", "json"]) == 0
+    (line,) = json.loads(capsys.readouterr().out)["offsets"]
+    assert (line["to_topic"], line["to_offset"], line["is_exact"]) == (there.topic, AT, True)
+
+
+def test_data_frames(spark: SparkSession, copied: Copied) -> None:
+    for name in copied.names:
+        rows = spark.read.format("twinlog").option("subscribe", copied.there.topic)
+        rows = rows.option("kafka.bootstrap.servers", copied.pair.b.bootstrap)
+        found = rows.option("upstream", name).load().collect()
+        assert [one._upstream.offset for one in found] == [one.offset for one in found]
+        assert {one._upstream.cluster for one in found} == {name}
+        assert len(found) == COPIED
+
+
+def test_a_missing_map_is_no_empty_map(copied: Copied) -> None:
+    pair = copied.pair
+    delete_topic(pair.b, offset_map_topic(pair.alias_a))
+    with MirrorClient({"bootstrap.servers": pair.b.bootstrap}) as client:
+        for name in copied.names:
+            with pytest.raises(FlowError) as caught:
+                client.to_downstream(name, {copied.here: AT})
+            assert caught.value.code == "MAP_MISSING"
+    code, out, _ = copied.failover.do("plan")
+    assert (code, "was deleted on the target" in out) == (1, True), out
+    assert "nothing of it was copied" not in out

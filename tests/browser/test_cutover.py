@@ -1,0 +1,89 @@
+"""The cut-over screen shows the plan's own numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from tests.support.browser import Browser
+from tests.support.rest import Rest
+from twinlog.control.cutover.copies import Copy
+from twinlog.control.cutover.failover import FailoverPlan
+from twinlog.control.cutover.gates import Gate
+from twinlog.control.cutover.newest_status import NewestStatus
+from twinlog.control.cutover.switchover import SwitchoverPlan
+from twinlog.control.web.api import endpoints
+from twinlog.model import TopicPartition
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+ADDRESS = "page/#/flow/A-%3EB/cutover"
+
+
+def a_copy(number: int, *, upstream: int, source_end: int) -> Copy:
+    return Copy(
+        source=TopicPartition("orders", number),
+        target=TopicPartition("A.orders", number),
+        upstream=upstream,
+        source_end=source_end,
+    )
+
+
+COPIES = (
+    a_copy(0, upstream=1000, source_end=2200),
+    a_copy(1, upstream=40, source_end=74),
+    a_copy(2, upstream=9, source_end=9),
+    a_copy(3, upstream=5, source_end=-1),
+)
+
+
+@contextmanager
+def no_clusters(_: object) -> Iterator[None]:
+    yield
+
+
+@pytest.fixture(autouse=True)
+def plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    switchover = SwitchoverPlan(
+        flow="A->B",
+        gates=(
+            Gate(name="lag", is_open=False, evidence=("orders-0: 1200 records wait",)),
+            Gate(name="mirror", is_open=True, evidence=()),
+        ),
+        copies=COPIES,
+        groups=(),
+        is_begun=False,
+        fenced=(),
+        promoted="",
+    )
+    failover = FailoverPlan(
+        flow="A->B",
+        source_problem="",
+        newest=NewestStatus(status=None),
+        copies=COPIES,
+        groups=(),
+        promoted="",
+    )
+    monkeypatch.setattr(endpoints, "CutoverScope", no_clusters)
+    for name, plan in (("Switchover", switchover), ("Failover", failover)):
+        planner = SimpleNamespace(plan=lambda plan=plan: plan)
+        monkeypatch.setattr(endpoints, name, lambda *_, planner=planner: planner)
+
+
+@pytest.mark.witness("the cut-over screen shows how many offsets are to be drained")
+def test_the_plans_numbers_are_shown(rest: Rest, browser: Browser) -> None:
+    page = browser.open(f"http://{rest.address}/{ADDRESS}")
+    page.click("Plan a switchover")
+    page.shows("1 gate closed.")
+    page.shows("1,234 offsets of 4 partitions are to be drained; of 1 partition it is not known.")
+    page.click("Plan a failover")
+    page.shows("Records of 3 partitions would be lost, or it is not known.")
+    rows = page.text("main table").splitlines()
+    assert [row.split("\t") for row in rows[-3:]] == [
+        ["orders-0", "1,200"],
+        ["orders-1", "34"],
+        ["orders-3", "not known"],
+    ]
