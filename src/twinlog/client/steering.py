@@ -24,7 +24,7 @@ from twinlog.config.regex.patterns import NamePattern, compile_names
 from twinlog.config.regex.reader import RegexProblem
 from twinlog.errors import ConfigError, UsageError
 from twinlog.mirror.names.naming import STATE_TOPIC
-from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
+from twinlog.mirror.state.intents import INTENT, FlowIntents, Intent, IntentKind, flow_intents
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import mirrored_topics
 from twinlog.survey.state_reader import state_rows_if_any
@@ -113,7 +113,9 @@ class FlowSteering:
         """What is wanted of the flow now; `corrupt` gets pauses and limits that cannot be read,
         which raise CorruptData otherwise.
         """
-        return flow_intents(self.flow, state_rows_if_any(self._target), corrupt=corrupt)
+        return flow_intents(
+            self.flow, state_rows_if_any(self._target).of(self.flow, INTENT), corrupt=corrupt
+        )
 
     def want(self, kind: IntentKind) -> list[Change]:
         """Of the whole flow."""

@@ -28,12 +28,13 @@ from twinlog.errors import TwinlogError
 from twinlog.lane import late_requests
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.generations import (
+    CLAIMS,
     Claim,
     FlowHistory,
     closing,
     winning_claims,
 )
-from twinlog.mirror.state.intents import FlowIntents, flow_intents
+from twinlog.mirror.state.intents import INTENT, FlowIntents, flow_intents
 from twinlog.mirror.state.mapped import losing_map
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader
@@ -66,14 +67,14 @@ class FlowClaims:
 
     def history(self, target: ClusterClient) -> FlowHistory | None:
         """What the state topic says now."""
-        return winning_claims(state_rows(target)).get(self.name)
+        return winning_claims(state_rows(target).of(self.name, *CLAIMS)).get(self.name)
 
     def is_latest(self, target: ClusterClient, generation: int, followed: FlowIntents) -> bool:
         """Whether no newer claim is there than this one, and nothing is wanted but what is followed
         already, as of now. Rows may be gone with their topic, ours among them: whoever leads since
         wrote one to the new topic, and what nobody took back is wanted still.
         """
-        rows = state_rows(target)
+        rows = state_rows(target).of(self.name, *CLAIMS, INTENT)
         history = winning_claims(rows).get(self.name)
         latest = None if history is None else history.latest
         is_newer = latest is not None and (
@@ -232,5 +233,5 @@ def _is_same(one: Claim, other: Claim | None) -> bool:
     )
 
 
-def _write(client: ClusterClient, row: tuple[bytes, bytes]) -> None:
-    append_rows(client, TopicPartition(STATE_TOPIC, 0), [row], int(time.time() * 1000))
+def _write(client: ClusterClient, *rows: tuple[bytes, bytes]) -> None:
+    append_rows(client, TopicPartition(STATE_TOPIC, 0), rows, int(time.time() * 1000))

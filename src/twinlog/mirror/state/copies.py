@@ -25,11 +25,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from twinlog.mirror.state.generations import encode_row, read_row
 from twinlog.model import NO_TOPIC_ID, TopicId
 
-_KIND = "copy"
+COPY: Final = "copy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ class CopyRow:
         }
         if self.renamed:
             value["renamed"] = True
-        return encode_row(["flow", self.flow, _KIND, self.topic], value)
+        return encode_row(["flow", self.flow, COPY, self.topic], value)
 
     def is_of(self, topic: str, topic_id: TopicId) -> bool:
         """Whether it speaks of this topic, and not of an earlier one of that name."""
@@ -98,7 +99,7 @@ def copy_rows(
         if key is None or value is None:
             continue
         parts, fields = read_row(key, value)
-        if parts[2] == _KIND:
+        if parts[2] == COPY:
             out[parts[1], parts[3]] = CopyRow(
                 flow=parts[1],
                 topic=parts[3],

@@ -20,8 +20,11 @@ from twinlog.errors import CorruptData
 T = TypeVar("T")
 
 STATE_VERSION: Final = 1
-_WROTE: Final = "wrote"
-_OF_PRODUCERS: Final = ("generation", "producer", _WROTE)
+WROTE: Final = "wrote"
+OF_PRODUCERS: Final = ("generation", "producer", WROTE)
+"""Kinds of rows that name a producer id."""
+CLAIMS: Final = ("generation", "closed")
+"""Kinds of rows that say who leads a flow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +130,7 @@ def producers_of_others(
         if key is None or value is None:
             continue
         parts, fields = read_row(key, value)
-        if parts[1] != flow and parts[2] in _OF_PRODUCERS:
+        if parts[1] != flow and parts[2] in OF_PRODUCERS:
             out.add(int(fields["producer_id"]))
     return frozenset(out)
 
@@ -137,7 +140,7 @@ def having_written(flow: str, producer_id: int) -> tuple[bytes, bytes]:
     gave it is gone: the state topic lost it, or was created again. What is true stays true, so it
     may be written twice, late, and by a zombie.
     """
-    key = ["flow", flow, _WROTE, producer_id]
+    key = ["flow", flow, WROTE, producer_id]
     return encode_row(key, {"producer_id": producer_id})
 
 
@@ -148,7 +151,7 @@ def producer_of(key: bytes | None, value: bytes | None) -> int | None:
     if key is None or value is None:
         return None
     parts, fields = read_row(key, value)
-    return int(fields["producer_id"]) if parts[2] in _OF_PRODUCERS else None
+    return int(fields["producer_id"]) if parts[2] in OF_PRODUCERS else None
 
 
 def _claim(parts: list, fields: dict) -> Claim:  # type: ignore[type-arg]
@@ -173,7 +176,7 @@ def read_row(key: bytes, value: bytes) -> tuple[list, dict]:  # type: ignore[typ
         version = fields["v"]
         # a newer release may have other keys, too
         parts = [] if version > STATE_VERSION else json.loads(key)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptData(
             f"a record of the state topic cannot be read: {error!r}", code="STATE_CORRUPT"
         ) from error

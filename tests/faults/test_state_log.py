@@ -1,0 +1,127 @@
+"""The state topic is read once for a process and cluster, and again when its rows may be others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.rig import Rig
+from tests.support.surgery import cut_log
+from tests.support.topics import (
+    alter_topic_configs,
+    apply_topic_configs,
+    create_topic,
+    delete_records,
+    delete_topic,
+)
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics.internal_log import append_rows, ensure_compacted_topic, read_to_end
+from twinlog.errors import TwinlogError
+from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.mirror.state.generations import having_written
+from twinlog.model import TopicPartition
+from twinlog.survey import state_reader
+from twinlog.survey.state_reader import StateReader, state_rows
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+STATE = TopicPartition(STATE_TOPIC, 0)
+
+
+@pytest.fixture
+def state(rig: Rig) -> Rig:
+    """Of a flow whose target has a state topic."""
+    ensure_compacted_topic(rig.target_client, STATE_TOPIC, partitions=1, replication_factor=1)
+    return rig
+
+
+def write(rig: Rig, numbers: range) -> None:
+    """A row for each number, as a producer id."""
+    rows = [having_written(rig.flow, number) for number in numbers]
+    append_rows(rig.target_client, STATE, rows, rig.began_ms)
+
+
+def known(client: ClusterClient, rig: Rig) -> set[int]:
+    return {*state_rows(client).producers}
+
+
+@pytest.mark.witness("flows of a process share one reading of the state topic")
+def test_each_row_is_read_once_for_all_flows_of_a_process(
+    state: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+
+    def counted(*args: Any, **keys: Any) -> Iterator[Any]:
+        for record in read_to_end(*args, **keys):
+            read.append(record.offset)
+            yield record
+
+    monkeypatch.setattr(state_reader, "read_to_end", counted)
+    write(state, range(50))
+    settings = state.target_client.settings
+    clients = [ClusterClient(replace(settings, client_id=f"flow-{n}")) for n in range(4)]
+    try:
+        followers = [StateReader(client, state.flow) for client in clients]
+        assert all({*range(50)} <= one.read().producers for one in followers)
+        write(state, range(50, 52))
+        # who decides reads to the end
+        assert all({*range(52)} <= one.read().producers for one in followers)
+        assert all(known(client, state) == {*range(52)} for client in clients)
+        for _ in range(70):
+            followers[0].read()
+    finally:
+        for client in clients:
+            client.close()
+    assert len(read) == len({*read}), "rows were read more than once"
+
+
+def test_a_topic_that_was_created_again_is_another_one(state: Rig) -> None:
+    """Though it is longer than the one before."""
+    write(state, range(5))
+    assert known(state.target_client, state) == {*range(5)}
+    follower = StateReader(state.target_client, state.flow)
+    follower.read()
+    delete_topic(state.target, STATE_TOPIC)
+    with pytest.raises(TwinlogError) as refused:
+        state_rows(state.target_client)
+    assert refused.value.code == "TOPIC_MISSING"
+    create_topic(state.target, STATE_TOPIC, configs={"cleanup.policy": "compact"})
+    eventually(lambda: write_again(state, range(100, 400)))
+    assert known(state.target_client, state) == {*range(100, 400)}
+    assert {*range(5), 100} <= follower.read().producers, "nobody takes an id back"
+
+
+def test_rows_that_were_deleted_are_gone(state: Rig) -> None:
+    write(state, range(5))
+    assert known(state.target_client, state) == {*range(5)}
+    apply_topic_configs(state.target, STATE_TOPIC, {"cleanup.policy": "delete"})
+    delete_records(state.target, STATE_TOPIC, 0)
+    alter_topic_configs(state.target, STATE_TOPIC, {"cleanup.policy": "compact"})
+    write(state, range(7, 9))
+    assert known(state.target_client, state) == {7, 8}
+
+
+def test_rows_in_the_room_of_lost_ones_are_read(state: Rig) -> None:
+    """Only the leader epoch says that the log lost its end: it is longer than before."""
+    write(state, range(5))
+    last = [row.offset for row in read_to_end(state.target_client, *STATE)][-1]
+    write(state, range(5, 8))
+    assert known(state.target_client, state) == {*range(8)}
+    state.target.kill(1)
+    cut_log(state.target, STATE, last + 1)
+    state.target.restart(1)
+    eventually(lambda: write_again(state, range(20, 60)))
+    assert known(state.target_client, state) == {*range(5), *range(20, 60)}
+
+
+def write_again(rig: Rig, numbers: range) -> bool:
+    """False: not yet, for its leader has just come back."""
+    try:
+        write(rig, numbers)
+    except TwinlogError:
+        return False
+    return True
