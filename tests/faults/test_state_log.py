@@ -1,4 +1,6 @@
-"""The state topic is read once for a process and cluster, and again when its rows may be others."""
+"""The state topic is read once for a process and cluster, and again when its rows may be others;
+claims do not pile up in it.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,14 @@ from tests.support.topics import (
 )
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append_rows, ensure_compacted_topic, read_to_end
+from twinlog.config.load import load
+from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.flow.wiring import flow_setup
+from twinlog.control.leading.lead import SetupWaiting
+from twinlog.control.leading.target_facts import TargetFacts
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC
-from twinlog.mirror.state.generations import having_written
+from twinlog.mirror.state.generations import having_written, producers_of, read_row, winning_claims
 from twinlog.model import TopicPartition
 from twinlog.survey import state_reader
 from twinlog.survey.state_reader import StateReader, state_rows
@@ -46,7 +53,7 @@ def write(rig: Rig, numbers: range) -> None:
 
 
 def known(client: ClusterClient, rig: Rig) -> set[int]:
-    return {*state_rows(client).producers}
+    return {*producers_of(rig.flow, state_rows(client))}
 
 
 @pytest.mark.witness("flows of a process share one reading of the state topic")
@@ -125,3 +132,59 @@ def write_again(rig: Rig, numbers: range) -> bool:
     except TwinlogError:
         return False
     return True
+
+
+def claims(rig: Rig) -> list[tuple[str, int]]:
+    """Kinds and generations of the claims that the log's cleaner would leave."""
+    newest = {row.key: row.value for row in read_to_end(rig.target_client, *STATE)}
+    parts = (read_row(key, value)[0] for key, value in newest.items() if key and value)
+    found = ((p[2], p[3]) for p in parts if p[1] == rig.flow and p[2] in ("generation", "closed"))
+    return sorted(found)
+
+
+@pytest.mark.witness("claims of earlier generations are removed")
+def test_a_leader_removes_earlier_claims_and_keeps_their_producer_ids(rig: Rig) -> None:
+    rig.create()
+    for first in range(3):
+        rig.put([first])
+        rig.copy_once()
+    newest = rig.claim()
+    assert claims(rig) == [("closed", 2), ("generation", 2)]
+    assert winning_claims(state_rows(rig.target_client))[rig.flow].is_closed
+    assert newest.generation == 2
+    # a claim under another id, which nobody closed: that of a process that was killed
+    killed = replace(newest, generation=3, claimant="killed", producer_id=newest.producer_id + 1)
+    append_rows(rig.target_client, STATE, [killed.encode()], rig.began_ms)
+    other = replace(newest, generation=4, claimant="other")
+    append_rows(rig.target_client, STATE, [other.encode()], rig.began_ms)
+    rig.put([3])
+    rig.copy_once()
+    assert claims(rig) == [("generation", 5)], "it ended before those before it had surely stopped"
+    ids = {newest.producer_id, killed.producer_id}
+    assert ids <= producers_of(rig.flow, state_rows(rig.target_client))
+    assert rig.numbers() == [0, 1, 2, 3]
+    rig.offsets_are_exact()
+
+
+def test_claims_of_set_ups_that_fail_do_not_pile_up(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.create()
+    setup = flow_setup(load(rig.config(), environment={}).flows[0])
+
+    def fails(*_: object) -> None:
+        raise SetupWaiting("no capabilities")
+
+    monkeypatch.setattr(TargetFacts, "capabilities", fails)
+    newest = -1
+    while newest < 3:
+        newest = claimed(setup)
+    setup.close(None)
+    assert claims(rig) == [("closed", newest), ("generation", newest)]
+
+
+def claimed(setup: FlowSetup) -> int:
+    """The generation of one more try, which fails."""
+    with pytest.raises(TwinlogError):
+        setup.prepare(once=False)
+    return -1 if setup.claims.mine is None else setup.claims.mine.generation

@@ -1,4 +1,4 @@
-"""Rows of the state topic by flow and kind."""
+"""Rows of the state topic by flow and kind, and which of them a leader removes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from twinlog.mirror.state.generations import (
     CLAIMS,
     closing,
     giving_producer,
+    having_written,
+    producers_of,
+    superseded,
     winning_claims,
 )
 from twinlog.mirror.state.rows import RowFolder, StateRows
@@ -79,3 +82,39 @@ def test_a_row_that_cannot_be_read_is_in_every_selection_until_it_is_replaced() 
     unnamed = folded(CLAIM_1.encode(), (b"\xff", b"{}"))
     with pytest.raises(CorruptData):
         winning_claims(unnamed.of_alone(FLOW, *CLAIMS))
+
+
+def test_a_leader_removes_all_claims_below_its_own_and_names_their_producer_ids() -> None:
+    former = replace(CLAIMED[1], producer_id=9)
+    same_number = replace(CLAIMED[3], claimant="too late", producer_id=11)
+    foreign = replace(CLAIMED[0], flow=OTHER)
+    rows = [
+        *(one.encode() for one in (CLAIMED[0], former, CLAIMED[2], CLAIMED[3], same_number)),
+        closing(FLOW, 0),
+        closing(FLOW, 2),
+        foreign.encode(),
+        closing(OTHER, 0),
+        giving_producer(FLOW, 0, "x", 77),
+    ]
+    found = superseded(FLOW, 3, rows)
+    gone = [CLAIMED[0].encode(), former.encode(), CLAIMED[2].encode()]
+    gone += [closing(FLOW, 0), closing(FLOW, 2)]
+    assert found == [having_written(FLOW, 9), *((key, None) for key, _ in gone)]
+    after = folded(*rows, *found)
+    assert producers_of(FLOW, after) == producers_of(FLOW, rows)
+    assert winning_claims(after) == winning_claims(rows)
+    assert superseded(FLOW, 3, after) == []
+
+
+@pytest.mark.parametrize("written", range(7))
+def test_a_leader_that_dies_amid_the_rows_loses_no_producer_id(written: int) -> None:
+    """Nor does a zombie take anything that a later leader needs."""
+    rows = [replace(one, producer_id=one.generation // 2).encode() for one in CLAIMED]
+    rows += [closing(FLOW, 0), closing(FLOW, 1)]
+    late = superseded(FLOW, 3, rows)
+    newer = replace(CLAIM_1, generation=4, producer_id=8).encode()
+    half = folded(*rows, *late[:written], newer)
+    after = folded(*half, *superseded(FLOW, 4, half), *late)
+    assert producers_of(FLOW, after) == {0, 1, 8}
+    assert winning_claims(after)[FLOW].latest == winning_claims([newer])[FLOW].latest
+    assert len(after.of(FLOW, *CLAIMS)) == 1

@@ -13,7 +13,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -29,9 +29,11 @@ from twinlog.lane import late_requests
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.generations import (
     CLAIMS,
+    WROTE,
     Claim,
     FlowHistory,
     closing,
+    superseded,
     winning_claims,
 )
 from twinlog.mirror.state.intents import INTENT, FlowIntents, flow_intents
@@ -176,7 +178,8 @@ class FlowClaims:
         )
         now_ms = int(time.time() * 1000)
         append_once(target, TopicPartition(STATE_TOPIC, 0), [claim.encode()], now_ms)
-        after = self.history(target)
+        rows = state_rows(target).of(self.name, *CLAIMS, WROTE)
+        after = winning_claims(rows).get(self.name)
         won = None if after is None else after.latest
         if not _is_same(claim, won):
             raise SetupWaiting(f"another process claimed generation {claim.generation} first")
@@ -186,7 +189,17 @@ class FlowClaims:
         elif is_first or (history is not None and history.is_closed):
             self.quiet_at = -math.inf
         self.mine, self.idle = claim, None
+        self._remove_earlier(target, superseded(self.name, claim.generation, rows))
         return claim, time.monotonic() >= self.quiet_at
+
+    def _remove_earlier(
+        self, target: ClusterClient, rows: Sequence[tuple[bytes, bytes | None]]
+    ) -> None:
+        """It may fail: whoever claims next tries again."""
+        try:
+            _write(target, *rows)
+        except TwinlogError as error:
+            log.info("%s: earlier claims could not be removed: %s", self.name, error)
 
     def _is_known(self, history: FlowHistory | None) -> bool:
         """Whether the latest generation has ended, or had no lane while we led."""
@@ -233,5 +246,5 @@ def _is_same(one: Claim, other: Claim | None) -> bool:
     )
 
 
-def _write(client: ClusterClient, *rows: tuple[bytes, bytes]) -> None:
+def _write(client: ClusterClient, *rows: tuple[bytes, bytes | None]) -> None:
     append_rows(client, TopicPartition(STATE_TOPIC, 0), rows, int(time.time() * 1000))
