@@ -21,8 +21,8 @@ from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.internal_log import append_rows
 from twinlog.errors import ConfigError, Unauthorized
 from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
-from twinlog.mirror.state.copies import CopyRow, copy_rows
-from twinlog.mirror.state.generations import Claim, winning_claims
+from twinlog.mirror.state.copies import CopyRow
+from twinlog.mirror.state.generations import CLAIMS, Claim, winning_claims
 from twinlog.model import Flow, TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader
 from twinlog.survey.rights import denied, may
@@ -95,11 +95,12 @@ def cluster_state(client: ClusterClient) -> ClusterState:
     if topic.error or not topic.partitions:
         return ClusterState(cluster_id=cluster_id)
     records = state_rows(client)
-    claims = {name: one.latest for name, one in winning_claims(records).items()}
+    winning = winning_claims(records.of_kinds(*CLAIMS))
+    claims = {name: one.latest for name, one in winning.items()}
     return ClusterState(
         cluster_id=cluster_id,
         claims={name: claim for name, claim in claims.items() if claim is not None},
-        rows=copy_rows(records),
+        rows=records.copies,
     )
 
 

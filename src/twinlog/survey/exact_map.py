@@ -30,8 +30,8 @@ from twinlog.mirror.names.naming import (
     IdentityReplicationPolicy,
     map_topic_of,
 )
-from twinlog.mirror.state.generations import winning_claims
-from twinlog.mirror.state.intents import flow_intents
+from twinlog.mirror.state.generations import CLAIMS, winning_claims
+from twinlog.mirror.state.intents import INTENT, flow_intents
 from twinlog.model import NO_TOPIC_ID, Flow, TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader, why_no_rows
 from twinlog.survey.state_reader import state_rows_if_any
@@ -183,6 +183,7 @@ class ExactMap:
             rows = state_rows_if_any(self._client)
         except Unauthorized:
             return lambda _: True
-        names = [name for name in winning_claims(rows) if Flow.of(name).source == self._flow.source]
-        intents = [flow_intents(name, rows) for name in names]
+        claims = winning_claims(rows.of_kinds(*CLAIMS))
+        names = [name for name in claims if Flow.of(name).source == self._flow.source]
+        intents = [flow_intents(name, rows.of(name, INTENT)) for name in names]
         return lambda topic: any(one.has_new_owners(topic) for one in intents)

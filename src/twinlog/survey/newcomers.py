@@ -48,7 +48,7 @@ class Newcomers:
         """
         if self._recalled_from == target.settings.bootstrap:
             return
-        known = first_survey(flow, state_rows(target))
+        known = first_survey(flow, state_rows(target).of(flow))
         if known is None:
             here = {*_identities(topics.values()), *_identities(shown_by_any(source))}
             known = frozenset((self._seen or set()) | here) - self._new

@@ -1,31 +1,55 @@
-"""Reads what the state topic says, again and again: what people want of a flow, and which
-producers write copies.
+"""Reads the state topic: once for each process and cluster, then only the rows added since.
+
+Every reading asks the cluster where the log ends, through the caller's own client. So it has all
+rows that were appended before it began. Rows come from memory only while the answer shows that the
+log still has them. All rows are read again if
+
+- the topic has another id: it was created again;
+- the log begins later: rows were deleted;
+- the log ends before the position, or the leader epoch under which it was read does so in the log
+  of a newer leader: it lost its end, and may have other rows there.
+
+Brokers before Kafka 2.8 have no topic ids: there all rows are read again each time, and once a
+minute for a flow that only follows them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import LATEST, leader_epoch_ends, list_offsets
+from twinlog.cluster.logs.raw_log import fetch_partition
 from twinlog.cluster.net.metadata import Operation
+from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import read_to_end
-from twinlog.errors import BrokerRefused
+from twinlog.errors import BrokerRefused, Unreachable, or_raise
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.state.generations import producer_of
+from twinlog.mirror.state.generations import read_row
 from twinlog.mirror.state.held_producers import held_producers, is_held_row
 from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
 from twinlog.mirror.state.mapped import MappedCopies, is_mapped_row, mapped_copies
+from twinlog.mirror.state.rows import NO_ROWS, Row, RowFolder, StateRows
+from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.survey.rights import denied
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 
-Rows = Sequence[tuple[bytes | None, bytes | None]]
+Rows = Iterable[Row]
 
-READ_TIMEOUT_S: Final = 5.0
-REREAD_EVERY: Final = 60
-"""Readings: a topic that was created again may be as long as the old one was. It is a small one."""
+HOME: Final = TopicPartition(STATE_TOPIC, 0)
+FOLLOWS_WITHIN_S: Final = 0.5
+"""Flows that only follow the topic share a reading that began no longer ago than this."""
+UNNAMED_S: Final = 60.0
+"""A topic without an id is read again after this time, by flows that only follow it."""
+UNUSED_S: Final = 3600.0
+"""A log that was not read for so long is forgotten when another one is made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,22 +65,153 @@ class StateNews:
     """The flow holds the source's producers back."""
 
 
-def state_rows(target: ClusterClient) -> Rows:
-    """Key and value of each row of the state topic, to its end. Raises TwinlogError, also where it
-    is not there.
-    """
-    return [(row.key, row.value) for row in read_to_end(target, STATE_TOPIC, 0)]
+class _LogBounds(NamedTuple):
+    """Where the log begins and ends now, and of which topic it is."""
+
+    topic_id: str
+    leader_epoch: int
+    start: int
+    end: int
+
+    @classmethod
+    def now(cls, client: ClusterClient) -> _LogBounds:
+        """Ask the leader. The last question needs the right to read, as a reading does."""
+        with client.keeping_leaders():
+            topic_id = client.metadata([STATE_TOPIC]).topics[STATE_TOPIC].topic_id
+            end = or_raise(list_offsets(client, [HOME], LATEST)[HOME])
+            start = fetch_partition(client, HOME, end.offset, 1).log_start
+        return cls(topic_id, end.leader_epoch, start, end.offset)
 
 
-def state_rows_if_any(target: ClusterClient) -> Rows:
-    """None of them where the topic is not there. Raises Unauthorized where it may not be seen:
-    nobody knows then.
+class StateLog:
+    """The state topic of one cluster, as clients of the same user read it; from any thread.
+
+    Whoever finds the rows of the last reading up to date waits for nobody.
     """
+
+    def __init__(self) -> None:
+        self._turn, self._follower_turn = threading.Lock(), threading.Lock()
+        self._at: _LogBounds | None = None
+        """What the rows are of; None: nothing was read."""
+        self._next = 0
+        self._folder, self._rows = RowFolder(), NO_ROWS
+        self.seen_at = -math.inf
+        """Monotonic: the last rows that were given were all that there were then."""
+        self._whole_at = -math.inf
+
+    def read(self, client: ClusterClient, *, unnamed_s: float = 0.0) -> StateRows:
+        """Return all rows that were appended before this call. Raises TwinlogError.
+
+        `unnamed_s`: how old a reading of a topic without an id may be.
+        """
+        try:
+            return self._read(client, unnamed_s)
+        except BrokerRefused as refusal:
+            if refusal.code != "OFFSET_OUT_OF_RANGE":
+                raise
+            return self._read(client, unnamed_s)  # the log lost its end between two questions
+
+    def follow(self, client: ClusterClient) -> StateRows:
+        """Return all rows that were appended until FOLLOWS_WITHIN_S before this call. Of many that
+        follow the log at the same time, one reads.
+        """
+        with _waiting(self._follower_turn, client):
+            rows = self.at_hand()
+            return self.read(client, unnamed_s=UNNAMED_S) if rows is None else rows
+
+    def at_hand(self) -> StateRows | None:
+        """Return the rows that `follow` has without asking the cluster."""
+        is_fresh = time.monotonic() - self.seen_at < FOLLOWS_WITHIN_S
+        return self._rows if is_fresh else None
+
+    def _read(self, client: ClusterClient, unnamed_s: float) -> StateRows:
+        began, seen = time.monotonic(), _LogBounds.now(client)
+        with _waiting(self._turn, client):
+            if not self._has_all(seen, unnamed_s):
+                # another thread may have read on since: its rows are no sign of a lost end
+                began, seen = time.monotonic(), _LogBounds.now(client)
+                self._read_on(client, seen, unnamed_s)
+            self.seen_at = max(self.seen_at, began)
+            return self._rows
+
+    def _has_all(self, seen: _LogBounds, unnamed_s: float) -> bool:
+        is_known = seen.topic_id != NO_TOPIC_ID or time.monotonic() - self._whole_at < unnamed_s
+        return is_known and seen == self._at and seen.end <= self._next
+
+    def _read_on(self, client: ClusterClient, seen: _LogBounds, unnamed_s: float) -> None:
+        if self._at is None or self._is_another(client, self._at, seen, unnamed_s):
+            self._folder, self._next = RowFolder(), 0
+            self._whole_at = time.monotonic()
+        self._at = seen
+        for record in read_to_end(client, STATE_TOPIC, 0, self._next, end=seen.end):
+            if record.key is not None:
+                self._folder.take(record.key, record.value)
+            self._next = record.offset + 1
+        self._next = max(self._next, seen.end)  # the cleaner may have emptied the last batch
+        self._rows = self._folder.rows()
+
+    def _is_another(
+        self, client: ClusterClient, at: _LogBounds, seen: _LogBounds, unnamed_s: float
+    ) -> bool:
+        """Return True if the rows that were read may not be those of the log any more."""
+        is_unnamed = seen.topic_id == NO_TOPIC_ID
+        if is_unnamed and time.monotonic() - self._whole_at >= unnamed_s:
+            return True
+        if (seen.topic_id, seen.start) != (at.topic_id, at.start) or seen.end < self._next:
+            return True
+        if seen.leader_epoch <= at.leader_epoch:
+            return seen.leader_epoch < at.leader_epoch
+        last = or_raise(leader_epoch_ends(client, {HOME: at.leader_epoch})[HOME])
+        return last.end_offset < self._next
+
+
+@contextmanager
+def _waiting(turn: threading.Lock, client: ClusterClient) -> Iterator[None]:
+    """Wait for another thread as long as the client waits for a cluster."""
+    if not turn.acquire(timeout=client.api_timeout_s):
+        raise Unreachable(
+            f"cluster {client.alias}: {STATE_TOPIC} could not be read for "
+            f"{client.api_timeout_s:.0f} s: another thread of this process reads it, and has no "
+            "answer"
+        )
+    try:
+        yield
+    finally:
+        turn.release()
+
+
+_logs: Final[dict[ClusterSettings, StateLog]] = {}
+_logs_turn: Final = threading.Lock()
+
+
+def state_log(client: ClusterClient) -> StateLog:
+    """Return this process's reader of the cluster, shared by all clients that enter it as the same
+    user.
+    """
+    who = replace(client.settings, client_id="")
+    with _logs_turn:
+        if who not in _logs:
+            old = time.monotonic() - UNUSED_S
+            for other in [one for one, log in _logs.items() if log.seen_at < old]:
+                del _logs[other]
+            _logs[who] = StateLog()
+        return _logs[who]
+
+
+def state_rows(target: ClusterClient) -> StateRows:
+    """Return the rows of the state topic up to its end. Raises TwinlogError, also if there is no
+    such topic.
+    """
+    return state_log(target).read(target)
+
+
+def state_rows_if_any(target: ClusterClient) -> StateRows:
+    """Return no rows if the topic does not exist. Raises Unauthorized if it may not be seen."""
     error = target.metadata([STATE_TOPIC]).topics[STATE_TOPIC].error
     if error == TOPIC_AUTHORIZATION_FAILED:
         # to list its offsets would ask for DESCRIBE alone
         raise denied(target.alias, Operation.READ.name, STATE_TOPIC)
-    return [] if error == UNKNOWN_TOPIC_OR_PARTITION else state_rows(target)
+    return NO_ROWS if error == UNKNOWN_TOPIC_OR_PARTITION else state_rows(target)
 
 
 def has_state(target: ClusterClient, *, within_s: float) -> bool:
@@ -77,57 +232,61 @@ def with_rows(plans: Iterable[PartitionPlan], mapped: MappedCopies) -> list[Part
 
 class StateReader:
     """The state topic as one flow follows it, by a client of its own; not for several threads at
-    once.
+    once. A topic that was created again lacks rows that nobody took back: they count still.
     """
 
     def __init__(self, target: ClusterClient, flow: str) -> None:
         self._target = target
         self._flow = flow
-        self._position = 0
-        self._reads = 0
-        self._rows: dict[bytes, bytes | None] = {}
-        self._producers: set[int] = set()
-        self._mapped: set[tuple[bytes, bytes | None]] = set()
+        self._intents: dict[bytes, bytes | None] = {}
+        self._producers: frozenset[int] = frozenset()
+        self._mapped: set[Row] = set()
         self._held = False
+        self._rows = NO_ROWS
         self._news: StateNews | None = None
-        """Of the last reading, while nothing was read since."""
+        """Of these rows."""
 
     def read(self) -> StateNews:
-        """What is so now. Raises CorruptData for a row that cannot be read, each time; other
-        TwinlogErrors where the topic cannot be read.
+        """Return what is so now. Raises CorruptData for a row that cannot be read, each time; other
+        TwinlogErrors if the topic cannot be read.
         """
-        self._reads += 1
-        if self._reads % REREAD_EVERY == 0:
-            self._position = 0
-        try:
-            self._read_on()
-        except BrokerRefused as refusal:
-            # the topic lost its end, or was created again: what it said before is wanted still,
-            # since nobody took it back
-            self._position = 0
-            if refusal.code != "OFFSET_OUT_OF_RANGE":
-                raise
-            self._read_on()
-        if self._news is None:
-            intents = flow_intents(self._flow, self._rows.items())
-            self._news = StateNews(
-                intents=intents,
-                producers=frozenset(self._producers),
-                has_held_producers=self._held,
-                mapped=mapped_copies(self._flow, self._mapped),
-            )
+        return self._news_of(state_log(self._target).read(self._target))
+
+    def follow(self) -> StateNews:
+        """Return what was so FOLLOWS_WITHIN_S ago, or later."""
+        return self._news_of(state_log(self._target).follow(self._target))
+
+    def at_hand(self) -> StateNews | None:
+        """Return the same, or None if that needs a request or the decoding of rows."""
+        rows = state_log(self._target).at_hand()
+        if rows is None or self._news is None or not rows.says_the_same(self._flow, self._rows):
+            return None
+        return self._news_of(rows)
+
+    def _news_of(self, rows: StateRows) -> StateNews:
+        before, self._news = self._news, None
+        is_same = rows.says_the_same(self._flow, self._rows)
+        self._rows = rows
+        self._producers |= rows.producers
+        if before is not None and is_same:
+            self._news = replace(before, producers=self._producers)
+            return self._news
+        self._take(rows.of(self._flow))
+        self._news = StateNews(
+            intents=flow_intents(self._flow, self._intents.items()),
+            producers=self._producers,
+            has_held_producers=self._held,
+            mapped=mapped_copies(self._flow, self._mapped),
+        )
         return self._news
 
-    def _read_on(self) -> None:
-        at = self._position
-        for record in read_to_end(self._target, STATE_TOPIC, 0, at, timeout_s=READ_TIMEOUT_S):
-            self._news = None
-            if record.key is not None and is_intent_row(record.key, self._flow):
-                self._rows[record.key] = record.value
-            elif record.key is not None and is_held_row(record.key, self._flow):
-                self._held = held_producers(record.key, record.value) is not None
-            elif record.key is not None and is_mapped_row(record.key, self._flow):
-                self._mapped.add((record.key, record.value))
-            elif (producer := producer_of(record.key, record.value)) is not None:
-                self._producers.add(producer)
-            self._position = record.offset + 1
+    def _take(self, rows: Iterable[Row]) -> None:
+        for key, value in rows:
+            if key is not None and is_intent_row(key, self._flow):
+                self._intents[key] = value
+            elif key is not None and is_held_row(key, self._flow):
+                self._held = held_producers(key, value) is not None
+            elif key is not None and is_mapped_row(key, self._flow):
+                self._mapped.add((key, value))
+            elif key is not None and value is not None:
+                read_row(key, value)

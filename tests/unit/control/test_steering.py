@@ -467,6 +467,18 @@ def test_it_asks_every_second_and_never_twice_at_once(
     assert asked.asked == 2
 
 
+def test_what_another_flow_has_read_a_moment_ago_is_followed_without_a_question(
+    driver: Driver, steered: Steering, asked: Asked
+) -> None:
+    steered.at_hand = lambda: news(PAUSED)
+    steered.tend(asked)
+    assert driver.run.intents == PAUSED
+    steered.at_hand = lambda: None
+    driver.clock.now += 1.0
+    steered.tend(asked)
+    assert asked.asked == 1
+
+
 def test_what_cannot_be_read_stops_nothing_and_begins_nothing(
     running: tuple[Driver, list[LaneStub]], steered: Steering, asked: Asked
 ) -> None:

@@ -63,6 +63,9 @@ class Prepared:
     def read_news(self) -> StateNews:
         return self.news
 
+    def news_at_hand(self) -> None:
+        return None
+
     def read_map(self) -> dict[object, object]:
         return {}
 

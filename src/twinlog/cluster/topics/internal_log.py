@@ -121,10 +121,11 @@ def append(client: ClusterClient, tp: TopicPartition, records: Sequence[Record])
 def append_rows(
     client: ClusterClient,
     tp: TopicPartition,
-    rows: Sequence[tuple[bytes, bytes]],
+    rows: Sequence[tuple[bytes, bytes | None]],
     now_ms: int,
 ) -> None:
-    """Append (key, value) in batches that every broker takes; durable when this returns.
+    """Append (key, value) in batches that every broker takes; durable when this returns. A value
+    of None is a tombstone.
 
     After a lost answer rows may be there twice. So not for rows of which the first one counts: when
     another's row lies between the two, the log cleaner leaves that one as the first.
@@ -156,7 +157,7 @@ def append_once(
         sequence += len(records)
 
 
-def _batches(rows: Sequence[tuple[bytes, bytes]], now_ms: int) -> Iterator[list[Record]]:
+def _batches(rows: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> Iterator[list[Record]]:
     for begin in range(0, len(rows), ROWS_AT_ONCE):
         some = rows[begin : begin + ROWS_AT_ONCE]
         yield [

@@ -20,11 +20,12 @@ from twinlog.control.check.last_run import LastRun, last_run, lives_here
 from twinlog.control.watch.events import ran_here
 from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
-from twinlog.mirror.state.generations import FlowHistory, row_key, winning_claims
-from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
+from twinlog.mirror.state.generations import CLAIMS, FlowHistory, row_key, winning_claims
+from twinlog.mirror.state.intents import INTENT, FlowIntents, flow_intents, is_intent_row
 from twinlog.mirror.state.published import PublishedStatus, failed_set_up, published_status
 from twinlog.mirror.state.published_events import PublishedEvents, published_events
-from twinlog.mirror.state.verified import VerifyRun, verify_runs
+from twinlog.mirror.state.rows import NO_ROWS, StateRows
+from twinlog.mirror.state.verified import VERIFIED, VerifyRun, verify_runs
 from twinlog.model import TopicPartition
 from twinlog.survey.rights import may
 from twinlog.survey.state_reader import Rows, state_rows
@@ -68,17 +69,17 @@ def reports_of(
         # by name: every page that is open asks again and again, also of clusters with many topics
         there = client.metadata([STATE_TOPIC, STATUS_TOPIC])
         error = there.topics[STATE_TOPIC].error
-        state: Rows | None = []
+        state: StateRows | None = NO_ROWS
         if error == TOPIC_AUTHORIZATION_FAILED:
             state = None
         elif error != UNKNOWN_TOPIC_OR_PARTITION:
             state = state_rows(client)
         status = status_rows(client, there, now_ms)
-    of_state, of_status = _by_flow(state or []), _by_flow(status or [])
+    of_status = _by_flow(status or ())
     return {
         flow: _report(
             flow,
-            None if state is None else of_state(flow),
+            None if state is None else state.of_alone(flow, *CLAIMS, INTENT, VERIFIED),
             of_status(flow),
             now_ms,
             reports=reports and status is not None,

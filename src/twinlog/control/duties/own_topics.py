@@ -23,7 +23,7 @@ from twinlog.control.duties.rounds import LedFlow
 from twinlog.errors import ConfigError, TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
-from twinlog.mirror.state.generations import having_written, producer_of
+from twinlog.mirror.state.generations import having_written
 from twinlog.mirror.state.mapped import Copy, is_known, mapped_copies, noting_rows
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.state_reader import state_rows
@@ -88,11 +88,11 @@ class OwnTopics:
 
     def _read_state(self) -> list[Row]:
         """Take over what the state topic says; what it should say beside, and does not."""
-        records = state_rows(self._target)
+        state = state_rows(self._target)
+        records = state.of(self._flow.name)
         self._said = mapped_copies(self._flow.name, records).partitions
         for copy, some in self._said.items():
             self._mapped[copy] = self._mapped.get(copy, NONE) | some
-        known = {one for row in records if (one := producer_of(*row)) is not None}
         wrote = {one for copied in self._flow.read_map().values() for one in copied.producers}
         there = {key for key, _ in records}
         followed = self._flow.intents().rows()
@@ -100,7 +100,7 @@ class OwnTopics:
             followed.append(self._flow.claim.encode())
         return [
             *(row for row in followed if row[0] not in there),
-            *(having_written(self._flow.name, one) for one in sorted(wrote - known)),
+            *(having_written(self._flow.name, one) for one in sorted(wrote - state.producers)),
         ]
 
     def _search_rows(self) -> None:

@@ -42,7 +42,7 @@ from twinlog.lane import late_requests
 from twinlog.lane.messages import Work
 from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.state.generations import Claim, producer_of
+from twinlog.mirror.state.generations import Claim
 from twinlog.mirror.state.intents import FlowIntents, Intent, promoted
 from twinlog.mirror.state.mapped import MappedCopies
 from twinlog.survey.capabilities import Capabilities
@@ -79,6 +79,8 @@ class PreparedFlow:
     news: StateNews
     """What the state topic said when the flow was set up."""
     read_news: Callable[[], StateNews]
+    news_at_hand: Callable[[], StateNews | None]
+    """The same if that takes no time."""
 
     @property
     def lost_lead(self) -> bool:
@@ -211,7 +213,8 @@ class FlowSetup(FlowEnds):
                 setup=self,
                 map_reader=map_reader,
                 news=news,
-                read_news=news_of.read,
+                read_news=news_of.follow,
+                news_at_hand=news_of.at_hand,
             )
 
     def log_once(self, line: str) -> None:
@@ -321,8 +324,6 @@ class FlowSetup(FlowEnds):
         capabilities: Capabilities,
     ) -> Work:
         expiry = self.facts.expiry_ms(target) if capabilities.producers_listed else None
-        rows = state_rows(target)
-        known = {one for row in rows if (one := producer_of(*row)) is not None}
         return Work(
             flow=self.name,
             source=self.lane_source,
@@ -331,7 +332,7 @@ class FlowSetup(FlowEnds):
             is_ours_alone=not self.is_identity,
             isolation=self.config.isolation_level,
             producer_expiry_ms=expiry,
-            known_producers=tuple(sorted(known)),
+            known_producers=tuple(sorted(state_rows(target).producers)),
             map_topic=map_reader.topic,
             map_topic_id=map_reader.topic_id,
             map_partitions=map_reader.partitions,

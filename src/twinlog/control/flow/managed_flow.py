@@ -195,6 +195,7 @@ class ManagedFlow:
             run=run,
             duties=duties,
             read=prepared.read_news,
+            at_hand=prepared.news_at_hand,
             release=setup.set_released,
             followed=self.follows,
             log=self.log,

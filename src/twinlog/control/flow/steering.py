@@ -37,6 +37,8 @@ class Steering:
     run: FlowRun
     duties: Duties
     read: Callable[[], StateNews]
+    at_hand: Callable[[], StateNews | None] = lambda: None
+    """What `read` would return, or None if that may block."""
     release: Callable[[frozenset[str]], None]
     """Takes all topics that are released now, for whoever looks for topics."""
     followed: Callable[[FlowIntents], None]
@@ -58,7 +60,10 @@ class Steering:
         if self._is_reading or now < self._next_read or self.run.is_stopping:
             return
         self._is_reading, self._next_read = True, now + READ_EVERY_S
-        background(self.read, self._found, self._failed)
+        if (news := self.at_hand()) is not None:
+            self._found(news)
+        else:
+            background(self.read, self._found, self._failed)
 
     def _found(self, news: StateNews) -> None:
         self._is_reading, self._fails_since = False, None

@@ -21,7 +21,7 @@ from twinlog.cluster.topics.internal_log import produce_batch
 from twinlog.errors import Fate, FlowError, TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.state.generations import fan_producers, giving_producer
+from twinlog.mirror.state.generations import OF_PRODUCERS, fan_producers, giving_producer
 from twinlog.model import TopicPartition
 from twinlog.survey.state_reader import state_rows
 from twinlog.wire.record_batch import Codec
@@ -33,7 +33,7 @@ PAUSE_S: Final = 0.5
 
 def known_fan_producers(target: ClusterClient) -> dict[tuple[str, int], int]:
     """The ids of all flows, by flow and number of the source partition."""
-    return fan_producers(state_rows(target))
+    return fan_producers(state_rows(target).of_kinds(*OF_PRODUCERS))
 
 
 def with_fan_producers(

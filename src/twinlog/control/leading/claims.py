@@ -13,7 +13,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -27,12 +27,15 @@ from twinlog.errors import TwinlogError
 from twinlog.lane import late_requests
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.generations import (
+    CLAIMS,
+    WROTE,
     Claim,
     FlowHistory,
     closing,
+    superseded,
     winning_claims,
 )
-from twinlog.mirror.state.intents import FlowIntents, flow_intents
+from twinlog.mirror.state.intents import INTENT, FlowIntents, flow_intents
 from twinlog.mirror.state.mapped import losing_map
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.flow_clusters import source_changed
@@ -66,14 +69,14 @@ class FlowClaims:
 
     def history(self, target: ClusterClient) -> FlowHistory | None:
         """What the state topic says now."""
-        return winning_claims(state_rows(target)).get(self.name)
+        return winning_claims(state_rows(target).of(self.name, *CLAIMS)).get(self.name)
 
     def is_latest(self, target: ClusterClient, generation: int, followed: FlowIntents) -> bool:
         """Whether no newer claim is there than this one, and nothing is wanted but what is followed
         already, as of now. Rows may be gone with their topic, ours among them: whoever leads since
         wrote one to the new topic, and what nobody took back is wanted still.
         """
-        rows = state_rows(target)
+        rows = state_rows(target).of(self.name, *CLAIMS, INTENT)
         history = winning_claims(rows).get(self.name)
         latest = None if history is None else history.latest
         is_newer = latest is not None and (
@@ -175,7 +178,8 @@ class FlowClaims:
         )
         now_ms = int(time.time() * 1000)
         append_once(target, TopicPartition(STATE_TOPIC, 0), [claim.encode()], now_ms)
-        after = self.history(target)
+        rows = state_rows(target).of(self.name, *CLAIMS, WROTE)
+        after = winning_claims(rows).get(self.name)
         won = None if after is None else after.latest
         if not _is_same(claim, won):
             raise SetupWaiting(f"another process claimed generation {claim.generation} first")
@@ -185,7 +189,17 @@ class FlowClaims:
         elif is_first or (history is not None and history.is_closed):
             self.quiet_at = -math.inf
         self.mine, self.idle = claim, None
+        self._remove_earlier(target, superseded(self.name, claim.generation, rows))
         return claim, time.monotonic() >= self.quiet_at
+
+    def _remove_earlier(
+        self, target: ClusterClient, rows: Sequence[tuple[bytes, bytes | None]]
+    ) -> None:
+        """It may fail: whoever claims next tries again."""
+        try:
+            _write(target, *rows)
+        except TwinlogError as error:
+            log.info("%s: earlier claims could not be removed: %s", self.name, error)
 
     def _is_known(self, history: FlowHistory | None) -> bool:
         """Whether the latest generation has ended, or had no lane while we led."""
@@ -232,5 +246,5 @@ def _is_same(one: Claim, other: Claim | None) -> bool:
     )
 
 
-def _write(client: ClusterClient, row: tuple[bytes, bytes]) -> None:
-    append_rows(client, TopicPartition(STATE_TOPIC, 0), [row], int(time.time() * 1000))
+def _write(client: ClusterClient, *rows: tuple[bytes, bytes | None]) -> None:
+    append_rows(client, TopicPartition(STATE_TOPIC, 0), rows, int(time.time() * 1000))

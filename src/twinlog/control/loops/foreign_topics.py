@@ -19,7 +19,7 @@ from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.findings import Span, foreign_data
 from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.state.copies import CopyRow
-from twinlog.mirror.state.generations import producers_of
+from twinlog.mirror.state.generations import OF_PRODUCERS, producers_of
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.copied_topics import CopiedTopic
 from twinlog.survey.map_reader import read_maps
@@ -57,7 +57,7 @@ def foreign_topics(
     spans = _spans(target, _partitions(there, unknown), unread)
     if not spans and not unread:
         return {}
-    ours = producers_of(str(flow.flow), state_rows(target))
+    ours = producers_of(str(flow.flow), state_rows(target).of(str(flow.flow), *OF_PRODUCERS))
     others = _written_by_others(target, spans, ours, unread)
     try:
         mapped = _mapped(flow, there, target) if others or unread else ()

@@ -25,11 +25,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from twinlog.mirror.state.generations import encode_row, read_row
 from twinlog.model import NO_TOPIC_ID, Flow, TopicId
 
-_KIND = "copy"
+COPY: Final = "copy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ class CopyRow:
             value["source_alias"] = self.source_alias
         if self.renamed:
             value["renamed"] = True
-        return encode_row(["flow", self.flow, _KIND, self.topic], value)
+        return encode_row(["flow", self.flow, COPY, self.topic], value)
 
     def is_of(self, topic: str, topic_id: TopicId) -> bool:
         """Whether it speaks of this topic, and not of an earlier one of that name."""
@@ -103,7 +104,7 @@ def copy_rows(
         if key is None or value is None:
             continue
         parts, fields = read_row(key, value)
-        if parts[2] == _KIND:
+        if parts[2] == COPY:
             out[parts[1], parts[3]] = CopyRow(
                 flow=parts[1],
                 topic=parts[3],

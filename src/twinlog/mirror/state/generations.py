@@ -5,7 +5,7 @@ number in the log wins, whoever read what in between: so two processes that both
 find out before either sends a batch. Keys carry the claimant, so that compaction keeps both claims,
 in their order; for that no claim is written twice (`internal_log.append_once`). A generation that
 ended in order is closed by a record under another key; one that is not closed may have lanes that
-still send.
+still send. Whoever wins a claim removes those below it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from twinlog.errors import CorruptData
 T = TypeVar("T")
 
 STATE_VERSION: Final = 1
-_WROTE: Final = "wrote"
-_OF_PRODUCERS: Final = ("generation", "producer", _WROTE)
+WROTE: Final = "wrote"
+OF_PRODUCERS: Final = ("generation", "producer", WROTE)
+"""Kinds of rows that name a producer id."""
+CLAIMS: Final = ("generation", "closed")
+"""Kinds of rows that say who leads a flow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +66,38 @@ def giving_producer(flow: str, number: int, claimant: str, producer_id: int) -> 
     """The record that gives a producer id to the source partitions of this number (`fan_out`)."""
     key = ["flow", flow, "producer", number, claimant]
     return encode_row(key, {"producer_id": producer_id})
+
+
+def superseded(
+    flow: str, generation: int, records: Iterable[tuple[bytes | None, bytes | None]]
+) -> list[tuple[bytes, bytes | None]]:
+    """Return the rows that remove the flow's claims below a generation that has won, and their
+    closing rows. They begin with a row for each producer id that no other row would name then.
+
+    Only the newest claim decides, and it is closed only when nothing of those before it is on its
+    way any more. So earlier ones may go at any time, closed or not:
+
+    - the leader dies amid the rows: producer ids are named twice, the next one removes the rest;
+    - a zombie writes them late: they are below its own generation, so below that of its successor;
+    - a claimant that was frozen claims a number that was removed: the newest claim is above it;
+    - the topic loses its end: the tombstones are behind the claim that they make room for.
+    """
+    keys: list[bytes] = []
+    removed: set[int] = set()
+    named: set[int] = set()
+    for key, value in records:
+        if key is None or value is None:
+            continue
+        parts, fields = read_row(key, value)
+        if parts[1] != flow or parts[2] not in (*CLAIMS, WROTE):
+            continue
+        is_earlier = parts[2] in CLAIMS and parts[3] < generation
+        if is_earlier:
+            keys.append(key)
+        if "producer_id" in fields:
+            (removed if is_earlier else named).add(int(fields["producer_id"]))
+    wrote = (having_written(flow, one) for one in sorted(removed - named))
+    return [*wrote, *((key, None) for key in keys)]
 
 
 def fan_producers(
@@ -107,13 +142,15 @@ def winning_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict
 
 
 def producers_of(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> frozenset[int]:
-    """Every producer id that a generation of the flow may have written under, except by key."""
+    """Every producer id under which a generation of the flow may have written. Those of partitions
+    that are placed by key are among them only if their own rows were lost.
+    """
     out = set()
     for key, value in records:
         if key is None or value is None:
             continue
         parts, fields = read_row(key, value)
-        if parts[1] == flow and parts[2] == "generation":
+        if parts[1] == flow and parts[2] in ("generation", WROTE):
             out.add(int(fields["producer_id"]))
     return frozenset(out)
 
@@ -127,17 +164,17 @@ def producers_of_others(
         if key is None or value is None:
             continue
         parts, fields = read_row(key, value)
-        if parts[1] != flow and parts[2] in _OF_PRODUCERS:
+        if parts[1] != flow and parts[2] in OF_PRODUCERS:
             out.add(int(fields["producer_id"]))
     return frozenset(out)
 
 
 def having_written(flow: str, producer_id: int) -> tuple[bytes, bytes]:
-    """The record that says: the flow has written under this id, by its offset map. The claim that
-    gave it is gone: the state topic lost it, or was created again. What is true stays true, so it
-    may be written twice, late, and by a zombie.
+    """The record that says: the flow has written under this id. The claim that gave it is gone: a
+    later leader has removed it, or the state topic lost it, or was created again. What is true
+    stays true, so it may be written twice, late, and by a zombie.
     """
-    key = ["flow", flow, _WROTE, producer_id]
+    key = ["flow", flow, WROTE, producer_id]
     return encode_row(key, {"producer_id": producer_id})
 
 
@@ -148,7 +185,7 @@ def producer_of(key: bytes | None, value: bytes | None) -> int | None:
     if key is None or value is None:
         return None
     parts, fields = read_row(key, value)
-    return int(fields["producer_id"]) if parts[2] in _OF_PRODUCERS else None
+    return int(fields["producer_id"]) if parts[2] in OF_PRODUCERS else None
 
 
 def _claim(parts: list, fields: dict) -> Claim:  # type: ignore[type-arg]
@@ -173,7 +210,7 @@ def read_row(key: bytes, value: bytes) -> tuple[list, dict]:  # type: ignore[typ
         version = fields["v"]
         # a newer release may have other keys, too
         parts = [] if version > STATE_VERSION else json.loads(key)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptData(
             f"a record of the state topic cannot be read: {error!r}", code="STATE_CORRUPT"
         ) from error

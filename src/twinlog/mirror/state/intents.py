@@ -27,7 +27,7 @@ from twinlog.mirror.state.acceptance import ACCEPT, WantedAcceptance, wanted_acc
 from twinlog.mirror.state.generations import encode_row, of_type, read_row
 from twinlog.mirror.state.skipping import SKIP, WantedSkip, wanted_skip
 
-_KIND: Final = "intent"
+INTENT: Final = "intent"
 
 
 class IntentKind(StrEnum):
@@ -80,7 +80,7 @@ class Intent:
             "at_ms": self.at_ms,
             "reason": self.reason,
         }
-        return encode_row(["flow", self.flow, _KIND, self.kind, self.topic], value)
+        return encode_row(["flow", self.flow, INTENT, self.kind, self.topic], value)
 
     @property
     def key(self) -> tuple[IntentKind, str]:
@@ -189,7 +189,7 @@ def is_intent_row(key: bytes | None, flow: str) -> bool:
     """Whether a row may be an intent of this flow; also one whose key cannot be read."""
     try:
         parts = json.loads(key or b"null")
-        return bool(parts[1] == flow and parts[2] == _KIND)
+        return bool(parts[1] == flow and parts[2] == INTENT)
     except (ValueError, LookupError, TypeError):
         return True
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from twinlog.errors import CorruptData
 from twinlog.mirror.state.generations import encode_row, of_type, read_row, row_key
 
-_KIND: Final = "verified"
+VERIFIED: Final = "verified"
 _WHOLE, _PART = "whole", "part"
 
 
@@ -66,7 +66,7 @@ class VerifyRun:
         """(key, value)"""
         value = asdict(self)
         del value["flow"]
-        return encode_row(["flow", self.flow, _KIND, _WHOLE if self.is_whole else _PART], value)
+        return encode_row(["flow", self.flow, VERIFIED, _WHOLE if self.is_whole else _PART], value)
 
 
 def verify_runs(
@@ -75,7 +75,7 @@ def verify_runs(
     """The last whole one and the last of a part, as far as they can be read; the newer one first.
     `rows` are (key, value) in log order.
     """
-    wanted = {row_key("flow", flow, _KIND, part) for part in (_WHOLE, _PART)}
+    wanted = {row_key("flow", flow, VERIFIED, part) for part in (_WHOLE, _PART)}
     found: dict[bytes, VerifyRun] = {}
     for key, value in rows:
         if key not in wanted:

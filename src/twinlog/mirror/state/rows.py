@@ -1,0 +1,136 @@
+"""The rows of the state topic as one reading of it found them, by flow and kind.
+
+Of each key the newest row counts, as the log cleaner leaves it. A claim behind a tombstone is gone
+(`generations`); the tombstone of any other row is kept, since it takes something back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Final
+
+from twinlog.errors import CorruptData
+from twinlog.mirror.state.copies import COPY, CopyRow, copy_rows
+from twinlog.mirror.state.generations import CLAIMS, OF_PRODUCERS, producer_of, read_row
+
+Row = tuple[bytes | None, bytes | None]
+Bucket = dict[bytes, bytes | None]
+"""Rows of one kind of one flow, by key in log order."""
+Copies = Mapping[tuple[str, str], CopyRow]
+
+
+class StateRows(Iterable[Row]):
+    """All rows at one moment, within each kind in log order; later readings leave it as it is.
+
+    A row that cannot be read may be about any flow. So each selection has it as well, and raises
+    CorruptData when it is decoded.
+    """
+
+    def __init__(
+        self,
+        kept: Mapping[str, Mapping[str, Bucket]],
+        unreadable: Mapping[bytes, bytes],
+        decoded: dict[str, tuple[Bucket, Copies]],
+    ) -> None:
+        """`decoded`: the copies of each flow, shared with later readings."""
+        self._kept, self._unreadable, self._decoded = kept, unreadable, decoded
+
+    def __iter__(self) -> Iterator[Row]:
+        return (row for flow in self._kept for row in self._of(flow))
+
+    def of(self, flow: str, *kinds: str) -> list[Row]:
+        """Return the rows of one flow, of all kinds or of these."""
+        return [*self._of(flow, *kinds), *self._unreadable.items()]
+
+    def of_alone(self, flow: str, *kinds: str) -> list[Row]:
+        """Return the same without unreadable rows that name another flow."""
+        unread = (row for row in self._unreadable.items() if _home(row[0])[0] in ("", flow))
+        return [*self._of(flow, *kinds), *unread]
+
+    def of_kinds(self, *kinds: str) -> list[Row]:
+        """Return the rows of these kinds of all flows."""
+        rows = (row for flow in self._kept for row in self._of(flow, *kinds))
+        return [*rows, *self._unreadable.items()]
+
+    def says_the_same(self, flow: str, before: StateRows) -> bool:
+        """Return True if no row of the flow, and no unreadable one, was added since `before`."""
+        is_same = self._kept.get(flow) is before._kept.get(flow)
+        return is_same and self._unreadable is before._unreadable
+
+    @cached_property
+    def copies(self) -> Copies:
+        """The newest row of each copy, by flow and topic."""
+        out = copy_rows(self._unreadable.items())  # raises
+        for flow, kinds in self._kept.items():
+            bucket = kinds.get(COPY, {})
+            before, copies = self._decoded.get(flow, (None, {}))
+            if before is not bucket:
+                copies = copy_rows(bucket.items())
+                self._decoded[flow] = bucket, copies
+            out |= copies
+        return out
+
+    @cached_property
+    def producers(self) -> frozenset[int]:
+        """The producer ids of all flows."""
+        found = (producer_of(*row) for row in self.of_kinds(*OF_PRODUCERS))
+        return frozenset(one for one in found if one is not None)
+
+    def _of(self, flow: str, *kinds: str) -> Iterator[Row]:
+        kept = self._kept.get(flow, {})
+        for kind in kinds or kept:
+            yield from kept.get(kind, {}).items()
+
+
+NO_ROWS: Final = StateRows({}, {}, {})
+
+
+class RowFolder:
+    """Takes rows in log order, and gives all that were taken; not for several threads at once."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, dict[str, Bucket]] = {}
+        self._unreadable: dict[bytes, bytes] = {}
+        self._decoded: dict[str, tuple[Bucket, Copies]] = {}
+        self._fresh: set[tuple[str, str]] = set()
+        """Buckets that no given rows share."""
+
+    def take(self, key: bytes, value: bytes | None) -> None:
+        """Take the next row of the log."""
+        flow, kind = _home(key)
+        if (flow, kind) not in self._fresh:
+            self._fresh.add((flow, kind))
+            kinds = self._kept[flow] = dict(self._kept.get(flow, {}))
+            kinds[kind] = dict(kinds.get(kind, {}))
+        bucket = self._kept[flow][kind]
+        bucket.pop(key, None)  # the newest is the last in the log
+        if value is not None or kind not in CLAIMS:
+            bucket[key] = value
+        if value is not None and not _is_readable(key, value):
+            self._unreadable = {**self._unreadable, key: value}
+        elif key in self._unreadable:
+            self._unreadable = {one: v for one, v in self._unreadable.items() if one != key}
+
+    def rows(self) -> StateRows:
+        """Return all rows that were taken."""
+        self._fresh.clear()
+        return StateRows(dict(self._kept), self._unreadable, self._decoded)
+
+
+def _home(key: bytes) -> tuple[str, str]:
+    """Return flow and kind of a row; both are empty if its key names none."""
+    try:
+        _, flow, kind, *_ = json.loads(key)
+    except (ValueError, TypeError, RecursionError):
+        return "", ""
+    return (flow, kind) if isinstance(flow, str) and isinstance(kind, str) else ("", "")
+
+
+def _is_readable(key: bytes, value: bytes) -> bool:
+    try:
+        read_row(key, value)
+    except CorruptData:
+        return False
+    return True

@@ -1,0 +1,120 @@
+"""Rows of the state topic by flow and kind, and which of them a leader removes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.contract.test_state_rows import CLAIM_1
+from twinlog.errors import CorruptData
+from twinlog.mirror.state.copies import CopyRow
+from twinlog.mirror.state.generations import (
+    CLAIMS,
+    closing,
+    giving_producer,
+    having_written,
+    producers_of,
+    superseded,
+    winning_claims,
+)
+from twinlog.mirror.state.rows import RowFolder, StateRows
+from twinlog.model import TopicId
+
+FLOW, OTHER = CLAIM_1.flow, "C->us-east"
+CLAIMED = [replace(CLAIM_1, generation=number, claimant=f"c{number}") for number in range(4)]
+
+
+def copy(flow: str, topic: str, *, begun: bool = False) -> tuple[bytes, bytes]:
+    row = CopyRow(
+        flow=flow,
+        topic=topic,
+        target_cluster_id="b",
+        source_cluster_id="a",
+        source_topic=topic,
+        source_topic_id=TopicId("1" * 32),
+        begun=begun,
+    )
+    return row.encode()
+
+
+def folded(*rows: tuple[bytes, bytes | None]) -> StateRows:
+    folder = RowFolder()
+    for row in rows:
+        folder.take(*row)
+    return folder.rows()
+
+
+def test_rows_that_were_given_stay_as_they_are() -> None:
+    folder = RowFolder()
+    folder.take(*copy(FLOW, "a"))
+    folder.take(*copy(OTHER, "a"))
+    before = folder.rows()
+    assert {*before.copies} == {(FLOW, "a"), (OTHER, "a")}
+    folder.take(*copy(FLOW, "a", begun=True))
+    folder.take(*copy(FLOW, "b"))
+    after = folder.rows()
+    assert not before.copies[FLOW, "a"].begun
+    assert len(before.of(FLOW)) == 1
+    assert after.copies[FLOW, "a"].begun
+    assert {*after.copies} == {(FLOW, "a"), (FLOW, "b"), (OTHER, "a")}
+    assert after.says_the_same(OTHER, before)
+    assert not after.says_the_same(FLOW, before)
+    assert after.copies[OTHER, "a"] is before.copies[OTHER, "a"], "decoded once"
+
+
+def test_the_newest_row_of_a_key_counts_where_it_is_in_the_log() -> None:
+    first, second = giving_producer(FLOW, 1, "x", 5), giving_producer(FLOW, 1, "y", 6)
+    assert folded(first, second, first).of(FLOW) == [second, first]
+
+
+def test_a_row_that_cannot_be_read_is_in_every_selection_until_it_is_replaced() -> None:
+    bad = closing(OTHER, 1)[0], b'{"v":99}'
+    rows = folded(CLAIM_1.encode(), bad)
+    for some in (rows, rows.of(FLOW, *CLAIMS), rows.of_kinds("copy")):
+        with pytest.raises(CorruptData):
+            winning_claims(some)
+    with pytest.raises(CorruptData):
+        _ = rows.copies
+    assert {*winning_claims(rows.of_alone(FLOW, *CLAIMS))} == {FLOW}, "it names another flow"
+    assert {*winning_claims(folded(CLAIM_1.encode(), bad, closing(OTHER, 1)))} == {FLOW}
+    assert {*winning_claims(folded(CLAIM_1.encode(), bad, (bad[0], None)))} == {FLOW}
+    unnamed = folded(CLAIM_1.encode(), (b"\xff", b"{}"))
+    with pytest.raises(CorruptData):
+        winning_claims(unnamed.of_alone(FLOW, *CLAIMS))
+
+
+def test_a_leader_removes_all_claims_below_its_own_and_names_their_producer_ids() -> None:
+    former = replace(CLAIMED[1], producer_id=9)
+    same_number = replace(CLAIMED[3], claimant="too late", producer_id=11)
+    foreign = replace(CLAIMED[0], flow=OTHER)
+    rows = [
+        *(one.encode() for one in (CLAIMED[0], former, CLAIMED[2], CLAIMED[3], same_number)),
+        closing(FLOW, 0),
+        closing(FLOW, 2),
+        foreign.encode(),
+        closing(OTHER, 0),
+        giving_producer(FLOW, 0, "x", 77),
+    ]
+    found = superseded(FLOW, 3, rows)
+    gone = [CLAIMED[0].encode(), former.encode(), CLAIMED[2].encode()]
+    gone += [closing(FLOW, 0), closing(FLOW, 2)]
+    assert found == [having_written(FLOW, 9), *((key, None) for key, _ in gone)]
+    after = folded(*rows, *found)
+    assert producers_of(FLOW, after) == producers_of(FLOW, rows)
+    assert winning_claims(after) == winning_claims(rows)
+    assert superseded(FLOW, 3, after) == []
+
+
+@pytest.mark.parametrize("written", range(7))
+def test_a_leader_that_dies_amid_the_rows_loses_no_producer_id(written: int) -> None:
+    """Nor does a zombie take anything that a later leader needs."""
+    rows = [replace(one, producer_id=one.generation // 2).encode() for one in CLAIMED]
+    rows += [closing(FLOW, 0), closing(FLOW, 1)]
+    late = superseded(FLOW, 3, rows)
+    newer = replace(CLAIM_1, generation=4, producer_id=8).encode()
+    half = folded(*rows, *late[:written], newer)
+    after = folded(*half, *superseded(FLOW, 4, half), *late)
+    assert producers_of(FLOW, after) == {0, 1, 8}
+    assert winning_claims(after)[FLOW].latest == winning_claims([newer])[FLOW].latest
+    assert len(after.of(FLOW, *CLAIMS)) == 1
