@@ -37,7 +37,7 @@ from twinlog.mirror.start.break_search import find_break
 from twinlog.mirror.start.corrections import next_upstream
 from twinlog.mirror.state.acceptance import WantedAcceptance
 from twinlog.mirror.state.generations import producers_of
-from twinlog.mirror.state.intents import IntentKind, flow_intents
+from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.published import Unusual
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.survey.leader_status import leader_status
@@ -176,7 +176,7 @@ class TopicRepair:
         maps.require_all()
         rows = state_rows(target)
         ours = producers_of(self._steering.flow, rows)
-        replayed = flow_intents(self._steering.flow, rows).topics(IntentKind.REPLAY)
+        replayed = rows.intents(self._steering.flow).topics(IntentKind.REPLAY)
         return [self._line(one, maps, ours, self._instead(one, replayed)) for one in standing]
 
     def _instead(self, one: Unusual, replayed: list[str]) -> str:

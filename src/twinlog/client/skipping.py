@@ -27,7 +27,6 @@ from twinlog.config.values.times import in_iso
 from twinlog.errors import FlowError
 from twinlog.mirror.names.naming import quarantine_topic
 from twinlog.mirror.skips import Skip
-from twinlog.mirror.state.generations import winning_claims
 from twinlog.mirror.state.published import Unusual
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
@@ -99,8 +98,7 @@ class RecordSkip:
 
     def quarantine(self, change: SkipChange) -> list[int]:
         """Put what is left out into the quarantine topic; its offsets there."""
-        state = state_rows(self._steering.target)
-        history = winning_claims(state).get(self._steering.flow)
+        history = state_rows(self._steering.target).history(self._steering.flow)
         if history is None or history.latest is None:
             raise self._refused("no process has ever led it")
         quarantine = Quarantine(

@@ -42,8 +42,7 @@ from twinlog.config.regex.reader import RegexProblem
 from twinlog.errors import ConfigError, FlowError, TwinlogError, Unauthorized, UsageError
 from twinlog.mirror.names.acl_rules import fenced_topics
 from twinlog.mirror.names.naming import STATE_TOPIC
-from twinlog.mirror.state.generations import CLAIMS, winning_claims
-from twinlog.mirror.state.intents import INTENT, FlowIntents, Intent, IntentKind, flow_intents
+from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.mirror.state.rows import NO_ROWS
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few
@@ -137,9 +136,7 @@ class FlowSteering:
         """What is wanted of the flow now; `corrupt` gets pauses and limits that cannot be read,
         which raise CorruptData otherwise.
         """
-        return flow_intents(
-            self.flow, state_rows_if_any(self._target).of(self.flow, INTENT), corrupt=corrupt
-        )
+        return state_rows_if_any(self._target).intents(self.flow, corrupt=corrupt)
 
     def want(self, kind: IntentKind) -> list[Change]:
         """Of the whole flow."""
@@ -275,7 +272,7 @@ class FlowSteering:
         copied.
         """
         known = state_rows_if_any(self._target)
-        history = winning_claims(known.of(self.flow, *CLAIMS)).get(self.flow)
+        history = known.history(self.flow)
         claim = None if history is None else history.latest
         if known is NO_ROWS or (claim is None and is_of_copy):
             raise never_led(self._config)

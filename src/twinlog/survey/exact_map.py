@@ -31,7 +31,6 @@ from twinlog.mirror.names.naming import (
     map_topic_of,
 )
 from twinlog.mirror.state.generations import CLAIMS, winning_claims
-from twinlog.mirror.state.intents import INTENT, flow_intents
 from twinlog.model import NO_TOPIC_ID, Flow, TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader, why_no_rows
 from twinlog.survey.state_reader import state_rows_if_any
@@ -185,5 +184,5 @@ class ExactMap:
             return lambda _: True
         claims = winning_claims(rows.of_kinds(*CLAIMS))
         names = [name for name in claims if Flow.of(name).source == self._flow.source]
-        intents = [flow_intents(name, rows.of(name, INTENT)) for name in names]
+        intents = [rows.intents(name) for name in names]
         return lambda topic: any(one.has_new_owners(topic) for one in intents)

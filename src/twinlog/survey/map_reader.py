@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -27,7 +27,9 @@ from twinlog.mirror.map.offset_map import (
     row_key,
 )
 from twinlog.mirror.names.naming import map_topic_of
+from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import has_copied
+from twinlog.mirror.state.generations import FlowHistory
 from twinlog.model import NO_TOPIC_ID, Flow, TopicId, TopicPartition
 from twinlog.survey.rights import denied
 from twinlog.survey.state_reader import state_rows_if_any
@@ -261,3 +263,23 @@ def _unreadable(error: Exception, topic: str, partition: int, offset: int) -> Fl
         code=code,
         fate=Fate.FATAL,
     )
+
+
+def is_lost(target: ClusterClient, map_topic: str, history: FlowHistory | None) -> bool:
+    """Return True if the flow was led before, but its map's topic does not exist."""
+    if history is None or history.latest is None:
+        return False
+    return target.metadata([map_topic]).topics[map_topic].error == UNKNOWN_TOPIC_OR_PARTITION
+
+
+def require_nothing_copied(
+    target: ClusterClient, map_topic: str, plans: Iterable[PartitionPlan]
+) -> None:
+    """Raise MAP_MISSING if a remote topic has ever held a record, or may have."""
+    topics = target.metadata(sorted({plan.target.topic for plan in plans})).topics.values()
+    tps = [tp for topic in topics for tp in topic.tps]
+    ends = list_offsets(target, tps, LATEST)
+    for end in (ends[tp] for tp in tps):
+        # also where retention emptied it since: where to resume was in the map
+        if isinstance(end, TwinlogError) or end.offset > 0:
+            raise map_missing(map_topic)

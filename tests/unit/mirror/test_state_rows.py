@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.test_state_rows import CLAIM_1
 from twinlog.errors import CorruptData
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import (
     CLAIMS,
+    Claim,
     closing,
     giving_producer,
     having_written,
@@ -21,8 +21,20 @@ from twinlog.mirror.state.generations import (
 from twinlog.mirror.state.rows import RowFolder, StateRows
 from twinlog.model import TopicId
 
-FLOW, OTHER = CLAIM_1.flow, "C->us-east"
-CLAIMED = [replace(CLAIM_1, generation=number, claimant=f"c{number}") for number in range(4)]
+CLAIM = Claim(
+    flow="us-west->us-east",
+    generation=7,
+    claimant="5f0c1a9e8d7b4c3a9f2e1d0c0b0a9988",
+    producer_id=4_001,
+    meaning="0123456789abcdef",
+    host="mirror-1.example",
+    pid=4711,
+    started_ms=1_790_000_000_123,
+    source_cluster_id="fMCL8kv1SWm87L_Md-I2hg",
+    target_cluster_id="AbCdEfGhIjKlMnOpQrStUv",
+)
+FLOW, OTHER = CLAIM.flow, "C->us-east"
+CLAIMED = [replace(CLAIM, generation=number, claimant=f"c{number}") for number in range(4)]
 
 
 def copy(flow: str, topic: str, *, begun: bool = False) -> tuple[bytes, bytes]:
@@ -70,16 +82,16 @@ def test_the_newest_row_of_a_key_counts_where_it_is_in_the_log() -> None:
 
 def test_a_row_that_cannot_be_read_is_in_every_selection_until_it_is_replaced() -> None:
     bad = closing(OTHER, 1)[0], b'{"v":99}'
-    rows = folded(CLAIM_1.encode(), bad)
+    rows = folded(CLAIM.encode(), bad)
     for some in (rows, rows.of(FLOW, *CLAIMS), rows.of_kinds("copy")):
         with pytest.raises(CorruptData):
             winning_claims(some)
     with pytest.raises(CorruptData):
         _ = rows.copies
     assert {*winning_claims(rows.of_alone(FLOW, *CLAIMS))} == {FLOW}, "it names another flow"
-    assert {*winning_claims(folded(CLAIM_1.encode(), bad, closing(OTHER, 1)))} == {FLOW}
-    assert {*winning_claims(folded(CLAIM_1.encode(), bad, (bad[0], None)))} == {FLOW}
-    unnamed = folded(CLAIM_1.encode(), (b"\xff", b"{}"))
+    assert {*winning_claims(folded(CLAIM.encode(), bad, closing(OTHER, 1)))} == {FLOW}
+    assert {*winning_claims(folded(CLAIM.encode(), bad, (bad[0], None)))} == {FLOW}
+    unnamed = folded(CLAIM.encode(), (b"\xff", b"{}"))
     with pytest.raises(CorruptData):
         winning_claims(unnamed.of_alone(FLOW, *CLAIMS))
 
@@ -112,7 +124,7 @@ def test_a_leader_that_dies_amid_the_rows_loses_no_producer_id(written: int) -> 
     rows = [replace(one, producer_id=one.generation // 2).encode() for one in CLAIMED]
     rows += [closing(FLOW, 0), closing(FLOW, 1)]
     late = superseded(FLOW, 3, rows)
-    newer = replace(CLAIM_1, generation=4, producer_id=8).encode()
+    newer = replace(CLAIM, generation=4, producer_id=8).encode()
     half = folded(*rows, *late[:written], newer)
     after = folded(*half, *superseded(FLOW, 4, half), *late)
     assert producers_of(FLOW, after) == {0, 1, 8}

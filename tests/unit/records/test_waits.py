@@ -24,6 +24,7 @@ def test_a_read_of_a_wrong_port_ends_before_a_job_would(monkeypatch: pytest.Monk
             super().__init__(settings, refused_at_first_s=0.0)
 
     monkeypatch.setattr(connections, "ClusterClient", Client)
+    monkeypatch.setattr(connections, "_kept", [])
     given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"}
     reader = BatchReader(parse_options(given, is_stream=False), ["value"])
     with pytest.raises(Refused) as error:

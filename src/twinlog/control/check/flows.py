@@ -25,7 +25,7 @@ from twinlog.errors import TwinlogError, Unauthorized, or_raise
 from twinlog.mirror.findings import Span, foreign_data
 from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.mirror.names.naming import PROBE_TOPIC, STATE_TOPIC, map_topic_of
-from twinlog.mirror.state.generations import Claim, winning_claims
+from twinlog.mirror.state.generations import Claim
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
 from twinlog.survey.absent_topics import (
@@ -275,8 +275,7 @@ class _FlowCheck:
             self._there, STATE_TOPIC, Operation.READ
         ):
             return
-        rows = state_rows(self._clients.target)
-        history = winning_claims(rows).get(str(self._flow.flow))
+        history = state_rows(self._clients.target).history(str(self._flow.flow))
         last = None if history is None else history.latest
         if last is not None and history is not None and not history.is_closed:
             self._report.notes.append(

@@ -42,8 +42,8 @@ from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.state.generations import FlowHistory, winning_claims
-from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents, promoted
+from twinlog.mirror.state.generations import FlowHistory
+from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, promoted
 from twinlog.mirror.state.published import PublishedStatus, failed_set_up, published_status
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
@@ -226,7 +226,7 @@ class _OfflineFlow:
 
     def _state(self) -> tuple[FlowHistory | None, FlowIntents]:
         rows = state_rows_if_any(self._target)
-        return winning_claims(rows).get(self.setup.name), flow_intents(self.setup.name, rows)
+        return rows.history(self.setup.name), rows.intents(self.setup.name)
 
     def _new(self, missing: set[str]) -> Iterator[PartitionSnapshot]:
         """Partitions of topics without a remote topic."""

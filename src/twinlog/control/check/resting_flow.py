@@ -21,7 +21,7 @@ from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.state.intents import FlowIntents, flow_intents
+from twinlog.mirror.state.intents import FlowIntents
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import discover
 from twinlog.survey.map_reader import read_maps
@@ -60,7 +60,7 @@ def resting_flow(
 
 def intents_of(flow: str, target: ClusterClient) -> FlowIntents:
     """Return what people want of a flow, as its target says now."""
-    return flow_intents(flow, state_rows_if_any(target))
+    return state_rows_if_any(target).intents(flow)
 
 
 def _views(

@@ -175,7 +175,7 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
             target = TopicPartition(scope.remote(tp.topic), tp.partition)
             one = Copy(source=tp, target=target, problem=NOTHING)
         found[tp] = _with_source(one, here.topics[tp.topic].topic_id, end)
-    # the copy may have gone on since, or the source lost its end
+    # either the copy has advanced since, or the source lost its end
     short = [tp for tp in ends if found[tp].source_end < found[tp].upstream]
     later = list_offsets(scope.source, short, LATEST, isolation=scope.config.isolation_level)
     for tp, answer in later.items():

@@ -100,8 +100,8 @@ class Drain:
         what = first_few(f"{one.source} {one.deleted}" for one in lost)
         return FlowError(
             f"the source deleted records before they were copied ({what}): they are on neither "
-            "side, and nothing was promoted; take the fence away with twinlog switchover abort, "
-            "or go on without them with --accept copy",
+            "side, and nothing was promoted; remove the fence with twinlog switchover abort, "
+            "or continue without them with --accept copy",
             flow=self._scope.name,
             code="SOURCE_TRUNCATED",
         )

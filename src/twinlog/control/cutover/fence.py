@@ -101,7 +101,7 @@ class AclFence:
 
     def put_back(self, topics: Sequence[str]) -> None:
         """As ours, without a check: a broker may still show what was just removed."""
-        steering, fenced = self._scope.steering, self._scope.fenced()
+        steering, fenced = self._scope.steering, self._scope.rows().fenced(self._scope.name)
         rows = [
             change.intent.encode()
             for change in steering.wanted(IntentKind.FENCE, topics)

@@ -226,11 +226,11 @@ class Gates:
         notes = [f"in use on the target already: {first_few(used)}"] if used else []
         if self._excluded:
             some = first_few(self._excluded)
-            notes.append(f"groups.exclude leaves out, so they start anew on the target: {some}")
+            notes.append(f"groups.exclude leaves out, so they start again on the target: {some}")
         return _open("groups", f"{plural(len(self._groups), 'group')} translated exactly", *notes)
 
     def _foreign(self) -> Gate:
-        ours = self._scope.producers()
+        ours = self._scope.rows().producers
         problems = [
             f"{copy.target}: {plural(copy.foreign, 'record')} behind the copy are not ours"
             for copy in self._copies

@@ -206,13 +206,13 @@ class CutoverGroups:
         if self._scope.source_problem is None:
             commits, hidden = self._commits(names, listed, settled=settled)
         wanted = {
-            group: self._places(
+            group: self._source_offsets(
                 known, commits.get(group, {}), checkpoints.get(group, {}), is_hidden=group in hidden
             )
             for group in sorted(names)
         }
-        places = {(one.source, one.offset) for some in wanted.values() for one in some}
-        alone = _on_source_alone(self._scope, known, places)
+        offsets = {(one.source, one.offset) for some in wanted.values() for one in some}
+        alone = _on_source_alone(self._scope, known, offsets)
         return [
             GroupPlan(
                 group=group,
@@ -298,29 +298,29 @@ class CutoverGroups:
                 out.setdefault(group, {})[source] = committed
         return out
 
-    def _places(
+    def _source_offsets(
         self,
         known: Mapping[TopicPartition, Copy],
         commits: Mapping[TopicPartition, Committed],
         checkpoints: Mapping[TopicPartition, Committed],
         *,
         is_hidden: bool,
-    ) -> list[_Place]:
+    ) -> list[_SourceOffset]:
         """Return where a group resumes on the source, by partition."""
         is_unseen = is_hidden or self._is_failover or self._scope.source_problem is not None
         out = []
         for tp in sorted({*commits, *checkpoints}):
             copy = known.get(tp)
-            some = [_Place(tp, *commits[tp])] if tp in commits else []
+            some = [_SourceOffset(tp, *commits[tp])] if tp in commits else []
             if tp in checkpoints and (is_unseen or (copy is not None and copy.unlisted)):
-                one = _Place(tp, *checkpoints[tp], is_checkpoint=True, is_hidden=is_hidden)
+                one = _SourceOffset(tp, *checkpoints[tp], is_checkpoint=True, is_hidden=is_hidden)
                 some.append(one)
             if some and self._scope.covers(tp.topic):
                 out.append(max(some, key=lambda one: one.offset))
         return out
 
 
-class _Place(NamedTuple):
+class _SourceOffset(NamedTuple):
     """Where a group resumes in one partition of the source."""
 
     source: TopicPartition
@@ -337,12 +337,12 @@ def _problem(found: object) -> str:
 
 def _position(
     scope: CutoverScope,
-    place: _Place,
+    position: _SourceOffset,
     copy: Copy | None,
     now: GroupOffsets | TwinlogError,
     alone: Mapping[tuple[TopicPartition, int], str],
 ) -> GroupPartition:
-    tp, offset = place.source, place.offset
+    tp, offset = position.source, position.offset
     remote = TopicPartition(scope.remote(tp.topic), tp.partition)
     target = remote if copy is None else copy.target
     found = None if copy is None else copy.translate(offset)
@@ -353,7 +353,7 @@ def _position(
             why = copy.problem
     elif copy is not None and found.is_exact:
         why = alone.get((tp, offset), "")
-        if not why and place.is_hidden:
+        if not why and position.is_hidden:
             why = "this user may not see the group on the source: its newest checkpoint is taken"
     elif copy is not None:
         why = "a MirrorMaker 2 copied what is there"
@@ -364,7 +364,7 @@ def _position(
     return GroupPartition(
         source=tp,
         committed=offset,
-        metadata=place.metadata,
+        metadata=position.metadata,
         target=target,
         to=-1 if found is None else found.offset,
         why_not_exact=why,
@@ -376,14 +376,14 @@ def _position(
 def _on_source_alone(
     scope: CutoverScope,
     known: Mapping[TopicPartition, Copy],
-    places: Iterable[tuple[TopicPartition, int]],
+    offsets: Iterable[tuple[TopicPartition, int]],
 ) -> dict[tuple[TopicPartition, int], str]:
-    """Return the places from which a group that goes over would miss records, with the reason: the
+    """Return the offsets from which a group that goes over would miss records, with the reason: the
     source has them, and the target has not (any more). What a lost source had is unknown.
     """
     out: dict[tuple[TopicPartition, int], str] = {}
     left = []
-    for tp, offset in sorted(places):
+    for tp, offset in sorted(offsets):
         first = known[tp].held_from if tp in known else 0
         if offset < first and known[tp].source_start < 0:
             out[tp, offset] = f"what lay below {first} is not on the target"

@@ -1,7 +1,7 @@
 """The status row that the flow's leader wrote last: the only witness of what a lost source had.
 
 A row is evidence only while its leader runs: it then describes the moment at which the source last
-responded. An older row proves nothing, since the source may have gone on without a mirror.
+responded. An older row proves nothing, since the source may have accepted records without a mirror.
 """
 
 from __future__ import annotations

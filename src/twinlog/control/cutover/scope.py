@@ -22,17 +22,10 @@ from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.mirror.state.copies import CopyRow
-from twinlog.mirror.state.generations import CLAIMS, FlowHistory, winning_claims
-from twinlog.mirror.state.intents import (
-    INTENT,
-    FlowIntents,
-    IntentKind,
-    fenced_since_promotion,
-    flow_intents,
-)
-from twinlog.mirror.state.mapped import MappedCopies, mapped_copies
+from twinlog.mirror.state.generations import FlowHistory
+from twinlog.mirror.state.intents import FlowIntents, IntentKind
 from twinlog.mirror.state.rows import StateRows
-from twinlog.model import Isolation, TopicId
+from twinlog.model import Isolation
 from twinlog.survey.flow_clusters import never_led, source_changed, target_changed
 from twinlog.survey.state_reader import state_rows_if_any
 
@@ -120,7 +113,7 @@ class CutoverScope:
 
     def upstreams(self) -> FlowUpstreams:
         """The source's names of remote topics, as the target's state says now."""
-        return FlowUpstreams.of(self.config, self._rows().copies.values())
+        return FlowUpstreams.of(self.config, self.rows().copies.values())
 
     def require_source(self) -> None:
         """Raise the reason why the source cannot be used, if there is one."""
@@ -144,37 +137,19 @@ class CutoverScope:
 
     def intents(self) -> FlowIntents:
         """What people want of the flow."""
-        return flow_intents(self.name, self._rows().of(self.name, INTENT))
+        return self.rows().intents(self.name)
 
     def history(self) -> FlowHistory | None:
         """Who led the flow last, and whether that ended in order."""
-        return winning_claims(self._rows().of(self.name, *CLAIMS)).get(self.name)
-
-    def mapped(self) -> MappedCopies:
-        """Which copies had rows in the offset map."""
-        return mapped_copies(self.name, self._rows().of(self.name))
+        return self.rows().history(self.name)
 
     def begun(self) -> list[CopyRow]:
         """Return the rows of the copies that lanes of the flow may have written to."""
-        rows = self._rows().copies.values()
+        rows = self.rows().copies.values()
         return [row for row in rows if row.flow == self.name and row.begun and not row.ended]
 
-    def fenced(self) -> set[str]:
-        """Return the topics that a switchover fenced since the flow, or they, went over last."""
-        return fenced_since_promotion(self.name, self._rows().of(self.name, INTENT))
-
-    def has_begun(self, remote: str, topic_id: TopicId) -> bool:
-        """Whether the flow began to copy into this very topic of the target, by its rows; True
-        where it has none, as with earlier releases.
-        """
-        rows = [row for row in self._rows().copies.values() if row.flow == self.name]
-        return not rows or any(row.begun and row.is_of(remote, topic_id) for row in rows)
-
-    def producers(self) -> frozenset[int]:
-        """Every producer id under which a flow may write copies to the target."""
-        return self._rows().producers
-
-    def _rows(self) -> StateRows:
+    def rows(self) -> StateRows:
+        """Return the rows of the target's state topic."""
         # only where it is surely not there: whoever cannot see it knows of no leader either
         return state_rows_if_any(self.target)
 

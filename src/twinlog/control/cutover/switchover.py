@@ -171,7 +171,7 @@ class Switchover:
             copies=tuple(found),
             groups=tuple(groups),
             fenced=tuple(standing),
-            is_begun=bool(topics) and {*topics} <= {*standing} & scope.fenced(),
+            is_begun=bool(topics) and {*topics} <= {*standing} & scope.rows().fenced(scope.name),
             promoted=who if is_over else "",
         )
 

@@ -31,7 +31,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.status_file import RunningMirror, running_mirrors
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.names.naming import STATUS_TOPIC
-from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
+from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.mirror.state.published import published_status
 from twinlog.model import TopicPartition
 from twinlog.survey.state_reader import state_rows_if_any
@@ -180,7 +180,7 @@ class _Observer:
     def _intents(self) -> FlowIntents:
         try:
             with _asked(self._setup.target) as client:
-                return flow_intents(self._setup.name, state_rows_if_any(client))
+                return state_rows_if_any(client).intents(self._setup.name)
         except TwinlogError as error:
             self._notes.append(f"whether it is paused or limited is not known: {error}")
             return FlowIntents()

@@ -41,7 +41,7 @@ from twinlog.errors import PartitionError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.translation import Reach
-from twinlog.mirror.state.intents import INTENT, FlowIntents, flow_intents
+from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.verify.difference import Compared, Difference
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import TopicId, TopicPartition
@@ -285,9 +285,7 @@ class Verification:
         return answer
 
     def _intents(self) -> FlowIntents:
-        return flow_intents(
-            self._flow.name, state_rows_if_any(self._target).of(self._flow.name, INTENT)
-        )
+        return state_rows_if_any(self._target).intents(self._flow.name)
 
     def close(self) -> None:
         self._of_process.discard(self)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Final
 
 from twinlog.cluster.logs.producers import Producers, known_producers
@@ -38,6 +38,7 @@ from twinlog.mirror.ports import LogEnds, ProducerTail, answer_of
 from twinlog.mirror.start.our_end import find_end
 from twinlog.mirror.start.request import StartRequest, runs_for_start
 from twinlog.mirror.state.intents import IntentKind
+from twinlog.mirror.state.mapped import mapped_copies
 from twinlog.model import TopicId, TopicPartition, sequence_of, sequences_ahead
 from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.wire.record_batch import BatchHeader, read_headers
@@ -74,14 +75,22 @@ class SearchView(ClusterLogView):
 
 
 class FlowRows:
-    """What the state topic says of the flow, each read once for all partitions."""
+    """The flow's rows in the state topic, read once for all partitions."""
 
     def __init__(self, scope: CutoverScope) -> None:
-        self.was_led = cache(lambda: scope.history() is not None)
-        self.producers = cache(scope.producers)
-        self.mapped = cache(scope.mapped)
-        self.replayed = cache(lambda: scope.intents().topics(IntentKind.REPLAY))
-        self.has_begun = cache(scope.has_begun)
+        rows = scope.rows()
+        self.was_led = rows.history(scope.name) is not None
+        self.producers = rows.producers
+        self.mapped = mapped_copies(scope.name, rows.of(scope.name))
+        self.replayed = rows.intents(scope.name).topics(IntentKind.REPLAY)
+        self._copies = [row for row in rows.copies.values() if row.flow == scope.name]
+
+    def has_begun(self, remote: str, topic_id: TopicId) -> bool:
+        """Return True if the flow has begun to copy into this topic of the target, or if it has no
+        rows of copies, like flows of earlier releases.
+        """
+        rows = self._copies
+        return not rows or any(row.begun and row.is_of(remote, topic_id) for row in rows)
 
 
 class CopyEnds:
@@ -169,12 +178,12 @@ class CopyEnds:
         """
         if not log[1]:
             return
-        if not self._rows.was_led():
+        if not self._rows.was_led:
             return
-        oldest, ours = self._batch_from(target, *log), self._rows.producers()
+        oldest, ours = self._batch_from(target, *log), self._rows.producers
         is_ours = oldest is not None and oldest.producer_id in ours
         is_ours |= not ours.isdisjoint(self._writers.get(target, {}))
-        had_row = self._rows.mapped().was_copied_to(topic_id, target.partition)
+        had_row = self._rows.mapped.was_copied_to(topic_id, target.partition)
         if is_ours or had_row or not self._has_map:
             raise self._unknown(
                 target,
@@ -191,7 +200,7 @@ class CopyEnds:
         self, source: TopicPartition, target: TopicPartition, topic_id: TopicId
     ) -> bool:
         """Whether the flow wrote to this very topic: a copy or, behind a promotion, the tail."""
-        if source.topic in self._rows.replayed():
+        if source.topic in self._rows.replayed:
             return True
         return self._rows.has_begun(target.topic, topic_id)
 
@@ -244,7 +253,7 @@ class CopyEnds:
             may_lose_batches=is_cleaned,
         )
         there = self._log_of(target)
-        view, ours = SearchView(self._reads), self._rows.producers()
+        view, ours = SearchView(self._reads), self._rows.producers
         try:
             # the source may be gone: no record of it is compared
             end = find_end(request, there, tail, view, ours, lambda *_: False)

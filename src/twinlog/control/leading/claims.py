@@ -69,7 +69,7 @@ class FlowClaims:
 
     def history(self, target: ClusterClient) -> FlowHistory | None:
         """What the state topic says now."""
-        return winning_claims(state_rows(target).of(self.name, *CLAIMS)).get(self.name)
+        return state_rows(target).history(self.name)
 
     def is_latest(self, target: ClusterClient, generation: int, followed: FlowIntents) -> bool:
         """Whether no newer claim is there than this one, and nothing is wanted but what is followed

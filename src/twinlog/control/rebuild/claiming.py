@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.mirror.names.naming import map_topic_of
 from twinlog.model import TopicId
-from twinlog.survey.map_presence import is_lost
+from twinlog.survey.map_reader import is_lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

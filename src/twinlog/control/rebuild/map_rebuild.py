@@ -44,7 +44,6 @@ from twinlog.mirror.map.rebuilt_rows import DescribedMaps, rows
 from twinlog.mirror.names.naming import STATE_TOPIC, map_topic_of
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import producers_of
-from twinlog.mirror.state.intents import flow_intents
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import TopicId, TopicPartition, sequence_of
 from twinlog.survey.discovery import discover
@@ -294,7 +293,7 @@ class MapRebuild:
 
     def _producers(self) -> frozenset[int]:
         state = state_rows_if_any(self._target)
-        self._skips = flow_intents(self._setup.name, state).skips
+        self._skips = state.intents(self._setup.name).skips
         return producers_of(self._setup.name, state)
 
     def _read_map(self) -> DescribedMaps:

@@ -42,7 +42,7 @@ from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.map.runs import digest_of
 from twinlog.mirror.plan import FOREVER, PartitionPlan
 from twinlog.mirror.state.generations import producers_of
-from twinlog.mirror.state.intents import FlowIntents, flow_intents
+from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.verify.difference import Compared, Range
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import TopicPartition
@@ -149,7 +149,7 @@ class _Flow:
 
     def _read_state(self) -> None:
         rows = state_rows_if_any(self._target)
-        self._intents = flow_intents(self._setup.name, rows)
+        self._intents = rows.intents(self._setup.name)
         self._producers = producers_of(self._setup.name, rows)
 
     # -- partitions without a target

@@ -244,14 +244,11 @@ def fenced_since_promotion(
     that was taken back or not; from (key, value) in log order.
     """
     fenced: set[str] = set()
-    newest = {key: (at, value) for at, (key, value) in enumerate(rows) if is_intent_row(key, flow)}
-    for key, (_, value) in sorted(newest.items(), key=lambda one: one[1][0]):
-        if key is None or value is None:
-            continue
-        _, _, _, kind, topic, *_ = read_row(key, value)[0]
+    for key, value in _newest(flow, rows):
+        (_, _, _, kind, topic, *_), fields = read_row(key, value)
         if kind == IntentKind.PROMOTE:
             fenced = {one for one in fenced if topic not in ("", one)}
-        elif kind == IntentKind.FENCE and read_row(key, value)[1]["is_set"]:
+        elif kind == IntentKind.FENCE and fields["is_set"]:
             fenced.add(topic)
     return fenced
 
@@ -269,13 +266,13 @@ def _replaceable(key: bytes) -> tuple[IntentKind, str] | None:
 def _newest(
     flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
 ) -> Iterable[tuple[bytes, bytes]]:
+    """Return the newest row of each key, in log order."""
     newest: dict[bytes, bytes] = {}
     for key, value in rows:
         if key is None or not is_intent_row(key, flow):
             continue
-        if value is None:
-            newest.pop(key, None)
-        else:
+        newest.pop(key, None)
+        if value is not None:
             newest[key] = value
     return newest.items()
 

@@ -13,7 +13,21 @@ from typing import Final
 
 from twinlog.errors import CorruptData
 from twinlog.mirror.state.copies import COPY, CopyRow, copy_rows
-from twinlog.mirror.state.generations import CLAIMS, OF_PRODUCERS, producer_of, read_row
+from twinlog.mirror.state.generations import (
+    CLAIMS,
+    OF_PRODUCERS,
+    FlowHistory,
+    producer_of,
+    read_row,
+    winning_claims,
+)
+from twinlog.mirror.state.intents import (
+    INTENT,
+    FlowIntents,
+    IntentKind,
+    fenced_since_promotion,
+    flow_intents,
+)
 
 Row = tuple[bytes | None, bytes | None]
 Bucket = dict[bytes, bytes | None]
@@ -53,6 +67,22 @@ class StateRows(Iterable[Row]):
         """Return the rows of these kinds of all flows."""
         rows = (row for flow in self._kept for row in self._of(flow, *kinds))
         return [*rows, *self._unreadable.items()]
+
+    def history(self, flow: str) -> FlowHistory | None:
+        """Return the flow's newest claim and whether its generation has ended, or None if no mirror
+        has led the flow.
+        """
+        return winning_claims(self.of(flow, *CLAIMS)).get(flow)
+
+    def intents(
+        self, flow: str, *, corrupt: set[tuple[IntentKind, str]] | None = None
+    ) -> FlowIntents:
+        """Return what people want of the flow; for `corrupt` see `flow_intents`."""
+        return flow_intents(flow, self.of(flow, INTENT), corrupt=corrupt)
+
+    def fenced(self, flow: str) -> set[str]:
+        """Return the topics that were fenced since they, or the flow, were last promoted."""
+        return fenced_since_promotion(flow, self.of(flow, INTENT))
 
     def says_the_same(self, flow: str, before: StateRows) -> bool:
         """Return True if no row of the flow, and no unreadable one, was added since `before`."""
