@@ -126,7 +126,7 @@ def empty_cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.mark.witness("a cut-over compares both clusters with the flow's claim")
+@pytest.mark.witness("a cut-over compares both clusters with the flow's claim", case="identity")
 def test_another_cluster_behind_an_address_is_refused_or_lost(
     case: Case, empty_cluster: LocalCluster
 ) -> None:
@@ -205,7 +205,9 @@ def test_topics_and_groups_that_the_source_lost_stay_in_the_plan(case: Case) -> 
     assert (code, case.there()) == (0, 7), (out, err)
 
 
-@pytest.mark.witness("a topic that the source does not list closes the gate topics")
+@pytest.mark.witness(
+    "a topic that the source does not list closes the gate topics", case="identity"
+)
 def test_topic_that_the_source_does_not_list_closes_its_gate(case: Case) -> None:
     pair = case.pair
     with Mirror(pair.config) as mirror:
@@ -305,7 +307,9 @@ def test_hidden_topic_and_group_close_gates(
         mirror.stop()
 
 
-@pytest.mark.witness("records that the source deleted before they were copied are not drained")
+@pytest.mark.witness(
+    "records that the source deleted before they were copied are not drained", case="identity"
+)
 def test_what_the_source_deleted_before_it_was_copied_is_not_drained(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,7 +353,9 @@ def test_markers_that_the_source_deleted_are_no_loss(case: Case) -> None:
         mirror.stop()
 
 
-@pytest.mark.witness("a source topic that was re-created is not clear, and moves no group")
+@pytest.mark.witness(
+    "a source topic that was re-created is not clear, and moves no group", case="identity"
+)
 def test_source_topic_that_was_recreated(case: Case) -> None:
     pair = case.pair
     case.copy()

@@ -90,7 +90,6 @@ def marks(cluster: LocalCluster, query_id: str) -> dict[str, GroupOffsets]:
         return {name: or_raise(one) for name, one in fetch_offsets(there, names).items()}
 
 
-@pytest.mark.witness("a mirror translates no mark of a DataFrame's writer")
 def test_a_stream_that_moves_to_the_copy_of_its_topic(
     spark: SparkSession,
     source_cluster: LocalCluster,

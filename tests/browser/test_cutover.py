@@ -66,6 +66,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> None:
         copies=COPIES,
         groups=(),
         promoted="",
+        lacking=frozenset(copy.source for copy in COPIES[:2]),
     )
     monkeypatch.setattr(endpoints, "CutoverScope", no_clusters)
     for name, plan in (("Switchover", switchover), ("Failover", failover)):

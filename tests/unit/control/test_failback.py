@@ -389,7 +389,7 @@ class SharedEnds(CopyEnds):
         self._writers, self._cleaned = {}, set()
         self._scope = cast("CutoverScope", SimpleNamespace(name="A->B"))
         producers = frozenset({OURS, OTHER_FLOW})
-        self._rows = cast("Any", SimpleNamespace(producers=lambda: producers))
+        self._rows = cast("Any", SimpleNamespace(producers=producers))
 
     def write(self, producer: int, first: int, count: int) -> None:
         some = [Record(number, 1_700_000_000_000, None, b"v") for number in range(count)]
