@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
@@ -78,6 +80,17 @@ class Maps(Mapping[PartitionKey, PartitionMap]):
                     fate=error.fate,
                 )
         return None
+
+    def keys_to(self, topic_id: TopicId, partition: int) -> Sequence[PartitionKey]:
+        """Return the keys of all maps into one partition of the target."""
+        return self._by_target.get((topic_id, partition), ())
+
+    @cached_property
+    def _by_target(self) -> Mapping[tuple[TopicId, int], Sequence[PartitionKey]]:
+        out = defaultdict[tuple[TopicId, int], list[PartitionKey]](list)
+        for key in self._maps:
+            out[key.target_topic_id, key.partition].append(key)
+        return out
 
     def require_all(self) -> None:
         """Raises the reason why a partition of the map topic could not be read."""

@@ -236,6 +236,7 @@ def test_heartbeats_are_copied_and_do_not_go_over(tmp_path: Path) -> None:
     scope = CutoverScope.__new__(CutoverScope)  # one that asks no cluster
     scope.policy, scope._selector = policy_of(flow), TopicSelector.of(flow)
     scope._topics, scope._released, scope._promoted = None, {"gone"}, set()
+    scope._covered = {}
     topics = ("orders", "C.heartbeats", "payments", "gone")
     assert [scope.copies(one) for one in topics] == [True, True, False, False]
     assert [scope.covers(one) for one in topics] == [True, False, False, False]

@@ -15,7 +15,7 @@ translated by it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -350,7 +350,7 @@ def _copy(
         if isinstance(one, TwinlogError):
             return replace(copy, problem=str(one))
     log = or_raise(start).offset, or_raise(end).offset
-    keys = [key for key in maps if (key.target_topic_id, key.partition) == (topic_id, target[1])]
+    keys = maps.keys_to(topic_id, target.partition)
     newest = max(keys, key=lambda key: maps[key].term, default=None)
     known: PartitionMap | None = None if newest is None else maps[newest]
     if newest is None or known is None:
@@ -379,7 +379,7 @@ def _copy(
     )
 
 
-def _fanned(keys: list[PartitionKey], maps: Maps) -> int:
+def _fanned(keys: Sequence[PartitionKey], maps: Maps) -> int:
     """Of a partition whose records are placed by key."""
     newest = max(keys, key=lambda key: maps[key].term)
     found = fan_position(newest._replace(branch=-1, branches=0), newest.branches, maps)

@@ -70,6 +70,7 @@ class CutoverScope:
         intents = self.intents()
         self._released = {*intents.topics(IntentKind.RELEASE)}
         self._promoted = {*intents.topics(IntentKind.PROMOTE)} if self.is_whole else set()
+        self._covered: dict[str, bool] = {}  # queried for each partition of each group
 
     def _ask_source(self) -> TwinlogError | None:
         try:
@@ -92,7 +93,10 @@ class CutoverScope:
         """Whether a topic of the source goes over. Heartbeats do not: a mirror writes them. Nor do
         those that were released, which nobody copies.
         """
-        return not self.policy.is_heartbeats_topic(topic) and self.copies(topic)
+        if topic not in self._covered:
+            is_heartbeat = self.policy.is_heartbeats_topic(topic)
+            self._covered[topic] = not is_heartbeat and self.copies(topic)
+        return self._covered[topic]
 
     def copies(self, topic: str) -> bool:
         """Whether the flow copies a topic of the source."""

@@ -17,7 +17,6 @@ copy is appended any more (`control.cutover.promotion`).
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -105,9 +104,6 @@ class CopyEnds:
         self._rows = FlowRows(scope)
         self._has_map = True
         self._maps = self._read_maps()
-        self._keys: defaultdict[tuple[TopicId, int], list[PartitionKey]] = defaultdict(list)
-        for key in self._maps:
-            self._keys[key.target_topic_id, key.partition].append(key)
         self._writers: dict[TopicPartition, Producers] = {}
         self._cleaned: set[str] = set()
         self._view = ClusterLogView(scope.target)
@@ -143,7 +139,7 @@ class CopyEnds:
             raise self._unknown(target, unread.message)
         if unread is not None:
             raise unread
-        keys = self._keys[topic_id, target.partition]
+        keys = self._maps.keys_to(topic_id, target.partition)
         if any(key.branches for key in keys):
             raise self._unknown(target, "its records are placed by key, so no offset corresponds")
         newest = max(keys, key=lambda key: self._maps[key].term, default=None)
