@@ -3,8 +3,10 @@ stable offset is the end of the log, and nothing below it is missing on the targ
 
 Records that the source deleted before they were copied are missing, too. The offset map knows
 records and no markers, so a log that starts after the copy may have lost nothing but markers. The
-mirror knows: its status row lists what it lacks. A row counts that it wrote after the deletion was
-seen here, because the log has not grown since before that (`fence_proof`).
+mirror knows: its status row lists what it lacks. A row is evidence if the mirror has queried every
+end of the source since the deletion was seen here; the log has not grown since (`fence_proof`). The
+mirror's clock is used for both times: the row's recovery point, and when the mirror wrote the
+second row after the deletion was seen, which is the first that it certainly began after that.
 
 It only reads. If no mirror leads the flow, it fails after seconds, because nothing would be copied.
 """
@@ -31,6 +33,8 @@ WITHOUT_MIRROR_S: Final = 15.0
 """Longer than another process needs to take the lead."""
 ROW_WITHIN_S: Final = 30.0
 """The mirror writes its status row by default every 5 s."""
+ROWS_AFTER: Final = 2
+"""The first row may have been written before the deletion, though it is read after."""
 
 
 class Drain:
@@ -41,8 +45,9 @@ class Drain:
         self._scope = scope
         self._ends = ends
         self._accepts_loss = accepts_loss
-        self._row_ms = -1
-        """When the status row was written that was the newest as a deletion was first seen."""
+        self._row_within_s = ROW_WITHIN_S
+        self._rows_ms: list[int] = []
+        """When the status rows were written that were seen since a deletion was."""
 
     def wait(self, say: Say, *, within_s: float) -> list[Copy]:
         """Return the copies, once each is complete. Raises FlowError if that takes too long:
@@ -60,7 +65,7 @@ class Drain:
                 )
                 return found
             now = time.monotonic()
-            if lost and now - whole_since > ROW_WITHIN_S:
+            if lost and now - whole_since > self._row_within_s:
                 raise self._truncated(lost)
             whole_since = whole_since if lost else now
             if self._scope.is_led():
@@ -89,10 +94,14 @@ class Drain:
         if not deleted or self._accepts_loss:
             return []
         newest = newest_status(self._scope)
-        at_ms = -1 if newest.status is None else newest.status.at_ms
-        if self._row_ms < 0:
-            self._row_ms = at_ms
-        if at_ms <= self._row_ms:
+        at_ms = -1
+        if newest.status is not None:
+            at_ms = newest.status.at_ms
+            intervals_s = 2 * (ROWS_AFTER + 1) * newest.status.every_ms / 1000
+            self._row_within_s = max(ROW_WITHIN_S, intervals_s)
+        if at_ms not in self._rows_ms:
+            self._rows_ms.append(at_ms)
+        if len(self._rows_ms) <= ROWS_AFTER or newest.recovery_ms < self._rows_ms[ROWS_AFTER]:
             return deleted
         return [one for one in deleted if newest.missing(one.source, one.upstream) != 0]
 

@@ -36,6 +36,14 @@ class NewestStatus:
         """Whether the leader that wrote it still runs, by its age."""
         return self.status is not None and self.status.is_of(int(time.time() * 1000))
 
+    @property
+    def recovery_ms(self) -> int:
+        """The flow's recovery point by the leader's clock, or -1 if unknown. Every record that
+        existed then is on the target: the source was queried for that.
+        """
+        one = self.status
+        return -1 if one is None or one.loss_ms < 0 else one.at_ms - one.loss_ms
+
     def missing(self, tp: TopicPartition, upstream: int) -> int:
         """Return how many records of a partition exist at or after `upstream`; -1 if unknown."""
         status = self.status
