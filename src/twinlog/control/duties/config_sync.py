@@ -226,6 +226,7 @@ class ConfigSync:
             foreign = any(self._is_foreign(remote, one) for one in found)
             by_hand = foreign and remote in self._own
             fresh = found if by_hand else [o for o in found if (remote, o) not in self._logged]
+            fresh = [one for one in fresh if not shortens_life(one)]  # see `lowered`
             logged.update((remote, one) for one in found)
             if not fresh:
                 continue
