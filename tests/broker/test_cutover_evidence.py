@@ -391,7 +391,7 @@ def test_row_of_a_mirror_that_ended_proves_nothing(case: Case) -> None:
     (part,) = plan["plan"]["partitions"]
     assert (code, plan["plan"]["is_clear"], part["missing"]) == (1, False, -1)
     code, out, _ = case.commands("failover", dead).do("run", "--dry-run")
-    assert (code, "copied up to offset 20; what came after it is unknown" in out) == (1, True)
+    assert (code, "copied up to offset 20; records after it are unknown" in out) == (1, True)
 
 
 @pytest.mark.witness("a transaction that ends after the fence is no leak")
@@ -459,7 +459,7 @@ def test_gate_copy_is_closed_without_a_current_row(case: Case) -> None:
         eventually(lambda: case.copied() == 20)
         eventually(lambda: case.gate("lag")[0])
         is_open, evidence = case.gate("copy")
-        assert (is_open, "no mirror reports how its partitions are" in evidence) == (False, True)
+        assert (is_open, "no running mirror reports its partitions" in evidence) == (False, True)
         code, out, err = case.commands("switchover").do(*UNFENCED, "--accept", "copy")
         assert code == 0, (out, err)
         mirror.stop()
