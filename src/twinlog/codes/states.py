@@ -48,7 +48,7 @@ class PartitionState(StrEnum):
 NOT_MIRRORED: Final = frozenset(
     {PartitionState.RELEASED, PartitionState.PROMOTED, PartitionState.SOURCE_DELETED}
 )
-"""The flow does not copy the partition any more."""
+"""States of a partition that the flow does not copy any more."""
 
 
 class Guarantee(StrEnum):
