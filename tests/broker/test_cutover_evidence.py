@@ -308,7 +308,7 @@ def test_hidden_topic_and_group_close_gates(
 
 
 @pytest.mark.witness(
-    "records that the source deleted before they were copied are not drained", case="identity"
+    "a drain fails if the source deleted records before they were copied", case="identity"
 )
 def test_what_the_source_deleted_before_it_was_copied_is_not_drained(
     case: Case, monkeypatch: pytest.MonkeyPatch
@@ -354,7 +354,7 @@ def test_markers_that_the_source_deleted_are_no_loss(case: Case) -> None:
 
 
 @pytest.mark.witness(
-    "a source topic that was re-created is not clear, and moves no group", case="identity"
+    "a re-created source topic closes its gate, and its groups are not set", case="identity"
 )
 def test_source_topic_that_was_recreated(case: Case) -> None:
     pair = case.pair
@@ -380,7 +380,7 @@ def test_source_topic_that_was_recreated(case: Case) -> None:
     assert case.there() == -1
 
 
-@pytest.mark.witness("an old status row proves nothing to a failover")
+@pytest.mark.witness("a failover ignores the status row of a mirror that has ended")
 def test_row_of_a_mirror_that_ended_proves_nothing(case: Case) -> None:
     """It was stopped on Friday; the source went on, and is gone on Monday."""
     pair = case.pair
@@ -394,7 +394,7 @@ def test_row_of_a_mirror_that_ended_proves_nothing(case: Case) -> None:
     assert (code, "copied up to offset 20; records after it are unknown" in out) == (1, True)
 
 
-@pytest.mark.witness("a transaction that ends after the fence is no leak")
+@pytest.mark.witness("a transaction that ends after the fence is not reported as a leak")
 def test_transaction_that_ends_after_the_proof_is_no_leak(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
