@@ -43,7 +43,7 @@ class Flow:
 
 
 OWN_GROUPS: Final = "__twinlog-"
-"""The prefix of groups whose offsets are numbers of Twinlog's own."""
+"""Prefix of the groups in which Twinlog keeps its own numbers as offsets."""
 
 
 def is_own_group(group: str) -> bool:

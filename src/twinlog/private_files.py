@@ -124,8 +124,8 @@ def remove_unfinished(folder: Path) -> None:
 
 @contextmanager
 def private_folder(folder: Path, todo: str) -> Iterator[int]:
-    """A descriptor of the folder, which is made if it is not there, and found private; raises
-    FolderNotPrivate with `todo`, and OSError.
+    """Yield a descriptor of the folder, which is created if it does not exist. Raises OSError, and
+    FolderNotPrivate with `todo` if other users may use the folder.
     """
     # what cleans temporary folders may have removed it
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

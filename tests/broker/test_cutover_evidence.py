@@ -308,7 +308,7 @@ def test_hidden_topic_and_group_close_gates(
 
 
 @pytest.mark.witness(
-    "records that the source deleted before they were copied are not drained", case="identity"
+    "a drain fails if the source deleted records before they were copied", case="identity"
 )
 def test_what_the_source_deleted_before_it_was_copied_is_not_drained(
     case: Case, monkeypatch: pytest.MonkeyPatch
@@ -354,7 +354,7 @@ def test_markers_that_the_source_deleted_are_no_loss(case: Case) -> None:
 
 
 @pytest.mark.witness(
-    "a source topic that was re-created is not clear, and moves no group", case="identity"
+    "a re-created source topic closes its gate, and its groups are not set", case="identity"
 )
 def test_source_topic_that_was_recreated(case: Case) -> None:
     pair = case.pair
@@ -380,7 +380,7 @@ def test_source_topic_that_was_recreated(case: Case) -> None:
     assert case.there() == -1
 
 
-@pytest.mark.witness("an old status row proves nothing to a failover")
+@pytest.mark.witness("a failover ignores the status row of a mirror that has ended")
 def test_row_of_a_mirror_that_ended_proves_nothing(case: Case) -> None:
     """It was stopped on Friday; the source went on, and is gone on Monday."""
     pair = case.pair
@@ -391,10 +391,10 @@ def test_row_of_a_mirror_that_ended_proves_nothing(case: Case) -> None:
     (part,) = plan["plan"]["partitions"]
     assert (code, plan["plan"]["is_clear"], part["missing"]) == (1, False, -1)
     code, out, _ = case.commands("failover", dead).do("run", "--dry-run")
-    assert (code, "copied up to offset 20; what came after it is unknown" in out) == (1, True)
+    assert (code, "copied up to offset 20; records after it are unknown" in out) == (1, True)
 
 
-@pytest.mark.witness("a transaction that ends after the fence is no leak")
+@pytest.mark.witness("a transaction that ends after the fence is not reported as a leak")
 def test_transaction_that_ends_after_the_proof_is_no_leak(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -459,7 +459,7 @@ def test_gate_copy_is_closed_without_a_current_row(case: Case) -> None:
         eventually(lambda: case.copied() == 20)
         eventually(lambda: case.gate("lag")[0])
         is_open, evidence = case.gate("copy")
-        assert (is_open, "no mirror reports how its partitions are" in evidence) == (False, True)
+        assert (is_open, "no running mirror reports its partitions" in evidence) == (False, True)
         code, out, err = case.commands("switchover").do(*UNFENCED, "--accept", "copy")
         assert code == 0, (out, err)
         mirror.stop()

@@ -256,7 +256,7 @@ def test_the_other_topics_of_a_replayed_flow_are_copied_on(case: Case) -> None:
     assert on_target(case) == there
 
 
-@pytest.mark.witness("a replay is no stranger's that repair accepts", case="default")
+@pytest.mark.witness("repair does not accept the records of a replay", case="default")
 def test_repair_accepts_no_replay(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 1.0)
     pair = case.pair

@@ -182,7 +182,7 @@ def test_offsets_that_are_no_positions(
     assert [committed(target_cluster, group, sink) for group in own] == [-1, -1]
 
 
-@pytest.mark.witness("a query that writes takes its mark to the other cluster")
+@pytest.mark.witness("the mark of a query that writes is moved with its checkpoint")
 def test_the_mark_moves_with_the_checkpoint(
     spark: SparkSession,
     source_cluster: LocalCluster,

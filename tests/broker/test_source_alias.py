@@ -76,7 +76,9 @@ def copied(
     return Copied(tmp_path, source_cluster, target_cluster, capsys)
 
 
-@pytest.mark.witness("a switchover finds the offset map whatever topic names call the source")
+@pytest.mark.witness(
+    "a switchover finds the offset map if remote topics have another alias of the source"
+)
 def test_switchover(
     guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,7 +99,9 @@ def test_switchover(
     assert committed(case.pair.target, group, case.remote(case.orders)) == AT
 
 
-@pytest.mark.witness("a failover and failback find the offset map whatever names call the source")
+@pytest.mark.witness(
+    "failover and failback find the offset map if remote topics have another alias of the source"
+)
 @pytest.mark.parametrize("identity", [False, True], ids=["default", "identity"])
 def test_failover_and_the_way_back(
     identity: bool,
@@ -121,7 +125,7 @@ def test_failover_and_the_way_back(
     assert (code, part["tail"], part["records"]) == (0, [COPIED, COPIED + 3], 3)
 
 
-@pytest.mark.witness("clients of the target may give either name of a source")
+@pytest.mark.witness("clients of the target may use the alias or the name of a source")
 @pytest.mark.parametrize("identity", [False, True], ids=["default", "identity"])
 def test_clients_of_the_target(
     identity: bool,

@@ -389,7 +389,7 @@ def test_what_the_mark_says(
     ],
     ids=["translated", "another cluster's", "another client's", "no mark"],
 )
-@pytest.mark.witness("a mark that was translated is not believed", case="translated")
+@pytest.mark.witness("a translated mark is refused", case="translated")
 def test_a_mark_that_no_writer_set_here(
     source_cluster: LocalCluster,
     topic: str,

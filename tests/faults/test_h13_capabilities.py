@@ -140,7 +140,9 @@ def test_two_processes_probe_a_new_log_at_once(strict_target: Callable[[], Capab
     assert [one.missing for one in found] == [(), ()]
 
 
-@pytest.mark.witness("H13: a new cluster that accepts only sequence 0 first is exact")
+@pytest.mark.witness(
+    "H13: the guarantee is exact on a new cluster that accepts only first sequence 0"
+)
 def test_flow_into_a_new_cluster_whose_logs_take_only_sequence_0_first(
     source_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:

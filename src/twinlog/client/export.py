@@ -29,7 +29,7 @@ from twinlog.wire.records import Record
 
 READ_BYTES: Final = 4 << 20
 PROBED_BYTES: Final = 65_536
-"""Enough for many markers; a broker answers with the whole first batch, however long it is."""
+"""Enough for many markers; a broker returns the whole first batch, whatever its size."""
 OUTSIDE: Final = "OUTSIDE_LOG"
 
 
@@ -165,7 +165,8 @@ class Export:
 def first_records(
     cluster: ClusterClient, spans: Mapping[TopicPartition, Span], *, with_aborted: bool
 ) -> dict[TopicPartition, int]:
-    """Return, for each partition with a record for a reader in its range, the first one's offset.
+    """Return the offset of the first record that a reader gets in each range; partitions without
+    such a record are left out.
 
     An offset that no reader can see yet (a transaction is open, or the broker returns nothing
     below the end) counts as a record. All partitions share each request.
@@ -196,7 +197,7 @@ def first_records(
 def _inside(
     cluster: ClusterClient, spans: Mapping[TopicPartition, Span]
 ) -> dict[TopicPartition, Span]:
-    """Return the part of each range that is in its log, without empty ones."""
+    """Return each range cut to its log, without those that are then empty."""
     starts, ends = (list_offsets(cluster, spans, at) for at in (EARLIEST, LATEST))
     inside = {
         tp: Span(

@@ -109,13 +109,13 @@ class FlowTranslation:
         )
 
     def group(self, group: str, *, reverse: bool) -> TranslatedGroup:
-        """All offsets of a group on the source, or, with `reverse`, on the target. Raises FlowError
-        for a group of Twinlog's own.
+        """Return the translated offsets of a group of the source or, with `reverse`, of the target.
+        Raises FlowError (NO_OFFSETS) for one of Twinlog's own groups.
         """
         if is_own_group(group):
             raise FlowError(
-                f"group {group} is Twinlog's own: its offsets are no consumer's, so they have no "
-                "counterpart on the other cluster",
+                f"group {group} is one of Twinlog's own: its offsets are not positions of a "
+                "consumer, so they cannot be translated",
                 flow=self._config.flow,
                 code="NO_OFFSETS",
             )
@@ -138,7 +138,7 @@ class FlowTranslation:
         return TranslatedGroup(offsets=self._forth(offsets))
 
     def sides(self, *, reverse: bool) -> tuple[ClusterClient, ClusterClient]:
-        """Return the cluster that offsets are translated from, and the other one."""
+        """Return the cluster that offsets are translated from, and the one they lead to."""
         return (self._target, self._source) if reverse else (self._source, self._target)
 
     def close(self) -> None:

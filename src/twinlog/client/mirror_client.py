@@ -180,7 +180,9 @@ class MirrorClient:
         }
 
     def _exact(self, remote_alias: str) -> tuple[ExactMap, str]:
-        """Return the map of what was copied from a cluster, and its alias in topic names."""
+        """Return the offset map of the flow from a cluster, and the cluster's alias in topic
+        names.
+        """
         known = self._maps.get(remote_alias)
         if known is not None:
             return known
@@ -202,7 +204,7 @@ class MirrorClient:
         topic = self._policy.checkpoints_topic(remote_alias)
         out: dict[str, GroupOffsets] = {}
         for checkpoint in Checkpoint.all_in(self._read(topic, timeout_s)):
-            # a MirrorMaker 2 may have translated them
+            # MirrorMaker 2 may have translated offsets of Twinlog's own groups
             if groups.fullmatch(checkpoint.group) and not is_own_group(checkpoint.group):
                 out.setdefault(checkpoint.group, {})[checkpoint.topic_partition] = GroupOffset(
                     offset=checkpoint.downstream_offset,

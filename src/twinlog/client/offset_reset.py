@@ -400,7 +400,7 @@ class OffsetReset:
     def _other_kind(self, group: Group) -> FlowError:
         kind = f"one of protocol {group.protocol_type}"
         if is_own_group(group.name):
-            kind = "Twinlog's own"
+            kind = "one of Twinlog's own"
         return FlowError(
             f"cluster {self._client.alias}: group {group.name} has no offsets of consumers: it is "
             f"{kind}, so look at its name",

@@ -1,13 +1,13 @@
 """Moves the mark of a query that writes with `format("twinlog")` to the other cluster of a flow.
 
 The mark (`cluster.groups.commit_mark`) says which micro-batch is committed in the query's topics.
-No mirror translates it. If the flow has copied these topics completely, the mark is also true of
+No mirror translates it. If the flow has copied these topics completely, the mark is also valid for
 the copies. So the writer on the other cluster recognises a micro-batch that is repeated there.
 
-    read the mark -> read the topics' log ends -> is all of it copied? -> set the mark there
+    read the mark -> read the topics' log ends -> check that all is copied -> set the mark there
 
 - The ends are read after the mark, so they include its rows, even if a transaction marker is late.
-- A mark only moves forward. So the move may be repeated, and may come before the checkpoint's.
+- A mark only moves forward. So the move may be repeated, and may precede the new checkpoint.
 - If a topic is not copied completely, the mark is not set, and the reason is returned. The writer
   then refuses the next micro-batch (MARK_DIFFERS).
 """
@@ -38,11 +38,11 @@ class MovedMark:
     topics: tuple[str, ...]
     """On the cluster that the query leaves."""
     why_left: str = ""
-    """Empty: the other cluster has the mark."""
+    """Why the mark was not set; empty if the other cluster has it."""
 
     @property
     def transactional_id(self) -> str:
-        """The id that the writer makes of its checkpoint's location, if it made it."""
+        """The id that the writer makes of the checkpoint's location if the query has none."""
         return self.group.rpartition(".")[0].removeprefix("__")
 
     def as_json(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class MovedMarks:
 
     moved: list[MovedMark] = field(default_factory=list)
     problem: str = ""
-    """Why there may be others."""
+    """Why there may be marks that were not found; empty if there are none."""
 
 
 def move_marks(translation: FlowTranslation, query: str, *, reverse: bool) -> MovedMarks:
@@ -96,7 +96,7 @@ def _moved(
     *,
     reverse: bool,
 ) -> MovedMark:
-    """`topics`: also those of earlier micro-batches."""
+    """Move one mark. `topics`: all topics of the group, also those of earlier micro-batches."""
     try:
         why_left = _move(translation, group, mark, topics, reverse=reverse)
     except TwinlogError as error:
@@ -130,7 +130,7 @@ def _move(
         or_raise(fetch_offsets(coordinators, [group], settled=True)[group]), cluster_id
     )
     if found is not None and found.batch > mark.batch:
-        return f"it is at micro-batch {found.batch} there"
+        return f"the mark there is at micro-batch {found.batch} already"
     names = frozenset(one.to_topic for one in copies if one.topic in mark.topics)
     moved = replace(mark, topics=names)
     answer = commit_offsets(coordinators, {group: moved.offsets(cluster_id)})[group]

@@ -6,10 +6,11 @@ nothing in any log is changed. If this process dies before a row, that partition
 stopped as before; behind it, whoever leads the flow resumes it, and the next run finds nothing to
 repair.
 
-Records that a failback appended to a remote topic are copies, too, under the producer ID of the
-replay. Behind them the copy would resume with the first record of the tail, and append all of it
-again. So nothing is accepted in topics that have the intent `replay` (REPLAYED). A replay that
-begins after the last look writes behind the range that was shown, which is all that is accepted.
+Records that a failback has replayed are copies, too, but under the producer ID of the replay. If
+they were accepted, the copy would resume after them with the first record of the tail, and append
+the whole tail again. So nothing is accepted in topics with the intent `replay` (REPLAYED). A replay
+that begins after the last check appends after the range that was shown, and only that range is
+accepted.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ class TopicRepair:
         return [self._line(one, maps, ours, self._instead(one, replayed)) for one in standing]
 
     def _instead(self, one: Unusual, replayed: list[str]) -> str:
-        """Why its records are not accepted, whatever they are; empty: they may be."""
+        """Return why no record of the partition can be accepted, or "" if some may be."""
         if one.topic in replayed:
             return REPLAYED
         if one.code not in INSTEAD and self._config.policy.kind is PolicyKind.IDENTITY:

@@ -2,23 +2,23 @@
 follows.
 
 First it is looked what is wanted already: the same twice is written once. Nothing here needs a
-mirror to run; a flow that starts later starts as it is wanted. But the mirror creates the state
-topic, and nothing is written to another cluster than the one that the flow's claims name.
+mirror to run; a flow that starts later starts as it is wanted. But only a mirror creates the state
+topic, and nothing is written if the target is another cluster than the flow's newest claim names.
 
 A promotion or release is not taken back for a topic whose tail a failback has begun to append to
 the target (REPLAYED), because the copy would append these records again. The demotion and the
 intent `replay` are rows of one log, so of two commands at the same time one sees the other:
 
-    demotion: look for `replay`, write the row, look again
-    replay:   write `replay`, look for the promotion before each commit (`control.failback.replay`)
+    demotion: check for `replay`, write the row, check again
+    replay:   write `replay`, check the promotion before each commit (`control.failback.replay`)
 
 - `replay` is written before the demotion: the demotion finds it, before or after its own row, and
   writes the promotion again, as a new row. A run that relied on the old row stops.
 - `replay` is written after the demotion: the replay finds that the promotion is gone, commits
   nothing, and takes its intent back.
 - The demotion dies right after its row: the flow is demoted. A replay that has appended nothing
-  stops, as above. The copy stops behind anything that a replay has appended (EXTRA_RECORDS,
-  TAKEN_OVER), and `repair` does not accept that.
+  stops, as above. If a replay has appended records, the copy stops after them (EXTRA_RECORDS,
+  TAKEN_OVER), and `repair` does not accept them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from twinlog.survey.state_reader import state_rows_if_any
 
 GIVES_UP_S: Final = 60.0
 OF_A_COPY: Final = frozenset((IntentKind.PROMOTE, IntentKind.FENCE, IntentKind.REPLAY))
-"""Intents about what was copied; the others may be wanted before a flow first runs."""
+"""Kinds of intents that need a copy; the others may be set before a flow first runs."""
 
 Corrupt = set[tuple[IntentKind, str]]
 """Kind and topic ("" is the flow) of intents that cannot be read."""
@@ -199,10 +199,10 @@ class FlowSteering:
             self._refuse(after.copied_replays - now.copied_replays)
 
     def write(self, changes: Iterable[Change]) -> None:
-        """Those that are needed, in few batches; written again they say the same.
+        """Append the needed changes in few batches; appending them twice changes nothing more.
 
-        Raises FlowError (REPLAYED) if a replay began before rows that would let its topics be
-        copied; these rows are taken back.
+        Raises FlowError (REPLAYED) if a replay began before these rows, and they would let its
+        topics be copied; the rows are then taken back.
         """
         needed = [change for change in changes if change.is_needed]
         if not needed:
@@ -216,8 +216,9 @@ class FlowSteering:
             self._end_fences(demoted)
 
     def _end_fences(self, demoted: Collection[str]) -> None:
-        """Forget fences that an operator removed after the topics ("": all) went over: an ACL of
-        that kind that comes later is the operator's. A fence that still stands stays ours.
+        """Take back the intents of fences whose ACLs an operator has removed. `demoted`: their
+        topics; "" is all. A DENY ACL that is created there later is then the operator's. A fence
+        whose ACL still exists stays this flow's.
         """
         topics = self.intents(set()).topics(IntentKind.FENCE)
         topics = [one for one in topics if one in demoted or "" in demoted]
@@ -234,7 +235,9 @@ class FlowSteering:
             self.append(rows)
 
     def _require_no_replay_began(self, undone: Sequence[Change]) -> None:
-        """Write again what was taken back if a replay began before the row that took it back."""
+        """Set the promotions and releases again if a replay began before they were taken back, and
+        raise FlowError (REPLAYED).
+        """
         at_ms = int(time.time() * 1000)
         # a new row: a replay that relied on the old one must notice
         again = [
@@ -255,10 +258,10 @@ class FlowSteering:
             f"a failback has begun to append the tail of {first_few(sorted(topics))} to the "
             "target, and a copy that resumes would append these records again: nothing was "
             "changed. If that run was interrupted, finish it with twinlog failback run --tail "
-            "replay, or, if it has appended nothing, let twinlog failback abort take it back. "
-            "Else leave these topics promoted (twinlog topic promote; then the flow's other "
-            "topics can be demoted), and mirror them again under another alias of the source, "
-            "into remote topics of their own",
+            "replay, or, if it has appended nothing, take it back with twinlog failback abort. "
+            "Otherwise leave these topics promoted (after twinlog topic promote the flow's other "
+            "topics can be demoted). To mirror them again, give the source another alias, so that "
+            "they get remote topics of their own",
             flow=self.flow,
             code="REPLAYED",
         )
@@ -268,8 +271,8 @@ class FlowSteering:
         only if the flow has copied something.
 
         Raises FlowError: CLUSTER_CHANGED if the target is not the cluster of the flow's newest
-        claim, NOT_COPIED if the target has no state topic, or no claim of a flow that must have
-        copied.
+        claim; NOT_COPIED if the target has no state topic, or if `is_of_copy` and it has no claim
+        of the flow.
         """
         known = state_rows_if_any(self._target)
         history = known.history(self.flow)
@@ -315,7 +318,7 @@ class FlowSteering:
 
 
 def _undone(changes: Iterable[Change]) -> list[Change]:
-    """Those that let topics be copied again that were promoted or released."""
+    """Return the changes that take a promotion or a release back."""
     kinds = (IntentKind.PROMOTE, IntentKind.RELEASE)
     return [
         change

@@ -98,12 +98,12 @@ COMMAND_CODES: Final = (
     Condition(
         codes=("NOT_PROMOTED",),
         meaning=(
-            "`failback`: the flow is not promoted, or its promotion was taken back while the "
-            "command ran, so the mirror copies what the source has"
+            "`failback`: the flow is not promoted; or `switchover`, `failover`, `failback`: its "
+            "promotion was taken back while the command ran. The mirror copies the source's records"
         ),
         advice=(
-            "a failback is behind a failover; planned, it is a switchover; ask who demoted the "
-            "flow, and promote it again before the next run"
+            "a failback comes after a failover; a planned move is a switchover. If the flow was "
+            "demoted, find out by whom, and promote it again before the next run"
         ),
     ),
     Condition(
@@ -146,9 +146,9 @@ COMMAND_CODES: Final = (
     Condition(
         codes=("SAVED_OTHERWISE",),
         meaning=(
-            "`failback`: the folder of `--save` holds something else, or files without a "
-            "manifest; what was saved there was changed since; the source was rewritten under the "
-            "same offsets, or ends before a saved file"
+            "`failback`: the folder of `--save` holds something else, files without a manifest, "
+            "or files that were changed since the save; or the source was rewritten under the "
+            "same offsets, or ends before a saved file does"
         ),
         advice="keep the folder as it is, and save to another one",
     ),
@@ -166,8 +166,8 @@ COMMAND_CODES: Final = (
             "append it again"
         ),
         advice=(
-            "give `failback run --tail replay` again: it finishes what was begun; then leave the "
-            "topic promoted, and mirror it again under another alias of the source"
+            "give `failback run --tail replay` again to finish the replay, then leave the topic "
+            "promoted; to mirror it again, give the source another alias"
         ),
         fault=Fault.NOBODY,
         status=409,
@@ -188,7 +188,8 @@ COMMAND_CODES: Final = (
         codes=("REPLAY_FENCED",),
         meaning=(
             "`failback run --tail replay`: another run or `failback abort` of the same flow has "
-            "begun since, or this one was suspended for too long; nothing of it is taken any more"
+            "begun since, or this run was suspended for too long; brokers accept no more records "
+            "of it"
         ),
         advice="where no other runs, give the same command again",
         fault=Fault.NOBODY,
@@ -220,9 +221,9 @@ COMMAND_CODES: Final = (
     Condition(
         codes=("NO_OFFSETS",),
         meaning=(
-            "the group has committed nothing there, or is one of Twinlog's own (`__twinlog-*`), "
-            "whose offsets are no consumer's; or a topic of it was re-created while `offsets "
-            "reset` asked"
+            "the group has committed nothing there; or it is one of Twinlog's own groups "
+            "(`__twinlog-*`), whose offsets are not positions of a consumer; or one of its topics "
+            "was re-created while `offsets reset` ran"
         ),
         advice="look at its name; `offsets reset` takes topics with `--topic`",
     ),

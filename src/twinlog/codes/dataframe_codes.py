@@ -106,8 +106,8 @@ DATAFRAME_CODES: Final = (
         ),
         advice=(
             "compare the topic with the query's input; then begin with a new checkpoint and "
-            "`kafka.transactional.id`, or write on once with `missingMark=write`; give another "
-            "write another `writeId`"
+            "`kafka.transactional.id`, or write on once with `missingMark=write`; use each "
+            "`writeId` for one write only"
         ),
     ),
 )

@@ -48,7 +48,7 @@ class PartitionState(StrEnum):
 NOT_MIRRORED: Final = frozenset(
     {PartitionState.RELEASED, PartitionState.PROMOTED, PartitionState.SOURCE_DELETED}
 )
-"""The flow does not copy the partition any more."""
+"""States of a partition that the flow does not copy any more."""
 
 
 class Guarantee(StrEnum):
@@ -144,7 +144,7 @@ PARTITION_STATES: Final = {
     PartitionState.RELEASED: "its topic is no longer selected, or was released",
     PartitionState.PROMOTED: (
         "its topic was promoted by name: the remote topic is the original now, and nothing is "
-        "copied to it. The message says who wanted it, when and why"
+        "copied to it. The message names who promoted it, when and why"
     ),
     PartitionState.SOURCE_DELETED: (
         "its topic was deleted at the source, or our user may not see it any more (DESCRIBE): both "

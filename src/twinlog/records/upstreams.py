@@ -45,7 +45,7 @@ class UpstreamMaps:
             raise wrong(
                 OPTION,
                 f"cluster {self._client.alias} has no topic {name}, or its user may not see it",
-                f"write the alias that remote topics have in place of {alias}, and give the user "
+                f"write the source's alias in remote topics instead of {alias}, and give the user "
                 f"READ on that topic and on {STATE_TOPIC}",
             )
         return MapReader(self._client, name, len(found.partitions))

@@ -13,8 +13,8 @@ this was seen:
 | DescribeProducers lists our id                     | every partition is unprotected       |
 | the end of the leader epoch is the log end         | records above the HW are overlooked  |
 
-Two kinds of brokers accept only sequence 0 from a new producer for a while, which is no lack of
-the first row (ADR 38):
+Two kinds of brokers accept only sequence 0 from a new producer for some time, which does not count
+as a lack of the first row (ADR 38):
 
 - Kafka 4.5 while the log has never held a record: another producer appends one first;
 - AutoMQ in the first two minutes after it opened the log: the first batch is retried for longer.
@@ -126,7 +126,7 @@ def _send_first(client: ClusterClient, tp: TopicPartition, producer_id: int) -> 
         if failures == 1:
             log.warning(
                 "cluster %s accepts only sequence 0 from a new producer in %s: retrying for %.0f s "
-                "before that counts as a lack",
+                "before the guarantee is lowered",
                 *(client.alias, tp, LOG_OPENED_S),
             )
         if not client.patience.pause(failures, deadline):

@@ -30,7 +30,7 @@ from twinlog.survey.state_reader import state_rows
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 SEPARATORS: Final = "._-"
-"""The characters of topic names that are no letters or digits."""
+"""The characters of topic names that are neither letters nor digits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ def with_maps(
 
 
 class Upstream(NamedTuple):
-    """A flow, and what its remote topics call its source.
+    """A flow, and its source's alias in the names of remote topics.
 
     The source's name in the configuration file is in the flow's name and in the name of the offset
     map topic. Its alias (`source.cluster.alias`; by default the same) is in the names of remote
@@ -165,8 +165,8 @@ def find_upstream(client: ClusterClient, name: str) -> Upstream | None:
 
 
 def _alias(row: CopyRow) -> str:
-    """Rows of earlier releases do not contain it, but their topics' names do, unless they are
-    renamed or the policy keeps names.
+    """Return the source's alias. Rows of earlier releases do not contain it, but their topics'
+    names do, unless the topics were renamed or the policy keeps names.
     """
     prefix = "" if row.renamed else row.topic.removesuffix(row.source_topic)
     return row.source_alias or prefix.rstrip(SEPARATORS) or Flow.of(row.flow).source

@@ -98,7 +98,7 @@ class Discovery:
 
     @property
     def partition_counts(self) -> dict[str, int]:
-        """Of all topics that the source shows."""
+        """Partition counts of all topics that the source lists."""
         return {name: len(topic.partitions) for name, topic in self.source_topics.items()}
 
     def fail_absent(self, flow: FlowConfig) -> None:

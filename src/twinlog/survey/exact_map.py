@@ -102,7 +102,7 @@ class ExactMap:
 
     def _map(self, found: Mapping[str, TopicMetadata]) -> MapReader | None:
         """Return the map's reader, or None if the flow never copied anything to this cluster.
-        Raises the reason if the map topic is missing though it has.
+        Raises TwinlogError if the flow did, but the map topic is missing or hidden from this user.
         """
         topic = found.get(self._topic)
         if topic is None or topic.error:
@@ -136,7 +136,7 @@ class ExactMap:
             remote = (key.target_topic_id, key.partition)
             if remote not in maps or maps[remote].term < known.term:
                 maps[remote] = known
-        new_owners = cache(self._new_owners)  # read after the ends: it precedes what they wrote
+        new_owners = cache(self._new_owners)  # read after the ends, so it has their promotion
         for tp in tps:
             start, end = starts[tp], ends[tp]
             found = maps.get((topics[tp.topic].topic_id, tp.partition))
@@ -166,7 +166,7 @@ class ExactMap:
             return copied
         first, last = known.runs[0], known.runs[-1]
         k = first.downstream - first.ordinal
-        if last.downstream - last.ordinal != k:  # with accepted records of others in between
+        if last.downstream - last.ordinal != k:  # with accepted foreign records in between
             return copied
         try:
             border = copy_border(known, log, partial(batch_from, self._client, tp))
@@ -175,8 +175,8 @@ class ExactMap:
         return Copied(reach_at(known, border - k, border), border, is_exact=True)
 
     def _new_owners(self) -> Callable[[str], bool]:
-        """Return whether other clients may write to the copy of a topic of the source: as the state
-        topic says now, or True if this user may not read it.
+        """Return a function that returns True if other clients may write to the copy of a source
+        topic, by the state topic as it is now. It is always True if this user may not read that.
         """
         try:
             rows = state_rows_if_any(self._client)

@@ -1,8 +1,8 @@
 """Reads the state topic: once for each process and cluster, then only the rows added since.
 
-Every reading asks the cluster where the log ends, through the caller's own client. So it has all
-rows that were appended before it began. Rows come from memory only while the answer shows that the
-log still has them. All rows are read again if
+Every reading queries the log's end, through the caller's own client. So it has all rows that were
+appended before it began. Rows come from memory only while the response shows that the log still has
+them. All rows are read again if
 
 - the topic has another id: it was created again;
 - the log begins later: rows were deleted;
@@ -75,7 +75,7 @@ class _LogBounds(NamedTuple):
 
     @classmethod
     def now(cls, client: ClusterClient) -> _LogBounds:
-        """Ask the leader. The last question needs the right to read, as a reading does."""
+        """Query the leader. The last request needs the right READ, as reading the rows does."""
         with client.keeping_leaders():
             topic_id = client.metadata([STATE_TOPIC]).topics[STATE_TOPIC].topic_id
             end = or_raise(list_offsets(client, [HOME], LATEST)[HOME])
@@ -86,17 +86,17 @@ class _LogBounds(NamedTuple):
 class StateLog:
     """The state topic of one cluster, as clients of the same user read it; from any thread.
 
-    Whoever finds the rows of the last reading up to date waits for nobody.
+    A caller that finds the rows of the last reading up to date does not wait for other threads.
     """
 
     def __init__(self) -> None:
         self._turn, self._follower_turn = threading.Lock(), threading.Lock()
         self._at: _LogBounds | None = None
-        """What the rows are of; None: nothing was read."""
+        """The log that the rows were read from, or None if nothing was read."""
         self._next = 0
         self._folder, self._rows = RowFolder(), NO_ROWS
         self.seen_at = -math.inf
-        """Monotonic: the last rows that were given were all that there were then."""
+        """Monotonic time at which the rows in memory were last known to be complete."""
         self._whole_at = -math.inf
 
     def read(self, client: ClusterClient, *, unnamed_s: float = 0.0) -> StateRows:
@@ -112,8 +112,8 @@ class StateLog:
             return self._read(client, unnamed_s)  # the log lost its end between two questions
 
     def follow(self, client: ClusterClient) -> StateRows:
-        """Return all rows that were appended until FOLLOWS_WITHIN_S before this call. Of many that
-        follow the log at the same time, one reads.
+        """Return all rows that were appended until FOLLOWS_WITHIN_S before this call. If many flows
+        follow the log at the same time, one of them reads it.
         """
         with _waiting(self._follower_turn, client):
             rows = self.at_hand()
@@ -171,8 +171,8 @@ def _waiting(turn: threading.Lock, client: ClusterClient) -> Iterator[None]:
     if not turn.acquire(timeout=client.api_timeout_s):
         raise Unreachable(
             f"cluster {client.alias}: {STATE_TOPIC} could not be read for "
-            f"{client.api_timeout_s:.0f} s: another thread of this process reads it, and has no "
-            "answer"
+            f"{client.api_timeout_s:.0f} s: another thread of this process is reading it, and got "
+            "no answer"
         )
     try:
         yield
@@ -232,7 +232,7 @@ def with_rows(plans: Iterable[PartitionPlan], mapped: MappedCopies) -> list[Part
 
 class StateReader:
     """The state topic as one flow follows it, by a client of its own; not for several threads at
-    once. A topic that was created again lacks rows that nobody took back: they count still.
+    once. If the topic was re-created, rows of the old topic that were not taken back still count.
     """
 
     def __init__(self, target: ClusterClient, flow: str) -> None:
@@ -244,16 +244,16 @@ class StateReader:
         self._held = False
         self._rows = NO_ROWS
         self._news: StateNews | None = None
-        """Of these rows."""
+        """The news of these rows."""
 
     def read(self) -> StateNews:
-        """Return what is so now. Raises CorruptData for a row that cannot be read, each time; other
-        TwinlogErrors if the topic cannot be read.
+        """Return the news as of now. Raises CorruptData for a row that cannot be read, each time;
+        other TwinlogErrors if the topic cannot be read.
         """
         return self._news_of(state_log(self._target).read(self._target))
 
     def follow(self) -> StateNews:
-        """Return what was so FOLLOWS_WITHIN_S ago, or later."""
+        """Return the news as of FOLLOWS_WITHIN_S ago, or later."""
         return self._news_of(state_log(self._target).follow(self._target))
 
     def at_hand(self) -> StateNews | None:

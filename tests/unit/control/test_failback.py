@@ -136,7 +136,7 @@ def test_files_without_a_manifest_are_nobodys(tmp_path: Path, log: list[TailReco
     save(tmp_path)
     (tmp_path / "manifest.json").unlink()
     with (
-        pytest.raises(FlowError, match="nobody knows whose") as caught,
+        pytest.raises(FlowError, match="the origin of these records is unknown") as caught,
         SavedTail(tmp_path, OWNER).locked(),
     ):
         pass

@@ -7,8 +7,9 @@ It is kept as offsets of a group, because a transaction commits those together w
     offset      the number of the micro-batch
     metadata    {"batch": 7, "rows": 5, "cluster": "4L6g3nShT-eMCtK--X86sw"}
 
-The metadata repeats the number and names the cluster. If a mirror translates the offset, or sets it
-on another cluster, or somebody commits another one, they differ, and the mark is not valid.
+The metadata repeats the number and names the cluster. If a mirror translates the offset or sets it
+on another cluster, or another client commits an offset, metadata and offset differ, and the mark is
+invalid.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ ID_PREFIX: Final = OWN_GROUPS.lstrip("_")
 
 
 def mark_group(transactional_id: str, query: str) -> str:
-    """Return the group of a query's mark. Its name is one of Twinlog's own groups."""
+    """Return the name of the group with a query's mark. It is one of Twinlog's own groups."""
     return f"{OWN_GROUPS}{transactional_id.removeprefix(ID_PREFIX)}.{query}"
 
 
@@ -37,7 +38,7 @@ class CommitMark:
     topics: frozenset[str]
 
     def offsets(self, cluster_id: str | None) -> GroupOffsets:
-        """Return what is to be committed on the cluster."""
+        """Return the offsets to commit on the cluster."""
         fields = {"batch": self.batch, "rows": self.rows, "cluster": cluster_id or ""}
         text = json.dumps(fields)
         return {TopicPartition(topic, 0): Committed(self.batch, text) for topic in self.topics}

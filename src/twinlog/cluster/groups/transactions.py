@@ -186,9 +186,9 @@ class Transactions:
         metadata: str = "",
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """Append the records, and set the group's offsets, in one transaction; `metadata` stands
-        beside each offset. `check` is called before the commit; if it raises, the transaction is
-        rolled back.
+        """Append the records, and set the group's offsets with this `metadata`, in one transaction.
+        `check` is called before the commit; if it raises TwinlogError, the transaction is rolled
+        back.
 
         Raises TwinlogError; whether it has happened is known after the next `begin_epoch`.
         """

@@ -59,7 +59,7 @@ STUCK_ANSWERS: Final = 5
 """So many in a row that a quota emptied, and for as long as a call tries: nothing passes."""
 
 GROWTH: Final = 16
-"""So many times as much is asked for where not even the first batch came whole."""
+"""Factor by which the requested bytes grow if not even the first batch was complete."""
 
 LENGTH_END: Final = 12
 _LENGTH: Final = struct.Struct(">i")

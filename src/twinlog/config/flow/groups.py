@@ -27,8 +27,8 @@ class GroupsConfig:
     """Of the checkpoints topic; None where it is not given."""
 
     def selects(self, group: str) -> bool:
-        """Return True if offsets of this group are translated: never those of Twinlog's own groups,
-        whatever the filters are.
+        """Return True if offsets of this group are translated. Those of Twinlog's own groups never
+        are, whatever the filters say.
         """
         if is_own_group(group):
             return False

@@ -281,7 +281,7 @@ class _OfflineFlow:
             yield replace(part, message=kept(target.topic))
 
     def _promoted(self) -> Iterator[PartitionSnapshot]:
-        """Topics that were promoted by name; their originals are on the target now."""
+        """Yield the partitions of topics that were promoted by name."""
         remote = partial(self.setup.policy.format_remote_topic, self._flow.source_alias)
         topics = self._intents.topics(IntentKind.PROMOTE)
         there = {name: self._there.topics.get(remote(name)) for name in topics}

@@ -59,7 +59,7 @@ def resting_flow(
 
 
 def intents_of(flow: str, target: ClusterClient) -> FlowIntents:
-    """Return what people want of a flow, as its target says now."""
+    """Return the flow's intents, as its target's state topic has them now."""
     return state_rows_if_any(target).intents(flow)
 
 

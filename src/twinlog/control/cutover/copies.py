@@ -1,8 +1,8 @@
 """How far the copy of each partition is, by the target's logs and the offset map; and what is left,
 if the source responds.
 
-The target's rows are the list: a partition that was copied is in it, also if the source does not
-list it, lists it with another topic ID, or no longer has the records.
+Rows on the target decide which partitions there are. So a partition that was copied is returned,
+even if the source does not list it, lists it with another topic ID, or no longer has the records.
 
 The target's ends are read before the map (`mirror.map.translation`, rule A), the source's before
 both: so a partition that is found complete was complete at its source's end of that moment.
@@ -81,7 +81,7 @@ class Copy:
     problem: str = ""
     """Why nothing is known of it."""
     unlisted: str = ""
-    """Why the source, which responds, does not have it in its list; empty if it does."""
+    """Why a source that responds does not list the partition; empty if it does."""
 
     @property
     def is_copied(self) -> bool:
@@ -100,8 +100,8 @@ class Copy:
 
     @property
     def left(self) -> int:
-        """Offsets of the source that are not on the target; -1 if unknown: also if the source's log
-        ends before the copy, since nobody knows what else it lost.
+        """Number of source offsets that are not on the target, or -1 if unknown. It is also unknown
+        if the source's log ends before the copy, because the source may have lost more than that.
         """
         if self.source_end == UNKNOWN or self.source_end < self.upstream:
             return UNKNOWN
@@ -109,8 +109,8 @@ class Copy:
 
     @property
     def deleted(self) -> Span | None:
-        """Offsets that the source deleted and the map does not show as copied, or None. There may
-        have been nothing but markers in them: the mirror knows (`NewestStatus.missing`).
+        """Offsets that the source deleted and the map does not show as copied, or None. They may
+        have held only markers; the mirror's status row shows that (`NewestStatus.missing`).
         """
         lost = Span(max(self.upstream, 0), self.source_start)
         return None if lost.is_empty else lost
@@ -147,9 +147,10 @@ class Copy:
 
 
 def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> list[Copy]:
-    """Every partition of the scope's topics that either side knows, sorted. `covers`: of these
-    topics of the source, and not of those that go over. Raises BrokerRefused (BROKERS_DIFFER) if
-    brokers of one cluster list different topics.
+    """Return a `Copy` for every partition of the scope's topics that either side knows, sorted.
+
+    `covers` selects other topics of the source than those of the scope. Raises BrokerRefused
+    (BROKERS_DIFFER) if brokers of one cluster list different topics.
     """
     covers = covers or scope.covers
     begun = [row for row in scope.begun() if covers(row.source_topic)]
@@ -193,8 +194,8 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
 def incomplete(
     scope: CutoverScope, found: Iterable[Copy], ends: Mapping[TopicPartition, int]
 ) -> list[Copy]:
-    """Return the copies that lack a record of the source below these ends; what the others lack,
-    if anything, are markers, and records that were rolled back or cleaned away.
+    """Return the copies that lack a record of the source below these ends. Any other copy lacks at
+    most markers, and records that were rolled back or compacted away.
     """
     listed = [one for one in found if not one.unlisted]
     spans = {one.source: Span(max(one.upstream, 0), ends[one.source]) for one in listed}
@@ -205,7 +206,9 @@ def incomplete(
 def records_in(
     scope: CutoverScope, spans: Mapping[TopicPartition, Span]
 ) -> dict[TopicPartition, int]:
-    """Return the first record for a reader that the source has, or may have, in each range."""
+    """Return the offset of the first record, by partition, if the source has one in the range that
+    the flow would copy, or may have one.
+    """
     committed = scope.reads_committed
     return export.first_records(scope.source, spans, with_aborted=not committed)
 
@@ -243,7 +246,9 @@ def _source_ends(
 
 
 def _with_source(copy: Copy, topic_id: TopicId, end: _SourceEnd) -> Copy:
-    """With what the source reports of the topic that has the name now."""
+    """Return the copy with the log of its source topic. If the topic was re-created, the position
+    of the copy is unknown.
+    """
     copy = replace(
         copy, source_start=end.start, source_end=end.offset, source_newest_ms=end.newest_ms
     )
@@ -255,7 +260,9 @@ def _with_source(copy: Copy, topic_id: TopicId, end: _SourceEnd) -> Copy:
 def _why_unlisted(
     source: ClusterClient, here: ClusterMetadata, topics: Collection[str]
 ) -> dict[str, str]:
-    """Ask other brokers for topics that one does not list, or not with all partitions."""
+    """Return the reason why the source does not list each of these topics, or not with all of its
+    partitions. Raises BrokerRefused (BROKERS_DIFFER) if another broker lists a missing one.
+    """
     require_gone(source, here, topics)
     found = source.metadata(sorted(topics)).topics if topics else {}
     out = dict.fromkeys(topics, "it was copied, and the source does not list it: it was deleted")
@@ -285,8 +292,8 @@ def _remote_partitions(
 def _hidden_on_target(
     scope: CutoverScope, there: ClusterMetadata, begun: Iterable[CopyRow]
 ) -> list[CopyRow]:
-    """Return the rows whose remote topics exist, as far as this user may know, and are not listed.
-    A remote topic that was deleted is not among them: there is nothing to go over to.
+    """Return the rows of remote topics that this user may not see, so that they may still exist.
+    Deleted remote topics are left out, because clients cannot move to them.
     """
     lacking = {row.topic: row for row in begun if row.topic not in there.topics}
     require_gone(scope.target, there, lacking)

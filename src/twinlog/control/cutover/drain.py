@@ -1,12 +1,13 @@
 """Waits until the running mirror has copied everything below the fence: in every partition the last
 stable offset is the end of the log, and nothing below it is missing on the target.
 
-Records that the source deleted before they were copied are missing, too. The offset map knows
-records and no markers, so a log that starts after the copy may have lost nothing but markers. The
-mirror knows: its status row lists what it lacks. A row is evidence if the mirror has queried every
-end of the source since the deletion was seen here; the log has not grown since (`fence_proof`). The
-mirror's clock is used for both times: the row's recovery point, and when the mirror wrote the
-second row after the deletion was seen, which is the first that it certainly began after that.
+Records that the source deleted before they were copied are missing, too. The offset map has records
+and no markers, so a log that starts after the copy may have lost only markers. The mirror's status
+row decides, because it lists the records that the mirror lacks. A row is evidence if the mirror has
+queried every log end of the source after the deletion was seen here, because the log has not
+grown after that (`fence_proof`). Two times by the mirror's clock are compared: the row's recovery
+point, and the time of the second row after the deletion was seen. That row is the first one that
+the mirror certainly began after the deletion.
 
 It only reads. If no mirror leads the flow, it fails after seconds, because nothing would be copied.
 """
@@ -34,24 +35,24 @@ WITHOUT_MIRROR_S: Final = 15.0
 ROW_WITHIN_S: Final = 30.0
 """The mirror writes its status row by default every 5 s."""
 ROWS_AFTER: Final = 2
-"""The first row may have been written before the deletion, though it is read after."""
+"""The first row that is read after the deletion may have been written before it."""
 
 
 class Drain:
     """Of one scope, up to the ends that its fence has proved."""
 
     def __init__(self, scope: CutoverScope, ends: Ends, *, accepts_loss: bool = False) -> None:
-        """`accepts_loss`: what the source deleted before it was copied may be missing."""
+        """`accepts_loss`: records may be missing that the source deleted before their copy."""
         self._scope = scope
         self._ends = ends
         self._accepts_loss = accepts_loss
         self._row_within_s = ROW_WITHIN_S
         self._rows_ms: list[int] = []
-        """When the status rows were written that were seen since a deletion was."""
+        """Times at which the status rows were written that were read since a deletion was seen."""
 
     def wait(self, say: Say, *, within_s: float) -> list[Copy]:
         """Return the copies, once each is complete. Raises FlowError if that takes too long:
-        NOT_DRAINED with what is missing, and why; SOURCE_TRUNCATED with what the source deleted.
+        NOT_DRAINED names the missing records and the reason, SOURCE_TRUNCATED the deleted offsets.
         """
         began = last_said = last_led = whole_since = time.monotonic()
         while True:
@@ -89,7 +90,7 @@ class Drain:
         return incomplete(self._scope, found, ends | self._ends)
 
     def _lost(self, found: Sequence[Copy]) -> list[Copy]:
-        """Return the copies that lack what the source has deleted, as far as is known."""
+        """Return the copies that lack records that the source deleted, or may lack some."""
         deleted = [one for one in found if one.deleted and not one.unlisted]
         if not deleted or self._accepts_loss:
             return []

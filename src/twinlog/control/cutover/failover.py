@@ -1,8 +1,8 @@
 """Failover: the source is gone, or given up. What arrived is made the original.
 
-A source that is another cluster than the flow copied from is gone: it came back with empty disks,
-or the file names the wrong one. One that responds may still have lost topics or groups, so both
-sides make up the plan.
+A source with another cluster ID than the flow copied from counts as lost: it came back with empty
+disks, or the file names the wrong cluster. A source that responds may have lost topics or groups.
+So the plan is made from both clusters.
 
     groups -> promote -> wait until the copy has ended -> groups again
 
@@ -55,7 +55,7 @@ class FailoverPlan:
     promoted: str
     """By whom it was promoted already, and when."""
     lacking: frozenset[TopicPartition] = frozenset()
-    """Partitions of which a source that responds has records that the target does not have."""
+    """Partitions of which the source has records that the target lacks; empty if it is lost."""
 
     @property
     def topics(self) -> list[str]:
@@ -72,7 +72,8 @@ class FailoverPlan:
             return reported
         if copy.left <= 0 or copy.source in self.lacking or (copy.deleted and copy.is_copied):
             return copy.left
-        return 0  # markers, what was cleaned away, or what expired before the flow began
+        # only markers, or records that were compacted away or expired before the flow began
+        return 0
 
     @property
     def is_clear(self) -> bool:
@@ -118,7 +119,7 @@ class FailoverPlan:
         if copy.problem or not copy.is_copied:
             return copy.problem or NOTHING
         if copy.unlisted or missing < 0:
-            why = copy.unlisted or "what came after it is unknown"
+            why = copy.unlisted or "records after it are unknown"
             return f"copied up to offset {copy.upstream}; {why}"
         span = f"[{copy.upstream}, {copy.upstream + missing})"
         text = f"copied up to offset {copy.upstream}; {span} is missing, up to {count(missing)}"
@@ -201,10 +202,10 @@ class Failover:
         require_promoted(scope, topics)
         for one in left:
             say(f"groups: {one.group} is left: {_why(one)}")
-        after = "the flow copies nothing here any more when its source is back"
+        after = "the flow copies nothing more to the target, even if its source comes back"
         if left:
-            say(f"done, but {plural(len(left), 'group')} would resume in the wrong place: set what")
-            say(f"  is left before its clients start on the target; {after}")
+            say(f"done, but {plural(len(left), 'group')} would resume at the wrong offset: set it")
+            say(f"  before the clients start on the target; {after}")
         else:
             say(f"done: clients may go over; {after}")
         return left

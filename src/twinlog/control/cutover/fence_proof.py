@@ -1,10 +1,11 @@
-"""The proof that a fence holds: no log of the topics got a record for a while, check by check; and
-who wrote, if one did.
+"""The proof that a fence holds: in several checks in a row no log of the topics has a new record.
+If a log has, the proof names the producers.
 
 The logs are asked for their true ends (the end of the leader's epoch), so that a record which is
-not replicated yet counts. A marker is no record: a transaction that was open when the fence was put
-up may still end. A producer that writes once an hour is not found by looking: where ACLs
-are the fence, every broker must enforce them first; with `--fence none` it is on the operator.
+not replicated yet counts. A marker does not count, because a transaction that was open when the
+fence was put up may still end. Checks cannot find a producer that writes once an hour. So if ACLs
+are the fence, every broker must enforce them first; with `--fence none` the operator answers for
+it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from twinlog.quantities import first_few, plural
 
 POLL_S: Final = 0.5
 SEEN_WITHIN_S: Final = 5.0
-"""A record of a partition whose replicas take longer is taken for one that somebody wrote."""
+"""How long a high watermark is waited for. If it stays below the log end for longer, the offsets
+above it count as records.
+"""
 MOST_WRITERS: Final = 10
 
 Ends = dict[TopicPartition, int]
@@ -61,7 +64,7 @@ class FenceProof:
         found = scope.source.metadata(sorted(topics)).topics
         self._tps = [tp for name in sorted(found) for tp in found[name].tps]
         self._known: Producers = {}
-        """What the leaders remembered of producers when the proof was complete."""
+        """Producer states at the leaders when the proof was complete."""
 
     def wait(self, say: Say, *, still_s: float, within_s: float) -> Ends:
         """The logs' ends, once none has moved for `still_s`; FlowError (FENCE_LEAKS) with those who
@@ -102,7 +105,7 @@ class FenceProof:
         return _writers(grown, self._known, self._producers()) if grown else []
 
     def _with_records(self, ends: Ends, now: Ends) -> Ends:
-        """Return by how many offsets logs grew that got a record, or may have got one."""
+        """Return by how many offsets each log grew that got a record, or may have got one."""
         grown = {tp: Span(ends.get(tp, 0), end) for tp, end in now.items() if end != ends.get(tp)}
         found = {tp for tp, span in grown.items() if span.is_empty}  # it lost its end
         deadline = time.monotonic() + SEEN_WITHIN_S
@@ -137,7 +140,7 @@ class FenceProof:
 
 
 def _writers(grown: Ends, known: Producers, after: Producers) -> list[SeenWriter]:
-    """Return the producers that wrote to logs that grew by so many offsets."""
+    """Return the producers that wrote. `grown`: by how many offsets each log grew."""
     out = []
     for tp, records in sorted(grown.items()):
         old = known.get(tp, {})

@@ -65,7 +65,7 @@ class Gates:
         newest: NewestStatus,
         excluded: Sequence[str] = (),
     ) -> None:
-        """`excluded`: groups with offsets in the scope's topics that the flow does not copy."""
+        """`excluded`: groups with offsets in these topics that `groups.exclude` leaves out."""
         self._scope = scope
         self._excluded = excluded
         self._copies = copies
@@ -132,7 +132,7 @@ class Gates:
         said = f"{count(records)} records are not on the target yet (--max-lag {count(most)})"
         if unknown:
             first = unknown[0].source
-            return _closed("lag", f"how many records of {first} are missing is unknown")
+            return _closed("lag", f"the number of missing records of {first} is unknown")
         if records > most:
             worst = max(late, key=lambda one: one.left)
             return _closed("lag", said, f"most of them: {worst.source} with {count(worst.left)}")
@@ -204,12 +204,12 @@ class Gates:
         return _open("acls", "those that the flow copies are on the target")
 
     def _fences(self) -> Iterator[str]:
-        """Yield which fences are left if the source has no authorizer."""
+        """Yield the choice of fences if the source has no authorizer."""
         try:
             topic_acls(self._scope.source)
         except BrokerRefused as error:
             if error.code == SECURITY_DISABLED:
-                yield "no ACL can stop producers of the source: choose --fence hook or --fence none"
+                yield "ACLs cannot stop producers of the source: use --fence hook or --fence none"
 
     def _group_positions(self) -> Gate:
         problems = [
@@ -226,7 +226,7 @@ class Gates:
         notes = [f"in use on the target already: {first_few(used)}"] if used else []
         if self._excluded:
             some = first_few(self._excluded)
-            notes.append(f"groups.exclude leaves out, so they start again on the target: {some}")
+            notes.append(f"left out by groups.exclude, their offsets are not set: {some}")
         return _open("groups", f"{plural(len(self._groups), 'group')} translated exactly", *notes)
 
     def _foreign(self) -> Gate:

@@ -1,13 +1,13 @@
 """Where each group resumes on the target: planned, set, and compared with what was planned.
 
-A group's commits are read from the source, and its newest checkpoints from the target. Of a lost
-source the checkpoints count alone; a failover from a source that responds takes the further one of
-both, for the source may have lost its groups; a switchover takes a checkpoint only for what the
-source does not show to this user.
+A group's commits are read from the source, and its newest checkpoints from the target. If the
+source is lost, only the checkpoints count. A failover from a source that responds takes the further
+offset of the two, because the source may have lost its groups. A switchover takes a checkpoint only
+if the source does not list the topic, or hides the group from this user.
 
-Offsets are set forwards only, and never of a group that is in use on the target: its coordinator
-itself refuses that, also where members came a moment ago. So to set them twice, or to die in
-between and set them again, ends the same.
+Offsets are set forwards only, and never for a group that is in use on the target: its coordinator
+refuses that, even if the members joined a moment ago. So setting them twice, or dying in between
+and setting them again, gives the same result.
 """
 
 from __future__ import annotations
@@ -137,13 +137,15 @@ class GroupPlan:
         return {one.target: Committed(offset=one.to, metadata=one.metadata) for one in behind}
 
     def ahead(self) -> Iterator[str]:
-        """Yield where the group, which nobody uses there, would skip records on the target."""
+        """Yield a line for each partition in which the group would skip records on the target. A
+        group that is in use there yields none.
+        """
         for one in () if self.in_use_there else self.partitions:
             if one.outcome is GroupOutcome.AHEAD and one.is_exact:
                 yield (
-                    f"group {self.group} has read up to {one.to} of {one.target} and is at "
-                    f"{one.now} there: it would skip {count(one.now - one.to)} records; set it "
-                    f"back with twinlog offsets reset, --to-offset {one.to}"
+                    f"group {self.group} is at {one.now} of {one.target}, and by its offset on the "
+                    f"source it should be at {one.to}: it would skip {count(one.now - one.to)} "
+                    f"records; set it back with twinlog offsets reset --to-offset {one.to}"
                 )
 
     def lines(self) -> Iterator[str]:
@@ -199,7 +201,7 @@ class CutoverGroups:
         names = {name for name, one in listed.items() if one.has_offsets} | {*checkpoints}
         names = {name for name in names if selects(name)}
         there = list_groups(self._there)
-        # before the commits: what a group sync sets in between is not ahead of them
+        # before the commits, so that offsets which a group sync sets in between are not ahead
         now = fetch_offsets(self._there, names)
         commits: Commits = {}
         hidden: frozenset[str] = frozenset()
@@ -230,8 +232,8 @@ class CutoverGroups:
         ]
 
     def excluded(self) -> list[str]:
-        """Return groups with offsets in the scope's topics that match `groups`, and are left out by
-        `groups.exclude`.
+        """Return the groups with offsets in the scope's topics that `groups` selects and
+        `groups.exclude` leaves out.
         """
         config = self._scope.config.groups
         names = [
@@ -273,8 +275,8 @@ class CutoverGroups:
         return {one: or_raise(found[one]) for one in found if one not in hidden}, hidden
 
     def _checkpoints(self, known: Mapping[TopicPartition, Copy]) -> Commits:
-        """Return the newest checkpoints by group and partition of the source, but for those of an
-        earlier topic of the name.
+        """Return the newest checkpoints by group and partition of the source, without those of an
+        earlier topic of the same name.
         """
         scope, out = self._scope, dict[str, dict[TopicPartition, Committed]]()
         topic = scope.policy.checkpoints_topic(scope.config.source_alias)
@@ -328,7 +330,7 @@ class _SourceOffset(NamedTuple):
     metadata: str
     is_checkpoint: bool = False
     is_hidden: bool = False
-    """The source responds, and does not show the group to this user."""
+    """The source responds, but hides the group from this user."""
 
 
 def _problem(found: object) -> str:
@@ -354,7 +356,7 @@ def _position(
     elif copy is not None and found.is_exact:
         why = alone.get((tp, offset), "")
         if not why and position.is_hidden:
-            why = "this user may not see the group on the source: its newest checkpoint is taken"
+            why = "this user may not see the group on the source, so its checkpoint is used"
     elif copy is not None:
         why = "a MirrorMaker 2 copied what is there"
         is_ahead = offset > copy.upstream
@@ -378,8 +380,9 @@ def _on_source_alone(
     known: Mapping[TopicPartition, Copy],
     offsets: Iterable[tuple[TopicPartition, int]],
 ) -> dict[tuple[TopicPartition, int], str]:
-    """Return the offsets from which a group that goes over would miss records, with the reason: the
-    source has them, and the target has not (any more). What a lost source had is unknown.
+    """Return the offsets from which a group would miss records on the target, with the reason: the
+    source has these records, and the target does not, or no longer. The records of a lost source
+    are unknown.
     """
     out: dict[tuple[TopicPartition, int], str] = {}
     left = []
@@ -401,5 +404,5 @@ def _on_source_alone(
                 first = known[tp].held_from
                 out[tp, offset] = f"records below {first} are on the source alone"
             elif tp in found:
-                left.append((tp, offset))  # that record is before it
+                left.append((tp, offset))  # the record found is before this offset
     return out

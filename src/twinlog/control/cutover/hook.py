@@ -1,8 +1,9 @@
 """Commands of the operator that a switchover runs: they switch DNS, a secret, a proxy, or stop and
 start producers.
 
-`/bin/sh` runs them, so pipes, `&&` and variables work. The shell's exit code decides: of a pipeline
-it is that of the last command, unless the hook sets `pipefail` in a shell that has it.
+`/bin/sh` runs them, so pipes, `&&` and variables work. A hook fails if the shell's exit code is not
+0. A pipeline's exit code is that of its last command, unless the hook sets `pipefail` in a shell
+that supports it.
 
 A hook is run again when the command is given again, so it must be safe to repeat. Its output goes
 to stderr unchanged and never becomes part of a message of Twinlog.

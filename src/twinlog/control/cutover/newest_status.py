@@ -1,7 +1,8 @@
-"""The status row that the flow's leader wrote last: the only witness of what a lost source had.
+"""The status row that the flow's leader wrote last: the only evidence of a lost source's records.
 
-A row is evidence only while its leader runs: it then describes the moment at which the source last
-responded. An older row proves nothing, since the source may have accepted records without a mirror.
+A row is evidence only while its leader runs, because it then describes the moment at which the
+source last responded. An older row proves nothing, because the source may have accepted more
+records while no mirror ran. A killed leader counts as running until its row is too old (`is_of`).
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ class NewestStatus:
 
     @property
     def is_of_now(self) -> bool:
-        """Whether the leader that wrote it still runs, by its age."""
+        """Whether the leader that wrote the row still runs, judged by the row's state and age."""
         return self.status is not None and self.status.is_of(int(time.time() * 1000))
 
     @property
     def recovery_ms(self) -> int:
-        """The flow's recovery point by the leader's clock, or -1 if unknown. Every record that
-        existed then is on the target: the source was queried for that.
+        """The flow's recovery point by the leader's clock, or -1 if unknown. The leader queried the
+        source's log ends then, and every record below them is on the target.
         """
         one = self.status
         return -1 if one is None or one.loss_ms < 0 else one.at_ms - one.loss_ms
@@ -58,22 +59,22 @@ class NewestStatus:
         return 0 if is_whole and known >= status.loss_records else -1
 
     def codes(self, covers: Callable[[str], bool]) -> Iterator[str]:
-        """Yield which partitions of these topics have a problem, by a row that is current."""
+        """Yield a line for each partition of these topics with a code, if the row is current."""
         for one in () if self.status is None or not self.is_of_now else self.status.unusual:
             if one.code and covers(one.topic):
                 yield f"{one.topic}-{one.partition}: {one.state} {one.code}: {one.message}"
 
     def problems(self, covers: Callable[[str], bool]) -> Iterator[str]:
-        """Yield what keeps partitions of these topics from being copied, or from being known."""
+        """Yield the reasons why partitions of these topics are not copied, or are in doubt."""
         status = self.status
         if status is None or not self.is_of_now:
-            yield f"no mirror reports how its partitions are: {self.line()}"
+            yield f"no running mirror reports its partitions: {self.line()}"
             return
         yield from self.codes(covers)
         listed = len(status.unusual)
         if status.unusual_partitions > listed and all(one.code for one in status.unusual):
             more = status.unusual_partitions - listed
-            yield f"{plural(more, 'partition')} more with problems: see twinlog status"
+            yield f"{plural(more, 'more partition')} with problems: see twinlog status"
         if status.state not in COPIES:
             reason = f": {status.reason}" if status.reason else ""
             yield f"the mirror is {status.state}{reason}"

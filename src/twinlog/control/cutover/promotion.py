@@ -52,11 +52,11 @@ def is_promoted(scope: CutoverScope, intents: FlowIntents, topics: Sequence[str]
 
 
 def require_promoted(scope: CutoverScope, topics: Sequence[str]) -> None:
-    """Raise FlowError (NOT_PROMOTED) if the promotion was taken back since."""
+    """Raise FlowError (NOT_PROMOTED) if the scope is not promoted any more."""
     if not is_promoted(scope, scope.intents(), topics):
         raise FlowError(
-            "its promotion was taken back meanwhile: the flow copies again, so let no client "
-            "start on the target; agree who moves it, and give the same command again",
+            "its promotion was taken back while this command ran, so the flow copies again: start "
+            "no client on the target; find out who demoted it, then give the same command again",
             flow=scope.name,
             code="NOT_PROMOTED",
         )

@@ -2,8 +2,7 @@
 
 Both clusters are identified first: their IDs are compared with the flow's newest claim on the
 target. Another target is refused. A source that does not respond, or is another cluster than the
-claim names, is lost to this command: `source_problem` says why, and everything is read from the
-target.
+claim names, counts as lost: `source_problem` is the reason, and everything is read from the target.
 """
 
 from __future__ import annotations
@@ -125,7 +124,9 @@ class CutoverScope:
             raise self.source_problem
 
     def require_same(self, here: ClusterMetadata | None, there: ClusterMetadata) -> None:
-        """Raise FlowError (CLUSTER_CHANGED) if an address leads to another cluster since."""
+        """Raise FlowError (CLUSTER_CHANGED) if an address leads to another cluster than the claim
+        names.
+        """
         found = target_changed(self.config, self.claim, there.cluster_id or "")
         if here is not None:
             found = found or source_changed(self.config, self.claim, here.cluster_id or "")
@@ -148,7 +149,7 @@ class CutoverScope:
         return self.rows().history(self.name)
 
     def begun(self) -> list[CopyRow]:
-        """Return the rows of the copies that lanes of the flow may have written to."""
+        """Return the rows of the remote topics that lanes of the flow may have written to."""
         rows = self.rows().copies.values()
         return [row for row in rows if row.flow == self.name and row.begun and not row.ended]
 

@@ -91,7 +91,7 @@ class SwitchoverPlan:
     fenced: tuple[str, ...]
     """Topics with a fence of ours."""
     is_begun: bool
-    """The gates were passed: every topic has its fence."""
+    """The gates were passed already: every topic has a fence of ours, newer than any promotion."""
     promoted: str
 
     @property

@@ -3,7 +3,7 @@ left behind.
 
 Died anywhere: its mirror ends a second later, and topics, groups, ACLs and rows with the drill's
 mark are left: `twinlog drill clean` shows and removes them. No file is left, because the mirror's
-configuration, which may have passwords in it, is only in memory. The flow itself is never touched.
+configuration, which may contain passwords, is only in memory. The flow itself is never touched.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ sys.exit(run(sys.argv[2:]))
 
 
 class MirrorProcess:
-    """Runs until it is killed. Its log is in memory: a drill that is killed leaves no file."""
+    """Runs until it is killed. Its log is in memory, so a drill that is killed leaves no file."""
 
     def __init__(self, config: Path, *words: str, pass_fds: Collection[int] = ()) -> None:
         self._log = os.fdopen(os.memfd_create("mirror.log"), "rb")
@@ -63,6 +63,6 @@ class MirrorProcess:
 
     def _last_lines(self) -> str:
         log = self._log.fileno()
-        # processes below it may still write at the position that they share
+        # its child processes may still write, and share the position in the file
         text = os.pread(log, os.fstat(log).st_size, 0).decode(errors="replace")
         return "".join(text.splitlines(keepends=True)[-LINES:]).strip()

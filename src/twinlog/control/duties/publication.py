@@ -58,7 +58,7 @@ USUAL: Final = frozenset(
     (
         *(PartitionState.PENDING, PartitionState.STARTING, PartitionState.COPYING),
         *(PartitionState.AT_END, PartitionState.DRAINING),
-        *NOT_MIRRORED,  # with words that earlier releases cannot read
+        *NOT_MIRRORED,  # earlier releases cannot read all of these states
     )
 )
 

@@ -43,7 +43,7 @@ from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.wire.record_batch import BatchHeader, read_headers
 
 FIRST_BYTES: Final = 4096
-"""Of a read of one batch. More is asked for where it is longer."""
+"""Bytes that a read of one batch requests; it requests more if the batch is longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class CopyEnd:
 
 
 class SearchView(ClusterLogView):
-    """The target's logs as one search reads them."""
+    """The target's logs, read through the reads of one search."""
 
     def __init__(self, reads: LogReads) -> None:
         super().__init__(reads.client)
@@ -93,8 +93,8 @@ class FlowRows:
 
 
 class CopyEnds:
-    """Finds the ends of copies of one flow: `prepare` asks once for all partitions, `find` reads
-    the few batches that one of them needs. For one thread.
+    """Finds where the copies of one flow end. `prepare` queries all partitions once, `find` reads
+    the few batches that one partition needs. For one thread.
     """
 
     def __init__(self, scope: CutoverScope) -> None:
@@ -109,11 +109,11 @@ class CopyEnds:
         self._view = ClusterLogView(scope.target)
         self._logs: Mapping[TopicPartition, LogEnds] = {}
         self._reads = LogReads(scope.target)
-        """Of the search that runs now."""
+        """Reads of the current search."""
 
     def prepare(self, targets: Collection[TopicPartition]) -> None:
-        """Ask once for all what the leaders remember, where the logs end after that, and which
-        topics are cleaned.
+        """Query all partitions once: the producers that the leaders remember, then the log ends,
+        and which topics may lack offsets because they are compacted.
         """
         wanted = [tp for tp in targets if self.topic_id(tp) is not None]
         self._writers = known_producers(self._client, wanted)
@@ -290,7 +290,7 @@ class CopyEnds:
         )
 
     def bounds(self, tp: TopicPartition) -> tuple[int, int]:
-        """Where the log of a partition of B began and ended in `prepare`."""
+        """Return the start and the end of a log of B, as `prepare` found them."""
         found = self._log_of(tp)
         return found.log_start, found.high_watermark
 
@@ -314,7 +314,9 @@ class CopyEnds:
 def copy_ends(
     scope: CutoverScope, targets: Mapping[TopicPartition, TopicPartition]
 ) -> dict[TopicPartition, CopyEnd | TwinlogError | None]:
-    """Where the copy of each pair of source and target ends now."""
+    """Return where the copy from each source partition to its target ends now; None if nothing was
+    copied, or the error.
+    """
     ends = CopyEnds(scope)
     ends.prepare(targets.values())
     searches = {one: partial(ends.find, one, target) for one, target in targets.items()}

@@ -5,10 +5,10 @@
 1. *Look*: where the logs part, and what lies behind that. Nothing is changed.
 2. *Save*: a file per partition and range (`saved`). Died anywhere: the next run finds what is whole
    and writes what is missing.
-3. *Look again*: A must not have grown, or the run ends; what came is one more file of the next run.
-   The flow must still be promoted by the same rows (`promotion_watch`), and the copy must end on B
-   where it did when the two logs were compared. A save takes hours, in which another operator may
-   demote the flow: then the mirror copies the tail itself.
+3. *Look again*: A must not have grown, or the run ends; the next run saves the new records to one
+   more file. The flow must still be promoted by the same rows (`promotion_watch`), and the copy
+   must end on B where it did when the two logs were compared. A save may take hours. If another
+   operator demotes the flow in that time, the mirror copies the tail itself.
 4. *Replay*, where asked for: `replay`.
 
 It begins behind the promotion only, when the copy has surely ended: before that what is missing on
@@ -110,16 +110,16 @@ class Failback:
                 self._say(f"replay: done, {plural(count_, 'record')} appended by this run")
             watch.require()
             self._reverse.prepare(partings_)
-            watch.require()  # else the rows of the flow back leave out what the mirror copies now
+            watch.require()  # else the flow back's rows lack records that the mirror copies now
         for line in self._reverse.lines(partings_):
             self._say(line)
         return files
 
     def abort(self) -> None:
-        """What is saved changed nothing on either cluster; what was replayed cannot be taken back,
-        but for a replay that has appended nothing.
+        """Take back replays that have begun and have appended nothing. Saved files stay: the save
+        has changed nothing on either cluster.
 
-        Raises FlowError (REPLAYED) where something was.
+        Raises FlowError (REPLAYED) if a replay has appended records, or may have.
         """
         scope = self._scope
         begun = sorted(filter(scope.covers, scope.intents().topics(IntentKind.REPLAY)))
@@ -134,8 +134,8 @@ class Failback:
                 flow=self._scope.name,
                 code="REPLAYED",
             )
-        self._say("no record was changed on either cluster, so nothing else is to be taken back;")
-        self._say("  what was saved stays where it is")
+        self._say("no record was changed on either cluster, so there is nothing else to take back;")
+        self._say("  saved files stay where they are")
 
     # -- looking
 
@@ -246,16 +246,16 @@ class Failback:
         return files
 
     def _require_same(self, saved: SavedTail, files: Sequence[SavedFile], one: Parting) -> None:
-        """A may have lost its end since, and been written again under offsets that were saved: what
-        is there now is in no file. A file that ends behind A's end is not of this log: replayed, a
-        later tail of the same offsets would be left out.
+        """A may have lost its end since, and been written again under offsets that were saved:
+        what is there now is in no file. A file that ends after A's end does not belong to this
+        log. If it were replayed, a later tail with the same offsets would be left out.
         """
         for file in files if one.problem is None else ():
             if file.span.next > one.log[1]:
                 raise saved.otherwise(
                     f"{file.name} ends at offset {file.span.next}, and {one.source} at "
-                    f"{one.log[1]}: the source lost its end since it was saved, or the file is "
-                    "not of this command. It may be the only copy of these records"
+                    f"{one.log[1]}: the source lost its end since it was saved, or this command "
+                    "did not write the file. It may be the only copy of these records"
                 )
             if file.span.next <= one.at:
                 continue
@@ -293,9 +293,9 @@ class Failback:
         if moved_ends:
             raise FlowError(
                 f"the copy to {first_few(map(str, moved_ends))} does not end where it ended when "
-                "both logs were compared: a mirror copies what this run took for missing; what was "
-                "saved stays, and nothing was appended. Look why it does not follow the "
-                "promotion, or end it, and give the same command again",
+                "both logs were compared: a mirror copies records that this run took for missing. "
+                "Saved files stay, and nothing was appended. Find out why the mirror does not "
+                "follow the promotion, or end it, then give the same command again",
                 flow=self._scope.name,
                 code="COPY_RUNS",
                 fate=Fate.RETRIABLE,

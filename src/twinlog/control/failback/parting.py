@@ -359,7 +359,7 @@ class Comparing:
 def _batches(
     reads: LogReads, tp: TopicPartition, position: int, end: int
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Those of [position, end)."""
+    """Yield the batches of [position, end)."""
     while position < end:
         answer = or_raise(reads.read(tp, position, FIRST_BYTES))
         before = position

@@ -1,8 +1,8 @@
 """The promotion that a run of a failback relies on, read again before each step.
 
-The run has waited for the end of the copy behind this very promotion. A promotion that is gone, or
-another one, means that the copy may have continued in the meantime, and that records which the run
-takes for missing are on the target already.
+After this very promotion the run has waited for the end of the copy. If its row is gone or was
+replaced, the copy may have continued in the meantime. Records that the run takes for missing may
+then be on the target already.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class PromotionWatch:
         return max(self._rows, key=lambda one: one.at_ms)
 
     def require(self, replayed: Sequence[str] = ()) -> None:
-        """Raise FlowError (NOT_PROMOTED) if one of the rows is gone or another one, and
-        (REPLAY_FENCED) if the intent `replay` of one of these topics is gone.
+        """Raise FlowError: NOT_PROMOTED if one of the rows is gone or was replaced, REPLAY_FENCED
+        if the intent `replay` of one of these topics is gone.
 
-        It reads what was appended to the state topic since the last call.
+        It reads only the rows that were appended to the state topic since the last call.
         """
         intents = self._state.read().intents
         if any(intents.get(*one.key) != one for one in self._rows):
@@ -47,8 +47,8 @@ class PromotionWatch:
         gone = [one for one in replayed if intents.get(IntentKind.REPLAY, one) is None]
         if gone:
             raise FlowError(
-                "another command (failback abort) has taken back that a replay began: nothing "
-                "more was appended; if no other command runs, give the same command again",
+                "another command (failback abort) has taken this replay back: nothing more was "
+                "appended; if no other command runs, give the same command again",
                 flow=self._scope.name,
                 code="REPLAY_FENCED",
                 fate=Fate.RETRIABLE,
@@ -57,8 +57,8 @@ class PromotionWatch:
     def _gone(self, why: str) -> FlowError:
         return FlowError(
             f"{why}, so the mirror may copy the tail itself: nothing more was appended to the "
-            "target, and what was saved stays. If the flow is to fail back, promote it again "
-            "(twinlog failover run), and give the same command again",
+            "target, and saved files stay. To fail back, promote the flow again (twinlog failover "
+            "run), then give the same command again",
             flow=self._scope.name,
             code="NOT_PROMOTED",
         )

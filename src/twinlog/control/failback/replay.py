@@ -9,7 +9,7 @@ there or neither is:
 - dies before the end of a transaction, or its answer is lost: the next epoch rolls it back, or
   finishes it where its end was decided, *before* it reads where it stopped;
 - a frozen run thaws: its epoch is fenced, nothing of it is taken any more, its offsets neither;
-- the flow is demoted, and the mirror resumes its copy with the first record of the tail: below;
+- the flow is demoted, and the mirror resumes its copy with the first record of the tail: see below;
 - the remote topic is deleted, and somebody makes one of that name: its id is compared right before
   each transaction, and nothing is appended to another topic than the one that was checked;
 - leaders, coordinators, log starts move, B is compacted, new owners write in between: the offset is
@@ -27,20 +27,21 @@ Beside the offset stands which record was appended last. Who continues finds tha
 the files: else the folder is another one than before, or the source lost its end and was written
 again under the same offsets (REPLAY_UNKNOWN).
 
-**A demotion at the same time.** `replay` (the intent) and a demotion are rows of one log:
+**A demotion at the same time.** The intent `replay` and a demotion are rows of one log:
 
-    replay:   write `replay`, look for the promotion, then for each portion:
-              append its records, look for the promotion, commit
-    demotion: look for `replay`, write the row, look again (`client.steering`)
+    replay:   write `replay`, check the promotion, then for each portion:
+              append its records, check the promotion, commit
+    demotion: check for `replay`, write the row, check again (`client.steering`)
 
-A demotion behind `replay` finds it and takes itself back. A demotion before `replay` is found by
-the first look, which ends the run (NOT_PROMOTED) before anything is appended. Should a demotion
-stand all the same (its command was killed between its two steps, or is an older release), then a
-look before its row says nothing, and a later one rolls the portion back. So whatever is committed
-was appended before the row, and a leader that follows the row begins its copy behind it: it finds
-records that it did not write, and stops before its first one (EXTRA_RECORDS, TAKEN_OVER). No record
-of the tail is there twice. A promotion that was taken back and given again is another row
-(`promotion_watch`).
+- The demotion's row is after `replay`: the demotion finds `replay` and takes itself back.
+- It is before `replay`: the first check ends the run (NOT_PROMOTED) before anything is appended.
+- It stays although it is after `replay`, because its command was killed between its two steps, or
+  is an older release: the first check after the row rolls the portion back. So every committed
+  portion was appended before the row. A leader that follows the row begins its copy after these
+  records. It did not write them, so it stops before its own first record (EXTRA_RECORDS,
+  TAKEN_OVER). No record of the tail is on the target twice.
+
+A promotion that was taken back and given again is another row (`promotion_watch`).
 
 What a reader of uncommitted records sees of a run that died is, as of every such producer, also
 what was rolled back. Records that the source's applications rolled back are not replayed, nor those
@@ -111,7 +112,7 @@ def last_appended(record: Record) -> str:
 
 
 def group_of(flow: str) -> str:
-    """Return the group whose offsets say how far a replay is; no flow translates them."""
+    """Return the group whose offsets say how far a replay has come; no flow translates them."""
     return f"{OWN_GROUPS}failback-{flow}"
 
 
@@ -215,7 +216,9 @@ class Replay:
         return at
 
     def _require_promoted(self, work: Sequence[TailWork]) -> None:
-        """The first look behind the rows; takes them back if nothing was ever appended."""
+        """Check the promotion for the first time after the rows `replay` were written. If it is
+        gone, take the rows back for the topics of which nothing was ever appended.
+        """
         topics = _topics(work)
         try:
             self._watch.require(topics)
@@ -327,9 +330,9 @@ def require_same_topics(scope: CutoverScope, ids: Mapping[str, TopicId]) -> None
 
 
 def take_back(scope: CutoverScope, transactions: Transactions, topics: Sequence[str]) -> list[str]:
-    """Take the intent `replay` back for those topics of which nothing was appended; return them.
+    """Take back the intent `replay` of the topics of which nothing was appended; return them.
 
-    A run that appends now is fenced first, so that it cannot commit behind the look. A run that
+    A run that appends now is fenced first, so that it cannot commit after the check. A run that
     begins later finds its intent gone before its first commit.
     """
     if not _untouched(scope, topics):
@@ -341,7 +344,7 @@ def take_back(scope: CutoverScope, transactions: Transactions, topics: Sequence[
 
 
 def _untouched(scope: CutoverScope, topics: Sequence[str]) -> list[str]:
-    """Topics that have a position, and no partition of which a record was appended."""
+    """Return the topics with a replay position and without an appended record in any partition."""
     at = positions(scope)
     known = {tp.topic for tp in at}
     appended = {tp.topic for tp, one in at.items() if one.metadata != NOTHING_YET}
@@ -353,7 +356,7 @@ def _topics(work: Sequence[TailWork]) -> list[str]:
 
 
 def transactions_of(scope: CutoverScope) -> Transactions:
-    """Those of a flow's replays."""
+    """Return the transactional producer of the flow's replays."""
     return Transactions(
         scope.target,
         f"twinlog-failback-{scope.name}",

@@ -3,10 +3,10 @@
     DIR/orders-0-00000000000000000023-00000000000000000040.jsonl
     DIR/manifest.json
 
-The folder is this user's alone, mode 0700 (`private_files`), and so is every file in it: what lies
-there may be appended to the target. The manifest is written first, with the flow and the cluster
-that the folder belongs to. A folder that has files of such names and no manifest is refused
-(SAVED_OTHERWISE), since nobody knows whose records they are.
+The folder is closed to other users (mode 0700, `private_files`), and every file in it must belong
+to this user, because the files may be appended to the target. The manifest is written first; it
+names the flow and the source cluster of the folder. A folder with files of such names and no
+manifest is refused (SAVED_OTHERWISE), because the origin of these records is unknown.
 
 A file holds all records that A had of [23, 40). It appears under its name only when it is whole:
 written beside it, fsynced, linked. A name is never taken twice, and nothing is ever overwritten but
@@ -99,10 +99,10 @@ class SavedTail:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Create the folder if it is missing, and make it this flow's.
+        """Create the folder if it does not exist, lock it, and write this flow's manifest.
 
-        Raises FlowError if another run works in it or it is another flow's, and FolderNotPrivate if
-        it is not this user's alone.
+        Raises FlowError if another run has locked it, or if it is not this flow's folder, and
+        FolderNotPrivate if it is open to other users.
         """
         with private_folder(self._folder, TODO) as descriptor:
             try:
@@ -227,12 +227,14 @@ class SavedTail:
         return found
 
     def _check_owner(self) -> bool:
-        """Return whether the folder is this flow's already; raises FlowError if it is not free."""
+        """Return True if the manifest names this flow, and False if the folder has no saved files.
+        Raises FlowError if it holds anything else.
+        """
         found = self._manifest()
         if not found and (paths := self._paths()):
             raise self.otherwise(
                 f"it has {first_few(sorted(path.name for path in paths))} and no {MANIFEST}, so "
-                "nobody knows whose records these are"
+                "the origin of these records is unknown"
             )
         ours = self._owner.as_json()
         if found and any(found.get(key) != value for key, value in ours.items()):

@@ -37,7 +37,7 @@ class LogReads:
     def read(
         self, tp: TopicPartition, offset: int, most_bytes: int
     ) -> FetchedRecords | TwinlogError:
-        """Return about so many bytes of batches from that offset on, or why there are none."""
+        """Return batches from that offset on, of about `most_bytes`, or the error."""
         return fetch_records(self.client, {tp: (offset, most_bytes)})[tp]
 
 
@@ -50,7 +50,7 @@ class Unread(Exception):
 
 
 class RoundReads(LogReads):
-    """What was read of one cluster for one search."""
+    """The reads of one cluster that one search has got so far."""
 
     def __init__(self, client: ClusterClient) -> None:
         super().__init__(client)
@@ -66,7 +66,7 @@ class RoundReads(LogReads):
 
 
 class BothReads(NamedTuple):
-    """What a search may read."""
+    """The reads of both clusters for one search."""
 
     source: LogReads
     target: LogReads

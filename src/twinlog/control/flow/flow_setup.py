@@ -68,7 +68,7 @@ class PreparedFlow:
     plans: list[PartitionPlan]
     problems: list[TopicProblem]
     source_topics: Mapping[str, int]
-    """All topics that the source shows, with their partition counts."""
+    """Partition counts of all topics that the source lists."""
     clean: bool
     """The generation before ended in order: nobody else's requests are on their way."""
     start: Starts
@@ -79,7 +79,7 @@ class PreparedFlow:
     """What the state topic said when the flow was set up."""
     read_news: Callable[[], StateNews]
     news_at_hand: Callable[[], StateNews | None]
-    """The same if that takes no time."""
+    """Returns the same, or None if that may block."""
 
     @property
     def lost_lead(self) -> bool:

@@ -205,7 +205,7 @@ def _paused(pause: Intent | None) -> str:
 
 
 def _with_intent(part: PartitionSnapshot, intents: FlowIntents) -> PartitionSnapshot:
-    """Who paused or promoted it, if its topic was paused or promoted by name."""
+    """Return the partition with the intent, if its topic was paused or promoted by name."""
     if part.state is PartitionState.PAUSED and not part.code:
         return replace(part, message=_paused(intents.get(IntentKind.PAUSE, part.topic)))
     promotion = intents.get(IntentKind.PROMOTE, part.topic)
@@ -223,9 +223,9 @@ def promoted_snapshots(
     partitions: Mapping[str, int],
     remote: Callable[[str], str],
 ) -> Iterator[PartitionSnapshot]:
-    """Topics that were promoted by name, except those that are `shown` already.
+    """Yield the partitions of topics that were promoted by name, except topics that are `shown`.
 
-    `partitions`: how many a topic has; a topic that its source has deleted since has one line.
+    `partitions`: partition counts by topic; a topic that the source does not list gets one row.
     """
     topics = intents.topics(IntentKind.PROMOTE)
     known = {part.topic for part in shown} if topics else set()

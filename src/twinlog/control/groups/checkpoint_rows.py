@@ -65,7 +65,7 @@ class CheckpointRow(NamedTuple):
                 yield cls.decode(record)
 
     def is_of(self, original: TopicId, copy: TopicId) -> bool:
-        """Return False only if it is about another pair of topics than this one."""
+        """Return False only if the row is known to be about another pair of topics."""
         known = () if self.ids is None else (*self.ids, original, copy)
         return NO_TOPIC_ID in known or self.ids in (None, CopyIds(original, copy))
 

@@ -195,7 +195,7 @@ class FlowClaims:
     def _remove_earlier(
         self, target: ClusterClient, rows: Sequence[tuple[bytes, bytes | None]]
     ) -> None:
-        """It may fail: whoever claims next tries again."""
+        """Remove earlier claims. If that fails, the next claimant tries again."""
         try:
             _write(target, *rows)
         except TwinlogError as error:

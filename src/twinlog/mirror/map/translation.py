@@ -143,7 +143,7 @@ def _reach_by_mark(known: PartitionMap) -> Reach:
 
 
 def reach_at(known: PartitionMap, ordinal: int, downstream: int) -> Reach:
-    """Return how far a copy of so many records is, whose last one lies below `downstream`."""
+    """Return how far a copy of `ordinal` records is, if its last record is below `downstream`."""
     first = known.runs[0]
     if ordinal <= first.ordinal:
         return Reach(first.upstream, max(downstream, first.downstream))
@@ -172,9 +172,10 @@ def copied_to(
 ) -> Copied | None:
     """Return how far a copy is if the target's log ended at `end`, or None if nothing was copied.
 
-    `last_sequences`: what the leader remembers, read after the end. `has_new_owners`: whether other
-    clients may write to the topic after the copy (it was promoted or released); called only if the
-    answer depends on it, so that nobody reads the state topic for nothing.
+    `last_sequences`: the last sequence of each producer that the leader remembers, read after the
+    end. `has_new_owners` returns True if other clients may write to the topic after the copy (it
+    was promoted or released). It is called only if the answer depends on it, because it reads the
+    state topic.
 
     | topic | its leader | new owners | the copy ends |
     | --- | --- | --- | --- |
@@ -184,7 +185,7 @@ def copied_to(
     | other clients write to it, too | | | at the last mark or later |
 
     A final mark is exact. A leader that remembers an earlier producer ID of the flow may have
-    forgotten the last one: a mark after that sequence shows it.
+    forgotten the last one; a mark after the remembered sequence shows that.
     """
     if known is None or not known.runs:
         return None

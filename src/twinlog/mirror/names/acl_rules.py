@@ -135,7 +135,7 @@ def shuts_writers_out(acl: TopicAcl) -> bool:
 
 
 def fenced_topics(acls: Iterable[TopicAcl]) -> set[str]:
-    """Return the topics that nobody may write to, whoever wanted that."""
+    """Return the topics with a literal ACL that denies WRITE to everybody, whoever created it."""
     return {acl.name for acl in acls if shuts_writers_out(acl) and acl.pattern == Pattern.LITERAL}
 
 

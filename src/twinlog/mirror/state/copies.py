@@ -52,8 +52,9 @@ class CopyRow:
     """Lanes may have written to it; before that it is an intention, which may be taken back."""
     ended: bool = False
     source_alias: str = ""
-    """What remote topics call the source; empty and not written if it is the name in the flow's
-    name."""
+    """The source's alias in names of remote topics; empty and not written if it is the source's
+    name in the flow's name.
+    """
     renamed: bool = False
     """`twinlog.rename` gave the topic another name; written only where it did, so that rows of
     other topics are what they were."""
@@ -123,7 +124,7 @@ def copy_rows(
 
 
 def has_copied(records: Iterable[tuple[bytes | None, bytes | None]], source: str) -> bool:
-    """Whether a flow from this source has begun to copy a topic to the cluster of these records."""
+    """Return True if a flow from this source has begun to copy a topic, by these rows."""
     return any(
         row.begun and not row.ended and Flow.of(row.flow).source == source
         for row in copy_rows(records).values()

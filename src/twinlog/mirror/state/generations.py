@@ -5,7 +5,7 @@ number in the log wins, whoever read what in between: so two processes that both
 find out before either sends a batch. Keys carry the claimant, so that compaction keeps both claims,
 in their order; for that no claim is written twice (`internal_log.append_once`). A generation that
 ended in order is closed by a record under another key; one that is not closed may have lanes that
-still send. Whoever wins a claim removes those below it.
+still send. The process that wins a claim removes the claims below it.
 """
 
 from __future__ import annotations
@@ -71,16 +71,18 @@ def giving_producer(flow: str, number: int, claimant: str, producer_id: int) -> 
 def superseded(
     flow: str, generation: int, records: Iterable[tuple[bytes | None, bytes | None]]
 ) -> list[tuple[bytes, bytes | None]]:
-    """Return the rows that remove the flow's claims below a generation that has won, and their
-    closing rows. They begin with a row for each producer id that no other row would name then.
+    """Return the rows that remove the flow's claims below a generation that has won, and the rows
+    that closed them. Before them is a row for each producer id that no other row would name then.
 
-    Only the newest claim decides, and it is closed only when nothing of those before it is on its
-    way any more. So earlier ones may go at any time, closed or not:
+    Only the newest claim decides. It is closed only when no request of an earlier generation can
+    arrive any more. So earlier claims may be removed at any time, closed or not:
 
-    - the leader dies amid the rows: producer ids are named twice, the next one removes the rest;
-    - a zombie writes them late: they are below its own generation, so below that of its successor;
+    - the leader dies between these rows: some producer ids are named twice, and the next leader
+      removes the rest;
+    - a zombie writes the rows late: they are about generations below its own, and so below that of
+      its successor;
     - a claimant that was frozen claims a number that was removed: the newest claim is above it;
-    - the topic loses its end: the tombstones are behind the claim that they make room for.
+    - the topic loses its end: the tombstones are after the winning claim, so they are lost first.
     """
     keys: list[bytes] = []
     removed: set[int] = set()
@@ -142,8 +144,8 @@ def winning_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict
 
 
 def producers_of(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> frozenset[int]:
-    """Every producer id under which a generation of the flow may have written. Those of partitions
-    that are placed by key are among them only if their own rows were lost.
+    """Return every producer id under which a generation of the flow may have written. Producer ids
+    of partitions that are placed by key are included only if their own rows were lost.
     """
     out = set()
     for key, value in records:
@@ -170,9 +172,9 @@ def producers_of_others(
 
 
 def having_written(flow: str, producer_id: int) -> tuple[bytes, bytes]:
-    """The record that says: the flow has written under this id. The claim that gave it is gone: a
-    later leader has removed it, or the state topic lost it, or was created again. What is true
-    stays true, so it may be written twice, late, and by a zombie.
+    """Return the row that says that the flow has written under this id, because its claim is gone:
+    a later leader has removed it, or the state topic lost it or was re-created. The row stays
+    true, so it may be written twice, late, and by a zombie.
     """
     key = ["flow", flow, WROTE, producer_id]
     return encode_row(key, {"producer_id": producer_id})

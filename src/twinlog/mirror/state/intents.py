@@ -240,8 +240,8 @@ def flow_intents(
 def fenced_since_promotion(
     flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
 ) -> set[str]:
-    """Return the topics whose fences are wanted by rows after the last row of a promotion, whether
-    that was taken back or not; from (key, value) in log order.
+    """Return the topics with a fence that is newer than their last promotion row or the flow's,
+    even if that row took a promotion back. `rows` are (key, value) in log order.
     """
     fenced: set[str] = set()
     for key, value in _newest(flow, rows):

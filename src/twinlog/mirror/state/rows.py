@@ -1,7 +1,7 @@
 """The rows of the state topic as one reading of it found them, by flow and kind.
 
-Of each key the newest row counts, as the log cleaner leaves it. A claim behind a tombstone is gone
-(`generations`); the tombstone of any other row is kept, since it takes something back.
+The newest row of each key counts, as after compaction. A tombstone removes a claim (`generations`).
+The tombstone of any other row is kept, because it takes an intent or a fact back.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ Copies = Mapping[tuple[str, str], CopyRow]
 
 
 class StateRows(Iterable[Row]):
-    """All rows at one moment, within each kind in log order; later readings leave it as it is.
+    """All rows at one moment, in log order within each kind; later readings do not change it.
 
-    A row that cannot be read may be about any flow. So each selection has it as well, and raises
-    CorruptData when it is decoded.
+    A row that cannot be read may be about any flow. So each selection contains it, and decoding the
+    selection raises CorruptData.
     """
 
     def __init__(
@@ -118,14 +118,14 @@ NO_ROWS: Final = StateRows({}, {}, {})
 
 
 class RowFolder:
-    """Takes rows in log order, and gives all that were taken; not for several threads at once."""
+    """Collects rows in log order; for one thread at a time."""
 
     def __init__(self) -> None:
         self._kept: dict[str, dict[str, Bucket]] = {}
         self._unreadable: dict[bytes, bytes] = {}
         self._decoded: dict[str, tuple[Bucket, Copies]] = {}
         self._fresh: set[tuple[str, str]] = set()
-        """Buckets that no given rows share."""
+        """Buckets that are shared with no `StateRows` that was returned."""
 
     def take(self, key: bytes, value: bytes | None) -> None:
         """Take the next row of the log."""

@@ -11,8 +11,8 @@ All of it may be repeated.
 
 The mark (`cluster.groups.commit_mark`) is an offset of a group of the query's own: the number of
 the micro-batch that was committed last, how many rows it had, and to which topics. It is set inside
-the transaction, so both happen or none. One that this cluster did not get from a writer is not
-believed (MARK_DIFFERS): a mirror may have translated it.
+the transaction, so both happen or none. A mark that no writer set on this cluster is refused
+(MARK_DIFFERS), because a mirror may have translated it.
 A micro-batch whose number it has is not written again: Spark repeats one with the same rows when it
 died between our end and its own note of it. Spark keeps the plan of a micro-batch, so numbers of a
 query have no gap; where the mark says otherwise (MARK_DIFFERS), it is of another checkpoint, or was

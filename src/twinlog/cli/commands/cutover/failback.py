@@ -77,8 +77,8 @@ def status(chosen: ChosenFlow) -> int:
     required=True,
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="The folder for records that never arrived, the user's alone (mode 0700); given again, it "
-    "is continued.",
+    help="The folder for records that never arrived; it must be closed to other users (mode 0700). "
+    "Given again, the save is continued.",
 )
 @run_options
 def run(

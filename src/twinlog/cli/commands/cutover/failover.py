@@ -32,7 +32,8 @@ def failover() -> None:
 def plan(chosen: ChosenFlow) -> int:
     """Show what arrived, what is known to be missing, and where each group would resume.
 
-    Exit code 0 where nothing is known to be missing and every group resumes exactly, else 1.
+    Exit code 0 if every partition is known to be complete, and every group resumes exactly and is
+    neither in use nor further on the target; else 1.
 
     \b
     twinlog failover plan mm2.properties --flow 'A->B'
