@@ -17,6 +17,7 @@ from tests.support.mirror import EmittingMirror, Mirror
 from tests.support.rights import Grant, SecuredPair
 from tests.support.settings import settings_for
 from tests.support.topics import (
+    admin,
     create_topic,
     delete_records,
     delete_topic,
@@ -140,6 +141,7 @@ def test_another_cluster_behind_an_address_is_refused_or_lost(
         ("failover", "run", str(wrong_b), "--yes"),
         ("flow", "promote", str(wrong_b)),
         ("flow", "pause", str(wrong_b)),
+        ("switchover", "run", str(wrong_b), *UNFENCED[1:]),
     ):
         case.capsys.readouterr()
         assert run([*words]) == 1, words
@@ -221,10 +223,28 @@ def test_topic_that_the_source_does_not_list_closes_its_gate(case: Case) -> None
         code, _, err = case.commands("switchover").do(*UNFENCED)
         assert (code, "[GATE_CLOSED]" in err) == (1, True), err
         assert case.plan("switchover")[1]["promoted"] is None
-        code, out, err = case.commands("switchover").do(
-            *UNFENCED, "--accept", "topics", "--within", "10"
-        )
-        assert code == 0, (out, err)
+        if case.pair.remote == pair.topic:
+            assert run(["topic", "release", str(pair.config), "--topics", pair.topic]) == 0
+            assert case.gate("topics")[0], "it was deleted on purpose"
+        else:
+            code, out, err = case.commands("switchover").do(
+                *UNFENCED, "--accept", "topics", "--within", "10"
+            )
+            assert code == 0, (out, err)
+        mirror.stop()
+
+
+def test_group_that_the_source_lost_stays_in_the_plan_of_a_switchover(case: Case) -> None:
+    pair = case.pair
+    with EmittingMirror(pair.config) as mirror:
+        eventually(lambda: case.copied() == 20)
+        eventually(case.has_checkpoint, what="a checkpoint of the group")
+        admin(pair.a).delete_consumer_groups([case.group])[case.group].result()
+        (group,) = case.plan("switchover")[1]["groups"]
+        assert (group["from_checkpoints"], group["places"][0]["to"]) == (True, 7)
+        eventually(lambda: case.plan("switchover")[0] == 0, what="all gates open")
+        code, out, err = case.commands("switchover").do(*UNFENCED)
+        assert (code, case.there()) == (0, 7), (out, err)
         mirror.stop()
 
 

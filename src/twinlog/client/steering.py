@@ -160,9 +160,13 @@ class FlowSteering:
         ]
 
     def want_topics(self, kind: IntentKind, names: Sequence[str]) -> list[Change]:
-        """Of topics of the source that match."""
+        """Return the changes for matching topics: of the source, and those that were copied though
+        the source does not list them.
+        """
         pattern = name_pattern(names)
-        return self.wanted(kind, filter(pattern.matches, self._selected()))
+        rows = state_rows_if_any(self._target).copies.values()
+        copied = {row.source_topic for row in rows if row.flow == self.flow and row.is_live}
+        return self.wanted(kind, filter(pattern.matches, sorted({*self._selected(), *copied})))
 
     def take_back_topics(self, kinds: Iterable[IntentKind], names: Sequence[str]) -> list[Change]:
         """Of topics of which one of these is wanted by name, and that match; the source is not

@@ -124,6 +124,8 @@ def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> No
     assert failover(gone, NewestStatus(status=others)).missing(gone) == 0
     old = replace(others, at_ms=now_ms - 24 * 3_600_000)
     assert failover(gone, NewestStatus(status=old)).missing(gone) == -1, "its mirror is gone"
+    killed = NewestStatus(status=others, is_led=False)
+    assert failover(gone, killed).missing(gone) == -1, "no mirror is in the group"
     ended = replace(others, state="STOPPED")
     assert failover(gone, NewestStatus(status=ended)).missing(gone) == -1
     more = replace(others, loss_records=31)

@@ -209,7 +209,11 @@ class CutoverGroups:
             commits, hidden = self._commits(names, listed, settled=settled)
         wanted = {
             group: self._source_offsets(
-                known, commits.get(group, {}), checkpoints.get(group, {}), is_hidden=group in hidden
+                known,
+                commits.get(group, {}),
+                checkpoints.get(group, {}),
+                is_listed=group in listed,
+                is_hidden=group in hidden,
             )
             for group in sorted(names)
         }
@@ -306,10 +310,11 @@ class CutoverGroups:
         commits: Mapping[TopicPartition, Committed],
         checkpoints: Mapping[TopicPartition, Committed],
         *,
+        is_listed: bool,
         is_hidden: bool,
     ) -> list[_SourceOffset]:
         """Return where a group resumes on the source, by partition."""
-        is_unseen = is_hidden or self._is_failover or self._scope.source_problem is not None
+        is_unseen = not is_listed or self._is_failover or self._scope.source_problem is not None
         out = []
         for tp in sorted({*commits, *checkpoints}):
             copy = known.get(tp)

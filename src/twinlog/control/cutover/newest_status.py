@@ -31,11 +31,16 @@ class NewestStatus:
 
     status: PublishedStatus | None
     problem: str = ""
+    is_led: bool = True
+    """A mirror is a member of the flow's group. A mirror that was killed is one for 10 s."""
 
     @property
     def is_of_now(self) -> bool:
-        """Whether the leader that wrote the row still runs, judged by the row's state and age."""
-        return self.status is not None and self.status.is_of(int(time.time() * 1000))
+        """Whether the leader that wrote the row still runs, by the row's state and age and the
+        flow's group.
+        """
+        one = self.status
+        return one is not None and self.is_led and one.is_of(int(time.time() * 1000))
 
     @property
     def recovery_ms(self) -> int:
@@ -113,9 +118,9 @@ class NewestStatus:
 def newest_status(scope: CutoverScope) -> NewestStatus:
     """Of whatever age; what cannot be read is reported as well."""
     try:
-        status = leader_status(scope.target, scope.name)
+        status, is_led = leader_status(scope.target, scope.name), scope.is_led()
     except TwinlogError as error:
         return NewestStatus(status=None, problem=str(error))
     if status is None:
         return NewestStatus(status=None, problem=f"{STATUS_TOPIC} has no row of {scope.name}")
-    return NewestStatus(status=status)
+    return NewestStatus(status=status, is_led=is_led)

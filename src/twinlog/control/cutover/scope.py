@@ -151,7 +151,7 @@ class CutoverScope:
     def begun(self) -> list[CopyRow]:
         """Return the rows of the remote topics that lanes of the flow may have written to."""
         rows = self.rows().copies.values()
-        return [row for row in rows if row.flow == self.name and row.begun and not row.ended]
+        return [row for row in rows if row.flow == self.name and row.is_live]
 
     def rows(self) -> StateRows:
         """Return the rows of the target's state topic."""

@@ -221,6 +221,7 @@ class Switchover:
 
     def _until_promoted(self, plan: SwitchoverPlan) -> float:
         """Returns when the fence was put up."""
+        self.scope.require_copied()
         if plan.is_begun:
             self.say("gates: were passed before the fence")
         else:
@@ -232,7 +233,6 @@ class Switchover:
                 flow=self.scope.name,
                 code="NOT_DRAINED",
             )
-        self.scope.require_copied()
         began = time.monotonic()
         self._fence(plan.topics)
         proof = FenceProof(self.scope, plan.topics)

@@ -59,6 +59,11 @@ class CopyRow:
     """`twinlog.rename` gave the topic another name; written only where it did, so that rows of
     other topics are what they were."""
 
+    @property
+    def is_live(self) -> bool:
+        """Lanes may have written to it, and the copy has not ended."""
+        return self.begun and not self.ended
+
     def encode(self) -> tuple[bytes, bytes]:
         value: dict[str, object] = {
             "topic_id": self.topic_id,
@@ -126,6 +131,5 @@ def copy_rows(
 def has_copied(records: Iterable[tuple[bytes | None, bytes | None]], source: str) -> bool:
     """Return True if a flow from this source has begun to copy a topic, by these rows."""
     return any(
-        row.begun and not row.ended and Flow.of(row.flow).source == source
-        for row in copy_rows(records).values()
+        row.is_live and Flow.of(row.flow).source == source for row in copy_rows(records).values()
     )
