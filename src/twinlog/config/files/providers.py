@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from twinlog.config.files.properties import parse_properties
+from twinlog.config.keys.client_keys import class_name
 from twinlog.config.regex.java_regex import compile_java
 from twinlog.config.regex.reader import RegexProblem
 from twinlog.config.values.origin import LookedUp, Setting, Settings, refuse
@@ -66,7 +67,7 @@ def _lookups(raw: Settings, environment: Mapping[str, str]) -> dict[str, Provide
 
 
 def _lookup(kind: Setting, params: Mapping[str, str], environment: Mapping[str, str]) -> Provider:
-    match kind.value.strip().removeprefix(_PACKAGE):
+    match class_name(kind.value).removeprefix(_PACKAGE):
         case "EnvVarConfigProvider":
             return Provider(look_up=_environment_lookup(kind, params, environment))
         case "FileConfigProvider":
