@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from twinlog.config.advice.effects import KeyEffect, judge_cluster, judge_flow, judge_general
 from twinlog.config.files.properties import DuplicateKey
-from twinlog.config.files.providers import has_variable
+from twinlog.config.files.providers import has_variable, provider_key
 from twinlog.config.flow.precedence import candidate_flows
 from twinlog.config.flow.switches import enabled
 from twinlog.config.keys.client_keys import is_connection_key
@@ -167,7 +167,7 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
             message = "what looks like a comment is part of the value; put it on a line of its own"
             yield warning(WarningCode.COMMENT_IN_VALUE, setting, message)
         if not setting.from_provider and has_variable(setting.value):
-            message = "${..} stays as text: no provider of config.providers knows it"
+            message = "${..} stays as text: no provider of config.providers has a value for it"
             if f":{UNGIVEN}/" in setting.value:
                 continue  # it is an error already
             if f":{UNREAD}/" in setting.value:
@@ -190,6 +190,8 @@ def _readings(key: str, aliases: Collection[str]) -> Iterator[tuple[str, str]]:
 
 
 def _judge(prefix: str, name: str, aliases: Collection[str]) -> KeyEffect:
+    if provider_key(name):
+        return KeyEffect(known=True)
     if not prefix:
         return judge_general(name)
     scope = prefix[:-1]

@@ -105,8 +105,7 @@ Under the names of Kafka's Java clients, for each cluster:
 | `sasl.mechanism` | `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER` |
 | `sasl.jaas.config` | the login module of the mechanism with its options, as Java takes it |
 | `sasl.oauthbearer.token.endpoint.url`, `...scope` | a token by client credentials |
-| `sasl.login.callback.handler.class` | Kafka's own, or Strimzi's `JaasClientOauthLoginCallbackHandler` \
-with `oauth.*` in the login module: client credentials |
+| `sasl.login.callback.handler.class` | Kafka's own, or Strimzi's with `oauth.*` |
 | `ssl.truststore.*`, `ssl.keystore.*`, `ssl.key.password` | PEM (file or text), PKCS12, JKS |
 | `ssl.endpoint.identification.algorithm` | empty turns the check of the host name off |
 | `ssl.enabled.protocols`, `ssl.cipher.suites` | as in Java; TLS 1.2 and 1.3 |
