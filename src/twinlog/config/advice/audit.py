@@ -168,6 +168,8 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
             yield warning(WarningCode.COMMENT_IN_VALUE, setting, message)
         if not setting.from_provider and has_variable(setting.value):
             message = "${..} stays as text: no provider of config.providers has a value for it"
+            if "${strimzienv:" in setting.value:
+                message += "; set it in the environment, or name the secrets' folder with --secrets"
             if f":{UNGIVEN}/" in setting.value:
                 continue  # it is an error already
             if f":{UNREAD}/" in setting.value:
