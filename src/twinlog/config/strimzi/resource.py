@@ -54,9 +54,9 @@ _TARGET_KEYS: Final = {
 }
 
 
-def read_resource(text: str, *, file: str, secrets: Path | None) -> RawConfig:
+def read_resource(documents: list[Node], *, file: str, secrets: Path | None) -> RawConfig:
     """The KafkaMirrorMaker2 resource of a file, under MirrorMaker 2's keys."""
-    reader = _ResourceReader(find_resource(text, file=file), secrets)
+    reader = _ResourceReader(find_resource(documents, file=file), secrets)
     try:
         return reader.read()
     except ConfigError as error:
