@@ -200,6 +200,16 @@ def test_keys_of_another_connector_do_nothing_and_are_said(tmp_path: Path) -> No
     ]
 
 
+def test_tasks_of_the_checkpoint_connector_are_said_to_set_nothing(tmp_path: Path) -> None:
+    mirror = "      sourceConnector: {tasksMax: 32}\n      checkpointConnector: {tasksMax: 8}"
+    raw = read(tmp_path, a_resource(mirror=mirror))
+    assert values(raw)["A->B.tasks.max"] == "32"
+    (warning,) = raw.warnings
+    assert (warning.code, warning.line) == ("DEAD_KEY", 16)
+    assert warning.key == "spec.mirrors[0].checkpointConnector.tasksMax"
+    assert "tasksMax of sourceConnector counts" in warning.message
+
+
 def test_one_part_alone_runs_without_a_copy(tmp_path: Path) -> None:
     config = load_text(tmp_path, a_resource(mirror="      heartbeatConnector: {}"))
     (flow,) = config.flows

@@ -20,7 +20,8 @@ from twinlog.config.flow.switches import enabled
 from twinlog.config.keys.client_keys import is_connection_key
 from twinlog.config.keys.key_table import OWN_FLOW_NAMES, RENAMED
 from twinlog.config.keys.key_types import OWN_PREFIX
-from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
+from twinlog.config.keys.process_keys import CERTIFICATE_FILE, OWN_PROCESS_NAMES, PRIVATE_KEY_FILE
+from twinlog.config.keys.worker_keys import LISTENER_PREFIXES
 from twinlog.config.strimzi.secrets import UNGIVEN, UNREAD
 from twinlog.config.values.nearest import nearest
 from twinlog.config.values.origin import Setting, Settings, has_comment, refuse, shown_key
@@ -34,14 +35,18 @@ _CLIENTS_OF = {
     "target": ("producer.override", "target.admin", "target.consumer"),
 }
 """Prefixes of all that a flow opens to a side."""
+_MAKES_NO_TOPIC = (
+    "makes no topic: remote topics are made like the source's, with replication.factor; make "
+    "those that shall differ beforehand"
+)
+_HTTPS = f"is of MirrorMaker 2's REST; for https write {CERTIFICATE_FILE} and {PRIVATE_KEY_FILE}"
 _WITHOUT_EFFECT = {
     "predicates": "nothing asks them: there are no transforms here",
-    "topic.creation.groups": (
-        "makes no topic: remote topics are made like the source's, with replication.factor; make "
-        "those that shall differ beforehand"
-    ),
+    "topic.creation.enable": "",
+    "topic.creation.": _MAKES_NO_TOPIC,
+    **dict.fromkeys(LISTENER_PREFIXES, _HTTPS),
 }
-"""Of a source connector, and of nothing here."""
+"""Keys, or what keys begin with, that set nothing here though their authors want something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +127,9 @@ def _audit_known(
         if reading.judgement.known and name in RENAMED:
             message = f"an old name; write {reading.prefix}{RENAMED[name]}"
             yield warning(WarningCode.DEPRECATED_KEY, setting, message)
-        if reading.judgement.known and name in _WITHOUT_EFFECT and setting.value.strip():
-            yield warning(WarningCode.DEAD_KEY, setting, _WITHOUT_EFFECT[name])
+        why = next((why for start, why in _WITHOUT_EFFECT.items() if name.startswith(start)), "")
+        if reading.judgement.known and why and setting.value.strip():
+            yield warning(WarningCode.DEAD_KEY, setting, why)
         source, arrow, _ = reading.prefix.partition(_ARROW)
         winner = raw.get(f"{source}.{name}")
         if arrow and winner and name.startswith(_LOSING_ROLES):

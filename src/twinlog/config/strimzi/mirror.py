@@ -56,6 +56,10 @@ class MirrorReader:
         if "tasksMax" in running.get(_SOURCE, {}):
             tasks = running[_SOURCE]["tasksMax"]
             self._found.set(f"{flow}.tasks.max", tasks.text(), tasks)
+        for name, section in running.items():
+            if name != _SOURCE and "tasksMax" in section:
+                only = f"sets nothing: a {name} has one task here; tasksMax of {_SOURCE} counts"
+                self._found.warn(section["tasksMax"], only)
         if _SOURCE not in running:
             self._found.set(f"{flow}.topics", "", mirror)
             self._found.set(f"{flow}.heartbeats.replication.enabled", "false", mirror)
