@@ -157,6 +157,13 @@ WARNING_CODES: Final = (
         ),
     ),
     Condition(
+        codes=("READ_AS",),
+        meaning=(
+            "a resource of another group than Strimzi's, or a connector of Kafka Connect: the "
+            "message names what it is read as"
+        ),
+    ),
+    Condition(
         codes=(
             "FLOW_OFF",
             "COMMENT_IN_VALUE",

@@ -1,13 +1,17 @@
-"""Reads a configuration file of any kind: mm2.properties, or a Strimzi resource."""
+"""Reads a configuration file of any kind: mm2.properties, a Strimzi resource, or a connector."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from twinlog.config.files.connector import is_connector, read_connector
 from twinlog.config.files.properties import decode, parse_properties
 from twinlog.config.files.raw import RawConfig, dropped_backslashes, read_bytes, settings_of
-from twinlog.config.strimzi.document import is_resource
+from twinlog.config.strimzi.document import find_connector, is_resource
 from twinlog.config.strimzi.resource import read_resource
+from twinlog.config.strimzi.yaml_nodes import parse_yaml
+from twinlog.config.values.origin import Settings
 from twinlog.errors import ConfigError
 
 
@@ -16,15 +20,25 @@ def read_raw(path: Path, secrets: Path | None = None) -> RawConfig:
     data = read_bytes(path, "an mm2.properties file or a KafkaMirrorMaker2 resource")
     text = decode(data)
     if is_resource(path, text):
-        return read_resource(_utf_8(data, path), file=str(path), secrets=secrets)
+        documents = list(parse_yaml(_utf_8(data, path), file=str(path)))
+        connector = find_connector(documents)
+        if connector is None:
+            return read_resource(documents, file=str(path), secrets=secrets)
+        return _connector(RawConfig(file=str(path), settings=connector))
     properties = parse_properties(text, file=str(path))
-    return RawConfig(
+    raw = RawConfig(
         file=properties.file,
         settings=settings_of(properties),
         duplicates=properties.duplicates,
         warnings=tuple(dropped_backslashes(properties)),
         is_latin_1=True,
     )
+    return _connector(raw) if is_connector(raw.settings) else raw
+
+
+def _connector(raw: RawConfig) -> RawConfig:
+    settings, warnings = read_connector(raw.settings)
+    return replace(raw, settings=Settings(settings), warnings=(*raw.warnings, *warnings))
 
 
 def _utf_8(data: bytes, path: Path) -> str:

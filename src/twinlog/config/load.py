@@ -45,7 +45,6 @@ from twinlog.errors import ConfigError
 from twinlog.model import Flow
 
 _CLUSTERS = "clusters"
-_OF_CONNECTORS = ("source.cluster.bootstrap.", "target.cluster.bootstrap.")
 
 
 def load(
@@ -151,14 +150,6 @@ def _aliases(raw: Settings, file: str) -> tuple[str, ...]:
 
 
 def _no_clusters(raw: Settings, file: str) -> ConfigError:
-    connector = next((one for key, one in raw.items() if key.startswith(_OF_CONNECTORS)), None)
-    if connector is not None:
-        return refuse(
-            connector,
-            "this is the configuration of a connector on Kafka Connect",
-            f"name the clusters, {_CLUSTERS} = A, B, their A.bootstrap.servers, and "
-            "A->B.enabled = true; the connector's other keys stay as they are",
-        )
     near = nearest(_CLUSTERS, [key for key in raw if "." not in key])
     if near is not None:
         return refuse(raw[near], "no such key", f"did you mean {_CLUSTERS}?")

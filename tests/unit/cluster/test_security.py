@@ -22,6 +22,7 @@ PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 HANDLERS = "org.apache.kafka.common.security.oauthbearer"
+STRIMZI_HANDLER = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
 
 
 def load(**keys: str) -> SecuritySettings:
@@ -345,6 +346,88 @@ class TestOAuth:
             is_header_urlencoded=True,
             extensions=(("team", "x"),),
         )
+
+    def strimzi(self, options: str, **others: str) -> dict[str, Any]:
+        return {
+            "mechanism": "OAUTHBEARER",
+            "jaas": f"{OAUTH_MODULE} required {options};",
+            "sasl.login.callback.handler.class": STRIMZI_HANDLER,
+            **others,
+        }
+
+    def test_options_of_strimzis_handler(self, stores: Path) -> None:
+        options = (
+            f'oauth.token.endpoint.uri="{self.ENDPOINT}" oauth.client.id="me" oauth.scope="s" '
+            'oauth.client.secret="hunter2" oauth.sasl.extension.team="x" '
+            f'oauth.ssl.truststore.location="{stores / "ca.pem"}" '
+            'oauth.ssl.truststore.type="PEM" oauth.http.retries="3"'
+        )
+        found = sasl(**self.strimzi(options)).oauth
+        assert found == OAuthSettings(
+            token_endpoint_url=self.ENDPOINT,
+            client_id="me",
+            client_secret="hunter2",
+            scope="s",
+            endpoint_ca_pem=shared_authority().pem,
+            extensions=(("team", "x"),),
+        )
+
+    def test_keys_of_kafkas_handler_are_not_read_by_strimzis(self) -> None:
+        options = (
+            f'oauth.token.endpoint.uri="{self.ENDPOINT}" oauth.client.id="me" '
+            'oauth.client.secret="hunter2"'
+        )
+        others = {
+            "sasl.oauthbearer.token.endpoint.url": "https://other.example/token",
+            "sasl.oauthbearer.scope": "wide",
+        }
+        found = sasl(**self.strimzi(options, **others)).oauth
+        assert found is not None
+        assert (found.token_endpoint_url, found.scope) == (self.ENDPOINT, None)
+
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            ('oauth.client.id="me"', "oauth.token.endpoint.uri: not set: a token by client"),
+            (
+                'oauth.token.endpoint.uri="https://id.example/t" oauth.client.id="me"',
+                "oauth.client.secret: not set",
+            ),
+            (
+                'oauth.refresh.token="hunter2"',
+                "oauth.refresh.token: not supported: only client credentials are; remove",
+            ),
+            (
+                'oauth.token.endpoint.uri="https://id.example/t" oauth.client.id="me" '
+                'oauth.client.secret="hunter2" '
+                'oauth.ssl.endpoint.identification.algorithm=""',
+                "oauth.ssl.endpoint.identification.algorithm: host names are always checked",
+            ),
+        ],
+    )
+    def test_what_strimzis_handler_cannot_be_given(self, options: str, expected: str) -> None:
+        message = sasl_problem(**self.strimzi(options))
+        assert message.startswith(f"sasl.jaas.config: {expected}")
+        assert "hunter2" not in message
+
+    @pytest.mark.parametrize("shaded", ["", "kafkashaded."])
+    def test_classes_of_databricks(self, shaded: str) -> None:
+        """Kafka's classes have a prefix there, and work as without it."""
+        password = 'username="u" password="p";'
+        for mechanism, module in (("PLAIN", PLAIN_MODULE), ("SCRAM-SHA-512", SCRAM_MODULE)):
+            found = sasl(mechanism, f"{shaded}{module} required {password}")
+            assert (found.username, found.password) == ("u", "p")
+        found = sasl(
+            "OAUTHBEARER",
+            f'{shaded}{OAUTH_MODULE} required clientId="me" clientSecret="hunter2";',
+            sasl_oauthbearer_token_endpoint_url=self.ENDPOINT,
+            sasl_login_callback_handler_class=(
+                f"{shaded}{HANDLERS}.secured.OAuthBearerLoginCallbackHandler"
+            ),
+            sasl_login_class=f"{shaded}{HANDLERS}.internals.OAuthBearerRefreshingLogin",
+        )
+        assert found.oauth is not None
+        assert found.oauth.client_id == "me"
 
     def test_newer_keys_win_over_jaas_options(self) -> None:
         oauth = self.oauth(

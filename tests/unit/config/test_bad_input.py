@@ -32,7 +32,7 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         (
             ["name = x", "source.cluster.bootstrap.servers = a:1"],
             "mm2.properties:2: source.cluster.bootstrap.servers: this is the configuration of a",
-            "name the clusters, clusters = A, B",
+            "add connector.class = MirrorSourceConnector or MirrorCheckpointConnector",
         ),
         (["clusters ="], "mm2.properties:1: clusters: names no cluster", "clusters = A, B"),
         (["# x", "clusters = ,"], "mm2.properties:2: clusters: names no cluster", ""),

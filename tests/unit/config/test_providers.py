@@ -71,6 +71,67 @@ def test_a_provider_that_is_not_named_does_nothing(read: Loader) -> None:
     assert password(read, *lines, environment={"PASS": "p"}) == "${env:PASS}"
 
 
+@pytest.mark.parametrize("prefix", ["A.", "A->B.", "A.consumer.", "A->B.source.consumer."], ids=str)
+def test_a_provider_may_be_named_for_a_cluster_a_flow_or_a_client(
+    read: Loader, prefix: str
+) -> None:
+    """MirrorMaker 2's connectors and workers resolve variables by their own providers."""
+    lines = [f"{prefix}{line}" for line in ENV]
+    config = read(
+        *lines,
+        "A.ssl.truststore.password = ${env:PASS}",
+        "A->B.topics = ${env:TOPICS}",
+        environment={"PASS": "p", "TOPICS": "orders.*"},
+    )
+    assert flow_of(config).topics.matches("orders-1")
+    assert flow_of(config).clients.source_admin["ssl.truststore.password"] == "p"
+    assert config.warnings == ()
+
+
+def test_a_name_that_two_places_use_is_that_of_the_keys_own_prefix(
+    read: Loader, tmp_path: Path
+) -> None:
+    (tmp_path / "topics").write_text("invoices")
+    folder = f"config.providers.env.class = {PACKAGE}DirectoryConfigProvider"
+    config = read(
+        *ENV,
+        "A->B.config.providers = env",
+        f"A->B.{folder}",
+        f"A->B.topics = ${{env:{tmp_path}:topics}}",
+        "A.ssl.truststore.password = ${env:PASS}",
+        environment={"PASS": "p"},
+    )
+    assert flow_of(config).topics.matches("invoices")
+    assert flow_of(config).clients.source_admin["ssl.truststore.password"] == "p"
+
+
+def test_a_wrong_provider_of_a_flow_is_the_only_error(read: Loader) -> None:
+    message = refusal(
+        lambda: read(
+            "A->B.config.providers = v",
+            "A->B.config.providers.v.class = com.example.Vault",
+            "A->B.topics = ${v:x:y}",
+        )
+    )
+    assert message.startswith("mm2.properties:6: A->B.config.providers.v.class: ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "A->B.topics = ${env:NOBODY_SET_IT}",
+        "A->B.tasks.max = ${env:NOBODY_SET_IT}",
+        "A->B.sync.topic.acls.enabled = ${env:NOBODY_SET_IT}",
+        "A->B.offset-syncs.topic.location = ${env:NOBODY_SET_IT}",
+    ],
+)
+def test_a_value_that_no_provider_has_is_told_as_that(read: Loader, line: str) -> None:
+    message = refusal(lambda: read(*ENV, line))
+    assert message.startswith(f"mm2.properties:7: {line.split(maxsplit=1)[0]}: ")
+    assert '"${env:NOBODY_SET_IT}" holds a variable without a value' in message
+    assert "no provider of config.providers has a value for it" in message
+
+
 def test_only_listed_variables(read: Loader) -> None:
     lines = (*ENV, "config.providers.env.param.allowlist.pattern = MM2_.*")
     line = "A.ssl.truststore.password = ${env:MM2_X}${env:X}"

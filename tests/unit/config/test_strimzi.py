@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from twinlog.cli.main import run
+from twinlog.cluster.security.security_keys import load_security
 from twinlog.config.config_file import read_raw
 from twinlog.config.files.raw import RawConfig
 from twinlog.config.load import load, load_raw
@@ -69,6 +70,15 @@ def secret_folder(folder: Path, files: Mapping[str, str]) -> Path:
 def test_every_version_is_read(tmp_path: Path, version: str) -> None:
     raw = read(tmp_path, a_resource().replace("v1beta2", version))
     assert values(raw)["A->B.enabled"] == "true"
+
+
+def test_another_group_has_the_same_resource(tmp_path: Path) -> None:
+    """IBM Event Streams is Strimzi with a group of its own."""
+    raw = read(tmp_path, a_resource().replace("kafka.strimzi.io", "eventstreams.ibm.com"))
+    assert values(raw)["A->B.enabled"] == "true"
+    (note,) = raw.warnings
+    assert (note.code, note.line, note.key) == ("READ_AS", 1, "apiVersion")
+    assert note.message == "read as kafka.strimzi.io/v1beta2, the same resource"
 
 
 def test_scalars_may_be_strings_booleans_or_numbers(tmp_path: Path) -> None:
@@ -188,6 +198,16 @@ def test_keys_of_another_connector_do_nothing_and_are_said(tmp_path: Path) -> No
         (16, "spec.mirrors[0].checkpointConnector.config.replication.policy.separator"),
         (16, "spec.mirrors[0].checkpointConnector.config.replication.factor"),
     ]
+
+
+def test_tasks_of_the_checkpoint_connector_are_said_to_set_nothing(tmp_path: Path) -> None:
+    mirror = "      sourceConnector: {tasksMax: 32}\n      checkpointConnector: {tasksMax: 8}"
+    raw = read(tmp_path, a_resource(mirror=mirror))
+    assert values(raw)["A->B.tasks.max"] == "32"
+    (warning,) = raw.warnings
+    assert (warning.code, warning.line) == ("DEAD_KEY", 16)
+    assert warning.key == "spec.mirrors[0].checkpointConnector.tasksMax"
+    assert "tasksMax of sourceConnector counts" in warning.message
 
 
 def test_one_part_alone_runs_without_a_copy(tmp_path: Path) -> None:
@@ -493,6 +513,141 @@ def test_strimzis_own_provider_finds_secrets_in_the_folder(tmp_path: Path) -> No
         "mirror.yaml:8: A.client.id: the secret "
     )
     assert "name it: --secrets DIR" in refusal(tmp_path, text)
+
+
+TEMPLATE = """\
+  template:
+    pod:
+      volumes:
+        - {name: oauth, secret: {secretName: mine}}
+    connectContainer:
+      env:
+        - {name: CLIENT_ID, value: me}
+        - name: CLIENT_SECRET
+          valueFrom: {secretKeyRef: {name: mine, key: password}}
+      volumeMounts:
+        - {name: oauth, mountPath: /mnt/oauth}
+"""
+
+
+def strimzis(folder: Path, variable: str, text: str = "", **given: Any) -> Any:
+    """`client.id` of A, which is a variable of one of the operator's providers."""
+    file = folder / "mirror.yaml"
+    file.write_text(a_resource(a=f"      config: {{client.id: '{variable}'}}") + text)
+    return load(file, **{"environment": {}, **given}).cluster("A").settings["client.id"]
+
+
+def test_the_operators_providers_need_no_line(tmp_path: Path) -> None:
+    secrets = secret_folder(tmp_path, {"mine/password": "pw"})
+    properties = tmp_path / "my.properties"
+    properties.write_text("password = pw\n")
+    for variable in (
+        "${strimzienv:PASSWORD}",
+        f"${{strimzifile:{properties}:password}}",
+        f"${{strimzidir:{secrets}/mine:password}}",
+        "${strimzisecrets:my-namespace/mine:password}",
+    ):
+        found = strimzis(tmp_path, variable, secrets=secrets, environment={"PASSWORD": "pw"})
+        assert (found.value, found.shown) == ("pw", "<hidden>"), variable
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected"),
+    [
+        ("${strimzienv:CLIENT_ID}", "me"),
+        ("${strimzienv:CLIENT_SECRET}", "pw"),
+        ("${strimzidir:/mnt/oauth:password}", "pw"),
+        ("${strimzifile:/mnt/oauth/all.properties:user}", "you"),
+    ],
+)
+def test_secrets_of_the_pod_are_found_in_the_folder(
+    tmp_path: Path, variable: str, expected: str
+) -> None:
+    secrets = secret_folder(tmp_path, {"mine/password": "pw", "mine/all.properties": "user=you"})
+    assert strimzis(tmp_path, variable, TEMPLATE, secrets=secrets).value == expected
+    raw = read_raw(tmp_path / "mirror.yaml", secrets)
+    assert raw.warnings == (), "template is used"
+
+
+def test_secrets_of_the_old_external_configuration_are_found(tmp_path: Path) -> None:
+    secrets = secret_folder(tmp_path, {"mine/password": "pw"})
+    old = """\
+  externalConfiguration:
+    env:
+      - {name: P, valueFrom: {secretKeyRef: {name: mine, key: password}}}
+    volumes:
+      - {name: x, secret: {secretName: mine}}
+"""
+    for variable in (
+        "${strimzienv:P}",
+        "${strimzidir:/opt/kafka/external-configuration/x:password}",
+    ):
+        assert strimzis(tmp_path, variable, old, secrets=secrets).value == "pw"
+
+
+def test_a_variable_of_the_pod_may_be_one_of_this_process(tmp_path: Path) -> None:
+    secrets = secret_folder(tmp_path, {"other/x": "y"})
+    variable = "${strimzienv:CLIENT_SECRET}"
+    environment = {"CLIENT_SECRET": "pw"}
+    for folder in (None, secrets):
+        found = strimzis(tmp_path, variable, TEMPLATE, secrets=folder, environment=environment)
+        assert found.value == "pw"
+    config = load(tmp_path / "mirror.yaml", environment={})
+    (warning,) = [one for one in config.warnings if one.code == "UNRESOLVED"]
+    assert warning.line == 8
+    assert "set it in the environment, or name the secrets' folder" in warning.message
+
+
+def test_providers_of_a_connector_are_read(tmp_path: Path) -> None:
+    secrets = secret_folder(tmp_path, {"mine/topic": "orders", "mine/group": "payments"})
+    mirror = """\
+      sourceConnector:
+        config: &shared
+          config.providers: kubernetes
+          config.providers.kubernetes.class: io.strimzi.kafka.KubernetesSecretConfigProvider
+          topics: ${kubernetes:my-namespace/mine:topic}
+      checkpointConnector:
+        config:
+          <<: *shared
+          groups: ${kubernetes:my-namespace/mine:group}"""
+    (flow,) = load_text(tmp_path, a_resource(mirror=mirror), secrets=secrets).flows
+    assert flow.topics.matches("orders")
+    assert not flow.topics.matches("invoices")
+    assert flow.settings["groups"].value == "payments"
+    environment = """\
+      sourceConnector: {}
+      checkpointConnector:
+        config:
+          config.providers: env
+          config.providers.env.class: org.apache.kafka.common.config.provider.EnvVarConfigProvider
+          groups: ${env:GROUPS}"""
+    file = tmp_path / "mirror.yaml"
+    file.write_text(a_resource(mirror=environment))
+    (flow,) = load(file, environment={"GROUPS": "payments"}).flows
+    assert flow.settings["groups"].value == "payments"
+
+
+def test_custom_authentication_with_strimzis_handler(tmp_path: Path) -> None:
+    secrets = secret_folder(tmp_path, {"mine/password": "pw"})
+    handler = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
+    a = f"""\
+      tls: {{}}
+      authentication:
+        type: custom
+        sasl: true
+        config:
+          sasl.login.callback.handler.class: {handler}
+          sasl.mechanism: OAUTHBEARER
+          sasl.jaas.config: |
+            org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required
+            oauth.token.endpoint.uri="https://id.example/token" oauth.client.id="me"
+            oauth.client.secret="${{strimzienv:CLIENT_SECRET}}";"""
+    config = load_text(tmp_path, a_resource(a=a) + TEMPLATE, secrets=secrets)
+    client = config.flows[0].clients.source_admin
+    security = load_security(client, where="A")
+    assert security.oauth is not None
+    assert security.oauth.client_secret == "pw"
+    assert config.warnings == ()
 
 
 def test_it_is_read_as_utf_8(tmp_path: Path) -> None:

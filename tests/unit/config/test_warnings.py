@@ -126,7 +126,6 @@ def test_a_connectors_connection_acts_on_the_source_where_nothing_else_is_set(
     [
         "dedicated.mode.enable.internal.rest = true",
         "listeners = http://127.0.0.1:8083",
-        "listeners.https.ssl.keystore.location = /k",
         "B.exactly.once.source.support = enabled",
         "metric.reporters = com.example.Reporter",
         "B.offset.storage.topic = x",
@@ -135,7 +134,6 @@ def test_a_connectors_connection_acts_on_the_source_where_nothing_else_is_set(
         "task.shutdown.graceful.timeout.ms = 1",
         "key.converter = org.apache.kafka.connect.converters.ByteArrayConverter",
         "B.key.converter.schemas.enable = false",
-        "A->B.topic.creation.default.partitions = 1",
         "A->B.producer.override.acks = all",
         "A->B.exactly.once.support = required",
         "name = x",
@@ -160,7 +158,15 @@ def test_keys_of_connections_are_accepted_without_a_word(read: Loader, line: str
     [
         ("topic.creation.groups = compacted", "makes no topic"),
         ("A->B.topic.creation.groups = compacted", "makes no topic"),
+        ("A->B.topic.creation.default.partitions = 1", "makes no topic"),
+        ("A->B.topic.creation.compacted.cleanup.policy = compact", "makes no topic"),
         ("predicates = isOrders", "no transforms here"),
+        ("A->B.predicates.isOrders.pattern = orders", "no transforms here"),
+        (
+            "listeners.https.ssl.keystore.location = /k",
+            "for https write twinlog.rest.tls.certificate.file",
+        ),
+        ("admin.listeners.https.ssl.protocol = TLSv1.3", "is of MirrorMaker 2's REST"),
     ],
 )
 def test_rules_of_connect_that_make_no_difference_here(read: Loader, line: str, words: str) -> None:

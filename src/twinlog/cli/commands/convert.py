@@ -29,8 +29,9 @@ from twinlog.private_files import private_opener
 def convert(file: Path | None, output: Path | None, **given: Any) -> int:
     """Print a configuration as a canonical mm2.properties.
 
-    FILE is an mm2.properties file or a KafkaMirrorMaker2 resource; or it is left out, and the flags
-    of MirrorMaker 1 are given.
+    FILE is an mm2.properties file, a KafkaMirrorMaker2 resource, or a connector of MirrorMaker 2 on
+    Kafka Connect (JSON, properties or KafkaConnector); or it is left out, and the flags of
+    MirrorMaker 1 are given.
 
     Secrets stay what they are in FILE: a variable that a config provider looks up, or text. What
     is odd in FILE is said on stderr.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
+from twinlog.config.keys.client_keys import class_name
 from twinlog.errors import ConfigError
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
@@ -28,6 +29,12 @@ class ClientKeys:
         inner = ClientKeys(values, where=self.where, within=key)
         inner.files = self.files
         return inner
+
+    def replaced(self, values: Mapping[str, str]) -> ClientKeys:
+        """Return these keys with other values for some of them."""
+        other = ClientKeys({**self._values, **values}, where=self.where, within=self._within)
+        other.files = self.files
+        return other
 
     def text(self, key: str) -> str | None:
         """The trimmed value, None when it is not set or blank."""
@@ -65,8 +72,9 @@ class ClientKeys:
         name = self.text(key)
         if name is None:
             return None
-        simple = name.replace("$", ".").rpartition(".")[2]
-        if simple not in known or not name.startswith("org.apache.kafka."):
+        full = class_name(name).replace("$", ".")
+        simple = full.rpartition(".")[2]
+        if simple not in known or not full.startswith("org.apache.kafka."):
             self.fail(key, f"{name}: {why}")
         return simple
 

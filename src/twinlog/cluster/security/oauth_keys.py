@@ -2,6 +2,8 @@
 
 Kafka's newer keys (KIP-1139) win over the JAAS options that they replace. Without a token endpoint
 Java makes unsigned tokens from the `unsecuredLogin...` options, and so is it here.
+
+Strimzi's own login handler has options of other names in the login module; they are translated.
 """
 
 from __future__ import annotations
@@ -14,7 +16,15 @@ from typing import Final
 
 from twinlog.cluster.security.client_keys import ClientKeys
 from twinlog.cluster.security.security_settings import OAuthSettings
-from twinlog.cluster.security.tls_keys import load_trust
+from twinlog.cluster.security.tls_keys import (
+    ENDPOINT_ALGORITHM,
+    TRUST_FILE,
+    TRUST_PASSWORD,
+    TRUST_TEXT,
+    TRUST_TYPE,
+    load_trust,
+)
+from twinlog.config.keys.client_keys import class_name
 
 ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 CLIENT_ID: Final = "sasl.oauthbearer.client.credentials.client.id"
@@ -31,11 +41,46 @@ ALLOWED_URLS: Final = "TWINLOG_SASL_OAUTHBEARER_ALLOWED_URLS"
 """In the environment, as Java has `org.apache.kafka.sasl.oauthbearer.allowed.urls` as a property of
 the system: it is for who starts the process to say, and not for who writes the file."""
 
+KAFKA_HANDLER: Final = "OAuthBearerLoginCallbackHandler"
 UNSECURED_HANDLER: Final = "OAuthBearerUnsecuredLoginCallbackHandler"
-LOGIN_HANDLERS: Final = frozenset({"OAuthBearerLoginCallbackHandler", UNSECURED_HANDLER})
+LOGIN_HANDLERS: Final = frozenset({KAFKA_HANDLER, UNSECURED_HANDLER})
 RETRIEVERS: Final = frozenset(
     {"DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever"}
 )
+
+_STRIMZI_HANDLER: Final = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
+_STRIMZI_NEEDS: Final = {
+    "oauth.token.endpoint.uri": ENDPOINT,
+    "oauth.client.id": CLIENT_ID,
+    "oauth.client.secret": CLIENT_SECRET,
+}
+_STRIMZI_OPTIONS: Final = {
+    **_STRIMZI_NEEDS,
+    "oauth.scope": SCOPE,
+    **{
+        f"oauth.{key}": key
+        for key in (TRUST_FILE, TRUST_PASSWORD, TRUST_TYPE, TRUST_TEXT, ENDPOINT_ALGORITHM)
+    },
+}
+_STRIMZI_EXTENSION: Final = "oauth.sasl.extension."
+_STRIMZI_IDLE: Final = frozenset(
+    {
+        "oauth.access.token.is.jwt",
+        "oauth.check.access.token.type",
+        "oauth.config.id",
+        "oauth.connect.timeout.seconds",
+        "oauth.enable.metrics",
+        "oauth.fallback.username.claim",
+        "oauth.fallback.username.prefix",
+        "oauth.http.retries",
+        "oauth.http.retry.pause.millis",
+        "oauth.include.accept.header",
+        "oauth.max.token.expiry.seconds",
+        "oauth.read.timeout.seconds",
+        "oauth.username.claim",
+    }
+)
+"""Options that change neither the token nor how it is requested."""
 
 _STRING: Final = "unsecuredLoginStringClaim_"
 _NUMBER: Final = "unsecuredLoginNumberClaim_"
@@ -53,6 +98,8 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 def load_oauth(keys: ClientKeys, options: dict[str, str]) -> OAuthSettings:
     """`options` are those of the login module."""
+    if class_name(keys.text(LOGIN_HANDLER) or "") == _STRIMZI_HANDLER:
+        keys, options = _from_strimzi(keys, options)
     handler = keys.only_known_class(
         LOGIN_HANDLER, LOGIN_HANDLERS, "Java code cannot run here; use Kafka's own handler"
     )
@@ -89,6 +136,29 @@ def load_oauth(keys: ClientKeys, options: dict[str, str]) -> OAuthSettings:
         refresh_share=keys.number(REFRESH, 0.8, least=0.5, most=1.0),
         extensions=extensions,
     )
+
+
+def _from_strimzi(keys: ClientKeys, options: dict[str, str]) -> tuple[ClientKeys, dict[str, str]]:
+    """Return the keys and options with which Kafka's own handler requests the same token."""
+    jaas = keys.inside(JAAS, options)
+    found: dict[str, str] = {}
+    extensions: dict[str, str] = {}
+    for name, value in options.items():
+        if name in _STRIMZI_OPTIONS:
+            found[_STRIMZI_OPTIONS[name]] = value
+        elif name.startswith(_STRIMZI_EXTENSION):
+            extensions[_EXTENSION + name.removeprefix(_STRIMZI_EXTENSION)] = value
+        elif name.startswith("oauth.") and name not in _STRIMZI_IDLE:
+            jaas.fail(name, "not supported: only client credentials are; remove the option")
+    for name, key in _STRIMZI_NEEDS.items():
+        if not found.get(key):
+            jaas.fail(name, "not set: a token by client credentials needs it")
+    if not found.pop(ENDPOINT_ALGORITHM, "https").strip():
+        jaas.fail(f"oauth.{ENDPOINT_ALGORITHM}", "host names are always checked; remove the option")
+    trust = {key: found.pop(key) for key in list(found) if key.startswith("ssl.")}
+    handler = f"org.apache.kafka.common.security.oauthbearer.{KAFKA_HANDLER}"
+    translated = {SCOPE: "", RETRIEVER: "", **found, LOGIN_HANDLER: handler}
+    return keys.replaced(translated), {**trust, **extensions}
 
 
 def _required(keys: ClientKeys, jaas: ClientKeys, key: str, option: str) -> str:

@@ -21,6 +21,7 @@ from twinlog.cluster.security.security_settings import (
 )
 from twinlog.cluster.security.tls import check_usable
 from twinlog.cluster.security.tls_keys import CIPHERS, KEY_FILE, KEY_TEXT, load_tls
+from twinlog.config.keys.client_keys import class_name
 
 PROTOCOL: Final = "security.protocol"
 MECHANISM: Final = "sasl.mechanism"
@@ -154,7 +155,7 @@ def _mechanism(keys: ClientKeys) -> str:
 def _expect_module(
     keys: ClientKeys, module: LoginModule, known: frozenset[str], mechanism: str
 ) -> None:
-    if module.name not in known:
+    if class_name(module.name) not in known:
         keys.fail(JAAS, f"{module.name} does not serve {mechanism}: {_example(mechanism)}")
 
 

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 from twinlog.config.advice.effects import KeyEffect, judge_cluster, judge_flow, judge_general
 from twinlog.config.files.properties import DuplicateKey
-from twinlog.config.files.providers import has_variable
+from twinlog.config.files.providers import has_variable, provider_key
 from twinlog.config.flow.precedence import candidate_flows
 from twinlog.config.flow.switches import enabled
 from twinlog.config.keys.client_keys import is_connection_key
 from twinlog.config.keys.key_table import OWN_FLOW_NAMES, RENAMED
 from twinlog.config.keys.key_types import OWN_PREFIX
-from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
+from twinlog.config.keys.process_keys import CERTIFICATE_FILE, OWN_PROCESS_NAMES, PRIVATE_KEY_FILE
+from twinlog.config.keys.worker_keys import LISTENER_PREFIXES
 from twinlog.config.strimzi.secrets import UNGIVEN, UNREAD
 from twinlog.config.values.nearest import nearest
 from twinlog.config.values.origin import Setting, Settings, has_comment, refuse, shown_key
@@ -34,14 +35,18 @@ _CLIENTS_OF = {
     "target": ("producer.override", "target.admin", "target.consumer"),
 }
 """Prefixes of all that a flow opens to a side."""
+_MAKES_NO_TOPIC = (
+    "makes no topic: remote topics are made like the source's, with replication.factor; make "
+    "those that shall differ beforehand"
+)
+_HTTPS = f"is of MirrorMaker 2's REST; for https write {CERTIFICATE_FILE} and {PRIVATE_KEY_FILE}"
 _WITHOUT_EFFECT = {
     "predicates": "nothing asks them: there are no transforms here",
-    "topic.creation.groups": (
-        "makes no topic: remote topics are made like the source's, with replication.factor; make "
-        "those that shall differ beforehand"
-    ),
+    "topic.creation.enable": "",
+    "topic.creation.": _MAKES_NO_TOPIC,
+    **dict.fromkeys(LISTENER_PREFIXES, _HTTPS),
 }
-"""Of a source connector, and of nothing here."""
+"""Keys, or what keys begin with, that set nothing here though their authors want something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +127,9 @@ def _audit_known(
         if reading.judgement.known and name in RENAMED:
             message = f"an old name; write {reading.prefix}{RENAMED[name]}"
             yield warning(WarningCode.DEPRECATED_KEY, setting, message)
-        if reading.judgement.known and name in _WITHOUT_EFFECT and setting.value.strip():
-            yield warning(WarningCode.DEAD_KEY, setting, _WITHOUT_EFFECT[name])
+        why = next((why for start, why in _WITHOUT_EFFECT.items() if name.startswith(start)), "")
+        if reading.judgement.known and why and setting.value.strip():
+            yield warning(WarningCode.DEAD_KEY, setting, why)
         source, arrow, _ = reading.prefix.partition(_ARROW)
         winner = raw.get(f"{source}.{name}")
         if arrow and winner and name.startswith(_LOSING_ROLES):
@@ -167,7 +173,9 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
             message = "what looks like a comment is part of the value; put it on a line of its own"
             yield warning(WarningCode.COMMENT_IN_VALUE, setting, message)
         if not setting.from_provider and has_variable(setting.value):
-            message = "${..} stays as text: no provider of config.providers knows it"
+            message = "${..} stays as text: no provider of config.providers has a value for it"
+            if "${strimzienv:" in setting.value:
+                message += "; set it in the environment, or name the secrets' folder with --secrets"
             if f":{UNGIVEN}/" in setting.value:
                 continue  # it is an error already
             if f":{UNREAD}/" in setting.value:
@@ -190,6 +198,8 @@ def _readings(key: str, aliases: Collection[str]) -> Iterator[tuple[str, str]]:
 
 
 def _judge(prefix: str, name: str, aliases: Collection[str]) -> KeyEffect:
+    if provider_key(name):
+        return KeyEffect(known=True)
     if not prefix:
         return judge_general(name)
     scope = prefix[:-1]

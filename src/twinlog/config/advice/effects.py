@@ -24,7 +24,6 @@ _FREE_PREFIXES = (
     "transforms.",
     "predicates.",
     "topic.creation.",
-    "config.providers.",
     "metrics.context.",
     *_CONVERTERS,
 )
@@ -65,9 +64,7 @@ def judge_general(name: str) -> KeyEffect:
     if name in CONNECTOR_NAMES | OWN_FLOW_NAMES | PROCESS_KEYS or is_connection_key(name):
         # an invented ssl.* name must not pass as a connection key
         return _judge_connection("", name)
-    if name.startswith(
-        ("config.providers.", "replication.policy", *TOP_LEVEL_WORKER_PREFIXES, *LISTENER_PREFIXES)
-    ):
+    if name.startswith(("replication.policy", *TOP_LEVEL_WORKER_PREFIXES, *LISTENER_PREFIXES)):
         return _known_or_near("", name)
     role = _role_of(name)
     if role:

@@ -32,7 +32,12 @@ _NEED_A_PROTOCOL: Final = {
     "ssl.truststore.certificates": "SSL",
     "ssl.keystore.location": "SSL",
 }
-_SECRET_OF_JAAS: Final = re.compile(r"(password|clientSecret)\s*=\s*[\"']?[^\"'\s;]", re.IGNORECASE)
+_SECRET_OF_JAAS: Final = re.compile(
+    r"(password|clientSecret|oauth\.client\.secret)\s*=\s*[\"']?[^\"'\s;]", re.IGNORECASE
+)
+_ENDPOINT_OF_JAAS: Final = re.compile(
+    r"oauth\.token\.endpoint\.uri\s*=\s*[\"']?http:", re.IGNORECASE
+)
 _SECRETS: Final = ("ssl.key.password", "ssl.keystore.password", "ssl.keystore.key")
 """Not the password of a truststore: what is in it is public."""
 _POLICY: Final = "replication.policy.class"
@@ -119,10 +124,16 @@ def _of_client(client: ClientProperties) -> Iterator[tuple[Setting, str]]:
             "it is; use SASL_SSL",
         )
     if protocol.startswith("SASL_") and mechanism == "OAUTHBEARER":
-        for key in _ENDPOINTS:
-            if urlsplit(trimmed(client.get(key, ""))).scheme.lower() == "http":
-                message = "over http the client's secret and the token go as they are; use https"
-                yield client.origin(key), message
+        in_clear = [
+            key
+            for key in _ENDPOINTS
+            if urlsplit(trimmed(client.get(key, ""))).scheme.lower() == "http"
+        ]
+        if _ENDPOINT_OF_JAAS.search(client.get(_JAAS, "")):
+            in_clear.append(_JAAS)
+        for key in in_clear:
+            message = "over http the client's secret and the token go as they are; use https"
+            yield client.origin(key), message
     if protocol in ("SSL", "SASL_SSL") and not trimmed(client.get(_IDENTIFICATION, "https")):
         yield (
             client.origin(_IDENTIFICATION),

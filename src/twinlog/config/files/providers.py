@@ -1,7 +1,10 @@
 """Config providers: `${name:path:key}` is looked up in a file, a folder or the environment.
 
-As in Kafka, a provider works only when it is named in `config.files.providers` and has a class; a
+As in Kafka, a provider works only when it is named in `config.providers` and has a class; a
 variable that it does not know stays in the text as it is; a looked-up value is not searched again.
+
+`A.config.providers` and `A->B.config.providers` name providers as well. If two places use a name
+for different providers, a key takes that of its own prefix, then that without prefix.
 """
 
 from __future__ import annotations
@@ -12,12 +15,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from twinlog.config.files.properties import parse_properties
+from twinlog.config.keys.client_keys import class_name
 from twinlog.config.regex.java_regex import compile_java
 from twinlog.config.regex.reader import RegexProblem
 from twinlog.config.values.origin import LookedUp, Setting, Settings, refuse
 from twinlog.config.values.types import to_list
 
 _VARIABLE = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
+PROVIDERS = "config.providers"
 _PACKAGE = "org.apache.kafka.common.config.provider."
 
 Lookup = Callable[[str, str], str | None]
@@ -35,15 +40,28 @@ class Provider:
 
 def resolve_providers(raw: Settings, environment: Mapping[str, str]) -> Settings:
     """All settings with their variables replaced."""
-    lookups = _lookups(raw, environment)
-    if not lookups:
+    scopes = {
+        prefix: _lookups(raw, prefix, environment) for prefix in reversed(provider_scopes(raw))
+    }
+    every = {name: one for found in scopes.values() for name, one in found.items()}
+    every |= scopes.get("", {})
+    if not every:
         return raw
-    return Settings({name: _resolved(setting, lookups) for name, setting in raw.items()})
+    out = {}
+    for key, setting in raw.items():
+        own = max((one for one in scopes if key.startswith(one)), key=len, default="")
+        out[key] = _resolved(setting, every | scopes.get(own, {}))
+    return Settings(out)
 
 
 def provider_key(key: str) -> bool:
     """Whether a key says which config providers there are."""
-    return key == "config.providers" or key.startswith("config.providers.")
+    return f".{PROVIDERS}." in f".{key}."
+
+
+def provider_scopes(settings: Mapping[str, Setting]) -> list[str]:
+    """Return what stands before each `config.providers`: nothing, `A.` or `A->B.`."""
+    return [key.removesuffix(PROVIDERS) for key in settings if f".{key}".endswith(f".{PROVIDERS}")]
 
 
 def has_variable(value: str) -> bool:
@@ -51,22 +69,21 @@ def has_variable(value: str) -> bool:
     return _VARIABLE.search(value) is not None
 
 
-def _lookups(raw: Settings, environment: Mapping[str, str]) -> dict[str, Provider]:
-    named = raw.get("config.providers")
+def _lookups(raw: Settings, prefix: str, environment: Mapping[str, str]) -> dict[str, Provider]:
+    named = raw.get(prefix + PROVIDERS)
     lookups: dict[str, Provider] = {}
     for name in to_list(named) if named else ():
-        kind = raw.get(f"config.providers.{name}.class")
+        own = f"{prefix}{PROVIDERS}.{name}."
+        kind = raw.get(f"{own}class")
         if kind is None:
             continue
-        params = {
-            key: s.value for key, s in raw.stripped(f"config.providers.{name}.param.").items()
-        }
+        params = {key: s.value for key, s in raw.stripped(f"{own}param.").items()}
         lookups[name] = _lookup(kind, params, environment)
     return lookups
 
 
 def _lookup(kind: Setting, params: Mapping[str, str], environment: Mapping[str, str]) -> Provider:
-    match kind.value.strip().removeprefix(_PACKAGE):
+    match class_name(kind.value).removeprefix(_PACKAGE):
         case "EnvVarConfigProvider":
             return Provider(look_up=_environment_lookup(kind, params, environment))
         case "FileConfigProvider":

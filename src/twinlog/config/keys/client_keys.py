@@ -60,6 +60,11 @@ SECURITY_KEYS = frozenset(
 CONNECTION_KEYS = SECURITY_KEYS | {BOOTSTRAP_SERVERS}
 
 
+def class_name(text: str) -> str:
+    """Return a Java class's name without the package that Databricks puts in front of Kafka's."""
+    return text.strip().removeprefix("kafkashaded.")
+
+
 def is_connection_key(name: str) -> bool:
     return name in CONNECTION_KEYS or name.startswith(("ssl.", "sasl."))
 

@@ -61,6 +61,8 @@ _ACTING: Final = (
           "larger"),
     _acts(_PRODUCER, "request.timeout.ms", "30000", _TIMEOUT),
     _acts(_ADMIN, "request.timeout.ms", "30000", _TIMEOUT),
+    *(_acts(role, "config.providers", "", "where ${name:..} in values is looked up")
+      for role in Role),
 )  # fmt: skip
 
 _WITHOUT: Final = {
@@ -99,7 +101,6 @@ _WITHOUT: Final = {
 }
 _OF_ANY: Final = {
     "client.id": "always twinlog-SOURCE->TARGET",
-    "config.providers": "a provider is named without a client",
     "default.api.timeout.ms": "requests have their own deadlines here",
     "interceptor.classes metric.reporters auto.include.jmx.reporter security.providers": "Java "
     "classes",

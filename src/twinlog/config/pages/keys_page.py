@@ -105,6 +105,7 @@ Under the names of Kafka's Java clients, for each cluster:
 | `sasl.mechanism` | `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER` |
 | `sasl.jaas.config` | the login module of the mechanism with its options, as Java takes it |
 | `sasl.oauthbearer.token.endpoint.url`, `...scope` | a token by client credentials |
+| `sasl.login.callback.handler.class` | Kafka's own, or Strimzi's with `oauth.*` |
 | `ssl.truststore.*`, `ssl.keystore.*`, `ssl.key.password` | PEM (file or text), PKCS12, JKS |
 | `ssl.endpoint.identification.algorithm` | empty turns the check of the host name off |
 | `ssl.enabled.protocols`, `ssl.cipher.suites` | as in Java; TLS 1.2 and 1.3 |
@@ -113,7 +114,8 @@ Files and secrets are read by the driver alone and reach the lanes over the chan
 Spark's configuration, job descriptions or event log. What opens the channel to a lane does go
 through Spark, which is authenticated and encrypted for that: see [security](security.md).
 Kerberos (`GSSAPI`) and Java classes
-(`*.callback.handler.class`, `ssl.engine.factory.class`) are refused with a message.
+(other `*.callback.handler.class`, `ssl.engine.factory.class`) are refused with a message. The
+prefix `kafkashaded.`, which Databricks puts before Kafka's classes, makes no difference.
 """
 
 

@@ -50,6 +50,12 @@ refused, because the text of a login cannot hold it. `${name:namespace/secret:ke
 `docs/configuration.md`. What connects to nothing (`check --explain`, `convert`) needs no folder:
 without `--secrets` no secret is read, and `/SECRETS` stands for it in what they print.
 
+The operator's own providers need no `config.providers`: `${strimzienv:NAME}`,
+`${strimzifile:path:key}`, `${strimzidir:path:key}` and `${strimzisecrets:namespace/secret:key}`.
+If `template` or `externalConfiguration` sets a variable from a secret, or mounts a secret, and
+`--secrets` has that secret, its files are used. Otherwise a variable is one of this process's
+environment, and a path is one of this machine.
+
 ## Where a flow and three connectors differ
 
 Strimzi gives each connector a `config` of its own; a flow of MirrorMaker 2 has one. A key is taken

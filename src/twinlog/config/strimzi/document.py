@@ -1,4 +1,4 @@
-"""Finds the KafkaMirrorMaker2 resource in a file, which may hold other documents as well."""
+"""Finds a KafkaMirrorMaker2 resource among the documents of a file, or a connector."""
 
 from __future__ import annotations
 
@@ -6,25 +6,54 @@ import re
 from pathlib import Path
 from typing import Final
 
-from twinlog.config.strimzi.yaml_nodes import Node, parse_yaml
+from twinlog.config.files.connector import CLASS, is_connector
+from twinlog.config.strimzi.yaml_nodes import Node
+from twinlog.config.values.origin import Setting, Settings
 from twinlog.errors import ConfigError
 
 KIND: Final = "KafkaMirrorMaker2"
+_OF_CONNECTORS: Final = {"name": "name", "class": CLASS, "tasksMax": "tasks.max"}
+"""Fields of a KafkaConnector, and the keys that they set."""
+_JSON: Final = re.compile(r"(?:\xef\xbb\xbf)?\s*\{")
+"""Of bytes as characters: a byte order mark may come first."""
 
 
 def is_resource(path: Path, text: str) -> bool:
     """Whether a file is YAML, or JSON, and no properties file."""
-    if path.suffix.lower() in (".yaml", ".yml", ".json"):
+    if path.suffix.lower() in (".yaml", ".yml", ".json") or _JSON.match(text):
         return True
     return all(re.search(rf"^{name}:", text, re.MULTILINE) for name in ("apiVersion", "kind"))
 
 
-def find_resource(text: str, *, file: str) -> dict[str, Node]:
+def find_connector(documents: list[Node]) -> Settings | None:
+    """Return the configuration of a connector on Kafka Connect, or None if the file has none.
+
+    It is the whole document, its `config` (Kafka Connect's REST), or a KafkaConnector.
+    """
+    fields = documents[0].fields() if len(documents) == 1 and documents[0].is_mapping else {}
+    named = {"name": fields["name"]} if "name" in fields else {}
+    if "kind" in fields:
+        if fields["kind"].text() != "KafkaConnector":
+            return None
+        metadata, spec = (
+            fields[name].fields() if name in fields else {} for name in ("metadata", "spec")
+        )
+        about = metadata | spec
+        named = {key: about[name] for name, key in _OF_CONNECTORS.items() if name in about}
+        fields = spec
+    config = {**named, **(fields["config"].fields() if "config" in fields else fields)}
+    if not is_connector(config):
+        return None
+    return Settings(
+        {
+            key: Setting(key=key, value=node.text(), file=node.file, line=node.line)
+            for key, node in config.items()
+        }
+    )
+
+
+def find_resource(documents: list[Node], *, file: str) -> dict[str, Node]:
     """The fields of the one resource; refuses files with none or with several."""
-    return _find(list(parse_yaml(text, file=file)), file)
-
-
-def _find(documents: list[Node], file: str) -> dict[str, Node]:
     resources: list[tuple[Node, dict[str, Node]]] = []
     others: list[Node] = []
     for node in documents:

@@ -40,7 +40,11 @@ class Field:
 _USED, _NOTHING, _REFUSED = Use.USED, Use.NO_MEANING, Use.REFUSED
 
 RESOURCE: Final = (
-    Field("apiVersion", _USED, "`kafka.strimzi.io/` and `v1alpha1`, `v1beta2` or `v1`"),
+    Field(
+        "apiVersion",
+        _USED,
+        "`kafka.strimzi.io/` and `v1alpha1`, `v1beta2` or `v1`; another group with a note",
+    ),
     Field("kind", _USED, "`KafkaMirrorMaker2`; a `List` is looked into"),
     Field("metadata", _NOTHING, "names, labels and annotations of Kubernetes"),
     Field("spec", _USED, "what follows"),
@@ -71,8 +75,16 @@ SPEC: Final = (
     Field("metrics", _NOTHING, "v1alpha1: see /metrics"),
     Field("metricsConfig", _NOTHING, "see /metrics"),
     Field("tracing", _NOTHING, "interceptors of Java clients"),
-    Field("template", _NOTHING, "of Kubernetes' objects"),
-    Field("externalConfiguration", _NOTHING, "environment and volumes of a container"),
+    Field(
+        "template",
+        _NOTHING,
+        "of Kubernetes' objects; variables and mounts of secrets are used",
+    ),
+    Field(
+        "externalConfiguration",
+        _NOTHING,
+        "of a container; variables and mounts of secrets are used",
+    ),
 )
 CLUSTER: Final = (
     Field("alias", _USED, "the cluster's name"),
@@ -114,7 +126,11 @@ AUTHENTICATION: Final = (
     Field("username", _USED, "scram, plain"),
     Field("passwordSecret", _USED, "scram, plain"),
     Field("sasl", _USED, "custom: whether it is SASL"),
-    Field("config", _USED, "custom: keys that begin with `sasl.` or `ssl.keystore.`"),
+    Field(
+        "config",
+        _USED,
+        "custom: keys that begin with `sasl.` or `ssl.keystore.`; Strimzi's login handler too",
+    ),
     Field("clientId", _USED, "oauth: client credentials"),
     Field("clientSecret", _USED, "oauth: client credentials"),
     Field("tokenEndpointUri", _USED, "oauth: `sasl.oauthbearer.token.endpoint.url`"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from twinlog.config.files.providers import provider_key
 from twinlog.config.keys.flow_keys import CONNECTOR_ONLY
 from twinlog.config.strimzi.fields import CONNECTOR, SectionReader
 from twinlog.config.strimzi.settings import Collected
@@ -55,6 +56,10 @@ class MirrorReader:
         if "tasksMax" in running.get(_SOURCE, {}):
             tasks = running[_SOURCE]["tasksMax"]
             self._found.set(f"{flow}.tasks.max", tasks.text(), tasks)
+        for name, section in running.items():
+            if name != _SOURCE and "tasksMax" in section:
+                only = f"sets nothing: a {name} has one task here; tasksMax of {_SOURCE} counts"
+                self._found.warn(section["tasksMax"], only)
         if _SOURCE not in running:
             self._found.set(f"{flow}.topics", "", mirror)
             self._found.set(f"{flow}.heartbeats.replication.enabled", "false", mirror)
@@ -80,7 +85,9 @@ class MirrorReader:
             for key, value in config.items():
                 owner = next((one for one, keys in CONNECTOR_ONLY.items() if key in keys), None)
                 full = f"{flow}.{self._connector_key(key)}"
-                if name == (owner or leading):
+                if name == (owner or leading) or (
+                    provider_key(key) and full not in self._found.settings
+                ):
                     # a pattern of the mirror wins, as with the operator
                     if full not in self._found.settings or key not in PATTERNS.values():
                         self._found.set(full, value.text(), value)

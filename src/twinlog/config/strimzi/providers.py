@@ -1,22 +1,39 @@
-"""Strimzi's own config provider: `${name:namespace/secret:key}` of Kubernetes becomes a file of
-`--secrets`, like the secrets that fields name.
+"""What the operator adds so that values of a resource find their variables and files.
+
+It names four config providers (`strimzienv`, `strimzifile`, `strimzidir`, `strimzisecrets`), sets
+environment variables of the pods, and mounts secrets into them. Here secrets are files of
+`--secrets`, like those that fields name. If that folder lacks one, or none is given, a variable of
+the environment is looked up in this process, and a path is this machine's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from twinlog.config.strimzi.secrets import Secrets
+from twinlog.config.files.providers import PROVIDERS, provider_scopes
+from twinlog.config.keys.client_keys import class_name
+from twinlog.config.strimzi.secrets import Named, Secrets
+from twinlog.config.strimzi.yaml_nodes import Node
 from twinlog.config.values.origin import Setting, refuse
 from twinlog.errors import ConfigError
 
-PROVIDERS: Final = "config.providers"
 SECRET_PROVIDERS: Final = frozenset(
     ("io.strimzi.kafka.KubernetesSecretConfigProvider", "KubernetesSecretConfigProvider")
 )
+_ENVIRONMENT: Final = "strimzienv"
+_KAFKAS: Final = "org.apache.kafka.common.config.provider."
+_ADDED: Final = {
+    _ENVIRONMENT: _KAFKAS + "EnvVarConfigProvider",
+    "strimzifile": _KAFKAS + "FileConfigProvider",
+    "strimzidir": _KAFKAS + "DirectoryConfigProvider",
+    "strimzisecrets": "io.strimzi.kafka.KubernetesSecretConfigProvider",
+}
+OF_PODS: Final = ("template", "externalConfiguration")
+"""Fields of `spec` that set variables and mount secrets."""
+_OLD_MOUNTS: Final = "/opt/kafka/external-configuration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,33 +50,141 @@ class _Named:
         return refuse(self.setting, what, todo)
 
 
-def with_secrets(settings: Mapping[str, Setting], secrets: Secrets) -> dict[str, Setting]:
-    """The settings without such providers; what they looked up is looked up in the folder."""
-    listed = settings.get(PROVIDERS)
-    names = [name.strip() for name in listed.value.split(",")] if listed else []
-    ours = [
-        name
-        for name in names
-        if (kind := settings.get(f"{PROVIDERS}.{name}.class"))
-        and kind.value.strip() in SECRET_PROVIDERS
-    ]
-    if listed is None or not ours:
-        return dict(settings)
-    rest = [name for name in names if name not in ours]
-    out = {
-        key: _resolved(one, ours, secrets)
-        for key, one in settings.items()
-        if not key.startswith(tuple(f"{PROVIDERS}.{name}." for name in ours))
+@dataclass(slots=True)
+class Pod:
+    """The secrets in the environment and the file system of the resource's pods."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    """Variables with a value in the resource itself."""
+    variables: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Variable to secret and key."""
+    mounts: dict[str, str] = field(default_factory=dict)
+    """Folder to secret."""
+
+    def __bool__(self) -> bool:
+        return bool(self.values or self.variables or self.mounts)
+
+
+def pod_of(spec: Mapping[str, Node]) -> Pod:
+    """Read `template` and `externalConfiguration`."""
+    pod = Pod()
+    template, old = map(spec.get, OF_PODS)
+    container = _below(template, "connectContainer")
+    for entry in (*_items(container, "env"), *_items(old, "env")):
+        name, value = _text(entry, "name"), _text(entry, "value")
+        source = _below(entry, "valueFrom", "secretKeyRef")
+        secret, key = _text(source, "name"), _text(source, "key")
+        if name and value:
+            pod.values[name] = value
+        elif name and secret and key:
+            pod.variables[name] = (secret, key)
+    volumes = _volumes(_below(template, "pod"))
+    for mount in _items(container, "volumeMounts"):
+        name, path = _text(mount, "name"), _text(mount, "mountPath")
+        if name in volumes and path:
+            pod.mounts[path.rstrip("/")] = volumes[name]
+    pod.mounts |= {f"{_OLD_MOUNTS}/{name}": secret for name, secret in _volumes(old).items()}
+    return pod
+
+
+def _volumes(section: Node | None) -> dict[str, str]:
+    found = {}
+    for volume in _items(section, "volumes"):
+        secret = _text(_below(volume, "secret"), "secretName")
+        if secret:
+            found[_text(volume, "name")] = secret
+    return found
+
+
+def _below(node: Node | None, *names: str) -> Node | None:
+    for name in names:
+        node = None if node is None else node.fields().get(name)
+    return node
+
+
+def _items(node: Node | None, name: str) -> list[Node]:
+    found = _below(node, name)
+    return [] if found is None else found.items()
+
+
+def _text(node: Node | None, name: str) -> str:
+    found = _below(node, name)
+    return "" if found is None else found.text()
+
+
+def with_secrets(settings: Mapping[str, Setting], secrets: Secrets, pod: Pod) -> dict[str, Setting]:
+    """The settings with the operator's providers; secrets are looked up in the folder."""
+    found = {key: _in_the_pod(one, secrets, pod) for key, one in settings.items()}
+    found.update(_added(dict(found)))
+    ours = {
+        (prefix, name)
+        for prefix in provider_scopes(found)
+        for name in _names(found[prefix + PROVIDERS])
+        if (kind := found.get(f"{prefix}{PROVIDERS}.{name}.class"))
+        and class_name(kind.value) in SECRET_PROVIDERS
     }
-    out[PROVIDERS] = replace(listed, value=", ".join(rest))
-    if not rest:
-        del out[PROVIDERS]
+    if not ours:
+        return found
+    theirs = tuple(f"{prefix}{PROVIDERS}.{name}." for prefix, name in ours)
+    out = {
+        key: _resolved(one, {name for _, name in ours}, secrets)
+        for key, one in found.items()
+        if not key.startswith(theirs)
+    }
+    for prefix in {prefix for prefix, _ in ours}:
+        key = prefix + PROVIDERS
+        rest = [name for name in _names(found[key]) if (prefix, name) not in ours]
+        out[key] = replace(found[key], value=", ".join(rest))
+        if not rest:
+            del out[key]
     return out
 
 
-def _resolved(one: Setting, names: list[str], secrets: Secrets) -> Setting:
+def _names(listed: Setting) -> list[str]:
+    return [name.strip() for name in listed.value.split(",")]
+
+
+def _added(settings: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
+    """Name the operator's providers that a value needs and the resource does not name itself."""
+    named = {
+        name
+        for prefix in provider_scopes(settings)
+        for name in _names(settings[prefix + PROVIDERS])
+    }
+    listed = settings.get(PROVIDERS)
+    for name, kind in _ADDED.items():
+        user = next((one for one in settings.values() if f"${{{name}:" in one.value), None)
+        if user is None or name in named:
+            continue
+        names = [*([] if listed is None else _names(listed)), name]
+        listed = replace(listed or user, key=PROVIDERS, value=", ".join(filter(None, names)))
+        yield PROVIDERS, listed
+        key = f"{PROVIDERS}.{name}.class"
+        yield key, replace(user, key=key, value=kind)
+
+
+def _in_the_pod(one: Setting, secrets: Secrets, pod: Pod) -> Setting:
+    """Put files of the folder in place of what the pod's environment and mounts have of secrets."""
+    reads = _reader(one, secrets)
+
+    def variable(match: re.Match[str]) -> str:
+        if match[1] in pod.values:
+            return pod.values[match[1]]
+        secret, key = pod.variables.get(match[1], ("", ""))
+        if secret and secrets.holds(secret, key):
+            return reads(_Named(one, secret), _Named(one, key))
+        return match[0]
+
+    value = re.sub(rf"\$\{{{_ENVIRONMENT}::?([^}}:]*)\}}", variable, one.value)
+    for path, secret in pod.mounts.items():
+        if (folder := secrets.folder(secret)) is not None:
+            value = re.sub(rf"(?<![^:]){re.escape(path)}(?=[/:])", lambda _: folder, value)
+    return one if value == one.value else replace(one, value=value)
+
+
+def _resolved(one: Setting, names: set[str], secrets: Secrets) -> Setting:
     variable = re.compile(rf"\$\{{(?:{'|'.join(map(re.escape, names))}):([^}}:]*):([^}}]*)\}}")
-    reads = secrets.jaas_text if one.key.endswith("sasl.jaas.config") else secrets.text
+    reads = _reader(one, secrets)
 
     def found(match: re.Match[str]) -> str:
         # the namespace is Kubernetes' business
@@ -67,3 +192,7 @@ def _resolved(one: Setting, names: list[str], secrets: Secrets) -> Setting:
         return reads(_Named(one, secret), _Named(one, match[2]))
 
     return replace(one, value=variable.sub(found, one.value))
+
+
+def _reader(one: Setting, secrets: Secrets) -> Callable[[Named, Named], str]:
+    return secrets.jaas_text if one.key.endswith("sasl.jaas.config") else secrets.text

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NoReturn
 
+from twinlog.config.files.providers import PROVIDERS
 from twinlog.config.files.raw import RawConfig
 from twinlog.config.strimzi.document import KIND, find_resource
 from twinlog.config.strimzi.field_names import FieldNames
@@ -25,7 +26,7 @@ from twinlog.config.strimzi.fields import (
     SectionReader,
 )
 from twinlog.config.strimzi.mirror import MirrorReader
-from twinlog.config.strimzi.providers import PROVIDERS, with_secrets
+from twinlog.config.strimzi.providers import OF_PODS, pod_of, with_secrets
 from twinlog.config.strimzi.secrets import PROVIDER, PROVIDER_CLASS, Secrets
 from twinlog.config.strimzi.security import SecurityReader, missing
 from twinlog.config.strimzi.settings import Collected
@@ -53,9 +54,9 @@ _TARGET_KEYS: Final = {
 }
 
 
-def read_resource(text: str, *, file: str, secrets: Path | None) -> RawConfig:
+def read_resource(documents: list[Node], *, file: str, secrets: Path | None) -> RawConfig:
     """The KafkaMirrorMaker2 resource of a file, under MirrorMaker 2's keys."""
-    reader = _ResourceReader(find_resource(text, file=file), secrets)
+    reader = _ResourceReader(find_resource(documents, file=file), secrets)
     try:
         return reader.read()
     except ConfigError as error:
@@ -109,9 +110,10 @@ class _ResourceReader:
             raise mirrors.refuse(
                 "without a connector section nothing runs", "add `sourceConnector: {}` to a mirror"
             )
-        self._found.settings = with_secrets(self._found.settings, self._secrets)
+        pod = pod_of(document["spec"].fields())
+        self._found.settings = with_secrets(self._found.settings, self._secrets, pod)
         self._use_secrets(kind)
-        self._say_idle()
+        self._say_idle(OF_PODS if pod else ())
         return RawConfig(
             file=self._file,
             settings=Settings(self._found.settings),
@@ -125,7 +127,11 @@ class _ResourceReader:
         if version is None:
             raise missing(kind, "apiVersion")
         known = [_GROUP + name for name in VERSIONS]
-        if version.text() not in known:
+        group, _, name = version.text().rpartition("/")
+        if group and name in VERSIONS:
+            if version.text() not in known:
+                self._found.read_as(version, f"read as {_GROUP}{name}, the same resource")
+        else:
             raise version.refuse(
                 f'"{version.text()}" is no version of a {KIND}', f"write {' or '.join(known)}"
             )
@@ -181,7 +187,7 @@ class _ResourceReader:
         for pair in self._security.read(fields):
             self._found.set(f"{alias}.{pair.key}", pair.value, pair.at)
         for key, value in (fields["config"].fields() if "config" in fields else {}).items():
-            shared = key == PROVIDERS or key.startswith(f"{PROVIDERS}.")
+            shared = f"{key}.".startswith(f"{PROVIDERS}.")
             self._found.set(key if shared else f"{alias}.{key}", value.text(), value)
         return alias
 
@@ -225,8 +231,9 @@ class _ResourceReader:
         self._found.set(PROVIDERS, names, kind)
         self._found.set(f"{PROVIDERS}.{PROVIDER}.class", PROVIDER_CLASS, kind)
 
-    def _say_idle(self) -> None:
-        if not self._reader.idle:
+    def _say_idle(self, used: tuple[str, ...]) -> None:
+        idle = [node for node, field in self._reader.idle if field.name not in used]
+        if not idle:
             return
-        listed = ", ".join(f"{node.path} (line {node.line})" for node, _ in self._reader.idle)
+        listed = ", ".join(f"{node.path} (line {node.line})" for node in idle)
         self._found.say(f"without a meaning here: {listed}; docs/strimzi.md says why")

@@ -58,6 +58,17 @@ class Secrets:
         """Whether files of secrets are checked."""
         return self._folder not in (None, UNREAD)
 
+    def folder(self, secret: str) -> str | None:
+        """Return where a secret's files are, or None if they are not read."""
+        if self._folder is None or not self.is_read or not _is_name(secret):
+            return None
+        return str(self._folder / secret)
+
+    def holds(self, secret: str, key: str) -> bool:
+        """Return True if the folder has the file of a secret's key."""
+        folder = self.folder(secret)
+        return folder is not None and _is_name(key) and (Path(folder) / key).is_file()
+
     def text(self, secret: Named, key: Named) -> str:
         """A variable for a file of a secret, which must be readable."""
         path = self._secret(secret) / _checked(key)

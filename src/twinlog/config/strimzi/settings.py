@@ -30,6 +30,10 @@ class Collected:
         """A key that does nothing where it stands."""
         self._add(WarningCode.DEAD_KEY, at.line, at.path, message)
 
+    def read_as(self, at: Node, message: str) -> None:
+        """Warn of a file of a related kind."""
+        self._add(WarningCode.READ_AS, at.line, at.path, message)
+
     def say(self, message: str) -> None:
         """About fields that have no meaning here."""
         self._add(WarningCode.NO_MEANING, None, "", message)

@@ -50,6 +50,10 @@ class Node:
         return f"{self.file}:{self.line}"
 
     @property
+    def is_mapping(self) -> bool:
+        return isinstance(self._node, yaml.MappingNode)
+
+    @property
     def is_null(self) -> bool:
         return self._node.tag == _NULL
 
@@ -125,6 +129,8 @@ def parse_yaml(text: str, *, file: str) -> Iterator[Node]:
             "resource in a file of its own",
             file=file,
         )
+    if text.lstrip().startswith("{"):
+        text = text.replace("\t", " ")  # JSON may be indented by tabs, YAML may not
     try:
         for document in yaml.compose_all(text, Loader=_Loader):
             if document is not None:

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from twinlog.addresses import Address, parse_address
 from twinlog.config.regex.patterns import NamePattern, compile_names, joined
 from twinlog.config.regex.reader import RegexProblem
-from twinlog.config.values.origin import Setting, refuse
+from twinlog.config.values.origin import Setting
+from twinlog.config.values.origin import refuse as refuse_setting
+from twinlog.errors import ConfigError
 
 REGEX_INVALID = "REGEX_INVALID"
 
@@ -27,6 +29,15 @@ _WIDTHS = {"short": 16, "int": 32, "long": 64}
 
 def trimmed(text: str) -> str:
     return text.strip(_JAVA_BLANKS)
+
+
+def refuse(setting: Setting, what: str, todo: str, *, code: str | None = None) -> ConfigError:
+    """Return the error for a wrong value; if a variable has no value, that is the error."""
+    if "${" in setting.value and not setting.from_provider:
+        what = f"{setting.shown} holds a variable without a value"
+        todo = "no provider of config.providers has a value for it: set it, or name its provider"
+        code = None
+    return refuse_setting(setting, what, todo, code=code)
 
 
 def parse_boolean(text: str) -> bool:
@@ -113,8 +124,6 @@ def to_servers(setting: Setting) -> tuple[Address, ...]:
 
 
 def _host_port_hint(entry: str) -> str:
-    if "${" in entry:
-        return "no provider of config.providers has a value for it: set it, or name its provider"
     if ":" not in entry:
         return f"write the port too, for example {entry.split(maxsplit=1)[0]}:9092"
     return "write host:port with a port from 1 to 65535, separated by commas"

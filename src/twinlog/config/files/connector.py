@@ -1,0 +1,118 @@
+"""A connector of MirrorMaker 2 on Kafka Connect as the settings of an mm2.properties with one flow.
+
+Kafka Connect runs the three connectors of a flow apart. Each has the addresses of both clusters in
+`source.cluster.*` and `target.cluster.*`; everything else belongs to the flow. A configuration of
+one connector is a flow that does what this connector does, as with a section of a Strimzi resource.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from twinlog.config.keys.client_keys import class_name
+from twinlog.config.keys.flow_keys import CONNECTOR_ONLY
+from twinlog.config.values.origin import Setting, refuse
+from twinlog.config.values.types import trimmed
+from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
+from twinlog.model import Flow
+
+CLASS: Final = "connector.class"
+_SIDES: Final = ("source", "target")
+_ADDRESSES: Final = tuple(f"{side}.cluster.bootstrap." for side in _SIDES)
+_ALIAS: Final = re.compile(r"[A-Za-z0-9._-]+")
+_NO_COPY: Final = {"topics": "", "heartbeats.replication.enabled": "false"}
+_NO_CHECKPOINTS: Final = {
+    "emit.checkpoints.enabled": "false",
+    "sync.group.offsets.enabled": "false",
+}
+_NO_HEARTBEATS: Final = {"emit.heartbeats.enabled": "false"}
+_HEARTBEATS: Final = {"emit.heartbeats.enabled": "true"}
+_KINDS: Final = {
+    "MirrorSourceConnector": ("sourceConnector", _NO_CHECKPOINTS | _NO_HEARTBEATS),
+    "MirrorCheckpointConnector": ("checkpointConnector", _NO_COPY | _NO_HEARTBEATS),
+    "MirrorHeartbeatConnector": ("heartbeatConnector", _NO_COPY | _NO_CHECKPOINTS | _HEARTBEATS),
+}
+"""By the class: whose keys it reads, and what it does and does not."""
+
+
+def is_connector(keys: Iterable[str]) -> bool:
+    """Return True if keys are those of a connector, and not of an mm2.properties."""
+    found = set(keys)
+    if "clusters" in found or any("->" in key for key in found):
+        return False
+    return CLASS in found or any(key.startswith(_ADDRESSES) for key in found)
+
+
+def read_connector(
+    given: Mapping[str, Setting],
+) -> tuple[dict[str, Setting], tuple[ConfigWarning, ...]]:
+    """Return the settings of the flow, and warnings. Raises ConfigError for another class."""
+    kind = given.get(CLASS)
+    if kind is None:
+        raise refuse(
+            next(one for key, one in given.items() if key.startswith(_ADDRESSES)),
+            f"this is the configuration of a connector on Kafka Connect without {CLASS}",
+            f"add {CLASS} = {' or '.join(_KINDS)}",
+        )
+    name = class_name(kind.value).rpartition(".")[2]
+    if name not in _KINDS:
+        raise refuse(
+            kind,
+            f"{kind.shown} is no connector of MirrorMaker 2",
+            f"name a file with {' or '.join(_KINDS)}, or an mm2.properties file",
+        )
+    section, switches = _KINDS[name]
+    flow = _flow(given)
+    warnings = [
+        warning(
+            WarningCode.READ_AS,
+            kind,
+            f"a connector on Kafka Connect, read as the flow {flow}; `twinlog convert` writes it "
+            "as an mm2.properties",
+        )
+    ]
+    values = {"clusters": f"{flow.source}, {flow.target}", f"{flow}.enabled": "true"}
+    values |= _NO_HEARTBEATS | {f"{flow}.{key}": value for key, value in switches.items()}
+    found: dict[str, Setting] = {}
+    for one in given.values():
+        owner = next((owner for owner, keys in CONNECTOR_ONLY.items() if one.key in keys), section)
+        if owner != section:
+            warnings.append(warning(WarningCode.DEAD_KEY, one, f"has no effect in a {name}"))
+        else:
+            found.update((key, _renamed(one, key)) for key in _keys(one, flow))
+    switched = {key: _renamed(kind, key, value) for key, value in values.items()}
+    return {**switched, **found}, tuple(warnings)
+
+
+def _flow(given: Mapping[str, Setting]) -> Flow:
+    """Return the flow between the aliases, or between `source` and `target` if one is no name."""
+    aliases = [_alias(given, side) or side for side in _SIDES]
+    named = all(map(_ALIAS.fullmatch, aliases)) and len(set(aliases)) == len(aliases)
+    return Flow(*(aliases if named else _SIDES))
+
+
+def _alias(given: Mapping[str, Setting], side: str) -> str:
+    one = given.get(f"{side}.cluster.alias")
+    return "" if one is None else trimmed(one.value)
+
+
+def _keys(one: Setting, flow: Flow) -> Iterator[str]:
+    """Yield the key of an mm2.properties for a connector's key, if it needs one."""
+    side, _, rest = one.key.partition(".cluster.")
+    if side in _SIDES and rest:
+        alias = flow.source if side == "source" else flow.target
+        if rest != "alias":
+            yield f"{alias}.{rest}"
+        elif trimmed(one.value) != alias:
+            yield f"{flow}.{one.key}"
+    elif one.key.startswith("consumer.") and not one.key.startswith("consumer.override."):
+        yield f"{flow}.source.{one.key}"
+    elif one.key != CLASS:
+        yield f"{flow}.{one.key}"
+
+
+def _renamed(one: Setting, key: str, value: str | None = None) -> Setting:
+    value = one.value if value is None else value
+    return Setting(key=key, value=value, file=one.file, line=one.line)

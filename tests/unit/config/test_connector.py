@@ -1,0 +1,178 @@
+"""A connector of MirrorMaker 2 on Kafka Connect, in every form in which people have its keys."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from twinlog.cli.main import run
+from twinlog.config.config_file import read_raw
+from twinlog.config.files.raw import RawConfig
+from twinlog.config.load import load, load_raw
+from twinlog.errors import ConfigError
+
+PACKAGE = "org.apache.kafka.connect.mirror."
+CONFIG = {
+    "connector.class": PACKAGE + "MirrorSourceConnector",
+    "source.cluster.alias": "west",
+    "target.cluster.alias": "east",
+    "source.cluster.bootstrap.servers": "a:9092",
+    "source.cluster.security.protocol": "SSL",
+    "target.cluster.bootstrap.servers": "b:9092",
+    "topics": "orders",
+    "tasks.max": "4",
+    "consumer.fetch.max.bytes": "1048576",
+    "producer.override.batch.size": "65536",
+}
+SETTINGS = {
+    "clusters": "west, east",
+    "emit.heartbeats.enabled": "false",
+    "west.bootstrap.servers": "a:9092",
+    "west.security.protocol": "SSL",
+    "east.bootstrap.servers": "b:9092",
+    "west->east.enabled": "true",
+    "west->east.emit.checkpoints.enabled": "false",
+    "west->east.sync.group.offsets.enabled": "false",
+    "west->east.emit.heartbeats.enabled": "false",
+    "west->east.name": "copy",
+    "west->east.topics": "orders",
+    "west->east.tasks.max": "4",
+    "west->east.source.consumer.fetch.max.bytes": "1048576",
+    "west->east.producer.override.batch.size": "65536",
+}
+WRAPPED = {"name": "copy", "config": CONFIG, "tasks": [], "type": "source"}
+RESOURCE = {
+    "apiVersion": "kafka.strimzi.io/v1beta2",
+    "kind": "KafkaConnector",
+    "metadata": {"name": "copy", "labels": {"strimzi.io/cluster": "connect"}},
+    "spec": {
+        "class": CONFIG["connector.class"],
+        "tasksMax": 4,
+        "config": {k: v for k, v in CONFIG.items() if k not in ("connector.class", "tasks.max")},
+    },
+}
+FLAT = {"name": "copy", **CONFIG}
+FORMS = {
+    "flat.json": json.dumps(FLAT, indent=2),
+    "flat.txt": json.dumps(FLAT),
+    "wrapped.json": json.dumps(WRAPPED, indent=2),
+    "wrapped.txt": json.dumps(WRAPPED, indent="\t"),
+    "without-a-suffix": "\ufeff\n" + json.dumps(WRAPPED),
+    "resource.yaml": json.dumps(RESOURCE, indent=2),
+    "standalone.properties": "".join(f"{key} = {value}\n" for key, value in FLAT.items()),
+}
+
+
+def read(folder: Path, text: str, name: str = "connector.json") -> RawConfig:
+    (folder / name).write_text(text, encoding="utf-8")
+    return read_raw(folder / name)
+
+
+def values(raw: RawConfig) -> dict[str, str]:
+    return {key: one.value for key, one in raw.settings.items()}
+
+
+def one(folder: Path, **changed: str | None) -> RawConfig:
+    config = {**CONFIG, **{key.replace("_", "."): value for key, value in changed.items()}}
+    return read(folder, json.dumps(config, indent=1))
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_is_the_same_flow(tmp_path: Path, name: str) -> None:
+    raw = read(tmp_path, FORMS[name], name)
+    assert values(raw) == SETTINGS
+    (note,) = raw.warnings
+    assert (note.code, note.key) == ("READ_AS", "connector.class")
+    assert "`twinlog convert` writes it as an mm2.properties" in note.message
+    (flow,) = load_raw(raw, environment={}).flows
+    assert flow.topics.matches("orders")
+    assert flow.lanes.tasks_max == 4
+
+
+def test_it_is_converted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "connector.txt"
+    file.write_text(FORMS["wrapped.txt"])
+    assert run(["convert", str(file)]) == 0
+    written = tmp_path / "mm2.properties"
+    written.write_text(capsys.readouterr().out)
+    assert values(read_raw(written)) == SETTINGS
+    assert load(written, environment={}).warnings == ()
+
+
+def test_check_names_the_command_that_converts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "connector.txt"
+    file.write_text(FORMS["flat.txt"])
+    assert run(["check", str(file), "--explain"]) == 0
+    assert "twinlog convert" in "".join(capsys.readouterr())
+
+
+def test_a_checkpoint_connector_copies_nothing(tmp_path: Path) -> None:
+    raw = one(
+        tmp_path,
+        connector_class=PACKAGE + "MirrorCheckpointConnector",
+        groups="payments",
+        sync_group_offsets_enabled="true",
+        topics=None,
+    )
+    (flow,) = load_raw(raw, environment={}).flows
+    assert not flow.topics.matches("orders")
+    found = {key: one.value for key, one in flow.settings.items()}
+    assert (found["groups"], found["sync.group.offsets.enabled"]) == ("payments", "true")
+    assert found["emit.heartbeats.enabled"] == "false"
+    assert found["heartbeats.replication.enabled"] == "false"
+
+
+def test_a_heartbeat_connector_only_emits_heartbeats(tmp_path: Path) -> None:
+    raw = one(tmp_path, connector_class="MirrorHeartbeatConnector", topics=None)
+    (flow,) = load_raw(raw, environment={}).flows
+    found = {key: one.value for key, one in flow.settings.items()}
+    assert found["emit.heartbeats.enabled"] == "true"
+    assert found["emit.checkpoints.enabled"] == "false"
+    assert not flow.topics.matches("orders")
+
+
+def test_a_key_of_another_connector_has_no_effect_and_is_said(tmp_path: Path) -> None:
+    raw = one(tmp_path, sync_group_offsets_enabled="true")
+    assert values(raw)["west->east.sync.group.offsets.enabled"] == "false"
+    (dead,) = [one for one in raw.warnings if one.code == "DEAD_KEY"]
+    assert (dead.key, dead.line) == ("sync.group.offsets.enabled", 12)
+    assert dead.message == "has no effect in a MirrorSourceConnector"
+
+
+def test_an_alias_that_is_no_name_stays_the_prefix(tmp_path: Path) -> None:
+    found = values(one(tmp_path, source_cluster_alias=""))
+    assert found["clusters"] == "source, east"
+    assert found["source->east.source.cluster.alias"] == ""
+    found = values(one(tmp_path, source_cluster_alias=None, target_cluster_alias=None))
+    assert found["clusters"] == "source, target"
+    assert not [key for key in found if key.endswith("alias")]
+
+
+def test_variables_are_looked_up_by_the_connectors_providers(tmp_path: Path) -> None:
+    provider = "org.apache.kafka.common.config.provider.EnvVarConfigProvider"
+    raw = one(
+        tmp_path,
+        source_cluster_ssl_truststore_password="${env:PASS}",
+        config_providers="env",
+        config_providers_env_class=provider,
+    )
+    (flow,) = load_raw(raw, environment={"PASS": "pw"}).flows
+    assert flow.clients.source_admin["ssl.truststore.password"] == "pw"
+
+
+def test_other_connectors_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r'connector.json:2: .*"x.JdbcSourceConnector" is no'):
+        one(tmp_path, connector_class="x.JdbcSourceConnector")
+    with pytest.raises(ConfigError, match=r"without connector.class; add connector.class"):
+        one(tmp_path, connector_class=None)
+
+
+def test_an_error_names_the_line(tmp_path: Path) -> None:
+    raw = one(tmp_path, tasks_max="many", replication_factor="some")
+    with pytest.raises(ConfigError) as caught:
+        load_raw(raw, environment={})
+    assert [error.line for error in caught.value.each] == [9, 12]
