@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from tests.support.stopwatch import Stopwatch
+from twinlog.cluster.client import CALL_PATIENCE, ClusterClient
 from twinlog.cluster.net.connection import Connection
+from twinlog.cluster.net.metadata import Broker
+from twinlog.cluster.net.pool import ConnectionPool
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_keys import load_security
-from twinlog.errors import CorruptData, Disconnected, TwinlogError, Unreachable
+from twinlog.errors import CorruptData, Disconnected, Refused, TwinlogError, Unreachable
 
 Peer = Callable[[socket.socket], None]
 
@@ -159,6 +167,76 @@ def test_name_that_does_not_exist() -> None:
         Connection.open("no.such.host.invalid", 1, settings, timeout_s=5)
 
 
+IMPOSSIBLE = [
+    ("kafka-2..svc", 9092),
+    ("a" * 64 + ".svc", 9092),
+    ("kafka\0", 9092),
+    ("", 9092),
+    ("127.0.0.1", 0),
+    ("127.0.0.1", -1),
+    ("127.0.0.1", 65_536 + 9092),
+    ("127.0.0.1", 1 << 70),
+]
+"""Addresses that a broker may advertise and nobody can have."""
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+@pytest.mark.parametrize(("host", "port"), IMPOSSIBLE)
+def test_impossible_address_is_an_error_of_the_connection(
+    host: str, port: int, protocol: str
+) -> None:
+    """Python raises UnicodeError, ValueError or OverflowError for them."""
+    security = load_security({"security.protocol": protocol}, where="A")
+    settings = ClusterSettings(alias="A", bootstrap=((host, port),), security=security)
+    with ClusterClient(settings, refused_s=0.0) as client, pytest.raises(Refused) as caught:
+        client.metadata([])
+    assert "not a valid address" in caught.value.message or "resolved" in caught.value.message
+
+
+def test_port_above_the_range_is_not_taken_modulo_65536() -> None:
+    with peer(old_broker) as port, pytest.raises(Refused, match="ports are 1 to 65535"):
+        open_to(port + 65_536)
+
+
+@pytest.mark.parametrize(("host", "port"), IMPOSSIBLE)
+def test_impossible_address_of_one_broker_is_an_error_of_that_broker(host: str, port: int) -> None:
+    settings = ClusterSettings(alias="A", bootstrap=(("127.0.0.1", 1),))
+    pool = ConnectionPool(settings, time.monotonic)
+    pool.learn({2: Broker(node=2, host=host, port=port, rack=None)})
+    with pytest.raises(Unreachable, match="the cluster advertises this address for broker 2"):
+        pool.to(2)
+
+
+def test_next_address_of_a_name_is_tried_on_a_host_without_ipv6(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = socket.socket
+
+    def without_ipv6(family: int = -1, *rest: int, **more: Any) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return real(family, *rest, **more)
+
+    with peer(old_broker) as port:
+        found = [
+            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", port, 0, 0)),
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)),
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        monkeypatch.setattr(socket, "socket", without_ipv6)
+        with open_to(port) as connection:
+            assert connection.api_versions
+        del found[1]
+        with pytest.raises(Unreachable, match="::1: address family not supported"):
+            open_to(port)
+
+
+def test_connection_that_another_thread_closed_is_an_error_of_the_connection() -> None:
+    with peer(old_broker) as port, open_to(port) as connection:
+        connection.sock.close()
+        assert not connection.is_usable()
+
+
 def test_broker_that_knows_only_old_api_versions() -> None:
     with peer(old_broker) as port, open_to(port) as connection:
         assert connection.api_versions == {18: (0, 0)}
@@ -182,3 +260,77 @@ def test_connection_that_was_closed_by_the_peer_is_not_usable() -> None:
     with peer(answering_then_closing) as port, open_to(port) as connection:
         assert connection.wait_readable(5.0)
         assert not connection.is_usable()
+
+
+NODES = 100
+STEPS = 20
+
+
+def slow(step_s: float, steps: int = STEPS) -> Peer:
+    """A broker behind a slow line: its Metadata comes in 20 parts, or as many of them as given."""
+
+    def behave(sock: socket.socket) -> None:
+        def answer(body: bytes) -> bytes:
+            (correlation_id,) = struct.unpack_from(">i", sock.recv(1024), 8)
+            return struct.pack(">ii", len(body) + 4, correlation_id) + body
+
+        sock.sendall(answer(struct.pack(">hi", 35, 0)))
+        apis = struct.pack(">hhh", 18, 0, 0) + struct.pack(">hhh", 3, 4, 4)
+        sock.sendall(answer(struct.pack(">hi", 0, 2) + apis))
+        broker = struct.pack(">h9sih", 9, b"127.0.0.1", 9092, -1)
+        brokers = b"".join(struct.pack(">i", node) + broker for node in range(NODES))
+        body = struct.pack(">ii", 0, NODES) + brokers + struct.pack(">hii", -1, 0, 0)
+        frame = answer(body)
+        size = -(-len(frame) // STEPS)
+        with suppress(OSError):
+            for at in range(0, steps * size, size):
+                time.sleep(step_s)  # the pace of the line
+                sock.sendall(frame[at : at + size])
+
+    return behave
+
+
+def slow_client(port: int, request_timeout_ms: int) -> ClusterClient:
+    settings = ClusterSettings(
+        alias="A", bootstrap=(("127.0.0.1", port),), request_timeout_ms=request_timeout_ms
+    )
+    return ClusterClient(settings, patience=replace(CALL_PATIENCE, uniform=lambda *_: 1e9))
+
+
+@pytest.fixture
+def silent_s(monkeypatch: pytest.MonkeyPatch) -> float:
+    """How long a broker may send nothing of its Metadata, instead of 5 s."""
+    monkeypatch.setattr("twinlog.cluster.client.METADATA_TIMEOUT_S", 0.4)
+    return 0.4
+
+
+def test_slow_answer_is_waited_for_while_bytes_arrive(silent_s: float) -> None:
+    with peer(slow(0.05)) as port, slow_client(port, 60_000) as client, Stopwatch() as watch:
+        assert len(client.metadata([]).brokers) == NODES
+    assert watch.seconds > 2 * silent_s
+
+
+@pytest.mark.parametrize("steps", [0, STEPS // 2])
+def test_frozen_broker_is_given_up_as_soon_as_ever(silent_s: float, steps: int) -> None:
+    with (
+        peer(slow(0.01, steps)) as port,
+        slow_client(port, 60_000) as client,
+        Stopwatch() as watch,
+        pytest.raises(Disconnected) as caught,
+    ):
+        client.metadata([])
+    assert watch.seconds < 10 * silent_s
+    what = "1,066 of" if steps else "no byte came in"
+    assert f"did not answer Metadata: it took too long: {what}" in caught.value.message
+    assert "0.4 s" in caught.value.message
+    assert "request.timeout.ms" not in caught.value.message, "it would not help"
+
+
+def test_answer_that_takes_longer_than_allowed_names_the_key(silent_s: float) -> None:
+    with (
+        peer(slow(0.1)) as port,
+        slow_client(port, 1_000) as client,
+        pytest.raises(Disconnected) as caught,
+    ):
+        client.metadata([])
+    assert "bytes arrived in 1 s, as A.request.timeout.ms allows" in caught.value.message

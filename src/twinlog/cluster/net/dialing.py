@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from twinlog.addresses import Address
+from twinlog.addresses import IO_ERRORS, MAX_PORT, Address, IoError
 from twinlog.cluster.net import framing
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import (
@@ -37,24 +37,30 @@ def connect(
     """A TCP connection to the first address of the name that accepts one."""
     where = f"{settings.alias} ({Address(host, port)})"
     try:
+        if not 0 < port <= MAX_PORT:  # the C library would take it modulo 65536
+            raise OverflowError(f"ports are 1 to {MAX_PORT}")
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        why = f"the name cannot be resolved: {framing.reason(error)}"
+    except IO_ERRORS as error:
+        is_valid = isinstance(error, OSError)
+        what = "the name cannot be resolved" if is_valid else "it is not a valid address"
+        why = f"{what}: {framing.reason(error)}"
         # a resolver that answers is no resolver that is away
-        is_unknown = isinstance(error, socket.gaierror) and error.errno in NO_SUCH_NAME
+        is_unknown = not is_valid or getattr(error, "errno", None) in NO_SUCH_NAME
         raise (Refused if is_unknown else Unreachable)(f"{where}: {why}", reason=why) from error
     reasons: list[str] = []
     kind_of_error: type[Unreachable] = Refused
     for index, (family, kind, protocol, _, address) in enumerate(found):
         # an address that swallows packets must not use up the time of those behind it
         share = (deadline - time.monotonic()) / (len(found) - index)
-        sock = socket.socket(family, kind, protocol)
+        sock = None
         try:
+            sock = socket.socket(family, kind, protocol)
             sock.settimeout(max(share, 0.001))
             _set_options(sock, user_timeout_ms)
             sock.connect(address)
-        except OSError as error:
-            sock.close()
+        except IO_ERRORS as error:
+            if sock is not None:
+                sock.close()
             reasons.append(_reason(host, str(address[0]), error))
             if not isinstance(error, ConnectionRefusedError):
                 kind_of_error = Unreachable
@@ -64,7 +70,7 @@ def connect(
     raise kind_of_error(f"{where}: {why}", reason=why)
 
 
-def _reason(host: str, address: str, error: OSError) -> str:
+def _reason(host: str, address: str, error: IoError) -> str:
     """Why this address of the name did not accept; a name that is one is not repeated."""
     what = framing.reason(error)
     return what if address == host else f"{address}: {what}"
@@ -100,7 +106,7 @@ def secure(
         wrapped: socket.socket = wrap_socket(sock, host, settings.security)
     except TwinlogError as error:
         raise type(error)(f"{where}: {error.message}", code=error.code, fate=error.fate) from error
-    except OSError as error:
+    except IO_ERRORS as error:
         raise Disconnected(f"{where}: the TLS handshake failed: {framing.reason(error)}") from error
     return wrapped
 
