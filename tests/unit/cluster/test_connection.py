@@ -8,7 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,14 @@ from twinlog.cluster.net.metadata import Broker
 from twinlog.cluster.net.pool import ConnectionPool
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_keys import load_security
-from twinlog.errors import CorruptData, Disconnected, Refused, TwinlogError, Unreachable
+from twinlog.errors import (
+    AuthenticationFailed,
+    CorruptData,
+    Disconnected,
+    Refused,
+    TwinlogError,
+    Unreachable,
+)
 
 Peer = Callable[[socket.socket], None]
 
@@ -290,11 +297,15 @@ def slow(step_s: float, steps: int = STEPS) -> Peer:
     return behave
 
 
+IMPATIENT = replace(CALL_PATIENCE, uniform=lambda *_: 1e9)
+"""For one attempt."""
+
+
 def slow_client(port: int, request_timeout_ms: int) -> ClusterClient:
     settings = ClusterSettings(
         alias="A", bootstrap=(("127.0.0.1", port),), request_timeout_ms=request_timeout_ms
     )
-    return ClusterClient(settings, patience=replace(CALL_PATIENCE, uniform=lambda *_: 1e9))
+    return ClusterClient(settings, patience=IMPATIENT)
 
 
 @pytest.fixture
@@ -334,3 +345,125 @@ def test_answer_that_takes_longer_than_allowed_names_the_key(silent_s: float) ->
     ):
         client.metadata([])
     assert "bytes arrived in 1 s, as A.request.timeout.ms allows" in caught.value.message
+
+
+ORIGINS = (
+    ("bootstrap.servers", "A.bootstrap.servers", "mm2.properties:3"),
+    ("security.protocol", "A.security.protocol", "mm2.properties:4"),
+    ("sasl.mechanism", "A.admin.sasl.mechanism", "mm2.properties:5"),
+    ("sasl.jaas.config", "A.sasl.jaas.config", "mm2.properties:6"),
+    ("ssl.truststore.location", "A.ssl.truststore.location", "mm2.properties:7"),
+)
+
+
+def settings_in_a_file(port: int, mechanism: str | None = None) -> ClusterSettings:
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    properties = (
+        {"security.protocol": "PLAINTEXT"}
+        if mechanism is None
+        else {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required "
+            'username="u" password="hunter2";',
+        }
+    )
+    security = load_security(properties, where="A")
+    return ClusterSettings(
+        alias="A", bootstrap=(("127.0.0.1", port),), security=security, origins=ORIGINS
+    )
+
+
+def refusing(sock: socket.socket, *, error: int) -> None:
+    """A broker with SASL that answers the handshake with this error, and refuses the login."""
+
+    def answer(body: bytes) -> None:
+        if frame := sock.recv(1024):
+            (correlation_id,) = struct.unpack_from(">i", frame, 8)
+            sock.sendall(struct.pack(">ii", len(body) + 4, correlation_id) + body)
+
+    answer(struct.pack(">hi", 35, 0))
+    keys = ((18, 0, 0), (17, 1, 1), (36, 1, 1), (3, 4, 4))
+    answer(struct.pack(">hi", 0, len(keys)) + b"".join(struct.pack(">hhh", *key) for key in keys))
+    answer(struct.pack(">hih", error, 1, 5) + b"PLAIN")
+    answer(struct.pack(">hh", 58, 11) + b"wrong login" + struct.pack(">iq", 0, 0))
+
+
+WHERE_PASSWORD = "check user and password in A.sasl.jaas.config (mm2.properties:6)"
+OF_THIS_MECHANISM = ", and that the user has credentials of this mechanism on this cluster"
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "error", "said"),
+    [
+        ("PLAIN", 0, f"refused us by PLAIN: wrong login; {WHERE_PASSWORD}"),
+        ("SCRAM-SHA-256", 0, f"SHA-256: wrong login; {WHERE_PASSWORD}{OF_THIS_MECHANISM}"),
+        ("SCRAM-SHA-512", 33, "set A.admin.sasl.mechanism (mm2.properties:5) to one of these"),
+        ("PLAIN", 34, "check A.security.protocol (mm2.properties:4)"),
+    ],
+)
+def test_refused_login_names_address_mechanism_line_and_likely_cause(
+    mechanism: str, error: int, said: str
+) -> None:
+    with (
+        peer(lambda sock: refusing(sock, error=error)) as port,
+        ClusterClient(settings_in_a_file(port, mechanism)) as client,
+        pytest.raises(AuthenticationFailed) as caught,
+    ):
+        client.metadata([])
+    assert f"broker 127.0.0.1:{port} of cluster A" in caught.value.message
+    assert said in caught.value.message
+    assert error == 34 or mechanism in caught.value.message
+    assert "hunter2" not in caught.value.message
+
+
+def test_listener_that_expects_a_login_is_named() -> None:
+    """It closes the connection at the first request that needs one."""
+
+    def behave(sock: socket.socket) -> None:
+        apis = struct.pack(">hi", 0, 1) + struct.pack(">hhh", 3, 4, 4)
+        for body in (struct.pack(">hi", 35, 0), apis):
+            (correlation_id,) = struct.unpack_from(">i", sock.recv(1024), 8)
+            sock.sendall(struct.pack(">ii", len(body) + 4, correlation_id) + body)
+        closing(sock)
+
+    with (
+        peer(behave) as port,
+        ClusterClient(settings_in_a_file(port), patience=IMPATIENT) as client,
+        pytest.raises(Disconnected) as caught,
+    ):
+        client.metadata([])
+    why = "expects a login by SASL: check A.security.protocol (mm2.properties:4)"
+    assert why in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("behave", "likely"),
+    [
+        (None, "probably no broker runs there, or its listener has another port"),
+        (closing, "A.security.protocol (mm2.properties:4) is not that of its listener"),
+    ],
+)
+def test_unreachable_cluster_names_address_line_and_likely_cause(
+    behave: Peer | None, likely: str
+) -> None:
+    with ExitStack() as stack:
+        port = 1 if behave is None else stack.enter_context(peer(behave))
+        client = ClusterClient(settings_in_a_file(port), patience=IMPATIENT)
+        with client, pytest.raises(Unreachable) as caught:
+            client.metadata([])
+    assert f"A (127.0.0.1:{port}): " in caught.value.message
+    assert "check A.bootstrap.servers (mm2.properties:3) and the network: " in caught.value.message
+    assert likely in caught.value.message
+
+
+def test_each_key_of_a_message_is_named_once_as_it_is_written() -> None:
+    name = settings_in_a_file(1).naming
+    assert name("see ssl.truststore.* and sasl.mechanism.") == (
+        "see A.ssl.truststore.location (mm2.properties:7) and "
+        "A.admin.sasl.mechanism (mm2.properties:5)."
+    )
+    assert name("set ssl.keystore.location") == "set A.ssl.keystore.location"
+    assert name("A.sasl.mechanism; add ssl.truststore.location=FILE") == (
+        "A.sasl.mechanism; add ssl.truststore.location=FILE"
+    )

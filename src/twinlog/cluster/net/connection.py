@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Self
 
-from twinlog.addresses import IO_ERRORS, Address
+from twinlog.addresses import IO_ERRORS, Address, IoError
 from twinlog.cluster.net import dialing, framing, protocol
 from twinlog.cluster.net.protocol import Message
 from twinlog.cluster.net.settings import ClusterSettings
@@ -52,6 +52,8 @@ class Connection:
         self._correlation_id = 0
         self._awaited: tuple[int, int, int] | None = None
         self._is_open = True
+        self._is_served = False
+        """The broker has answered something else than ApiVersions, which needs no login."""
         self._max_frame_bytes = HANDSHAKE_FRAME_BYTES
         """Until the broker has shown that it knows us, and so that it is one."""
 
@@ -262,10 +264,10 @@ class Connection:
             )
         except framing.LateAnswer as error:
             is_allowed = timeout_s >= self.settings.request_timeout_ms / 1000
-            key = self.settings.key("request.timeout.ms") if is_allowed else ""
-            raise self._broken(error.why(timeout_s, silent_s, key)) from error
+            limit = self.settings.key("request.timeout.ms") if is_allowed else ""
+            raise self._broken(error.why(timeout_s, silent_s, limit)) from error
         except IO_ERRORS as error:
-            raise self._broken(framing.reason(error)) from error
+            raise self._broken(framing.reason(error) + self._login_hint(error)) from error
         except CorruptData as error:
             raise self._nonsense(error) from error
         try:
@@ -273,14 +275,24 @@ class Connection:
         except CorruptData as error:
             raise self._nonsense(error) from error
         self._awaited = None
+        self._is_served = self._is_served or key != protocol.API_VERSIONS
         return key, version, body
+
+    def _login_hint(self, error: IoError) -> str:
+        """Say what a listener with SASL does with a client that does not log in."""
+        security = self.settings.security
+        is_in = self._is_served or not self.api_versions
+        if is_in or not isinstance(error, ConnectionError) or (security and security.needs_sasl):
+            return ""
+        protocol_key = self.settings.key("security.protocol")
+        return f"; the listener probably expects a login by SASL: check {protocol_key}"
 
     def _nonsense(self, error: CorruptData) -> CorruptData:
         self.close()
         # once it has spoken Kafka's protocol, it is a broker whose answer came to harm
         other = error.code == "NOT_KAFKA" and not self.api_versions
         code = "NOT_KAFKA" if other else "CORRUPT_ANSWER"
-        return CorruptData(f"{self.peer}: {error.message}", code=code)
+        return CorruptData(f"{self.peer}: {self.settings.naming(error.message)}", code=code)
 
     def _broken(self, why: str) -> Disconnected:
         name = protocol.api_name(self._awaited[0]) if self._awaited else "a request"

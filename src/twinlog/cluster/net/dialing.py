@@ -48,6 +48,7 @@ def connect(
         is_unknown = not is_valid or getattr(error, "errno", None) in NO_SUCH_NAME
         raise (Refused if is_unknown else Unreachable)(f"{where}: {why}", reason=why) from error
     reasons: list[str] = []
+    last: IoError | None = None
     kind_of_error: type[Unreachable] = Refused
     for index, (family, kind, protocol, _, address) in enumerate(found):
         # an address that swallows packets must not use up the time of those behind it
@@ -61,13 +62,14 @@ def connect(
         except IO_ERRORS as error:
             if sock is not None:
                 sock.close()
+            last = error
             reasons.append(_reason(host, str(address[0]), error))
             if not isinstance(error, ConnectionRefusedError):
                 kind_of_error = Unreachable
         else:
             return sock
     why = "; ".join(dict.fromkeys(reasons))
-    raise kind_of_error(f"{where}: {why}", reason=why)
+    raise kind_of_error(f"{where}: {why}", reason=why) from last
 
 
 def _reason(host: str, address: str, error: IoError) -> str:
@@ -105,7 +107,8 @@ def secure(
     try:
         wrapped: socket.socket = wrap_socket(sock, host, settings.security)
     except TwinlogError as error:
-        raise type(error)(f"{where}: {error.message}", code=error.code, fate=error.fate) from error
+        what = f"{where}: {settings.naming(error.message)}"
+        raise type(error)(what, code=error.code, fate=error.fate) from error
     except IO_ERRORS as error:
         raise Disconnected(f"{where}: the TLS handshake failed: {framing.reason(error)}") from error
     return wrapped
@@ -123,7 +126,7 @@ def explain_first_answer(error: Disconnected, connection: Connection) -> Cluster
     from twinlog.cluster.security.tls import explain_tls_error
 
     explained = explain_tls_error(cause, connection.host, security)
-    return type(explained)(f"{connection.peer}: {explained.message}")
+    return type(explained)(f"{connection.peer}: {connection.settings.naming(explained.message)}")
 
 
 def authenticate(connection: Connection, *, deadline: float) -> float | None:
@@ -145,7 +148,8 @@ def authenticate(connection: Connection, *, deadline: float) -> float | None:
         if answer.error_code:
             raise AuthenticationFailed(
                 f"it refused us by {mechanism}: "
-                f"{answer.error_message or f'error {answer.error_code}'}; check user and secret"
+                f"{answer.error_message or f'error {answer.error_code}'}; "
+                f"{sasl.LIKELY_CAUSES.get(mechanism, 'check sasl.jaas.config')}"
             )
         lifetime_ms = int(answer.session_lifetime_ms or 0)
         return bytes(answer.auth_bytes)
@@ -154,9 +158,8 @@ def authenticate(connection: Connection, *, deadline: float) -> float | None:
     try:
         sasl.authenticate(security, exchange)
     except AuthenticationFailed as error:
-        raise AuthenticationFailed(
-            f"{connection.peer}: {error.message}", code=error.code, fate=error.fate
-        ) from error
+        what = f"{connection.peer}: {connection.settings.naming(error.message)}"
+        raise AuthenticationFailed(what, code=error.code, fate=error.fate) from error
     return started + lifetime_ms / 1000 * SESSION_SHARE if lifetime_ms else None
 
 
@@ -168,10 +171,10 @@ def _handshake(connection: Connection, mechanism: str, deadline: float) -> None:
         offered = ", ".join(answer.mechanisms) or "none"
         raise AuthenticationFailed(
             f"{connection.peer} does not know the SASL mechanism {mechanism}; it offers {offered}: "
-            "set sasl.mechanism to one of these"
+            f"set {connection.settings.key('sasl.mechanism')} to one of these"
         )
     if answer.error_code:
         raise AuthenticationFailed(
-            f"{connection.peer} refused the SASL handshake with error {answer.error_code}: "
-            "does this listener use SASL (security.protocol)?"
+            f"{connection.peer} refused the SASL handshake with error {answer.error_code}: does "
+            f"this listener use SASL? check {connection.settings.key('security.protocol')}"
         )

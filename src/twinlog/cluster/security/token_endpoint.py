@@ -142,7 +142,7 @@ def _unanswered(reason: object, url: str) -> ClusterError:
     if isinstance(reason, ssl.SSLCertVerificationError):
         return AuthenticationFailed(
             f"the certificate of the token endpoint {address} is refused: {reason.verify_message}; "
-            "set ssl.truststore.location in sasl.jaas.config if its issuer is your own"
+            "add ssl.truststore.location=FILE to sasl.jaas.config if its issuer is your own"
         )
     if isinstance(reason, http.client.InvalidURL):
         reason = "its address is no URL"  # quoted in the reason, with its query
