@@ -460,8 +460,7 @@ def test_unreachable_cluster_names_address_line_and_likely_cause(
 def test_each_key_of_a_message_is_named_once_as_it_is_written() -> None:
     name = settings_in_a_file(1).naming
     assert name("see ssl.truststore.* and sasl.mechanism.") == (
-        "see A.ssl.truststore.location (mm2.properties:7) and "
-        "A.admin.sasl.mechanism (mm2.properties:5)."
+        "see A.ssl.truststore.* (mm2.properties:7) and A.admin.sasl.mechanism (mm2.properties:5)."
     )
     assert name("set ssl.keystore.location") == "set A.ssl.keystore.location"
     assert name("A.sasl.mechanism; add ssl.truststore.location=FILE") == (

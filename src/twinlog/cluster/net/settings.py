@@ -52,8 +52,11 @@ class ClusterSettings:
         """
         start = name.removesuffix("*")
         for key, written, location in self.origins:
-            if key == name or (key.startswith(start) and start != name):
+            if key == name:
                 return f"{written} ({location})"
+            if start != name and key.startswith(start):
+                ours = written.removesuffix(key) + name if written.endswith(key) else written
+                return f"{ours} ({location})"
         if self.file:
             return f"{name} in {self.file}"
         return f"{'kafka' if self.is_of_dataframes else self.alias}.{name}"
