@@ -270,7 +270,7 @@ class TestTls:
 
     def test_authority_that_only_we_know(self, broker: Broker) -> None:
         error = broker.refusal("TLS", {"security.protocol": "SSL"})
-        assert "set ssl.truststore.location" in error.message
+        assert "set A.ssl.truststore.location" in error.message
 
     def test_expired_certificate(self, broker: Broker, trust: dict[str, str]) -> None:
         error = broker.refusal("EXPIRED", trust)

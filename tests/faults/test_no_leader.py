@@ -29,6 +29,9 @@ from tests.support.topics import (
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, list_offsets, log_ends
 from twinlog.cluster.logs.producers import describe_producers
+from twinlog.cluster.net.metadata import decode_metadata
+from twinlog.config.load import load
+from twinlog.control.check.mirror_check import check
 from twinlog.control.doctor.observing import leaderless, under_min_isr
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.errors import TwinlogError
@@ -292,6 +295,56 @@ def test_once_ends_beside_partitions_without_a_leader(
     states = [(p.state, p.code) for p in ended.partitions]
     assert states == [("DONE", "")] * PARTITIONS, (ended.state, ended.code, ended.reason)
     flow.same()
+
+
+ADVERTISE: Final = """
+import dataclasses
+import twinlog.cluster.client as asked
+def wrong(answer, real=asked.decode_metadata):
+    found = real(answer)
+    brokers = {{
+        node: dataclasses.replace(one, host={host!r}) if one.port == {port} else one
+        for node, one in found.brokers.items()
+    }}
+    return dataclasses.replace(found, brokers=brokers)
+asked.decode_metadata = wrong
+"""
+
+
+@pytest.mark.long
+def test_broker_that_advertises_an_impossible_name(
+    flow: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its partitions wait with a code, in a running mirror and with `--once`; the others go on."""
+    put(flow, ALL, b"first")
+    with flow.mirror(once=True, keys=KEYS) as mirror:
+        mirror.wait()
+    put(flow, ALL, b"second")
+    with ClusterClient(settings_for(flow.source.bootstrap)) as client:
+        broker = client.metadata([flow.topic]).brokers[LOST]
+    gone = {p for p in ALL if leader(flow.source, flow.topic, p) == LOST}
+    advertised = ADVERTISE.format(host="kafka-2..svc", port=broker.port)
+    monkeypatch.setattr("twinlog.cluster.client.decode_metadata", decode_metadata)
+    exec(advertised, {})  # noqa: S102 (for the driver what the prelude is for lanes)
+    config = load(flow.config(KEYS), environment={})
+    assert "not a valid address" in " ".join(one.message for one in check(config).problems)
+    # the cluster does not replace a leader that is alive, so some calls wait for it
+    defaults = ClusterClient.__init__.__kwdefaults__ or {}
+    monkeypatch.setitem(defaults, "api_timeout_s", 10.0)
+    with (
+        monkeypatch.context() as soon,
+        flow.mirror(once=True, keys=KEYS, prelude=advertised) as mirror,
+    ):
+        soon.setattr("twinlog.control.running.flow_run.ONCE_GIVES_UP_S", 6.0)
+        (ended,) = mirror.wait()
+    found = {p.partition: (p.state, p.code) for p in ended.partitions}
+    assert {p for p, one in found.items() if one == ("DONE", "")} == ALL - gone
+    assert {p for p, (_, code) in found.items() if code == "NO_LEADER"} == gone
+    with flow.mirror(keys=KEYS, prelude=advertised) as mirror:
+        put(flow, ALL, b"third")
+        mirror.eventually(of(ALL - gone, lambda p: p.state == "AT_END" and not p.code))
+        mirror.eventually(of(gone, is_leaderless))
+        mirror.stop()
 
 
 def test_once_ends_when_the_leader_came_back_meanwhile(flow: Rig) -> None:

@@ -8,6 +8,7 @@ import socket
 import ssl
 from typing import Any, Self
 
+from twinlog.addresses import IO_ERRORS
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.frame_socket import ClosedByPeer, FrameSocket
 from twinlog.channel.frames import (
@@ -122,7 +123,7 @@ class ChannelClient:
 def _dial(address: ChannelAddress, timeout: float) -> socket.socket:
     try:
         sock = socket.create_connection((address.host, address.port), timeout=timeout)
-    except OSError as error:
+    except IO_ERRORS as error:
         raise _unreachable(address, str(error)) from None
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -45,11 +45,12 @@ CALL_PATIENCE: Final = Patience(backoff=Backoff(cap_ms=2_000))
 """Somebody waits for the call: Java's retry.backoff.max.ms is 1 s."""
 
 ANSWER_TIMEOUT_S: Final = 10.0
-"""For what a broker answers from memory or an index: one that is frozen has been replaced by then.
+"""How long a broker may send nothing of what it answers from memory or an index: one that is frozen
+has been replaced by then. While bytes arrive, on a slow line, request.timeout.ms is the limit.
 """
 
 METADATA_TIMEOUT_S: Final = 5.0
-"""Brokers answer it from memory; one that is frozen must not delay the search for new leaders."""
+"""The same for Metadata: a frozen broker must not delay the search for new leaders."""
 
 REFUSED_FOR_S: Final = 0.3
 """`refused_s` of questions that somebody waits for."""
@@ -199,9 +200,13 @@ class ClusterClient:
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> Any:
-        """The answer of that broker (None: of any), asked once, within ANSWER_TIMEOUT_S or less."""
-        with self._asking(node, timeout_s) as (connection, within_s):
-            return connection.request(request, timeout_s=within_s, maximum=maximum, minimum=minimum)
+        """The answer of that broker (None: of any), asked once. It may be silent for `timeout_s`
+        (None: ANSWER_TIMEOUT_S or less).
+        """
+        with self._asking(node, timeout_s) as (connection, most_s, silent_s):
+            return connection.request(
+                request, timeout_s=most_s, silent_s=silent_s, maximum=maximum, minimum=minimum
+            )
 
     def attempt_unless(
         self,
@@ -215,24 +220,25 @@ class ClusterClient:
         """As `attempt`, for what is asked again and again: the digest of the answer, and the
         answer, which is not decoded (None) where its digest is the known one.
         """
-        with self._asking(node, None) as (connection, within_s):
+        with self._asking(node, None) as (connection, most_s, silent_s):
             connection.begin(request, maximum=maximum, minimum=minimum)
-            return connection.finish_unless(known, timeout_s=within_s)
+            return connection.finish_unless(known, timeout_s=most_s, silent_s=silent_s)
 
     @contextmanager
     def _asking(
-        self, node: int | None, timeout_s: float | None
-    ) -> Iterator[tuple[Connection, float]]:
-        if timeout_s is None:
-            timeout_s = min(
-                ANSWER_TIMEOUT_S, self.settings.request_timeout_ms / 1000, self.api_timeout_s
-            )
+        self, node: int | None, silent_s: float | None
+    ) -> Iterator[tuple[Connection, float, float]]:
+        most_s = self.settings.request_timeout_ms / 1000
+        if self.api_timeout_s < API_TIMEOUT_S:  # the caller has less time than usual
+            most_s = min(most_s, self.api_timeout_s)
+        if silent_s is None:
+            silent_s = min(ANSWER_TIMEOUT_S, most_s)
         connection = self.connection_to(node)
         if muted_s := connection.muted_s:
             self._wait_for(muted_s)
             connection = self.connection_to(node)  # its session may have ended meanwhile
         try:
-            yield connection, timeout_s
+            yield connection, max(most_s, silent_s), silent_s
         except Disconnected:
             self._pool.failed(connection)
             raise

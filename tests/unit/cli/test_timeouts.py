@@ -55,7 +55,10 @@ def test_refused_connections_are_known_at_once(
     (line,) = {one for one in text.splitlines() if "prod (" in one}
     assert line.count("connection refused") == 1, "one reason for both addresses"
     assert line.count("127.0.0.1") == 2
-    assert line.endswith("; check prod.bootstrap.servers and the network [UNREACHABLE]")
+    assert line.endswith(
+        f"; check prod.bootstrap.servers ({nobody}:4) and the network: "
+        "probably no broker runs there, or its listener has another port [UNREACHABLE]"
+    )
     assert "no topic to mirror" not in text
 
 

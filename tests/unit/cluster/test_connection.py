@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from tests.support.stopwatch import Stopwatch
+from twinlog.cluster.client import CALL_PATIENCE, ClusterClient
 from twinlog.cluster.net.connection import Connection
+from twinlog.cluster.net.metadata import Broker
+from twinlog.cluster.net.pool import ConnectionPool
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_keys import load_security
-from twinlog.errors import CorruptData, Disconnected, TwinlogError, Unreachable
+from twinlog.errors import (
+    AuthenticationFailed,
+    CorruptData,
+    Disconnected,
+    Refused,
+    TwinlogError,
+    Unreachable,
+)
 
 Peer = Callable[[socket.socket], None]
 
@@ -159,6 +174,76 @@ def test_name_that_does_not_exist() -> None:
         Connection.open("no.such.host.invalid", 1, settings, timeout_s=5)
 
 
+IMPOSSIBLE = [
+    ("kafka-2..svc", 9092),
+    ("a" * 64 + ".svc", 9092),
+    ("kafka\0", 9092),
+    ("", 9092),
+    ("127.0.0.1", 0),
+    ("127.0.0.1", -1),
+    ("127.0.0.1", 65_536 + 9092),
+    ("127.0.0.1", 1 << 70),
+]
+"""Addresses that a broker may advertise and nobody can have."""
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+@pytest.mark.parametrize(("host", "port"), IMPOSSIBLE)
+def test_impossible_address_is_an_error_of_the_connection(
+    host: str, port: int, protocol: str
+) -> None:
+    """Python raises UnicodeError, ValueError or OverflowError for them."""
+    security = load_security({"security.protocol": protocol}, where="A")
+    settings = ClusterSettings(alias="A", bootstrap=((host, port),), security=security)
+    with ClusterClient(settings, refused_s=0.0) as client, pytest.raises(Refused) as caught:
+        client.metadata([])
+    assert "not a valid address" in caught.value.message or "resolved" in caught.value.message
+
+
+def test_port_above_the_range_is_not_taken_modulo_65536() -> None:
+    with peer(old_broker) as port, pytest.raises(Refused, match="ports are 1 to 65535"):
+        open_to(port + 65_536)
+
+
+@pytest.mark.parametrize(("host", "port"), IMPOSSIBLE)
+def test_impossible_address_of_one_broker_is_an_error_of_that_broker(host: str, port: int) -> None:
+    settings = ClusterSettings(alias="A", bootstrap=(("127.0.0.1", 1),))
+    pool = ConnectionPool(settings, time.monotonic)
+    pool.learn({2: Broker(node=2, host=host, port=port, rack=None)})
+    with pytest.raises(Unreachable, match="the cluster advertises this address for broker 2"):
+        pool.to(2)
+
+
+def test_next_address_of_a_name_is_tried_on_a_host_without_ipv6(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = socket.socket
+
+    def without_ipv6(family: int = -1, *rest: int, **more: Any) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return real(family, *rest, **more)
+
+    with peer(old_broker) as port:
+        found = [
+            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", port, 0, 0)),
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)),
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        monkeypatch.setattr(socket, "socket", without_ipv6)
+        with open_to(port) as connection:
+            assert connection.api_versions
+        del found[1]
+        with pytest.raises(Unreachable, match="::1: address family not supported"):
+            open_to(port)
+
+
+def test_connection_that_another_thread_closed_is_an_error_of_the_connection() -> None:
+    with peer(old_broker) as port, open_to(port) as connection:
+        connection.sock.close()
+        assert not connection.is_usable()
+
+
 def test_broker_that_knows_only_old_api_versions() -> None:
     with peer(old_broker) as port, open_to(port) as connection:
         assert connection.api_versions == {18: (0, 0)}
@@ -182,3 +267,202 @@ def test_connection_that_was_closed_by_the_peer_is_not_usable() -> None:
     with peer(answering_then_closing) as port, open_to(port) as connection:
         assert connection.wait_readable(5.0)
         assert not connection.is_usable()
+
+
+NODES = 100
+STEPS = 20
+
+
+def slow(step_s: float, steps: int = STEPS) -> Peer:
+    """A broker behind a slow line: its Metadata comes in 20 parts, or as many of them as given."""
+
+    def behave(sock: socket.socket) -> None:
+        def answer(body: bytes) -> bytes:
+            (correlation_id,) = struct.unpack_from(">i", sock.recv(1024), 8)
+            return struct.pack(">ii", len(body) + 4, correlation_id) + body
+
+        sock.sendall(answer(struct.pack(">hi", 35, 0)))
+        apis = struct.pack(">hhh", 18, 0, 0) + struct.pack(">hhh", 3, 4, 4)
+        sock.sendall(answer(struct.pack(">hi", 0, 2) + apis))
+        broker = struct.pack(">h9sih", 9, b"127.0.0.1", 9092, -1)
+        brokers = b"".join(struct.pack(">i", node) + broker for node in range(NODES))
+        body = struct.pack(">ii", 0, NODES) + brokers + struct.pack(">hii", -1, 0, 0)
+        frame = answer(body)
+        size = -(-len(frame) // STEPS)
+        with suppress(OSError):
+            for at in range(0, steps * size, size):
+                time.sleep(step_s)  # the pace of the line
+                sock.sendall(frame[at : at + size])
+
+    return behave
+
+
+IMPATIENT = replace(CALL_PATIENCE, uniform=lambda *_: 1e9)
+"""For one attempt."""
+
+
+def slow_client(port: int, request_timeout_ms: int) -> ClusterClient:
+    settings = ClusterSettings(
+        alias="A", bootstrap=(("127.0.0.1", port),), request_timeout_ms=request_timeout_ms
+    )
+    return ClusterClient(settings, patience=IMPATIENT)
+
+
+@pytest.fixture
+def silent_s(monkeypatch: pytest.MonkeyPatch) -> float:
+    """How long a broker may send nothing of its Metadata, instead of 5 s."""
+    monkeypatch.setattr("twinlog.cluster.client.METADATA_TIMEOUT_S", 0.4)
+    return 0.4
+
+
+def test_slow_answer_is_waited_for_while_bytes_arrive(silent_s: float) -> None:
+    with peer(slow(0.05)) as port, slow_client(port, 60_000) as client, Stopwatch() as watch:
+        assert len(client.metadata([]).brokers) == NODES
+    assert watch.seconds > 2 * silent_s
+
+
+@pytest.mark.parametrize("steps", [0, STEPS // 2])
+def test_frozen_broker_is_given_up_as_soon_as_ever(silent_s: float, steps: int) -> None:
+    with (
+        peer(slow(0.01, steps)) as port,
+        slow_client(port, 60_000) as client,
+        Stopwatch() as watch,
+        pytest.raises(Disconnected) as caught,
+    ):
+        client.metadata([])
+    assert watch.seconds < 10 * silent_s
+    what = "1,066 of" if steps else "no byte came in"
+    assert f"did not answer Metadata: it took too long: {what}" in caught.value.message
+    assert "0.4 s" in caught.value.message
+    assert "request.timeout.ms" not in caught.value.message, "it would not help"
+
+
+def test_answer_that_takes_longer_than_allowed_names_the_key(silent_s: float) -> None:
+    with (
+        peer(slow(0.1)) as port,
+        slow_client(port, 1_000) as client,
+        pytest.raises(Disconnected) as caught,
+    ):
+        client.metadata([])
+    assert "bytes arrived in 1 s, as A.request.timeout.ms allows" in caught.value.message
+
+
+ORIGINS = (
+    ("bootstrap.servers", "A.bootstrap.servers", "mm2.properties:3"),
+    ("security.protocol", "A.security.protocol", "mm2.properties:4"),
+    ("sasl.mechanism", "A.admin.sasl.mechanism", "mm2.properties:5"),
+    ("sasl.jaas.config", "A.sasl.jaas.config", "mm2.properties:6"),
+    ("ssl.truststore.location", "A.ssl.truststore.location", "mm2.properties:7"),
+)
+
+
+def settings_in_a_file(port: int, mechanism: str | None = None) -> ClusterSettings:
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    properties = (
+        {"security.protocol": "PLAINTEXT"}
+        if mechanism is None
+        else {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required "
+            'username="u" password="hunter2";',
+        }
+    )
+    security = load_security(properties, where="A")
+    return ClusterSettings(
+        alias="A", bootstrap=(("127.0.0.1", port),), security=security, origins=ORIGINS
+    )
+
+
+def refusing(sock: socket.socket, *, error: int) -> None:
+    """A broker with SASL that answers the handshake with this error, and refuses the login."""
+
+    def answer(body: bytes) -> None:
+        if frame := sock.recv(1024):
+            (correlation_id,) = struct.unpack_from(">i", frame, 8)
+            sock.sendall(struct.pack(">ii", len(body) + 4, correlation_id) + body)
+
+    answer(struct.pack(">hi", 35, 0))
+    keys = ((18, 0, 0), (17, 1, 1), (36, 1, 1), (3, 4, 4))
+    answer(struct.pack(">hi", 0, len(keys)) + b"".join(struct.pack(">hhh", *key) for key in keys))
+    answer(struct.pack(">hih", error, 1, 5) + b"PLAIN")
+    answer(struct.pack(">hh", 58, 11) + b"wrong login" + struct.pack(">iq", 0, 0))
+
+
+WHERE_PASSWORD = "check user and password in A.sasl.jaas.config (mm2.properties:6)"
+OF_THIS_MECHANISM = ", and that the user has credentials of this mechanism on this cluster"
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "error", "said"),
+    [
+        ("PLAIN", 0, f"refused us by PLAIN: wrong login; {WHERE_PASSWORD}"),
+        ("SCRAM-SHA-256", 0, f"SHA-256: wrong login; {WHERE_PASSWORD}{OF_THIS_MECHANISM}"),
+        ("SCRAM-SHA-512", 33, "set A.admin.sasl.mechanism (mm2.properties:5) to one of these"),
+        ("PLAIN", 34, "check A.security.protocol (mm2.properties:4)"),
+    ],
+)
+def test_refused_login_names_address_mechanism_line_and_likely_cause(
+    mechanism: str, error: int, said: str
+) -> None:
+    with (
+        peer(lambda sock: refusing(sock, error=error)) as port,
+        ClusterClient(settings_in_a_file(port, mechanism)) as client,
+        pytest.raises(AuthenticationFailed) as caught,
+    ):
+        client.metadata([])
+    assert f"broker 127.0.0.1:{port} of cluster A" in caught.value.message
+    assert said in caught.value.message
+    assert error == 34 or mechanism in caught.value.message
+    assert "hunter2" not in caught.value.message
+
+
+def test_listener_that_expects_a_login_is_named() -> None:
+    """It closes the connection at the first request that needs one."""
+
+    def behave(sock: socket.socket) -> None:
+        apis = struct.pack(">hi", 0, 1) + struct.pack(">hhh", 3, 4, 4)
+        for body in (struct.pack(">hi", 35, 0), apis):
+            (correlation_id,) = struct.unpack_from(">i", sock.recv(1024), 8)
+            sock.sendall(struct.pack(">ii", len(body) + 4, correlation_id) + body)
+        closing(sock)
+
+    with (
+        peer(behave) as port,
+        ClusterClient(settings_in_a_file(port), patience=IMPATIENT) as client,
+        pytest.raises(Disconnected) as caught,
+    ):
+        client.metadata([])
+    why = "expects a login by SASL: check A.security.protocol (mm2.properties:4)"
+    assert why in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("behave", "likely"),
+    [
+        (None, "probably no broker runs there, or its listener has another port"),
+        (closing, "A.security.protocol (mm2.properties:4) is not that of its listener"),
+    ],
+)
+def test_unreachable_cluster_names_address_line_and_likely_cause(
+    behave: Peer | None, likely: str
+) -> None:
+    with ExitStack() as stack:
+        port = 1 if behave is None else stack.enter_context(peer(behave))
+        client = ClusterClient(settings_in_a_file(port), patience=IMPATIENT)
+        with client, pytest.raises(Unreachable) as caught:
+            client.metadata([])
+    assert f"A (127.0.0.1:{port}): " in caught.value.message
+    assert "check A.bootstrap.servers (mm2.properties:3) and the network: " in caught.value.message
+    assert likely in caught.value.message
+
+
+def test_each_key_of_a_message_is_named_once_as_it_is_written() -> None:
+    name = settings_in_a_file(1).naming
+    assert name("see ssl.truststore.* and sasl.mechanism.") == (
+        "see A.ssl.truststore.* (mm2.properties:7) and A.admin.sasl.mechanism (mm2.properties:5)."
+    )
+    assert name("set ssl.keystore.location") == "set A.ssl.keystore.location"
+    assert name("A.sasl.mechanism; add ssl.truststore.location=FILE") == (
+        "A.sasl.mechanism; add ssl.truststore.location=FILE"
+    )

@@ -151,8 +151,9 @@ class TestRequest:
             fetch_token(endpoint.settings(), NOW)
         assert len(endpoint.asked) == 1
 
-    def test_nobody_listens(self, endpoint: Endpoint) -> None:
-        settings = replace(endpoint.settings(), token_endpoint_url="http://127.0.0.1:1/token")
+    @pytest.mark.parametrize("address", ["127.0.0.1:1", "login..svc", "a" * 64 + ".svc"])
+    def test_nobody_listens(self, endpoint: Endpoint, address: str) -> None:
+        settings = replace(endpoint.settings(), token_endpoint_url=f"http://{address}/token")
         with pytest.raises(Unreachable, match="does not answer"):
             fetch_token(settings, NOW)
 

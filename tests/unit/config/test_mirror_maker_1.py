@@ -225,7 +225,7 @@ def test_patterns_as_people_write_them(
 def test_a_cluster_that_is_away_is_said_of_the_file_that_names_it(pair: Pair) -> None:
     (flow,) = pair.load(CONSUMER.replace("localhost:9092", "127.0.0.1:1")).flows
     settings = cluster_settings("mm1.Consumer", flow.clients.source_consumer, "mm1")
-    said = f"check bootstrap.servers in {pair.folder / 'consumer.properties'} and the network"
+    said = f"check bootstrap.servers ({pair.folder / 'consumer.properties'}:1) and the network"
     with (
         ClusterClient(settings, refused_s=0.0) as client,
         pytest.raises(Refused, match=re.escape(said)),

@@ -56,12 +56,19 @@ def test_nothing_is_from_elsewhere(name: str) -> None:
         assert imported in NAMES
 
 
-def test_the_first_address_leads_there_for_browsers(rest: Rest) -> None:
-    answer = rest.ask("/", headers={"Accept": "text/html,*/*", "Sec-Fetch-Site": "cross-site"})
+@pytest.mark.parametrize(
+    "headers",
+    [{"Accept": "text/html,*/*", "Sec-Fetch-Site": "cross-site"}, {"Accept": "*/*"}, {}],
+    ids=["browser", "curl", "no-accept"],
+)
+def test_root_redirects_to_the_page(rest: Rest, headers: dict[str, str]) -> None:
+    answer = rest.ask("/", headers=headers)
     assert (answer.status, answer.headers["location"]) == (302, "/page/")
+
+
+def test_other_paths_of_the_page(rest: Rest) -> None:
     typed = rest.ask("/page")
     assert (typed.status, typed.headers["location"]) == (302, "/page/")
-    assert rest.ask("/").status == 404
     assert rest.ask("/page/nothing.js").status == 404
     assert rest.ask("/page/../assets.py").status == 404
     assert rest.ask("/page/", method="POST").status in (404, 405)

@@ -15,6 +15,7 @@ from twinlog.cluster.net.metadata import (
     PartitionMetadata,
     TopicMetadata,
 )
+from twinlog.errors import TwinlogError
 from twinlog.lane.sides.cluster_side import LEADERLESS_PAUSE_S, ClusterSide, Leader
 from twinlog.lane.sides.newest_epochs import OLDER_FOR_S
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
@@ -50,8 +51,13 @@ class Jobs:
 
     is_closed: bool = False
 
-    def submit(self, _: object, job: Any, then: Any, _otherwise: object) -> None:
-        then(job())
+    def submit(self, _: object, job: Any, then: Any, otherwise: Any) -> None:
+        try:
+            found = job()
+        except TwinlogError as error:
+            otherwise(error)
+        else:
+            then(found)
 
 
 @dataclass
@@ -93,6 +99,19 @@ class Rig:
 @pytest.fixture
 def rig() -> Rig:
     return Rig()
+
+
+@pytest.mark.parametrize("host", ["kafka-2..svc", "a" * 64 + ".svc", "kafka\0"])
+def test_broker_with_an_impossible_name_is_not_reached_and_ends_no_lane(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    wrong = {2: Broker(node=2, host=host, port=9092, rack=None)}
+    monkeypatch.setitem(globals(), "BROKERS", BROKERS | wrong)
+    assert rig.hears(2, 4) == Leader(2, 4)
+    assert rig.side.connection_to(2) is None
+    assert list(rig.side.unreached) == [2]
+    assert rig.side.problem is not None
+    assert rig.side.problem.code == "UNREACHABLE"
 
 
 PAUSE_S = LEADERLESS_PAUSE_S

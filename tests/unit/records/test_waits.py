@@ -31,8 +31,8 @@ def test_a_read_of_a_wrong_port_ends_before_a_job_would(monkeypatch: pytest.Monk
         reader.partitions()
     assert asked == [connections.FIRST_REFUSED_S]
     assert str(error.value) == (
-        "Kafka (127.0.0.1:1): connection refused; check kafka.bootstrap.servers and the network "
-        "[UNREACHABLE]"
+        "Kafka (127.0.0.1:1): connection refused; check kafka.bootstrap.servers and the network: "
+        "probably no broker runs there, or its listener has another port [UNREACHABLE]"
     )
     shown = traceback.format_exception(error.value)
     assert "".join(shown).count("\n  File ") == 2, "the test and who plans"

@@ -12,14 +12,14 @@ limit counts it.
 from __future__ import annotations
 
 import hashlib
-import select
+import math
 import socket
 import ssl
 import time
 from collections.abc import Callable
 from typing import Any, Final, Self
 
-from twinlog.addresses import Address
+from twinlog.addresses import IO_ERRORS, Address, IoError
 from twinlog.cluster.net import dialing, framing, protocol
 from twinlog.cluster.net.protocol import Message
 from twinlog.cluster.net.settings import ClusterSettings
@@ -52,6 +52,8 @@ class Connection:
         self._correlation_id = 0
         self._awaited: tuple[int, int, int] | None = None
         self._is_open = True
+        self._is_served = False
+        """The broker has answered something else than ApiVersions, which needs no login."""
         self._max_frame_bytes = HANDSHAKE_FRAME_BYTES
         """Until the broker has shown that it knows us, and so that it is one."""
 
@@ -137,12 +139,17 @@ class Connection:
         request: Message,
         *,
         timeout_s: float | None = None,
+        silent_s: float = math.inf,
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> Any:
-        """Send and wait for the answer; the version is the highest that all sides know."""
+        """Send and wait for the answer; the version is the highest that all sides know.
+
+        The whole answer may take `timeout_s` (None: request.timeout.ms). A broker that sends no
+        byte of it for `silent_s` is given up earlier.
+        """
         self.begin(request, maximum=maximum, minimum=minimum)
-        return self.finish(timeout_s=timeout_s)
+        return self.finish(timeout_s=timeout_s, silent_s=silent_s)
 
     def begin(
         self, request: Message, *, maximum: int | None = None, minimum: int | None = None
@@ -164,13 +171,15 @@ class Connection:
         )
         self._send(frame, (key, version, self._correlation_id))
 
-    def finish(self, *, timeout_s: float | None = None) -> Any:
+    def finish(self, *, timeout_s: float | None = None, silent_s: float = math.inf) -> Any:
         """The answer to the request that `begin` sent."""
-        return self._decode(*self._receive_body(timeout_s))
+        return self._decode(*self._receive_body(timeout_s, silent_s))
 
-    def finish_unless(self, known: bytes, *, timeout_s: float | None = None) -> tuple[bytes, Any]:
+    def finish_unless(
+        self, known: bytes, *, timeout_s: float | None = None, silent_s: float = math.inf
+    ) -> tuple[bytes, Any]:
         """The digest of the answer, and the answer, or None where its digest is the known one."""
-        key, version, body = self._receive_body(timeout_s)
+        key, version, body = self._receive_body(timeout_s, silent_s)
         digest = hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest()
         if digest == known:
             return digest, None
@@ -234,34 +243,56 @@ class Connection:
         try:
             self.sock.settimeout(self.settings.request_timeout_ms / 1000)
             self.sock.sendall(frame)
-        except OSError as error:
+        except IO_ERRORS as error:
             raise self._broken(framing.reason(error)) from error
 
-    def _receive_body(self, timeout_s: float | None) -> tuple[int, int, memoryview]:
+    def _receive_body(
+        self, timeout_s: float | None, silent_s: float = math.inf
+    ) -> tuple[int, int, memoryview]:
         if self._awaited is None:
             raise TwinlogError(f"{self.peer} was not asked anything")
         key, version, correlation_id = self._awaited
         if timeout_s is None:
             timeout_s = self.settings.request_timeout_ms / 1000
-        timeout_s += self.muted_s
+        muted_s = self.muted_s
         try:
             frame = framing.receive_frame(
-                self.sock, time.monotonic() + timeout_s, self._max_frame_bytes
+                self.sock,
+                time.monotonic() + timeout_s + muted_s,
+                self._max_frame_bytes,
+                silent_s + muted_s,
             )
+        except framing.LateAnswer as error:
+            is_allowed = timeout_s >= self.settings.request_timeout_ms / 1000
+            limit = self.settings.key("request.timeout.ms") if is_allowed else ""
+            raise self._broken(error.why(timeout_s, silent_s, limit)) from error
+        except IO_ERRORS as error:
+            raise self._broken(framing.reason(error) + self._login_hint(error)) from error
+        except CorruptData as error:
+            raise self._nonsense(error) from error
+        try:
             body = protocol.response_body(key, version, frame, correlation_id)
-        except OSError as error:
-            raise self._broken(framing.reason(error)) from error
         except CorruptData as error:
             raise self._nonsense(error) from error
         self._awaited = None
+        self._is_served = self._is_served or key != protocol.API_VERSIONS
         return key, version, body
+
+    def _login_hint(self, error: IoError) -> str:
+        """Say what a listener with SASL does with a client that does not log in."""
+        security = self.settings.security
+        is_in = self._is_served or not self.api_versions
+        if is_in or not isinstance(error, ConnectionError) or (security and security.needs_sasl):
+            return ""
+        protocol_key = self.settings.key("security.protocol")
+        return f"; the listener probably expects a login by SASL: check {protocol_key}"
 
     def _nonsense(self, error: CorruptData) -> CorruptData:
         self.close()
         # once it has spoken Kafka's protocol, it is a broker whose answer came to harm
         other = error.code == "NOT_KAFKA" and not self.api_versions
         code = "NOT_KAFKA" if other else "CORRUPT_ANSWER"
-        return CorruptData(f"{self.peer}: {error.message}", code=code)
+        return CorruptData(f"{self.peer}: {self.settings.naming(error.message)}", code=code)
 
     def _broken(self, why: str) -> Disconnected:
         name = protocol.api_name(self._awaited[0]) if self._awaited else "a request"
@@ -272,7 +303,6 @@ class Connection:
     def _has_input(self, timeout_s: float) -> bool:
         if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending():
             return True
-        # poll, not select: file descriptors of a large process exceed select's 1024
-        poll = select.poll()
-        poll.register(self.sock.fileno(), select.POLLIN)
-        return bool(poll.poll(max(timeout_s, 0.0) * 1000))
+        if self.sock.fileno() < 0:
+            return True  # closed by another thread: the next read fails
+        return framing.is_readable(self.sock, timeout_s)

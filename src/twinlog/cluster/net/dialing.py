@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from twinlog.addresses import Address
+from twinlog.addresses import IO_ERRORS, MAX_PORT, Address, IoError
 from twinlog.cluster.net import framing
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import (
@@ -37,34 +37,42 @@ def connect(
     """A TCP connection to the first address of the name that accepts one."""
     where = f"{settings.alias} ({Address(host, port)})"
     try:
+        if not 0 < port <= MAX_PORT:  # the C library would take it modulo 65536
+            raise OverflowError(f"ports are 1 to {MAX_PORT}")
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        why = f"the name cannot be resolved: {framing.reason(error)}"
+    except IO_ERRORS as error:
+        is_valid = isinstance(error, OSError)
+        what = "the name cannot be resolved" if is_valid else "it is not a valid address"
+        why = f"{what}: {framing.reason(error)}"
         # a resolver that answers is no resolver that is away
-        is_unknown = isinstance(error, socket.gaierror) and error.errno in NO_SUCH_NAME
+        is_unknown = not is_valid or getattr(error, "errno", None) in NO_SUCH_NAME
         raise (Refused if is_unknown else Unreachable)(f"{where}: {why}", reason=why) from error
     reasons: list[str] = []
+    last: IoError | None = None
     kind_of_error: type[Unreachable] = Refused
     for index, (family, kind, protocol, _, address) in enumerate(found):
         # an address that swallows packets must not use up the time of those behind it
         share = (deadline - time.monotonic()) / (len(found) - index)
-        sock = socket.socket(family, kind, protocol)
+        sock = None
         try:
+            sock = socket.socket(family, kind, protocol)
             sock.settimeout(max(share, 0.001))
             _set_options(sock, user_timeout_ms)
             sock.connect(address)
-        except OSError as error:
-            sock.close()
+        except IO_ERRORS as error:
+            if sock is not None:
+                sock.close()
+            last = error
             reasons.append(_reason(host, str(address[0]), error))
             if not isinstance(error, ConnectionRefusedError):
                 kind_of_error = Unreachable
         else:
             return sock
     why = "; ".join(dict.fromkeys(reasons))
-    raise kind_of_error(f"{where}: {why}", reason=why)
+    raise kind_of_error(f"{where}: {why}", reason=why) from last
 
 
-def _reason(host: str, address: str, error: OSError) -> str:
+def _reason(host: str, address: str, error: IoError) -> str:
     """Why this address of the name did not accept; a name that is one is not repeated."""
     what = framing.reason(error)
     return what if address == host else f"{address}: {what}"
@@ -99,8 +107,9 @@ def secure(
     try:
         wrapped: socket.socket = wrap_socket(sock, host, settings.security)
     except TwinlogError as error:
-        raise type(error)(f"{where}: {error.message}", code=error.code, fate=error.fate) from error
-    except OSError as error:
+        what = f"{where}: {settings.naming(error.message)}"
+        raise type(error)(what, code=error.code, fate=error.fate) from error
+    except IO_ERRORS as error:
         raise Disconnected(f"{where}: the TLS handshake failed: {framing.reason(error)}") from error
     return wrapped
 
@@ -117,7 +126,7 @@ def explain_first_answer(error: Disconnected, connection: Connection) -> Cluster
     from twinlog.cluster.security.tls import explain_tls_error
 
     explained = explain_tls_error(cause, connection.host, security)
-    return type(explained)(f"{connection.peer}: {explained.message}")
+    return type(explained)(f"{connection.peer}: {connection.settings.naming(explained.message)}")
 
 
 def authenticate(connection: Connection, *, deadline: float) -> float | None:
@@ -139,7 +148,8 @@ def authenticate(connection: Connection, *, deadline: float) -> float | None:
         if answer.error_code:
             raise AuthenticationFailed(
                 f"it refused us by {mechanism}: "
-                f"{answer.error_message or f'error {answer.error_code}'}; check user and secret"
+                f"{answer.error_message or f'error {answer.error_code}'}; "
+                f"{sasl.LIKELY_CAUSES.get(mechanism, 'check sasl.jaas.config')}"
             )
         lifetime_ms = int(answer.session_lifetime_ms or 0)
         return bytes(answer.auth_bytes)
@@ -148,9 +158,8 @@ def authenticate(connection: Connection, *, deadline: float) -> float | None:
     try:
         sasl.authenticate(security, exchange)
     except AuthenticationFailed as error:
-        raise AuthenticationFailed(
-            f"{connection.peer}: {error.message}", code=error.code, fate=error.fate
-        ) from error
+        what = f"{connection.peer}: {connection.settings.naming(error.message)}"
+        raise AuthenticationFailed(what, code=error.code, fate=error.fate) from error
     return started + lifetime_ms / 1000 * SESSION_SHARE if lifetime_ms else None
 
 
@@ -162,10 +171,10 @@ def _handshake(connection: Connection, mechanism: str, deadline: float) -> None:
         offered = ", ".join(answer.mechanisms) or "none"
         raise AuthenticationFailed(
             f"{connection.peer} does not know the SASL mechanism {mechanism}; it offers {offered}: "
-            "set sasl.mechanism to one of these"
+            f"set {connection.settings.key('sasl.mechanism')} to one of these"
         )
     if answer.error_code:
         raise AuthenticationFailed(
-            f"{connection.peer} refused the SASL handshake with error {answer.error_code}: "
-            "does this listener use SASL (security.protocol)?"
+            f"{connection.peer} refused the SASL handshake with error {answer.error_code}: does "
+            f"this listener use SASL? check {connection.settings.key('security.protocol')}"
         )

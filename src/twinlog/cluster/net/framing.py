@@ -2,29 +2,57 @@
 
 from __future__ import annotations
 
+import math
+import select
 import socket
+import ssl
 import struct
 import time
 from typing import Final
 
+from twinlog.addresses import IoError
 from twinlog.errors import CorruptData
 
 MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
 """An answer is bounded by what we ask for (Fetch: tens of MB); more is not Kafka's protocol."""
+
+
+class LateAnswer(TimeoutError):
+    """An answer that was not complete in time."""
+
+    def __init__(self, got: int, size: int, *, is_silent: bool) -> None:
+        """`got` of `size` bytes had arrived; `is_silent`: and then none for too long."""
+        super().__init__()
+        self.got, self.size, self.is_silent = got, size, is_silent
+
+    def why(self, timeout_s: float, silent_s: float, key: str) -> str:
+        """Say what had arrived and which limit ended the wait; `key` allows `timeout_s`, if set."""
+        arrived = f"{self.got:,} of {self.size:,} bytes arrived" if self.got else "no byte came"
+        why = f"it took too long: {arrived}"
+        if self.is_silent:
+            return f"{why}{', and none for' if self.got else ' in'} {silent_s:.3g} s"
+        return f"{why} in {timeout_s:.3g} s{f', as {key} allows' if key else ''}"
+
 
 _SIZE: Final = struct.Struct(">i")
 _TLS_ALERT: Final = b"\x15\x03"
 
 
 def receive_frame(
-    sock: socket.socket, deadline: float, max_bytes: int = MAX_FRAME_BYTES
+    sock: socket.socket,
+    deadline: float,
+    max_bytes: int = MAX_FRAME_BYTES,
+    silent_s: float = math.inf,
 ) -> memoryview:
-    """The next frame without its size, in a buffer of its own; OSError when it does not come."""
-    first = bytes(_receive(sock, _SIZE.size, deadline))
+    """Return the next frame without its size, in a buffer of its own.
+
+    Raises OSError if the frame is not complete at `deadline`, or if no byte arrives for `silent_s`.
+    """
+    first = bytes(_receive(sock, _SIZE.size, deadline, silent_s))
     (size,) = _SIZE.unpack(first)
     if not 0 <= size <= max_bytes:
         raise CorruptData(_other_service(first, size, max_bytes), code="NOT_KAFKA")
-    return _receive(sock, size, deadline)
+    return _receive(sock, size, deadline, silent_s)
 
 
 def _other_service(first: bytes, size: int, max_bytes: int) -> str:
@@ -42,22 +70,38 @@ def _other_service(first: bytes, size: int, max_bytes: int) -> str:
     )
 
 
-def _receive(sock: socket.socket, size: int, deadline: float) -> memoryview:
+def _receive(sock: socket.socket, size: int, deadline: float, silent_s: float) -> memoryview:
     view, got = memoryview(bytearray(size)), 0
+    heard = time.monotonic()
+    sock.setblocking(False)
     while got < size:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        sock.settimeout(left)
-        count = sock.recv_into(view[got:])
-        if not count:
-            raise ConnectionResetError("the broker closed the connection")
+        left = min(deadline, heard + silent_s) - time.monotonic()
+        try:
+            count = sock.recv_into(view[got:]) if left > 0 else -1
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            # a TLS record is read as a whole, and its bytes may arrive for longer than `silent_s`
+            count = 0 if is_readable(sock, left) else -1
+        else:
+            if not count:
+                raise ConnectionResetError("the broker closed the connection")
+        if count < 0:
+            raise LateAnswer(got, size, is_silent=heard + silent_s < deadline)
         got += count
+        heard = time.monotonic()
     return view
 
 
-def reason(error: OSError) -> str:
-    """An operating system error in a few words."""
+def is_readable(sock: socket.socket, timeout_s: float) -> bool:
+    """Whether bytes, or the end of the connection, arrive within that time."""
+    # poll, not select: file descriptors of a large process exceed select's 1024
+    poll = select.poll()
+    poll.register(sock.fileno(), select.POLLIN)
+    return bool(poll.poll(max(timeout_s, 0.0) * 1000))
+
+
+def reason(error: IoError) -> str:
+    """Return one of `IO_ERRORS` in a few words."""
     if isinstance(error, TimeoutError):
         return "it took too long"
-    return (error.strerror or str(error) or type(error).__name__).lower()
+    said = error.strerror if isinstance(error, OSError) else None
+    return (said or str(error) or type(error).__name__).lower()

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from twinlog.addresses import IO_ERRORS
 from twinlog.cluster.net import framing
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.frame_pool import FramePool
@@ -162,7 +163,7 @@ class HotConnection:
                     sent = self._sock.sendmsg([out[index] for index in range(count)])
             except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 return False
-            except OSError as error:
+            except IO_ERRORS as error:
                 raise self._broken(framing.reason(error)) from error
             while out and sent >= len(out[0]):
                 sent -= len(out.popleft())
@@ -237,7 +238,7 @@ class HotConnection:
             got = self._sock.recv_into(into)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return -1
-        except OSError as error:
+        except IO_ERRORS as error:
             raise self._broken(framing.reason(error)) from error
         if not got:
             raise self._broken("the broker closed the connection")

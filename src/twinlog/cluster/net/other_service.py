@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 from typing import Final
 
-from twinlog.addresses import Address
+from twinlog.addresses import IO_ERRORS, Address
 from twinlog.cluster.net import dialing
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.settings import ClusterSettings
@@ -57,5 +57,5 @@ def _speaks_http(host: str, port: int, settings: ClusterSettings) -> bool:
             sock.settimeout(ANSWER_WITHIN_S)
             sock.sendall(b"GET / HTTP/1.0\r\n\r\n")
             return sock.recv(5) == b"HTTP/"
-    except (TwinlogError, OSError):
+    except (TwinlogError, *IO_ERRORS):
         return False

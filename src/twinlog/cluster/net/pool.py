@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import socket
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -86,7 +87,8 @@ class ConnectionPool:
             return self._open(broker.host, broker.port)
         except Unreachable as error:
             raise Unreachable(
-                f"{error.message} (the cluster advertises this address for broker {node})"
+                f"{error.message} (the cluster advertises this address for broker {node}: "
+                "check its advertised.listeners)"
             ) from error
 
     def any(self) -> Connection:
@@ -147,7 +149,24 @@ class ConnectionPool:
         if all(failure.code == "NOT_KAFKA" for failure in failures.values()):
             return CorruptData(f"{message}{settings.key('security.protocol')}", code="NOT_KAFKA")
         is_refused = all(isinstance(failure, Refused) for failure in failures.values())
-        return (Refused if is_refused else Unreachable)(f"{message}the network", reason=said)
+        likely = next(filter(None, map(self._likely_cause, failures.values())), "")
+        return (Refused if is_refused else Unreachable)(
+            f"{message}the network{likely}", reason=said
+        )
+
+    def _likely_cause(self, failure: TwinlogError) -> str:
+        """The likeliest cause, unless the failure itself names it."""
+        match failure, failure.__cause__:
+            case _, socket.gaierror() | ValueError() | OverflowError():
+                return ": the name is probably misspelt, or unknown to the DNS of this machine"
+            case Unreachable(), ConnectionRefusedError():
+                return ": probably no broker runs there, or its listener has another port"
+            case Unreachable(), TimeoutError():
+                return ": probably a firewall or a network policy drops the packets"
+            case Disconnected(), _:
+                protocol = self._settings.key("security.protocol")
+                return f": probably the broker hangs, or {protocol} is not that of its listener"
+        return ""
 
     def _addresses(self) -> list[tuple[str, int]]:
         """The given addresses in random order, those the cluster told us of, those that failed."""

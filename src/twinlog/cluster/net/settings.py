@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.addresses import MAX_PORT, Address, parse_address
@@ -11,6 +12,10 @@ from twinlog.errors import ConfigError
 
 DEFAULT_REQUEST_TIMEOUT_MS: Final = 30_000
 """Java's request.timeout.ms."""
+
+
+_SECURITY_KEY: Final = re.compile(r"(?<![\w.])(?:ssl|sasl|security)(?:\.[a-z]+)++(?:\.\*)?+(?!=)")
+"""`key=` is an option of a login module, and not a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +32,9 @@ class ClusterSettings:
     file: str = ""
     """Whose keys have no alias in front, as MirrorMaker 1's have none; for messages."""
 
+    origins: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
+    """Of each key in a file: its name for a client, its name there, and the file and line."""
+
     @property
     def addresses(self) -> str:
         """The bootstrap addresses as a user wrote them, for messages."""
@@ -38,12 +46,24 @@ class ClusterSettings:
         return self.alias in self.addresses.split(",")
 
     def key(self, name: str) -> str:
-        """What one of its keys is called where people wrote it, for messages: with the alias in
-        front, or `kafka` of DataFrames; `bootstrap.servers in consumer.properties`.
+        """What one of its keys is called where people wrote it, for messages, with file and line:
+        with the alias in front, or `kafka` of DataFrames; `bootstrap.servers in
+        consumer.properties`. A last `*` stands for all keys that begin so.
         """
+        start = name.removesuffix("*")
+        for key, written, location in self.origins:
+            if key == name:
+                return f"{written} ({location})"
+            if start != name and key.startswith(start):
+                ours = written.removesuffix(key) + name if written.endswith(key) else written
+                return f"{ours} ({location})"
         if self.file:
             return f"{name} in {self.file}"
         return f"{'kafka' if self.is_of_dataframes else self.alias}.{name}"
+
+    def naming(self, text: str) -> str:
+        """The text with `key` in place of each key of TLS and SASL that it names."""
+        return _SECURITY_KEY.sub(lambda found: self.key(found[0]), text)
 
 
 def parse_bootstrap(text: str, key: str = "bootstrap.servers") -> tuple[tuple[str, int], ...]:

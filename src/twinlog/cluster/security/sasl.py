@@ -21,6 +21,19 @@ from twinlog.cluster.security.security_settings import (
 )
 from twinlog.errors import AuthenticationFailed
 
+_LOGIN: Final = "check user and password in sasl.jaas.config"
+LIKELY_CAUSES: Final = {
+    PLAIN: _LOGIN,
+    **dict.fromkeys(
+        HASHES,
+        f"{_LOGIN}, and that the user has credentials of this mechanism on this cluster "
+        "(kafka-configs.sh --describe --entity-type users)",
+    ),
+    OAUTHBEARER: "check the client and the scope in sasl.jaas.config, and that the broker accepts "
+    "tokens of this issuer and audience",
+}
+"""By mechanism, what to check if a broker refuses us."""
+
 Messages = Generator[bytes, bytes, None]
 
 _NONCE_BYTES: Final = 24

@@ -14,6 +14,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any, Final
 
+from twinlog.addresses import IO_ERRORS
 from twinlog.cluster.security.security_settings import OAuthSettings
 from twinlog.errors import AuthenticationFailed, ClusterError, Unreachable
 
@@ -46,7 +47,7 @@ def fetch_token(settings: OAuthSettings, now_s: float) -> Token:
         raise _refusal(error.code, body, settings) from None
     except urllib.error.URLError as error:
         raise _unanswered(error.reason, url) from error
-    except (OSError, http.client.HTTPException) as error:
+    except (*IO_ERRORS, http.client.HTTPException) as error:
         raise _unanswered(error, url) from error
     return _read_answer(body, url, now_s)
 
@@ -141,7 +142,7 @@ def _unanswered(reason: object, url: str) -> ClusterError:
     if isinstance(reason, ssl.SSLCertVerificationError):
         return AuthenticationFailed(
             f"the certificate of the token endpoint {address} is refused: {reason.verify_message}; "
-            "set ssl.truststore.location in sasl.jaas.config if its issuer is your own"
+            "add ssl.truststore.location=FILE to sasl.jaas.config if its issuer is your own"
         )
     if isinstance(reason, http.client.InvalidURL):
         reason = "its address is no URL"  # quoted in the reason, with its query

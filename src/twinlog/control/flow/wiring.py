@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from twinlog.cluster.net.settings import (
     DEFAULT_REQUEST_TIMEOUT_MS,
@@ -13,11 +14,14 @@ from twinlog.cluster.security.security_keys import is_of_security, load_security
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.flow.tuning import request_timeout_ms
-from twinlog.config.values.origin import ClientProperties, shown_key
+from twinlog.config.values.origin import ClientProperties, Setting, shown_key
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.errors import ConfigError
 from twinlog.mirror.names.filters import policy_of
+
+_NAMED: Final = ("bootstrap.servers", "request.timeout.ms")
+"""Keys that messages of connections name, beside those of security."""
 
 
 def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> ClusterSettings:
@@ -43,7 +47,17 @@ def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> Clu
         security=security,
         client_id=f"twinlog-{flow}",
         request_timeout_ms=request_timeout_ms(properties, DEFAULT_REQUEST_TIMEOUT_MS),
+        origins=tuple(
+            (key, _name(line := properties.origin(key)), line.location)
+            for key in properties
+            if key in _NAMED or is_of_security(key)
+        ),
     )
+
+
+def _name(line: Setting) -> str:
+    """What the file calls a key."""
+    return line.field or shown_key(line.key)
 
 
 def _located(error: ConfigError, key: str, alias: str, properties: ClientProperties) -> ConfigError:
@@ -52,7 +66,7 @@ def _located(error: ConfigError, key: str, alias: str, properties: ClientPropert
     """
     if key in properties:
         line = properties.origin(key)
-        file, number, name = line.file, line.line, line.field or shown_key(line.key)
+        file, number, name = line.file, line.line, _name(line)
     else:  # a key that is missing: the file is that of its neighbours
         file, number = properties.origin(next(iter(properties))).file, None
         name = f"{alias}.{key}"

@@ -165,8 +165,7 @@ class Front:
         """
         if not self.has_api or scope["method"] not in READS:
             return False
-        is_asked_for = path == "/" and "text/html" in _header(scope, b"accept")
-        if is_asked_for or path == PAGE.rstrip("/"):
+        if path in ("/", PAGE.rstrip("/")):
             there = HttpAnswer(status=302, content_type="text/plain", body=b"")
             await _send(scope, send, there, ((b"location", PAGE.encode()),))
             return True

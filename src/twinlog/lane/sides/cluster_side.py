@@ -363,7 +363,10 @@ class ClusterSide:
                 yield node, Disconnected(f"the session with {connection.peer} ends; starting over")
                 continue
             if waited > within or (waited > SUSPECT_AFTER_S and node not in self._brokers):
-                yield node, Disconnected(f"{connection.peer} has not answered for {waited:.0f} s")
+                why = f"{connection.peer} has not answered for {waited:.0f} s"
+                if waited > within:
+                    why += f", longer than {self.settings.key('request.timeout.ms')} allows"
+                yield node, Disconnected(why)
             elif waited > SUSPECT_AFTER_S and now >= self._next_suspicion:
                 self._next_suspicion = now + SUSPECT_AFTER_S / 2
                 self._ask_for_leaders_of(node)
