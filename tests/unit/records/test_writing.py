@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
+from twinlog.config.keys.client_keys import CLIENT_KEYS, Role
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.mirror.copy.partitioner import partition_for_key
 from twinlog.model import TopicPartition
+from twinlog.records.given import OPTIONS
 from twinlog.records.write.gathering import Gatherer
 from twinlog.records.write.options import WriteOptions, parse_write_options
 from twinlog.records.write.packing import UNTIMED_MS, packed
@@ -59,10 +61,11 @@ def test_runs_of_one_checkpoint_have_one_transactional_id() -> None:
         ({"checkpointLocation": ""}, "kafka.transactional.id: missing"),
         ({"writeId": "x"}, "writeId: it is of batches only"),
         ({"missingMark": "skip"}, "missingMark: 'skip' is none; write fail or write"),
-        ({"kafka.enable.idempotence": "false"}, "a transaction needs another value; write true"),
+        ({"kafka.enable.idempotence": "no"}, "kafka.enable.idempotence: 'no' is none; write true"),
+        ({"kafka.acks": "2"}, "kafka.acks: '2' is none; write all"),
         ({"kafka.key.serializer": "x"}, "kafka.key.serializer: it cannot be set"),
         ({"kafka.transaction.timeout.ms": "0"}, "'0' is no positive number"),
-        ({"kafka.group.id": "x"}, "Kafka's producers do not have this key"),
+        ({"kafka.group.idd": "x"}, "did you mean kafka.group.id?"),
         ({"topik": "x"}, "did you mean topic"),
         ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers: missing"),
     ],
@@ -70,6 +73,30 @@ def test_runs_of_one_checkpoint_have_one_transactional_id() -> None:
 def test_what_is_wrong(more: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         stream(**more)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "always"),
+    [("acks", "1", "all"), ("acks", "0", "all"), ("enable.idempotence", "false", "true")],
+)
+def test_a_weaker_setting_is_taken_and_said(
+    key: str, value: str, always: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream(**{f"kafka.{key}": value})
+    assert f"option kafka.{key} has no effect: a transaction always has {always}" in caplog.text
+    caplog.clear()
+    stream(**{f"kafka.{key}": always})
+    assert caplog.text == ""
+
+
+def test_keys_and_options_of_readers_are_taken_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    keys = CLIENT_KEYS[Role.CONSUMER] - CLIENT_KEYS[Role.PRODUCER]
+    names = {*OPTIONS[Role.CONSUMER]} - {*OPTIONS[Role.PRODUCER]}
+    given = {f"kafka.{key}" for key in keys} | names
+    assert {"kafka.group.id", "kafka.auto.offset.reset", "maxOffsetsPerTrigger"} <= given
+    stream(**dict.fromkeys(given, "1"))
+    missing = [one for one in given if f"option {one} has no effect: " not in caplog.text]
+    assert missing == []
 
 
 def test_a_password_is_not_shown() -> None:
