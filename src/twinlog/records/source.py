@@ -93,7 +93,8 @@ class TwinlogSource(DataSource):
         if self.is_copy:
             return StreamWriter(options, None)
         say_slow_kernels()
-        return StreamWriter(options, prepared(options, schema, overwrite=overwrite))
+        # overwrite: outputMode("complete"), whose rows Spark's own sink appends, too
+        return StreamWriter(options, prepared(options, schema, overwrite=False))
 
 
 def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:

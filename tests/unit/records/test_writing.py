@@ -264,6 +264,29 @@ def test_packed_rows_are_the_same_records(times: list[int | None], binary: pa.Da
     assert partitioner.oldest_ms == ({} if times[0] is None else {"t": 1001})
 
 
+@pytest.mark.parametrize("binary", [pa.binary(), pa.large_binary()], ids=str)
+def test_packed_rows_of_several_topics(binary: pa.DataType) -> None:
+    """Each topic has its own partition count."""
+    counts = {"one": 1, "five": 5}.__getitem__
+    columns = {
+        "topic": pa.array(["five", "one", "five"]),
+        "key": pa.array([b"a", b"a", b"b"], pa.binary()),
+        "value": pa.array(["1", "2", "3"]),
+    }
+    packs = RowPartitioner("", counts, now_ms=UNTIMED_MS, turn=None)
+    cuts = {tp: [rows] for tp, rows in packs.rows_by_partition(columns, 3)}
+    batch = packed(cuts, Codec.NONE, binary, has_topic=False)
+    found: dict[TopicPartition, list[bytes | None]] = {}
+    for tp, some in RowPartitioner("", counts, now_ms=NOW_MS, turn=0).by_partition(batch):
+        rows = some if isinstance(some, Rows) else some.rows()
+        found.setdefault(tp, []).extend(one.value for one in rows.records())
+    expected = {TopicPartition("one", 0): [b"2"]}
+    for key, value in ((b"a", b"1"), (b"b", b"3")):
+        tp = TopicPartition("five", partition_for_key(key, 5))
+        expected.setdefault(tp, []).append(value)
+    assert found == expected
+
+
 def test_a_packed_batch_for_a_partition_that_is_not_there() -> None:
     batch = packed(
         {TopicPartition("t", 7): [rows_of([Record(0, 1, b"", b"", ())])]}, Codec.NONE, pa.binary()
@@ -274,12 +297,18 @@ def test_a_packed_batch_for_a_partition_that_is_not_there() -> None:
     assert error.value.code == "ROW_INVALID"
 
 
-def test_packed_rows_are_of_one_topic() -> None:
+def test_a_write_has_the_topic_that_its_packed_rows_have() -> None:
     schema = StructType().add("partition", "integer").add("record_batch", "binary")
     schema = schema.add("least_timestamp", "long").add("offset", "long")
     assert check_schema(schema, has_topic=True) == ()
-    with pytest.raises(ConfigError, match="there is no topic"):
+    with pytest.raises(ConfigError, match=r"there is no topic.*; give both the same options"):
         check_schema(schema, has_topic=False)
+    routed = StructType([*schema.fields]).add("topic", "string")
+    assert check_schema(routed, has_topic=False) == ()
+    with pytest.raises(
+        ConfigError, match=r"there is an option topic.*; give both the same options"
+    ):
+        check_schema(routed, has_topic=True)
     for changed in (
         StructType(schema.fields[:2]),
         StructType([*schema.fields]).add("value", "string"),
