@@ -26,7 +26,8 @@ def register(spark: SparkSession) -> None:
     """Make `format("twinlog")` known to a session, classic or Spark Connect, which it is by itself
     where Spark's Python has Twinlog installed.
 
-    Raises EnvironmentMissing without PyArrow.
+    Warns if Spark's workers run another Python, without Twinlog (PYSPARK_PYTHON). Raises
+    EnvironmentMissing without PyArrow.
     """
     from twinlog.records.spark_api import need_arrow
 
