@@ -78,6 +78,8 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         """Topic IDs of the partitions that were read."""
         self._missing: frozenset[str] = frozenset()
         """Topics that were missing at the last micro-batch."""
+        self._rewound: Offsets = {}
+        """Partitions of re-created topics, which the last micro-batch ends at 0."""
         self._latest: Offsets = {}
         self._reached: Offsets = {}
         """Where the last micro-batch ended, for a PySpark before 4.2, which does not say."""
@@ -127,14 +129,14 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
             self._target |= self._ends(client, again)
             self._latest = dict(self._target)
         # what was re-created begins at 0 with the micro-batch after this one
-        ends = {tp: 0 for tp in again if begin.get(tp)}
+        self._rewound = {tp: 0 for tp in again if begin.get(tp)}
         wanted = [
             OffsetRange(tp=tp, first=begin.get(tp, 0), end=end)
             for tp, end in self._latest.items()
-            if tp not in ends
+            if tp not in self._rewound
         ]
         behind = [one for one in wanted if one.end < one.first]
-        ends |= {one.tp: one.end for one in wanted}
+        ends = self._rewound | {one.tp: one.end for one in wanted}
         if behind:
             ends |= self._behind(client, behind)
         ready = [one for one in wanted if one.size]
@@ -155,7 +157,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
             for tp, last in from_json(end).items()
         ]
         # before Spark 4.2 an end is found without the start that a checkpoint has
-        behind = [one for one in wanted if one.end < one.first]
+        behind = [one for one in wanted if one.end < one.first and one.tp not in self._rewound]
         if behind:
             self._behind(self._connected(), behind)
         ranges = [one for one in wanted if one.size]
