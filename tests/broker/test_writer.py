@@ -15,6 +15,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr, lit
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tests.support.client import Seen, read_all
 from tests.support.data_frames import Query
@@ -135,6 +136,27 @@ def test_rows_may_name_topic_and_partition(
     seen = [(one.partition, one.value) for one in committed(source_cluster, topic)]
     assert sorted(seen) == sorted([(2, b"a"), (placed, b"c")])
     assert [one.value for one in committed(source_cluster, other)] == [b"b", b"d"]
+    delete_topic(source_cluster, other)
+
+
+@pytest.mark.witness("rows of several tasks may name their topics")
+def test_rows_of_several_tasks_may_name_their_topics(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    """As a router has them. Each topic has its own partition count."""
+    other = f"{topic}-2"
+    create_topic(source_cluster, other, 1)
+    named = f"CASE WHEN id % 2 = 0 THEN '{topic}' ELSE '{other}' END AS topic"
+    rows = numbers(spark, 500).selectExpr("key", "value", "bigint(value) AS id")
+    rows = rows.selectExpr("key", "value", named).repartition(4)
+    brokers = {name: one for name, one in options.items() if name != "topic"}
+    with pytest.raises(Exception, match=r"\[PARTITION_SHARED\]"):
+        save(rows, brokers)
+    save(partitioned(rows, brokers), brokers)
+    seen = committed(source_cluster, topic)
+    assert values(seen) == list(range(0, 500, 2))
+    assert all(one.partition == partition_for_key(one.key or b"", PARTITIONS) for one in seen)
+    assert values(committed(source_cluster, other)) == list(range(1, 500, 2))
     delete_topic(source_cluster, other)
 
 
@@ -320,6 +342,44 @@ def query(spark: SparkSession, options: Mapping[str, str], tmp_path: Path) -> Qu
     if not HAS_STREAM_WRITERS:
         pytest.skip("df.writeStream needs Spark 4.1")
     return Query(spark, options, tmp_path)
+
+
+@pytest.mark.witness("output modes of streams do what the page says")
+def test_output_modes(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, query: Query
+) -> None:
+    """`complete` appends all rows of the result each time. Spark refuses `update`, of which
+    `foreachBatch` writes each micro-batch once.
+    """
+
+    def counted(mode: str, sink: Callable[[DataStreamWriter], DataStreamWriter]) -> None:
+        files = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1)
+        rows = files.json(str(query.folder / "in")).groupBy((col("id") % 2).alias("odd")).count()
+        rows = rows.selectExpr("string(odd) AS key", "string(count) AS value")
+        if mode == "complete":
+            rows = partitioned(rows, query.options)
+        place = str(query.folder / f"checkpoint-{mode}")
+        writer = rows.writeStream.outputMode(mode).option("checkpointLocation", place)
+        sink(writer).trigger(availableNow=True).start().awaitTermination()
+
+    def whole(writer: DataStreamWriter) -> DataStreamWriter:
+        return writer.format("twinlog").options(**query.options)
+
+    def batch(rows: DataFrame, number: int) -> None:
+        save(partitioned(rows, query.options), query.options, writeId=f"{topic}-{number}")
+
+    query.add(1, 2, 3)
+    counted("complete", whole)
+    counted("update", lambda writer: writer.foreachBatch(batch))
+    assert values(committed(source_cluster, topic)) == [1, 1, 2, 2]
+    query.add(5)
+    counted("complete", whole)
+    assert values(committed(source_cluster, topic)) == [1, 1, 1, 2, 2, 3]
+    counted("update", lambda writer: writer.foreachBatch(batch))
+    assert values(committed(source_cluster, topic)) == [1, 1, 1, 2, 2, 3, 3]
+    query.add(7)
+    with pytest.raises(Exception, match="does not support Update mode"):  # Spark's own
+        counted("update", whole)
 
 
 @pytest.mark.witness("a stream writes each row once, and a repeated micro-batch is recognised")

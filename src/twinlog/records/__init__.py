@@ -26,7 +26,8 @@ def register(spark: SparkSession) -> None:
     """Make `format("twinlog")` known to a session, classic or Spark Connect, which it is by itself
     where Spark's Python has Twinlog installed.
 
-    Raises EnvironmentMissing without PyArrow.
+    Warns if Spark's workers run another Python, without Twinlog (PYSPARK_PYTHON). Raises
+    EnvironmentMissing without PyArrow.
     """
     from twinlog.records.spark_api import need_arrow
 
@@ -40,10 +41,10 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
     """The same rows as record batches, those of each partition of the topic in one task: what
     `df.write` and `df.writeStream` of `format("twinlog")` need where rows are in several tasks.
 
-    Call it last: its columns are `partition`, `record_batch` and `least_timestamp`. `options` are
-    the writer's (`topic`, `kafka.bootstrap.servers`, `kafka.compression.type`). Rows are
-    partitioned by key, as Java's producer does; those without a key by their content; those that
-    name a `partition` stay with it.
+    Call it last: its columns are `partition`, `record_batch` and `least_timestamp`, and `topic` if
+    there is no option `topic`. `options` are the writer's (`topic`, `kafka.bootstrap.servers`,
+    `kafka.compression.type`). Rows are partitioned by key, as Java's producer does; those without a
+    key by their content; those that name a `partition` stay with it.
     Raises ConfigError, and ClusterError where the topic cannot be found.
     """
     from twinlog.records.write import partitioning

@@ -48,15 +48,16 @@ class BatchReader(PlanningReader, DataSourceReader):
 
     def _ranges(self, client: ClusterClient) -> list[OffsetRange]:
         options, isolation = self._options, self._options.isolation
-        tps = find_partitions(client, options)
+        tps = list(find_partitions(client, options))
         # the ends first: what comes while the starts are looked up is not read
         ends = resolve(client, options.ending, tps, isolation)
         firsts = resolve(client, options.starting, tps, isolation)
         wanted = [OffsetRange(tp=tp, first=firsts[tp], end=ends[tp]) for tp in tps]
         # what no row is wanted of may be gone
         wanted = [self._bounds.within(one) for one in wanted if self._bounds.admit(one.tp)]
-        bounds = log_bounds(client, [one.tp for one in wanted])
-        found = present(wanted, bounds, fails=options.fails_on_data_loss)
+        fails = options.fails_on_data_loss
+        bounds = log_bounds(client, [one.tp for one in wanted], may_miss=not fails)
+        found = present(wanted, bounds, fails=fails)
         if self._bounds.least_ms is None:
             return found
         tps = [one.tp for one in found]

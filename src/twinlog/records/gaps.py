@@ -31,8 +31,16 @@ from typing import Final, TypeVar
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
-from twinlog.errors import RecordsLost, TwinlogError, Unauthorized, Unsupported, or_raise
+from twinlog.errors import (
+    ClusterError,
+    RecordsLost,
+    TwinlogError,
+    Unauthorized,
+    Unsupported,
+    or_raise,
+)
 from twinlog.model import TopicPartition
+from twinlog.records.given import TOPIC_MISSING
 
 log = logging.getLogger(__name__)
 
@@ -61,18 +69,35 @@ class OffsetRange:
 
 
 def log_bounds(
-    client: ClusterClient, tps: Iterable[TopicPartition]
+    client: ClusterClient, tps: Iterable[TopicPartition], *, may_miss: bool = False
 ) -> dict[TopicPartition, LogBounds]:
-    """Log start and high watermark of each partition. Raises TwinlogError."""
+    """Return the log start and high watermark of each partition. Partitions that are missing are
+    left out if they `may_miss`. Raises TwinlogError.
+    """
     wanted = list(tps)
-    starts = all_answers(list_offsets(client, wanted, EARLIEST))
-    ends = all_answers(list_offsets(client, wanted, LATEST))
-    return {tp: LogBounds(start=starts[tp].offset, end=ends[tp].offset) for tp in wanted}
+    starts = all_answers(list_offsets(client, wanted, EARLIEST), may_miss=may_miss)
+    ends = all_answers(list_offsets(client, list(starts), LATEST), may_miss=may_miss)
+    return {tp: LogBounds(start=starts[tp].offset, end=one.offset) for tp, one in ends.items()}
 
 
-def all_answers(answers: Mapping[TopicPartition, T | TwinlogError]) -> dict[TopicPartition, T]:
-    """Raises the first error, where there is one: a part of a read looks like all of it."""
-    return {tp: or_raise(answers[tp]) for tp in sorted(answers)}
+def all_answers(
+    answers: Mapping[TopicPartition, T | TwinlogError], *, may_miss: bool = False
+) -> dict[TopicPartition, T]:
+    """Return the answers, without partitions that are missing if they `may_miss`. Raises the first
+    other error, because a part of a read looks like all of it.
+    """
+    there = {tp: one for tp, one in answers.items() if not (may_miss and is_gone(one))}
+    return {tp: or_raise(there[tp]) for tp in sorted(there)}
+
+
+def is_gone(answer: object) -> bool:
+    """Return True if a topic was deleted, or has no such partition any more."""
+    return isinstance(answer, ClusterError) and answer.code == TOPIC_MISSING
+
+
+def warn_of_gone(one: OffsetRange) -> None:
+    """Warn that the topic of these offsets was deleted, with `failOnDataLoss=false`."""
+    log.warning("%s: offsets [%d, %d) are gone with their topic", one.tp, one.first, one.end)
 
 
 def find_losses(wanted: OffsetRange, bounds: LogBounds) -> list[RecordsLost]:

@@ -1,14 +1,15 @@
 """What is written as options: names in any case, and `kafka.*`, the keys of Java's clients.
 
-Reader and writer share it. What Spark's own source and sink know and nothing here does is taken and
-said, so that a job changes one word; what neither knows is an error that names the nearest.
+Reader and writer share it. A name that Spark or Kafka knows, but that has no effect here, is a
+warning, as in Spark, so that a job changes one word: also a name of the other direction, because
+jobs pass one set of options to both. A name that neither knows is an error that names the nearest.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
@@ -36,18 +37,48 @@ READER: Final = "twinlog-reader"
 """The client id of reading, where none is given."""
 
 
-def named(
-    given: Mapping[str, str], known: Sequence[str], ignored: Mapping[str, str]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Options by the names that we write, and properties of the client, without their prefix.
+OPTIONS: Final = {
+    Role.CONSUMER: (
+        *("subscribe", "subscribePattern", "assign"),
+        *("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"),
+        *("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"),
+        *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "commitGroup"),
+        "startingOffsetsByTimestampStrategy",
+        "minPartitions",
+        "failOnDataLoss",
+        "pushFilters",
+        "includeHeaders",
+        "isolation",
+        "upstream",
+        *("groupIdPrefix", "kafkaConsumer.pollTimeoutMs"),
+        *("fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
+        *("minOffsetsPerTrigger", "maxTriggerDelay", "maxRecordsPerPartition"),
+    ),
+    Role.PRODUCER: (
+        "topic",
+        "writeId",
+        "missingMark",
+        "checkpointLocation",
+        "queryName",
+        "includeHeaders",
+    ),
+}
+"""Names of options of a read and of a write, Spark's and Twinlog's."""
 
-    Raises ConfigError for an option that is not known; those without effect are said.
+
+def named(
+    given: Mapping[str, str], role: Role, ignored: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the options by the names that we write, and the client's properties without prefix.
+
+    Options without effect are warnings: those in `ignored`, and those of the other role, which are
+    left out. Raises ConfigError for an unknown option.
     """
     own = {name.lower(): value for name, value in given.items()}
     properties = {
         name.removeprefix(_PREFIX): own.pop(name) for name in list(own) if name.startswith(_PREFIX)
     }
-    names = {name.lower(): name for name in known}
+    names = {name.lower(): name for some in OPTIONS.values() for name in some}
     unknown = sorted(own.keys() - names.keys())
     if unknown:
         # the nearest by its letters, whatever their case
@@ -56,26 +87,40 @@ def named(
             hint = hint.replace(f"mean {low}?", f"mean {name}?")
         raise wrong(unknown[0], "it is not known", hint or "remove it")
     options = {names[name]: value for name, value in own.items()}
-    for name in sorted(options.keys() & ignored.keys()):
-        log.warning("%s: option %s has no effect: %s", _WHERE, name, ignored[name])
+    for name in sorted(options):
+        if name in ignored:
+            no_effect(name, ignored[name])
+        elif name not in OPTIONS[role]:
+            no_effect(name, f"Spark's {role}s do not have it")
+            del options[name]
     return options, properties
+
+
+def no_effect(name: str, why: str) -> None:
+    """Warn that an option has no effect."""
+    log.warning("%s: option %s has no effect: %s", _WHERE, name, why)
 
 
 def client_of(
     properties: Mapping[str, str], role: Role, refused: Mapping[str, str]
 ) -> ClientProperties:
-    """Properties of Java's client of that role, checked. Raises ConfigError."""
-    known = CLIENT_KEYS[role]
+    """Return the properties of Java's client of that role. A key of another client is a warning, as
+    in Kafka. Raises ConfigError for a key that no client has.
+    """
+    known = frozenset[str]().union(*CLIENT_KEYS.values())
     for key in sorted(properties):
         if key in refused:
             raise wrong(_PREFIX + key, "it cannot be set", refused[key])
-        if key not in known and not is_connection_key(key) and not provider_key(key):
+        if is_connection_key(key) or provider_key(key) or key in CLIENT_KEYS[role]:
+            continue
+        if key not in known:
             hint = suggestion(key, known)
             raise wrong(
                 _PREFIX + key,
-                f"Kafka's {role}s do not have this key",
+                "Kafka's clients do not have this key",
                 hint.replace("mean ", f"mean {_PREFIX}") or "remove it",
             )
+        no_effect(_PREFIX + key, f"Kafka's {role}s do not have this key")
     if not properties.get(BOOTSTRAP_SERVERS, "").strip():
         raise wrong(_PREFIX + BOOTSTRAP_SERVERS, "missing", "add it, as in kafka1:9092")
     parse_bootstrap(properties[BOOTSTRAP_SERVERS], _PREFIX + BOOTSTRAP_SERVERS)

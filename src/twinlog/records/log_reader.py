@@ -4,6 +4,7 @@ A task that dies, or is run twice, has changed nothing: reading leaves no trace 
 Spark takes the rows of one attempt. While it reads,
 
 - the leader moves: the request is answered with an error and goes to the new one;
+- the topic is deleted: TOPIC_MISSING, or a warning with the range that is gone;
 - the log start passes the position: RETENTION, with the range that is gone;
 - offsets are missing inside of the log: LOG_GAP, or compaction (`records.gaps`);
 - the log is cut behind the position: TRUNCATED. One that was cut and has grown past the position
@@ -33,8 +34,10 @@ from twinlog.records.gaps import (
     OffsetRange,
     cleanup_policy,
     find_losses,
+    is_gone,
     log_bounds,
     report,
+    warn_of_gone,
     what_is_left,
 )
 from twinlog.wire.record_batch import BatchHeader, read_headers, verify_crc
@@ -78,7 +81,13 @@ class RangeReader:
         failures, deadline = 0, self._client.deadline()
         while self._position < self._end:
             before = self._position
-            answer = self._fetch()
+            try:
+                answer = self._fetch()
+            except ClusterError as error:
+                if self._fails or not is_gone(error):
+                    raise
+                warn_of_gone(OffsetRange(tp=self._tp, first=self._position, end=self._end))
+                break
             if answer is not None:
                 yield from self._decode(answer)
                 if self._fetch_bytes == FIRST_BYTES:

@@ -25,14 +25,21 @@ from twinlog.records.bounds import (
     wants_headers,
     wrong,
 )
-from twinlog.records.given import READER, client_of, named, positive, settings_of
+from twinlog.records.given import (
+    READER,
+    client_of,
+    named,
+    no_effect,
+    positive,
+    settings_of,
+)
 
 _PREFIX: Final = "kafka."
 
 _TOPICS: Final = ("subscribe", "subscribePattern", "assign")
 _STARTS: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 _ENDS: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-_OF_STREAMS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "commitGroup")
+_LIMITS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
 
 IGNORED: Final = {
     "groupIdPrefix": "reading takes no part in a group",
@@ -44,21 +51,6 @@ IGNORED: Final = {
     "maxRecordsPerPartition": "minPartitions cuts into more tasks",
 }
 """Options of Spark's source without effect here, and why."""
-
-KNOWN: Final = (
-    *_TOPICS,
-    *_STARTS,
-    *_ENDS,
-    *_OF_STREAMS,
-    "startingOffsetsByTimestampStrategy",
-    "minPartitions",
-    "failOnDataLoss",
-    "pushFilters",
-    "includeHeaders",
-    "isolation",
-    "upstream",
-    *IGNORED,
-)
 
 REFUSED_KEYS: Final = {
     "auto.offset.reset": "write startingOffsets",
@@ -105,7 +97,7 @@ class ReadOptions:
 
 def parse_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
     """Raises ConfigError with the option, what is wrong, and what to do."""
-    options, properties = named(given, KNOWN, IGNORED)
+    options, properties = named(given, Role.CONSUMER, IGNORED)
     _check_kind(options, is_stream=is_stream)
     wants_headers(options)
     topics, pattern, assigned = _topics(options)
@@ -137,9 +129,11 @@ def _check_kind(options: Mapping[str, str], *, is_stream: bool) -> None:
         if "pushFilters" in options:
             raise wrong("pushFilters", "Spark passes no filters to streams", "remove it")
         return
-    for name in _OF_STREAMS:
+    if "commitGroup" in options:
+        raise wrong("commitGroup", "it is of streams only", "remove it, or use spark.readStream")
+    for name in _LIMITS:
         if name in options:
-            raise wrong(name, "it is of streams only", "remove it, or use spark.readStream")
+            no_effect(name, "a batch reads everything at once")
 
 
 def _topics(

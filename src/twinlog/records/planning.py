@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql.types import StructType
 
@@ -18,7 +18,7 @@ from twinlog.cluster.groups.group_offsets import fetch_offsets
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.errors import ClusterError, or_raise
-from twinlog.model import Isolation, TopicPartition
+from twinlog.model import Isolation, TopicId, TopicPartition
 from twinlog.records.bounds import JSON_EARLIEST, JSON_LATEST, Bound, BoundKind, wrong
 from twinlog.records.columns import UPSTREAM, check_columns
 from twinlog.records.gaps import (
@@ -27,10 +27,12 @@ from twinlog.records.gaps import (
     all_answers,
     find_losses,
     report,
+    warn_of_gone,
     what_is_left,
 )
 from twinlog.records.given import TOPIC_MISSING, no_topic
 from twinlog.records.options import ReadOptions
+from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 
 log = logging.getLogger(__name__)
 
@@ -49,45 +51,72 @@ def columns_of(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
     return found
 
 
-def find_partitions(client: ClusterClient, options: ReadOptions) -> list[TopicPartition]:
-    """All partitions that are read, sorted. Raises where a topic that is named is missing."""
+def find_partitions(
+    client: ClusterClient, options: ReadOptions, *, may_miss: bool = False
+) -> dict[TopicPartition, TopicId]:
+    """Return all partitions to read, sorted, with the IDs of their topics. Raises TwinlogError if a
+    named topic or an assigned partition is missing, unless it `may_miss`: then it is left out.
+    """
     if options.pattern:
-        topics = _matching(client, options)
+        topics = _matching(client, options, may_miss=may_miss)
     else:
         named = options.topics or sorted({tp.topic for tp in options.assigned})
-        topics = _named(client, named)
-    found = sorted(tp for topic in topics for tp in topic.tps)
+        topics = _named(client, named, may_miss=may_miss)
+    found = {tp: topic.topic_id for topic in topics for tp in topic.tps}
     if not options.assigned:
-        return found
-    missing = sorted(set(options.assigned) - set(found))
-    if missing:
+        return {tp: found[tp] for tp in sorted(found)}
+    missing = sorted(set(options.assigned) - found.keys())
+    if missing and not may_miss:
         raise wrong("assign", f"there is no partition {missing[0]}", "look at the topic")
-    return list(options.assigned)
+    return {tp: found[tp] for tp in options.assigned if tp in found}
 
 
-def _named(client: ClusterClient, names: Sequence[str]) -> list[TopicMetadata]:
+def _named(
+    client: ClusterClient, names: Sequence[str], *, may_miss: bool
+) -> Iterable[TopicMetadata]:
+    if may_miss:
+        return _settled(client, client.metadata(names).topics, may_miss=True)
     try:
-        return list(client.metadata(names, allow_missing=False).topics.values())
+        return client.metadata(names, allow_missing=False).topics.values()
     except ClusterError as error:
         if error.code != TOPIC_MISSING:
             raise
         raise no_topic(client, names, error, "a read creates none: create it first") from None
 
 
-def _matching(client: ClusterClient, options: ReadOptions) -> list[TopicMetadata]:
+def _matching(
+    client: ClusterClient, options: ReadOptions, *, may_miss: bool
+) -> Iterable[TopicMetadata]:
     """As Java's consumers: what brokers keep for themselves is not matched."""
     names = options.names()
-    found = [
-        topic
-        for topic in client.metadata().topics.values()
-        if not topic.is_internal and names.matches(topic.name)
-    ]
-    # one whose leaders are being elected is asked for again: without it a read would look whole
-    unsure = [topic.name for topic in found if topic.error]
-    if unsure:
-        again = client.metadata(unsure, allow_missing=False).topics.values()
-        found = [topic for topic in found if not topic.error] + list(again)
-    return found
+    found = {
+        name: topic
+        for name, topic in client.metadata().topics.items()
+        if not topic.is_internal and names.matches(name)
+    }
+    return _settled(client, found, may_miss=may_miss)
+
+
+def _settled(
+    client: ClusterClient, found: Mapping[str, TopicMetadata], *, may_miss: bool
+) -> Iterable[TopicMetadata]:
+    """Return the topics, after those whose leaders are being elected have been queried again:
+    without them a read would look whole. Missing topics are left out if they `may_miss`.
+    """
+    topics = dict(found)
+    while True:
+        if may_miss:
+            gone = UNKNOWN_TOPIC_OR_PARTITION
+            topics = {name: one for name, one in topics.items() if one.error != gone}
+        unsure = [name for name, topic in topics.items() if topic.error]
+        if not unsure:
+            return topics.values()
+        try:
+            topics |= client.metadata(unsure, allow_missing=False).topics
+        except ClusterError as error:
+            if error.code != TOPIC_MISSING or not may_miss:
+                raise
+            topics |= client.metadata(unsure).topics  # deleted in the meantime
 
 
 def resolve(
@@ -111,18 +140,32 @@ def resolve(
             return _of_group(client, bound, wanted, isolation)
 
 
-def latest(client: ClusterClient, tps: Iterable[TopicPartition], isolation: Isolation) -> Offsets:
-    """Where readers of that isolation end now: the last stable offset or the high watermark."""
-    return _listed(client, list(tps), LATEST, isolation)
+def latest(
+    client: ClusterClient,
+    tps: Iterable[TopicPartition],
+    isolation: Isolation,
+    *,
+    may_miss: bool = False,
+) -> Offsets:
+    """Return where readers of that isolation end now: the last stable offset or the high watermark.
+    Partitions that are missing are left out if they `may_miss`.
+    """
+    answers = list_offsets(client, list(tps), LATEST, isolation=isolation)
+    return {tp: one.offset for tp, one in all_answers(answers, may_miss=may_miss).items()}
 
 
 def present(
     wanted: Sequence[OffsetRange], bounds: dict[TopicPartition, LogBounds], *, fails: bool
 ) -> list[OffsetRange]:
-    """What the logs have of these ranges; the rest is raised or said, by `failOnDataLoss`."""
+    """Return what the logs have of these ranges. The rest is raised or logged, by `failOnDataLoss`;
+    partitions without bounds are gone.
+    """
     for one in wanted:
-        report(find_losses(one, bounds[one.tp]), fails=fails)
-    return [what_is_left(one, bounds[one.tp]) for one in wanted]
+        if one.tp in bounds:
+            report(find_losses(one, bounds[one.tp]), fails=fails)
+        else:
+            warn_of_gone(one)
+    return [what_is_left(one, bounds[one.tp]) for one in wanted if one.tp in bounds]
 
 
 def first_of_time(

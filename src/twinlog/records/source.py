@@ -12,9 +12,13 @@ a second.
 from __future__ import annotations
 
 import logging
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any, Final
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -93,7 +97,8 @@ class TwinlogSource(DataSource):
         if self.is_copy:
             return StreamWriter(options, None)
         say_slow_kernels()
-        return StreamWriter(options, prepared(options, schema, overwrite=overwrite))
+        # overwrite: outputMode("complete"), whose rows Spark's own sink appends, too
+        return StreamWriter(options, prepared(options, schema, overwrite=False))
 
 
 def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
@@ -107,8 +112,32 @@ def register(spark: SparkSession) -> None:
     """Make `format("twinlog")` known to a session, classic or Spark Connect. A source that Spark
     has found by itself (`pyspark_twinlog`) is this one, and takes no other in its place.
     """
+    warn_of_another_python(spark)
     try:
         spark.dataSource.register(TwinlogSource)
     except AnalysisException as error:
         if error.getCondition() != KNOWN_ALREADY:
             raise
+
+
+def warn_of_another_python(spark: SparkSession) -> None:
+    """Warn if the Python of Spark's workers is another one on this host and has no Twinlog.
+
+    It plans queries on the driver as well. Over Spark Connect the server chooses it, and a path
+    that only executors have cannot be tried.
+    """
+    try:
+        python = spark.sparkContext.pythonExec
+    except PySparkException:
+        return  # Spark Connect
+    found = shutil.which(python)
+    if found is None or Path(found).parent == Path(sys.executable).parent:
+        return
+    done = subprocess.run([found, "-c", "import twinlog.records"], capture_output=True, check=False)
+    if done.returncode:
+        log.warning(
+            'format("twinlog"): Spark\'s workers run %s, which cannot import twinlog, and this is '
+            "%s: set the environment variable PYSPARK_PYTHON=%s before the session starts, or "
+            "install Twinlog there",
+            *(found, sys.executable, sys.executable),
+        )

@@ -15,13 +15,20 @@ This object keeps nothing that a restart would need.
 
 A partition that is not in the checkpoint is new: it is read from offset 0, as in Spark's own
 source, so nothing of it is passed over; what retention deleted before is reported. A partition that
-is not there any more keeps its place in the checkpoint.
+is not there any more keeps its place in the checkpoint. With `failOnDataLoss=false` the query
+continues without it, also if its topic was named.
+
+A topic that is re-created while the query runs is recognised by its ID. With `failOnDataLoss=false`
+the next micro-batch ends at offset 0 of its partitions and has no rows of them, so the one after it
+reads the new topic from its first offset, also after a restart. The checkpoint has no IDs, so a
+topic that was re-created while no query ran looks like a log that was cut: the position moves to
+its end, and a warning names the offsets before it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -30,10 +37,10 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import Committed, commit_offsets, is_refused_as_active
 from twinlog.cluster.logs.raw_log import fetch_records
-from twinlog.errors import ClusterError, Fate, TwinlogError
-from twinlog.model import TopicPartition
+from twinlog.errors import ClusterError, Fate, RecordsLost, TwinlogError
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.records.bounds import from_json, to_json
-from twinlog.records.gaps import OffsetRange, find_losses, log_bounds, report
+from twinlog.records.gaps import OffsetRange, find_losses, log_bounds, report, warn_of_gone
 from twinlog.records.options import ReadOptions
 from twinlog.records.planning import Offsets, find_partitions, latest, present, resolve
 from twinlog.records.ranges import joined, limited, split
@@ -66,6 +73,13 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         """With the offset maps as they were read for the last micro-batch."""
         self._target: Offsets | None = None
         """Where `AvailableNow` ends."""
+        self._may_miss = not options.fails_on_data_loss
+        self._ids: dict[TopicPartition, TopicId] = {}
+        """Topic IDs of the partitions that were read."""
+        self._missing: frozenset[str] = frozenset()
+        """Topics that were missing at the last micro-batch."""
+        self._rewound: Offsets = {}
+        """Partitions of re-created topics, which the last micro-batch ends at 0."""
         self._latest: Offsets = {}
         self._reached: Offsets = {}
         """Where the last micro-batch ended, for a PySpark before 4.2, which does not say."""
@@ -75,7 +89,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins."""
         client = self._connected()
-        tps = find_partitions(client, self._options)
+        tps = self._ids = find_partitions(client, self._options)
         begin = to_json(resolve(client, self._options.starting, tps, self._options.isolation))
         self._committed, self._reached = begin, from_json(begin)
         return begin
@@ -89,7 +103,9 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
 
     def prepareForTriggerAvailableNow(self) -> None:
         """The query ends where the logs end now."""
-        self._target = self._ends(self._connected())
+        client = self._connected()
+        self._ids |= (found := find_partitions(client, self._options, may_miss=self._may_miss))
+        self._target = self._ends(client, found)
 
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
@@ -103,12 +119,24 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         begin = self._reached if start is None else from_json(start)
         if start is not None:
             self.commit(start)
-        self._latest = self._ends(client) if self._target is None else dict(self._target)
+        found = find_partitions(client, self._options, may_miss=self._may_miss)
+        self._warn_of_missing(found, begin)
+        again = self._created_again(found, begin)
+        self._ids |= found
+        if self._target is None:
+            self._latest = self._ends(client, found)
+        else:
+            self._target |= self._ends(client, again)
+            self._latest = dict(self._target)
+        # what was re-created begins at 0 with the micro-batch after this one
+        self._rewound = {tp: 0 for tp in again if begin.get(tp)}
         wanted = [
-            OffsetRange(tp=tp, first=begin.get(tp, 0), end=end) for tp, end in self._latest.items()
+            OffsetRange(tp=tp, first=begin.get(tp, 0), end=end)
+            for tp, end in self._latest.items()
+            if tp not in self._rewound
         ]
         behind = [one for one in wanted if one.end < one.first]
-        ends = {one.tp: one.end for one in wanted}
+        ends = self._rewound | {one.tp: one.end for one in wanted}
         if behind:
             ends |= self._behind(client, behind)
         ready = [one for one in wanted if one.size]
@@ -129,17 +157,17 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
             for tp, last in from_json(end).items()
         ]
         # before Spark 4.2 an end is found without the start that a checkpoint has
-        behind = [one for one in wanted if one.end < one.first]
+        behind = [one for one in wanted if one.end < one.first and one.tp not in self._rewound]
         if behind:
             self._behind(self._connected(), behind)
         ranges = [one for one in wanted if one.size]
         if not ranges:
             return []
-        fails = self._options.fails_on_data_loss
-        if not fails:
-            ranges = _still_there(self._connected(), ranges)
-        bounds = log_bounds(self._connected(), [one.tp for one in ranges])
-        found = present(ranges, bounds, fails=fails)
+        if self._may_miss:
+            ranges = self._still_there(ranges)
+        tps = [one.tp for one in ranges]
+        bounds = log_bounds(self._connected(), tps, may_miss=self._may_miss)
+        found = present(ranges, bounds, fails=not self._may_miss)
         least = self._options.min_partitions
         ranges = split(found, least)
         groups = joined(ranges, FEW_OFFSETS) if least is None else [[one] for one in ranges]
@@ -175,9 +203,46 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
             self._upstreams = UpstreamMaps(self._connected(), self._options.upstreams)
         return self._upstreams
 
-    def _ends(self, client: ClusterClient) -> Offsets:
-        tps = find_partitions(client, self._options)
-        return latest(client, tps, self._options.isolation)
+    def _ends(self, client: ClusterClient, tps: Iterable[TopicPartition]) -> Offsets:
+        return latest(client, tps, self._options.isolation, may_miss=self._may_miss)
+
+    def _warn_of_missing(self, found: Iterable[TopicPartition], begin: Offsets) -> None:
+        """Warn once about each topic that is named, or was read, and is missing."""
+        named = {*self._options.topics, *(tp.topic for tp in (*self._options.assigned, *begin))}
+        missing = named - {tp.topic for tp in found}
+        for name in sorted(missing - self._missing):
+            log.warning(
+                "topic %s is not read: it does not exist, or the user may not see it, or it is not "
+                "subscribed to any more; its place in the checkpoint is kept",
+                name,
+            )
+        self._missing = frozenset(missing)
+
+    def _created_again(
+        self, found: Mapping[TopicPartition, TopicId], begin: Offsets
+    ) -> list[TopicPartition]:
+        """Return the partitions whose topics were re-created since they were read. Raises
+        RecordsLost, by `failOnDataLoss`.
+        """
+        again = [tp for tp, topic_id in found.items() if self._is_another(tp, topic_id)]
+        todo = "compare what was read with another copy, then begin with a new checkpoint"
+        if self._may_miss:
+            todo = "the new topic is read from offset 0"
+        losses = []
+        for tp in again:
+            first = begin.get(tp, 0)
+            end = max(first, self._latest.get(tp, 0))
+            what = f"offsets [{first}, {end}) and any after them are gone: the topic was re-created"
+            if end:
+                lost = RecordsLost(f"{tp}: {what}; {todo}", code="TRUNCATED", lost=(first, end))
+                losses.append(lost)
+        report(losses, fails=not self._may_miss)
+        return again
+
+    def _is_another(self, tp: TopicPartition, topic_id: TopicId) -> bool:
+        """Return True if this is not the topic that was read. Old brokers have no topic IDs."""
+        known = self._ids.get(tp, NO_TOPIC_ID)
+        return NO_TOPIC_ID not in (known, topic_id) and known != topic_id
 
     def _behind(self, client: ClusterClient, behind: Sequence[OffsetRange]) -> Offsets:
         """Ends of partitions that end before what was read already.
@@ -185,14 +250,36 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         That is so for a while after `isolation` was changed to read_committed beside an open
         transaction. Otherwise the log was cut, and continues from its end.
         """
-        bounds = log_bounds(client, [one.tp for one in behind])
-        out: Offsets = {}
+        bounds = log_bounds(client, [one.tp for one in behind], may_miss=self._may_miss)
+        out: Offsets = {one.tp: one.first for one in behind}
         for one in behind:
+            whole = bounds.get(one.tp)
+            if whole is None:
+                continue  # it is gone, and keeps its place
             reached = OffsetRange(tp=one.tp, first=one.first, end=one.first)
-            whole = bounds[one.tp]
-            report(find_losses(reached, whole), fails=self._options.fails_on_data_loss)
+            losses = find_losses(reached, whole)
+            report(losses, fails=not self._may_miss)
             out[one.tp] = min(one.first, whole.end)
+            if losses and whole.start < one.end:
+                log.warning(
+                    "%s: if the topic was re-created, offsets [%d, %d) of the new one are not "
+                    "read: read them with a query of their own",
+                    *(one.tp, whole.start, one.end),
+                )
         return out
+
+    def _still_there(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """Return the ranges without those whose topics were deleted, or re-created, since the
+        micro-batch was planned. Warns of each.
+        """
+        topics = self._connected().metadata(sorted({one.tp.topic for one in ranges})).topics
+        there = {tp: topic.topic_id for topic in topics.values() for tp in topic.tps}
+        gone = [
+            one for one in ranges if one.tp not in there or self._is_another(one.tp, there[one.tp])
+        ]
+        for one in gone:
+            warn_of_gone(one)
+        return [one for one in ranges if one not in gone]
 
     def _limited(self, client: ClusterClient, ready: Sequence[OffsetRange]) -> Offsets:
         ends = {one.tp: one.end for one in ready}
@@ -202,18 +289,6 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
             cut = [OffsetRange(tp=one.tp, first=one.first, end=ends[one.tp]) for one in ready]
             ends = limited(cut, self._options.max_bytes, _bytes_per_offset(client, cut))
         return ends
-
-
-def _still_there(client: ClusterClient, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-    """Without partitions that were deleted since the micro-batch was planned; said for each."""
-    topics = client.metadata(sorted({one.tp.topic for one in ranges})).topics.values()
-    there = {tp for topic in topics for tp in topic.tps}
-    for one in ranges:
-        if one.tp not in there:
-            log.warning(
-                "%s: offsets [%d, %d) are gone with their topic", one.tp, one.first, one.end
-            )
-    return [one for one in ranges if one.tp in there]
 
 
 def _bytes_per_offset(

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.config.keys.client_keys import CLIENT_KEYS, Role
 from twinlog.errors import ConfigError, Refused
 from twinlog.model import Isolation, TopicPartition
 from twinlog.records.bounds import BoundKind
-from twinlog.records.options import IGNORED, KNOWN, REFUSED_KEYS, ReadOptions, parse_options
+from twinlog.records.given import OPTIONS
+from twinlog.records.options import IGNORED, REFUSED_KEYS, ReadOptions, parse_options
 
 LEAST = {"kafka.bootstrap.servers": "kafka1:9092,kafka2:9092", "subscribe": "orders"}
 
@@ -125,15 +127,16 @@ def test_isolation(given: dict[str, str], level: Isolation) -> None:
         ({"failOnDataLoss": "no"}, "'no' is neither true nor false"),
         ({"includeHeaders": "si"}, "'si' is neither true nor false"),
         ({"startingOffsetsByTimestampStrategy": "none"}, "write error or latest"),
-        ({"maxOffsetsPerTrigger": "5"}, "of streams only"),
         ({"commitGroup": "g"}, "of streams only"),
         ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers: missing; add it"),
         ({"kafka.bootstrap.servers": "kafka1"}, "'kafka1' is no address"),
         ({"kafka.fetch.min.byte": "1"}, "did you mean kafka.fetch.min.bytes?"),
+        ({"kafka.ack": "1"}, "did you mean kafka.acks?"),
+        ({"chekpointLocation": "x"}, "did you mean checkpointLocation?"),
         ({"kafka.auto.offset.reset": "earliest"}, "write startingOffsets"),
         ({"subscribe": " , "}, "it names no topic"),
     ],
-    ids=[f"{number:02}" for number in range(22)],
+    ids=[f"{number:02}" for number in range(23)],
 )
 def test_what_is_wrong_is_said_with_what_to_do(given: dict[str, str], said: str) -> None:
     assert said in refusal(given)
@@ -162,6 +165,28 @@ def test_what_sparks_source_knows_is_taken_and_said(
 ) -> None:
     assert stream({name: "1"}) == stream()
     assert f"option {name} has no effect: {IGNORED[name]}" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "maxBytesPerTrigger"])
+def test_a_batch_warns_of_a_limit_of_micro_batches(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    batch({name: "5"})
+    assert f"option {name} has no effect: a batch reads everything at once" in caplog.text
+    assert "'0' is no positive number" in refusal({name: "0"})
+
+
+@pytest.mark.parametrize("of_stream", [True, False], ids=["stream", "batch"])
+def test_keys_and_options_of_writers_are_taken_and_said(
+    caplog: pytest.LogCaptureFixture, *, of_stream: bool
+) -> None:
+    keys = CLIENT_KEYS[Role.PRODUCER] - CLIENT_KEYS[Role.CONSUMER]
+    names = {*OPTIONS[Role.PRODUCER]} - {*OPTIONS[Role.CONSUMER]}
+    given = {f"kafka.{key}" for key in keys} | names
+    assert {"kafka.acks", "kafka.key.serializer", "topic", "writeId"} <= given
+    (stream if of_stream else batch)(dict.fromkeys(given, "1"))
+    missing = [one for one in given if f"option {one} has no effect: " not in caplog.text]
+    assert missing == []
 
 
 @pytest.mark.parametrize("key", sorted(REFUSED_KEYS))
@@ -221,4 +246,5 @@ def test_secrets_are_looked_up_where_tasks_run(
 
 def test_the_page_names_every_option() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "dataframes.md").read_text()
-    assert [name for name in KNOWN if f"`{name}`" not in page] == []
+    names = [name for some in OPTIONS.values() for name in some]
+    assert [name for name in names if f"`{name}`" not in page] == []

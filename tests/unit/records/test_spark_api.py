@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from pyspark.errors import PySparkAttributeError
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from twinlog.errors import EnvironmentMissing
-from twinlog.records import source
+from twinlog.records import register, source
 from twinlog.records.source import TwinlogSource
 from twinlog.wire.kernels.chosen import CHOSEN, VARIABLE, Chosen
 
@@ -48,3 +53,43 @@ def test_each_query_says_that_it_is_slow(
     (line,) = caplog.messages
     assert "[KERNELS_MISSING]" in line
     assert "install a wheel of this platform, or a C compiler" in line
+
+
+def session(context: object) -> Any:
+    source_of_sources = SimpleNamespace(register=lambda _: None)
+    return SimpleNamespace(sparkContext=context, dataSource=source_of_sources)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "warns"), [(1, True), (0, False)], ids=["without", "with Twinlog"]
+)
+def test_workers_with_another_python(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, exit_code: int, *, warns: bool
+) -> None:
+    """As without PYSPARK_PYTHON, where Spark takes the first python3 of PATH."""
+    other = tmp_path / "python3"
+    other.write_text(f"#!/bin/sh\nexit {exit_code}\n")
+    other.chmod(0o755)
+    register(session(SimpleNamespace(pythonExec=str(other))))
+    said = f"run {other}, which cannot import twinlog"
+    assert (said in caplog.text) is warns
+    assert (f"PYSPARK_PYTHON={sys.executable}" in caplog.text) is warns
+
+
+def test_workers_with_this_python_or_one_that_is_not_here(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "run", None)  # nothing is tried
+    for python in (sys.executable, "/only/on/executors/python"):
+        register(session(SimpleNamespace(pythonExec=python)))
+
+    class Connect:
+        dataSource = SimpleNamespace(register=lambda _: None)
+
+        @property
+        def sparkContext(self) -> object:
+            raise PySparkAttributeError("no such attribute")
+
+    over_connect: Any = Connect()
+    register(over_connect)
+    assert caplog.text == ""

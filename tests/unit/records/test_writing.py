@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
+from twinlog.config.keys.client_keys import CLIENT_KEYS, Role
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.mirror.copy.partitioner import partition_for_key
 from twinlog.model import TopicPartition
+from twinlog.records.given import OPTIONS
 from twinlog.records.write.gathering import Gatherer
 from twinlog.records.write.options import WriteOptions, parse_write_options
 from twinlog.records.write.packing import UNTIMED_MS, packed
@@ -59,10 +61,11 @@ def test_runs_of_one_checkpoint_have_one_transactional_id() -> None:
         ({"checkpointLocation": ""}, "kafka.transactional.id: missing"),
         ({"writeId": "x"}, "writeId: it is of batches only"),
         ({"missingMark": "skip"}, "missingMark: 'skip' is none; write fail or write"),
-        ({"kafka.enable.idempotence": "false"}, "a transaction needs another value; write true"),
+        ({"kafka.enable.idempotence": "no"}, "kafka.enable.idempotence: 'no' is none; write true"),
+        ({"kafka.acks": "2"}, "kafka.acks: '2' is none; write all"),
         ({"kafka.key.serializer": "x"}, "kafka.key.serializer: it cannot be set"),
         ({"kafka.transaction.timeout.ms": "0"}, "'0' is no positive number"),
-        ({"kafka.group.id": "x"}, "Kafka's producers do not have this key"),
+        ({"kafka.group.idd": "x"}, "did you mean kafka.group.id?"),
         ({"topik": "x"}, "did you mean topic"),
         ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers: missing"),
     ],
@@ -70,6 +73,30 @@ def test_runs_of_one_checkpoint_have_one_transactional_id() -> None:
 def test_what_is_wrong(more: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         stream(**more)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "always"),
+    [("acks", "1", "all"), ("acks", "0", "all"), ("enable.idempotence", "false", "true")],
+)
+def test_a_weaker_setting_is_taken_and_said(
+    key: str, value: str, always: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream(**{f"kafka.{key}": value})
+    assert f"option kafka.{key} has no effect: a transaction always has {always}" in caplog.text
+    caplog.clear()
+    stream(**{f"kafka.{key}": always})
+    assert caplog.text == ""
+
+
+def test_keys_and_options_of_readers_are_taken_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    keys = CLIENT_KEYS[Role.CONSUMER] - CLIENT_KEYS[Role.PRODUCER]
+    names = {*OPTIONS[Role.CONSUMER]} - {*OPTIONS[Role.PRODUCER]}
+    given = {f"kafka.{key}" for key in keys} | names
+    assert {"kafka.group.id", "kafka.auto.offset.reset", "maxOffsetsPerTrigger"} <= given
+    stream(**dict.fromkeys(given, "1"))
+    missing = [one for one in given if f"option {one} has no effect: " not in caplog.text]
+    assert missing == []
 
 
 def test_a_password_is_not_shown() -> None:
@@ -237,6 +264,29 @@ def test_packed_rows_are_the_same_records(times: list[int | None], binary: pa.Da
     assert partitioner.oldest_ms == ({} if times[0] is None else {"t": 1001})
 
 
+@pytest.mark.parametrize("binary", [pa.binary(), pa.large_binary()], ids=str)
+def test_packed_rows_of_several_topics(binary: pa.DataType) -> None:
+    """Each topic has its own partition count."""
+    counts = {"one": 1, "five": 5}.__getitem__
+    columns = {
+        "topic": pa.array(["five", "one", "five"]),
+        "key": pa.array([b"a", b"a", b"b"], pa.binary()),
+        "value": pa.array(["1", "2", "3"]),
+    }
+    packs = RowPartitioner("", counts, now_ms=UNTIMED_MS, turn=None)
+    cuts = {tp: [rows] for tp, rows in packs.rows_by_partition(columns, 3)}
+    batch = packed(cuts, Codec.NONE, binary, has_topic=False)
+    found: dict[TopicPartition, list[bytes | None]] = {}
+    for tp, some in RowPartitioner("", counts, now_ms=NOW_MS, turn=0).by_partition(batch):
+        rows = some if isinstance(some, Rows) else some.rows()
+        found.setdefault(tp, []).extend(one.value for one in rows.records())
+    expected = {TopicPartition("one", 0): [b"2"]}
+    for key, value in ((b"a", b"1"), (b"b", b"3")):
+        tp = TopicPartition("five", partition_for_key(key, 5))
+        expected.setdefault(tp, []).append(value)
+    assert found == expected
+
+
 def test_a_packed_batch_for_a_partition_that_is_not_there() -> None:
     batch = packed(
         {TopicPartition("t", 7): [rows_of([Record(0, 1, b"", b"", ())])]}, Codec.NONE, pa.binary()
@@ -247,12 +297,18 @@ def test_a_packed_batch_for_a_partition_that_is_not_there() -> None:
     assert error.value.code == "ROW_INVALID"
 
 
-def test_packed_rows_are_of_one_topic() -> None:
+def test_a_write_has_the_topic_that_its_packed_rows_have() -> None:
     schema = StructType().add("partition", "integer").add("record_batch", "binary")
     schema = schema.add("least_timestamp", "long").add("offset", "long")
     assert check_schema(schema, has_topic=True) == ()
-    with pytest.raises(ConfigError, match="there is no topic"):
+    with pytest.raises(ConfigError, match=r"there is no topic.*; give both the same options"):
         check_schema(schema, has_topic=False)
+    routed = StructType([*schema.fields]).add("topic", "string")
+    assert check_schema(routed, has_topic=False) == ()
+    with pytest.raises(
+        ConfigError, match=r"there is an option topic.*; give both the same options"
+    ):
+        check_schema(routed, has_topic=True)
     for changed in (
         StructType(schema.fields[:2]),
         StructType([*schema.fields]).add("value", "string"),

@@ -12,7 +12,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.keys.client_keys import Role
 from twinlog.config.values.origin import ClientProperties
 from twinlog.records.bounds import wrong
-from twinlog.records.given import client_of, named, positive, settings_of
+from twinlog.records.given import client_of, named, no_effect, positive, settings_of
 from twinlog.wire.record_batch import Codec
 
 TRANSACTIONAL_ID: Final = "transactional.id"
@@ -24,15 +24,6 @@ MAX_REQUEST_SIZE: Final = 1 << 20
 
 IGNORED: Final = {"includeHeaders": "a column `headers` is always written"}
 
-KNOWN: Final = (
-    "topic",
-    "writeId",
-    "missingMark",
-    "checkpointLocation",
-    "queryName",
-    *IGNORED,
-)
-
 REFUSED_KEYS: Final = {
     "key.serializer": "keys are bytes or text; convert the column",
     "value.serializer": "values are bytes or text; convert the column",
@@ -41,8 +32,11 @@ REFUSED_KEYS: Final = {
 }
 """Keys of a producer that cannot have an effect, and what to do."""
 
-ONLY: Final = {"acks": ("all", "-1"), "enable.idempotence": ("true",)}
-"""What a transaction needs."""
+ALWAYS: Final = {
+    "acks": (("all", "-1"), ("1", "0")),
+    "enable.idempotence": (("true",), ("false",)),
+}
+"""Keys with the values that a transaction always has, and Kafka's weaker ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +62,9 @@ class WriteOptions:
 
 def parse_write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
     """Raises ConfigError with the option, what is wrong, and what to do."""
-    options, properties = named(given, KNOWN, IGNORED)
+    options, properties = named(given, Role.PRODUCER, IGNORED)
     client = client_of(properties, Role.PRODUCER, REFUSED_KEYS)
-    for key, words in ONLY.items():
-        if client.get(key, words[0]).strip().lower() not in words:
-            raise wrong(f"kafka.{key}", "a transaction needs another value", f"write {words[0]}")
+    _note_stronger(client)
     topic = options.get("topic", "").strip()
     if "topic" in options and not topic:
         raise wrong("topic", "it is empty", "name a topic, or remove it and have a column topic")
@@ -94,6 +86,16 @@ def parse_write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOp
         ),
         needs_mark=missing == "fail",
     )
+
+
+def _note_stronger(client: ClientProperties) -> None:
+    """Warn about a weaker setting than that of a transaction. Raises ConfigError for no setting."""
+    for key, (always, weaker) in ALWAYS.items():
+        word = client.get(key, always[0]).strip().lower()
+        if word in weaker:
+            no_effect(f"kafka.{key}", f"a transaction always has {always[0]}")
+        elif word not in always:
+            raise wrong(f"kafka.{key}", f"{word!r} is none", f"write {always[0]}")
 
 
 def _write_id(options: Mapping[str, str], *, is_stream: bool) -> str:

@@ -6,6 +6,8 @@ of a producer in a header.
 
     partition int, record_batch binary, least_timestamp bigint
 
+and `topic string` if there is no option `topic`.
+
 `record_batch` is one of Kafka's (magic 2) without producer and CRC; its records without a timestamp
 have -1 until a write begins, which gives them its own time.
 """
@@ -18,7 +20,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from twinlog.records.columns import PARTITION, VALUE
+from twinlog.records.columns import PARTITION, TOPIC, VALUE
 from twinlog.records.write.gathering import Cuts
 from twinlog.wire.decoding import decode_rows, decode_table
 from twinlog.wire.encoding import encode_rows, write_header
@@ -39,6 +41,11 @@ UNTIMED_MS: Final = -1
 def is_packed(columns: Collection[str]) -> bool:
     """Whether these are the columns of record batches, if perhaps not all of them, or more."""
     return RECORD_BATCH in columns and (VALUE not in columns or LEAST_TIMESTAMP in columns)
+
+
+def column_types(*, has_topic: bool) -> dict[str, str]:
+    """Return the columns and their types; `has_topic`: an option names the topic of all rows."""
+    return TYPES if has_topic else {**TYPES, TOPIC: "string"}
 
 
 def partition_count(schema: StructType) -> int:
@@ -83,18 +90,28 @@ class PackedBatch:
         return Rows.of(table)
 
 
-def packed(cuts: Cuts, codec: Codec, binary: pa.DataType) -> pa.RecordBatch:
-    """Rows of batches as columns; `binary` is the type of bytes here, which may be a large one."""
+def packed(
+    cuts: Cuts, codec: Codec, binary: pa.DataType, *, has_topic: bool = True
+) -> pa.RecordBatch:
+    """Return the rows as columns (`column_types`). `binary` is the type of bytes here, which may be
+    a large one.
+    """
+    topics: list[str] = []
     partitions: list[int] = []
     encoded: list[bytearray] = []
     least: list[int] = []
     for tp, batches in cuts.items():
         for rows in batches:
             batch = encode_rows(rows, codec=codec)
+            topics.append(tp.topic)
             partitions.append(tp.partition)
             encoded.append(batch.data)
             least.append(batch.least_timestamp)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(partitions, pa.int32()), pa.array(encoded, binary), pa.array(least, pa.int64())],
-        list(TYPES),
-    )
+    columns = {
+        PARTITION: pa.array(partitions, pa.int32()),
+        RECORD_BATCH: pa.array(encoded, binary),
+        LEAST_TIMESTAMP: pa.array(least, pa.int64()),
+        TOPIC: pa.array(topics, pa.large_string() if binary == pa.large_binary() else pa.string()),
+    }
+    names = list(column_types(has_topic=has_topic))
+    return pa.RecordBatch.from_arrays([columns[name] for name in names], names)

@@ -9,7 +9,8 @@ writes from several tasks calls this last. Rows become record batches before the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from pyspark.sql import DataFrame
 from twinlog.cluster.client import ClusterClient
 from twinlog.errors import ConfigError
 from twinlog.records.columns import PARTITION, TOPIC, VALUE
-from twinlog.records.connections import FIRST_REFUSED_S, task_begins
+from twinlog.records.connections import FIRST_REFUSED_S, connected, task_begins
 from twinlog.records.write import packing
 from twinlog.records.write.gathering import Gatherer
 from twinlog.records.write.options import WriteOptions, parse_write_options
@@ -26,6 +27,7 @@ from twinlog.records.write.rows import (
     TYPES,
     RowPartitioner,
     check_schema,
+    counter,
     partitions_of,
     warn_of_others,
 )
@@ -44,23 +46,25 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
     """The same rows as record batches, those of each partition in one task (`packing`).
 
     `options`: those of the writer. Rows are partitioned by key, as Java's producer does; those
-    without a key by their content; those that name a partition stay with it. Raises TwinlogError.
+    without a key by their content; those that name a partition stay with it. Without an option
+    topic the tasks query the partition counts of the topics that rows name, and Spark decides how
+    many tasks write (spark.sql.shuffle.partitions). Raises TwinlogError.
     """
     parsed = parse_write_options({"writeId": "partitioning", **options}, is_stream=False)
-    if not parsed.topic:
-        raise ConfigError(
-            f'format("twinlog"), partitioned: option topic is missing; rows with a column {TOPIC} '
-            f"need a column {PARTITION}, and repartitionById by it"
-        )
+    has_topic = bool(parsed.topic)
     if packing.is_packed(df.columns):
         raise ConfigError('format("twinlog"), partitioned: it is called twice; call it once, last')
-    warn_of_others(check_schema(df.schema, has_topic=True))
-    with ClusterClient(parsed.cluster(), refused_at_first_s=FIRST_REFUSED_S) as client:
-        count = partitions_of(client, parsed.topic)
-    names = [name for name in df.columns if name in TYPES and name != TOPIC]
-    schema = ", ".join(f"{name} {kind}" for name, kind in packing.TYPES.items())
+    warn_of_others(check_schema(df.schema, has_topic=has_topic))
+    names = [name for name in df.columns if name in TYPES and not (has_topic and name == TOPIC)]
+    types = packing.column_types(has_topic=has_topic)
+    schema = ", ".join(f"{name} {kind}" for name, kind in types.items())
     conf = df.sparkSession.conf
     most = most_bytes(parsed, conf.get(BATCH_BYTES) or "", conf.get(BATCH_ROWS) or "0")
+    if not has_topic:
+        packed = df.select(names).mapInArrow(_packing(parsed, parsed, most), schema)
+        return packed.repartition(TOPIC, PARTITION)
+    with ClusterClient(parsed.cluster(), refused_at_first_s=FIRST_REFUSED_S) as client:
+        count = partitions_of(client, parsed.topic)
     packed = df.select(names).mapInArrow(_packing(parsed, count, most), schema)
     packed = packed.withMetadata(PARTITION, {packing.PARTITION_COUNT: count})
     if hasattr(packed, "repartitionById"):  # since Spark 4.1
@@ -81,22 +85,33 @@ def most_bytes(options: WriteOptions, limit: str, rows: str) -> int:
     )
 
 
-def _packing(options: WriteOptions, count: int, limit_bytes: int) -> Any:
-    topic, codec = options.topic, options.codec  # no secret goes along
+def _packing(options: WriteOptions, counted: WriteOptions | int, limit_bytes: int) -> Any:
+    topic, codec = options.topic, options.codec  # no secret goes along unless tasks query counts
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task_begins()
-        partitioner = RowPartitioner(topic, lambda _: count, now_ms=packing.UNTIMED_MS, turn=None)
         gatherer, binary = Gatherer(limit_bytes), pa.binary()
-        for batch in batches:
-            value = batch.schema.field(VALUE).type
-            is_large = pa.types.is_large_binary(value) or pa.types.is_large_string(value)
-            binary = pa.large_binary() if is_large else pa.binary()
-            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-            for tp, rows in partitioner.rows_by_partition(columns, batch.num_rows):
-                due = gatherer.add(tp, rows)
-                if due:
-                    yield packing.packed(due, codec, binary)
-        yield packing.packed(gatherer.take_all(), codec, binary)
+        with _counts(counted) as counts:
+            partitioner = RowPartitioner(topic, counts, now_ms=packing.UNTIMED_MS, turn=None)
+            for batch in batches:
+                value = batch.schema.field(VALUE).type
+                is_large = pa.types.is_large_binary(value) or pa.types.is_large_string(value)
+                binary = pa.large_binary() if is_large else pa.binary()
+                columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+                for tp, rows in partitioner.rows_by_partition(columns, batch.num_rows):
+                    due = gatherer.add(tp, rows)
+                    if due:
+                        yield packing.packed(due, codec, binary, has_topic=bool(topic))
+            yield packing.packed(gatherer.take_all(), codec, binary, has_topic=bool(topic))
 
     return pack
+
+
+@contextmanager
+def _counts(counted: WriteOptions | int) -> Iterator[Callable[[str], int]]:
+    """Return the partition count of each topic: this one, or that of the cluster."""
+    if isinstance(counted, int):
+        yield lambda _: counted
+        return
+    with connected(counted.cluster()) as client:
+        yield counter(client)

@@ -63,13 +63,20 @@ def check_schema(schema: StructType, *, has_topic: bool) -> tuple[str, ...]:
     """The columns of these rows that are not written. Raises ConfigError."""
     given = {field.name: field.dataType.simpleString() for field in schema}
     is_packed = packing.is_packed(given)
-    added = given.keys() & (TYPES.keys() - packing.TYPES.keys())
-    if is_packed and (added or packing.TYPES.keys() - given.keys()):
+    of_batches = packing.column_types(has_topic=has_topic)
+    if is_packed and has_topic == (TOPIC in given):
+        here, before = ("an option", "without an") if has_topic else ("no", "with an")
+        raise _wrong(
+            f"there is {here} topic, and `partitioned` was called {before} option topic",
+            "give both the same options",
+        )
+    added = given.keys() & (TYPES.keys() - of_batches.keys())
+    if is_packed and (added or of_batches.keys() - given.keys()):
         raise _wrong(
             "columns were added to what `partitioned` returned, or taken from it",
             "change rows before it, and call it last",
         )
-    types = {name: (kind,) for name, kind in packing.TYPES.items()} if is_packed else TYPES
+    types = {name: (kind,) for name, kind in of_batches.items()} if is_packed else TYPES
     for name, kinds in types.items():
         if name in given and given[name] not in kinds:
             raise _wrong(f"column {name} is {given[name]}, not {' or '.join(kinds)}", "cast it")
@@ -77,7 +84,7 @@ def check_schema(schema: StructType, *, has_topic: bool) -> tuple[str, ...]:
     if VALUE not in given and not is_packed:
         hint = suggestion(VALUE, others) if others else ""
         raise _wrong("there is no column value", hint or "alias one, as string or binary")
-    if not has_topic and (is_packed or TOPIC not in given):
+    if not has_topic and TOPIC not in given:
         raise _wrong("there is no topic", "give the option topic, or a column topic")
     return tuple(name for name in others if name not in OF_READING)
 
@@ -134,16 +141,17 @@ class RowPartitioner:
     def _unpacked(
         self, columns: Mapping[str, Any]
     ) -> Iterator[tuple[TopicPartition, Rows | PackedBatch]]:
-        count = self._counts(self._topic)
-        for cells in zip(*(columns[name] for name in packing.TYPES), strict=True):
+        names = packing.column_types(has_topic=bool(self._topic))
+        for cells in zip(*(columns[name] for name in names), strict=True):
             partition, least_ms = cells[0].as_py(), cells[2].as_py()
-            _check_partition(self._topic, partition, count)
+            topic = self._topic or cells[3].as_py()
+            _check_partition(topic, partition, self._counts(topic))
             batch = PackedBatch(memoryview(cells[1].as_buffer()), least_ms)
             timed = batch.timed(self._now_ms)
             if batch.most_ms != UNTIMED_MS:
                 oldest_ms = timed.measure()[1] if isinstance(timed, Rows) else least_ms
-                self._note_age(self._topic, oldest_ms)
-            yield TopicPartition(self._topic, partition), timed
+                self._note_age(topic, oldest_ms)
+            yield TopicPartition(topic, partition), timed
 
     def _note_age(self, topic: str, oldest_ms: int) -> None:
         self.oldest_ms[topic] = min(oldest_ms, self.oldest_ms.get(topic, oldest_ms))
