@@ -25,6 +25,7 @@ from twinlog.errors import TwinlogError, Unauthorized, or_raise
 from twinlog.mirror.findings import Span, foreign_data
 from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.mirror.names.naming import PROBE_TOPIC, STATE_TOPIC, map_topic_of
+from twinlog.mirror.names.renaming import unkept_names
 from twinlog.mirror.state.generations import Claim
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
@@ -119,6 +120,7 @@ class _FlowCheck:
         for name, topic in self._mirrored.items():
             self._report.topics.append(self._topic(topic, new.of.get(name, {}), begins[name]))
         self._report.notes += [absence(self._flow, name) for name in absent(self._flow, self._here)]
+        self._report.notes += unkept_names(self._flow, self._mirrored)
         self._report.notes += group_notes(self._flow, self._clients.source)
         if missing and self._flow.new_topics.enabled:
             self._creation(missing, new.of)
