@@ -7,8 +7,9 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,12 +20,17 @@ from tests.support.topics import alter_topic_configs, create_topic, topic_config
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import alter_configs
 from twinlog.cluster.topics.alter_configs import ConfigChange
+from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
+from twinlog.control.duties import config_sync as sync
 from twinlog.control.duties.config_sync import LINES_SHOWN, ConfigSync, config_sync, find_drift
 from twinlog.control.duties.rounds import LedFlow
+from twinlog.errors import TwinlogError
 from twinlog.sandbox import LocalCluster
+from twinlog.survey import topic_configs as topic_configs_of
 from twinlog.survey.copied_topics import copies_by_name
+from twinlog.wire.topic_config import ConfigEntry, ConfigSource
 
 pytestmark = [pytest.mark.broker]
 
@@ -286,3 +292,43 @@ def test_each_topic_is_answered_by_itself(pair: Pair) -> None:
 def test_it_can_be_turned_off(pair: Pair, keys: dict[str, str]) -> None:
     flow, _ = led_flow(pair.config(**keys))
     assert config_sync(flow) is None
+
+
+@pytest.mark.witness("configs that the target does not know keep no topic from being created")
+@pytest.mark.parametrize("is_readable", [True, False], ids=["a topic to ask", "none"])
+def test_configs_that_the_target_does_not_know(
+    pair: Pair,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_readable: bool,
+) -> None:
+    """As from Kafka 3 to 4. By the same rule at the creation, in `check` and by the sync."""
+    removed = {"message.downconversion.enable": "true", "message.format.version": "3.0-IV1"}
+    describe = describe_topic_configs
+
+    def of_older(client: ClusterClient, topics: Iterable[str]) -> dict[str, Any]:
+        found = dict(describe(client, topics))
+        for entries in found.values() if client.alias == pair.alias else ():
+            assert not isinstance(entries, TwinlogError)
+            entries += [
+                ConfigEntry(name=name, value=value, source=ConfigSource.DYNAMIC_TOPIC)
+                for name, value in removed.items()
+            ]
+        return found
+
+    for module in (topic_configs_of, sync):
+        monkeypatch.setattr(module, "describe_topic_configs", of_older)
+    if not is_readable:
+        monkeypatch.setattr(topic_configs_of, "may", lambda *_: False)
+    create_topic(pair.source, pair.topic, configs={RETENTION: "7200000"})
+    (report,) = check(load(str(pair.config()), environment={})).flows
+    (line,) = [note for note in report.notes if "do not know" in note]
+    assert f"get them: {', '.join(removed)};" in line
+    assert report.problems == []
+    assert report.topics[0].configs == {RETENTION: "7200000"}
+    with Mirror(pair.config(), once=True, lanes=1) as mirror:
+        (flow,) = mirror.wait()
+    assert {one.state for one in flow.partitions} == {"DONE"}
+    assert pair.there == {RETENTION: "7200000"}
+    said = [one for one in lines_of(caplog, logging.WARNING) if "do not know" in one]
+    assert said == [line], "once, though the sync finds it, too"

@@ -14,6 +14,8 @@ from tests.support.mirror import EmittingMirror, Mirror
 from tests.support.topics import create_topic, end_offsets, topic_names
 from twinlog.cli.main import run
 from twinlog.codes import FlowState
+from twinlog.config.load import load
+from twinlog.control.check.mirror_check import check
 from twinlog.control.cutover.groups import Commits, CutoverGroups
 from twinlog.errors import Disconnected
 from twinlog.sandbox import QUICK_JVM, LocalCluster
@@ -198,6 +200,33 @@ def test_names_stay_under_the_identity_policy(
     produce(pair.b, pair.topic, numbered(1000, 3))
     assert failover.do("run", "--yes")[0] == 0
     assert resume(pair.b, group, pair.topic)[12:] == [b"19", b"1000", b"1001", b"1002"]
+
+
+def test_plans_name_the_topics_that_do_not_keep_their_names(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As MirrorMaker 2 names them under the identity policy."""
+    case = Case(source_cluster, target_cluster, tmp_path, identity=True)
+    pair = case.pair
+    topic = f"{pair.topic}-heartbeats"
+    create_topic(pair.a, topic)
+    produce(pair.a, topic, numbered(0, 2))
+    text = pair.config.read_text()
+    pair.config.write_text(text.replace(f"topics = {pair.topic}", f"topics = {pair.topic}.*"))
+    said = f"{topic} is {pair.alias_a}.{topic};"
+    (report,) = check(load(pair.config, environment={})).flows
+    assert [note for note in report.notes if said in note]
+    case.copy()
+    for verb in ("failover", "switchover"):
+        commands = Commands(verb, pair.config, capsys)
+        (note,) = commands.show("plan")[1]["plan"]["notes"]
+        assert said in note
+        assert pair.topic not in note.replace(topic, "")
+        assert note in commands.do("plan")[1]
+        assert commands.show("plan", "--topics", pair.topic)[1]["plan"]["notes"] == []
 
 
 def test_source_that_was_killed_behind_a_running_mirror(

@@ -13,13 +13,17 @@ from typing import Final, Self
 
 import pytest
 
-from tests.support.circle_of_flows import IDENTITY, Circle
+from tests.support.circle_of_flows import IDENTITY, Circle, copied
 from tests.support.client import producer
 from tests.support.eventually import eventually
+from tests.support.groups import commit
 from tests.support.mirror import Mirror
 from tests.support.settings import settings_for
 from tests.support.topics import offset_map_topic
+from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
+from twinlog.config.load import load
+from twinlog.control.check.mirror_check import check
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.mirror.map.offset_map import MAP_PARTITIONS
 from twinlog.sandbox import LocalCluster
@@ -146,6 +150,39 @@ def test_two_flows_into_one_topic_disturb_each_other_in_nothing(
         for mirror in fan.mirrors.values():
             mirror.stop()
     each_once(fan)
+
+
+@pytest.mark.witness("check and groups ready name groups that would skip records of other flows")
+def test_groups_that_would_skip_records_of_another_source(
+    tmp_path: Path, four_clusters: list[LocalCluster], capsys: pytest.CaptureFixture[str]
+) -> None:
+    circle = Circle(tmp_path, four_clusters)
+    circle.put(0, count=4)
+    circle.put(1, count=4)
+    group, topic = circle.name("shop"), circle.topic()
+    keys = {"replication_policy_class": IDENTITY, "groups": group}
+    ends = {"A": 0, "B": 1, "T": TARGET}
+    both = circle.file(ends, ["A->T", "B->T"], "both", **keys)
+    alone = circle.file({"A": 0, "T": TARGET}, ["A->T"], "alone", **keys)
+
+    def said(file: Path, *flows: str) -> list[list[str]]:
+        """Notes of `check` on each flow."""
+        known = {one.flow: one.notes for one in check(load(file, environment={})).flows}
+        return [[n for n in known[circle.flow(f)] if "also gets" in n] for f in flows]
+
+    commit(four_clusters[0], group, topic, 2)
+    first, second = said(both, "A->T", "B->T")
+    (line,) = first
+    assert f"{topic} on {circle.name('T')} also gets the records of {circle.flow('B->T')}," in line
+    assert (f"({group})" in line, second) == (True, [])
+    assert said(alone, "A->T") == [[]], "nothing is known of the other flow yet"
+    copied(both)
+    assert said(alone, "A->T") == [[line]]
+    commit(four_clusters[1], group, topic, 4)
+    assert [len(one) for one in said(both, "A->T", "B->T")] == [1, 1]
+    capsys.readouterr()
+    run(["groups", "ready", str(alone)])
+    assert line in capsys.readouterr().out
 
 
 @pytest.mark.alone

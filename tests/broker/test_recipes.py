@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.client import Outgoing, produce, read_all
+from tests.support.client import Outgoing, eventually, produce, read_all
+from tests.support.groups import commit, committed
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
+from twinlog.cli.main import run
 from twinlog.sandbox import LocalCluster
 
 pytestmark = pytest.mark.broker
@@ -30,6 +32,9 @@ ARRIVES = {
     ],
 }
 """(from, topic, to, remote topic) of what each file copies."""
+
+MOVES = {"migration": "payments"}
+"""A topic whose groups a mirror sets on the other side."""
 
 STAYS = {"analytics": [("live", "orders-eu.retry")]}
 
@@ -73,6 +78,9 @@ def test_recipe_copies_what_its_page_says(
         for topic in topics:
             create_topic(cluster, f"{mark}.{topic}", 1)
             produce(cluster, f"{mark}.{topic}", [Outgoing(value=b"1"), Outgoing(value=b"2")])
+    group, moved = f"group-{mark}", f"{mark}.{MOVES.get(name, '')}"
+    if name in MOVES:
+        commit(source_cluster, group, moved, 1)
     file = tmp_path / f"{name}.properties"
     file.write_text(text)
     with Mirror(file, once=True) as mirror:
@@ -82,6 +90,15 @@ def test_recipe_copies_what_its_page_says(
         there = remote.replace(source, f"{source}{mark}", 1) if remote != topic else remote
         there = there.replace(topic, f"{mark}.{topic}")
         assert [r.value for r in read_all(clusters[target], there)] == [b"1", b"2"]
+    if name in MOVES:
+        assert committed(target_cluster, group, moved) == 1
+        assert run(["groups", "ready", str(file), "--group", group]) == 0
+        file.write_text(f"{text}\ntwinlog.status.interval.seconds = 1\n")
+        with Mirror(file, lanes=1) as mirror:
+            eventually(lambda: run(["switchover", "plan", str(file)]) == 0)
+            assert run(["switchover", "run", str(file), "--fence", "none", "--yes"]) == 0
+            eventually(lambda: mirror.snapshots[0].state == "FENCED")
+            mirror.stop()
     for _, topic in STAYS.get(name, ()):
         copied = {p.topic for flow in flows for p in flow.partitions}
         assert f"{mark}.{topic}" not in copied

@@ -152,6 +152,32 @@ def test_clients_of_the_target(
     assert (line["to_topic"], line["to_offset"], line["is_exact"]) == (there.topic, AT, True)
 
 
+@pytest.mark.parametrize("identity", [False, True], ids=["default", "identity"])
+def test_commands_that_only_look(
+    identity: bool,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    copied = Copied(tmp_path, source_cluster, target_cluster, capsys, identity=identity)
+    file = str(copied.pair.config)
+    capsys.readouterr()
+    assert run(["check", file]) == 0
+    assert copied.pair.remote in capsys.readouterr().out
+    assert run(["verify", file, "--deep"]) == 0
+    assert "identical" in capsys.readouterr().out
+    assert run(["diff", file]) == 0, capsys.readouterr().out
+    assert run(["groups", "ready", file, "--group", copied.group]) == 0
+    capsys.readouterr()
+    assert run(["status", file]) == 0
+    assert f"{copied.pair.alias_a}->{copied.pair.alias_b}" in capsys.readouterr().out
+    words = ["offsets", "translate", file, "--topic", copied.there.topic, "--partition", "0"]
+    assert run([*words, "--offset", str(AT), "--reverse", "--format", "json"]) == 0
+    (line,) = json.loads(capsys.readouterr().out)["offsets"]
+    assert (line["to_topic"], line["to_offset"]) == (copied.here.topic, AT)
+
+
 def test_data_frames(spark: SparkSession, copied: Copied) -> None:
     for name in copied.names:
         rows = spark.read.format("twinlog").option("subscribe", copied.there.topic)

@@ -58,6 +58,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> None:
         is_begun=False,
         fenced=(),
         promoted="",
+        notes=("device-heartbeats is A.device-heartbeats",),
     )
     failover = FailoverPlan(
         flow="A->B",
@@ -67,6 +68,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> None:
         groups=(),
         promoted="",
         lacking=frozenset(copy.source for copy in COPIES[:2]),
+        notes=("device-heartbeats is A.device-heartbeats",),
     )
     monkeypatch.setattr(endpoints, "CutoverScope", no_clusters)
     for name, plan in (("Switchover", switchover), ("Failover", failover)):
@@ -79,6 +81,7 @@ def test_the_plans_numbers_are_shown(rest: Rest, browser: Browser) -> None:
     page = browser.open(f"http://{rest.address}/{ADDRESS}")
     page.click("Plan a switchover")
     page.shows("1 gate closed.")
+    page.shows("device-heartbeats is A.device-heartbeats")
     page.shows("1,234 offsets of 4 partitions are to be drained; of 1 partition it is not known.")
     page.click("Plan a failover")
     page.shows("Records of 3 partitions would be lost, or it is not known.")

@@ -8,7 +8,7 @@ start offsets stand for committed ones.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
@@ -26,7 +26,7 @@ from twinlog.mirror.findings import Span
 from twinlog.mirror.map.translation import Translation
 from twinlog.mirror.names.filters import is_remote_topic_of, policy_of
 from twinlog.mirror.names.renaming import plain_upstream
-from twinlog.model import Isolation, TopicPartition, is_own_group
+from twinlog.model import NO_TOPIC_ID, Isolation, TopicId, TopicPartition, is_own_group
 from twinlog.survey.exact_map import ExactMap
 from twinlog.wire.mm2_records import Checkpoint
 
@@ -79,10 +79,12 @@ class FlowTranslation:
     def one(self, tp: TopicPartition, offset: int, *, reverse: bool) -> TranslatedOffset:
         """An offset of the source on the target; `reverse`: one of the target on the source.
 
-        Raises FlowError where nothing of the partition was copied.
+        Raises FlowError where nothing of the partition was copied, or its source topic was
+        re-created since.
         """
         offsets = {tp: offset}
         (found,) = (self._back if reverse else self._forth)(offsets)
+        self._require_same()
         if found.to_offset is None:
             where = self._target.alias
             raise FlowError(
@@ -99,13 +101,14 @@ class FlowTranslation:
         """As `one`, sorted; where nothing was copied `to_offset` is None.
 
         An offset of the source that is ahead of the copy is exact where the source has no records
-        between, as behind a transaction's marker.
+        between, as behind a transaction's marker. Raises FlowError (SOURCE_RECREATED) as `one`.
         """
+        found = (self._back if reverse else self._forth)(offsets)
+        self._require_same()
         if reverse:
-            return self._back(offsets)
+            return found
         return tuple(
-            replace(one, is_exact=True) if self._is_end_of_copy(one) else one
-            for one in self._forth(offsets)
+            replace(one, is_exact=True) if self._is_end_of_copy(one) else one for one in found
         )
 
     def group(self, group: str, *, reverse: bool) -> TranslatedGroup:
@@ -131,6 +134,7 @@ class FlowTranslation:
         try:
             offsets = _committed(self._source, group)
         except Unreachable:
+            self._is_lost = True
             offsets = self._by_checkpoints(group)
             if not offsets:
                 raise
@@ -169,7 +173,8 @@ class FlowTranslation:
         remote = {
             tp: TopicPartition(names[tp.topic], tp.partition) for tp in offsets if tp.topic in names
         }
-        found = self._map.downstream({here: offsets[tp] for tp, here in remote.items()})
+        ids = self._source_ids(names)
+        found = self._map.downstream({here: offsets[tp] for tp, here in remote.items()}, ids)
         return tuple(
             _line(tp, offset, plain[tp.topic], None)
             if tp not in remote
@@ -178,8 +183,8 @@ class FlowTranslation:
         )
 
     def _back(self, offsets: Mapping[TopicPartition, int]) -> tuple[TranslatedOffset, ...]:
-        found = self._map.upstream(offsets)
         names = self._at_source({tp.topic for tp in offsets})
+        found = self._map.upstream(offsets, self._source_ids(names.values()))
         return tuple(
             _line(tp, offset, names.get(tp.topic, tp.topic), found.get(tp))
             for tp, offset in sorted(offsets.items())
@@ -190,6 +195,30 @@ class FlowTranslation:
         plain = {topic: plain_upstream(self._config, topic) for topic in topics}
         known = {topic: name for topic, name in plain.items() if name is not None}
         return known | self._map.names_at_source(topics)
+
+    def _require_same(self) -> None:
+        if self._map.recreated:
+            raise FlowError(
+                f"the source topic of {self._map.recreated[0]} was deleted and created again after "
+                "it was copied: no offset of the new topic has a counterpart in the copy",
+                flow=self._config.flow,
+                code="SOURCE_RECREATED",
+            )
+
+    def _source_ids(self, topics: Iterable[str]) -> dict[str, TopicId]:
+        """Return the source's topic IDs by name, without those that it does not have or tell."""
+        if self._is_lost:
+            return {}
+        try:
+            found = self._source.metadata(sorted(topics)).topics
+        except Unreachable:
+            self._is_lost = True
+            return {}
+        return {
+            name: topic.topic_id
+            for name, topic in found.items()
+            if not topic.error and topic.topic_id != NO_TOPIC_ID
+        }
 
     def _by_checkpoints(self, group: str) -> dict[TopicPartition, int]:
         topic = self._policy.checkpoints_topic(self._config.source_alias)

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from twinlog.cluster.client import MISSING_GRACE_S, ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation, TopicMetadata
-from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.topic_admin import (
     DEFAULT,
     create_partitions,
@@ -26,8 +25,8 @@ from twinlog.cluster.topics.topic_admin import (
 from twinlog.codes import Trait, has
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.values.renames import LONGEST_NAME
-from twinlog.errors import ClusterError, Fate, PartitionError, TwinlogError, Unauthorized
-from twinlog.mirror.names.filters import ConfigPropertyFilter, TopicSelector
+from twinlog.errors import ClusterError, Fate, PartitionError, TwinlogError
+from twinlog.mirror.names.filters import TopicSelector
 from twinlog.mirror.names.naming import ReplicationPolicy
 from twinlog.mirror.names.renaming import refused_names
 from twinlog.mirror.plan import PartitionPlan
@@ -46,20 +45,11 @@ from twinlog.survey.absent_topics import (
 from twinlog.survey.group_starts import with_group_starts
 from twinlog.survey.rights import denied, may
 from twinlog.survey.stale_metadata import require_gone
+from twinlog.survey.topic_configs import UNKNOWN_RULES, new_topic_configs, target_rules
 from twinlog.wire.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, error_for
-from twinlog.wire.topic_config import ConfigEntry
 
 NEEDED: Final = (Operation.WRITE, Operation.READ)
 """On remote topics: to copy, and to see how far the copy got."""
-
-DEFAULT_LIMIT_BYTES: Final = 1_048_588
-"""max.message.bytes where it may not be read."""
-
-BEFORE_MAX: Final = "message.timestamp.before.max.ms"
-NO_LIMIT_MS: Final = (1 << 63) - 1
-AFTER_MAX: Final = "message.timestamp.after.max.ms"
-HOUR_MS: Final = 3_600_000
-"""The default, which `mirror.copy.partition` counts on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,20 +165,6 @@ def selected_topics(flow: FlowConfig, found: ClusterMetadata) -> dict[str, Topic
     }
 
 
-def new_topic_configs(
-    flow: FlowConfig, source: ClusterClient, names: list[str]
-) -> dict[str, dict[str, str]]:
-    """What remote topics that are to be created get as configs; nothing where they may not be
-    read.
-    """
-    chosen = ConfigPropertyFilter.of(flow)
-    return {
-        name: chosen.for_new_topic(answer)
-        for name, answer in describe_topic_configs(source, names).items()
-        if not isinstance(answer, TwinlogError)
-    }
-
-
 def discover(
     flow: FlowConfig,
     policy: ReplicationPolicy,
@@ -232,12 +208,15 @@ def discover(
             raise refused
     out.notes += [f"{flow.flow}: {absence(flow, name)}" for name in out.absent]
     creates = create and flow.new_topics.enabled
-    source_configs = _configs(flow, source, missing if creates else [], out)
+    new = new_topic_configs(
+        flow, source, target, there, {name: remote[name] for name in missing if creates}
+    )
+    out.notes += filter(None, (new.unread, new.unknown))
     for name, topic in topics.items():
         try:
             if refused is not None and name in missing:
                 raise refused  # the others continue
-            configs = source_configs.get(name, [])
+            configs = new.of.get(name, {})  # those of the target where they may not be read
             _ensure(flow, target, topic, there, remote[name], configs, out, create, guard)
         except TwinlogError as error:
             # partitions that are there continue when others cannot be added
@@ -285,37 +264,13 @@ def name_too_long(flow: FlowConfig, topic: str, remote: str) -> PartitionError |
     )
 
 
-def _configs(
-    flow: FlowConfig, source: ClusterClient, names: list[str], out: Discovery
-) -> dict[str, list[ConfigEntry]]:
-    """Without the right to read them a topic is made with the target's defaults."""
-    described: dict[str, list[ConfigEntry]] = {}
-    failed: dict[str, TwinlogError] = {}
-    for name, answer in describe_topic_configs(source, names).items():
-        if isinstance(answer, TwinlogError):
-            failed[name] = answer
-        else:
-            described[name] = answer
-    if failed:
-        out.notes.append(unread_configs(flow, failed))
-    return described
-
-
-def unread_configs(flow: FlowConfig, failed: Mapping[str, TwinlogError]) -> str:
-    """What to say of source topics whose configs may not be read."""
-    return (
-        f"{flow.flow}: the configs of {plural(len(failed), 'topic')} are not copied "
-        f"({first_few(failed)}): {next(iter(failed.values()))}"
-    )
-
-
 def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be read)
     flow: FlowConfig,
     target: ClusterClient,
     topic: TopicMetadata,
     there: ClusterMetadata,
     remote: str,
-    configs: Iterable[ConfigEntry],
+    configs: Mapping[str, str],
     out: Discovery,
     create: bool,
     guard: Guard | None,
@@ -351,14 +306,14 @@ def _create(
     target: ClusterClient,
     topic: TopicMetadata,
     remote: str,
-    configs: Iterable[ConfigEntry],
+    configs: Mapping[str, str],
 ) -> None:
     made = create_topic(
         target,
         remote,
         partitions=new_partitions(flow, topic),
         replication_factor=flow.new_topics.replication_factor,
-        configs=ConfigPropertyFilter.of(flow).for_new_topic(configs),
+        configs=configs,
     )
     if not made.is_new and flow.policy.kind is not PolicyKind.IDENTITY:
         raise made_meanwhile(flow, remote)
@@ -410,7 +365,8 @@ def _plan(
         return
     seen = _settled(target, sorted({remote[name] for name in names}))
     there = seen.topics
-    rules = _target_rules(flow, target, [remote[name] for name in names], out)
+    rules, unread = target_rules(flow, target, [remote[name] for name in names])
+    out.notes += filter(None, (unread,))
     for name in names:
         found = there.get(remote[name])
         if found is None or found.error:
@@ -456,44 +412,3 @@ def _settled(target: ClusterClient, names: list[str]) -> ClusterMetadata:
         return target.metadata(names, allow_missing=False, timeout_s=MISSING_GRACE_S)
     except ClusterError:
         return target.metadata(names)
-
-
-class _TargetRules(NamedTuple):
-    """What a target topic's configs say of batches; defaults where they may not be read."""
-
-    limit_bytes: int = DEFAULT_LIMIT_BYTES
-    stamps_own_time: bool | None = None
-    is_picky: bool = True
-    """It may refuse single records: those without a key, or with certain timestamps."""
-    compresses: bool = False
-
-
-UNKNOWN_RULES: Final = _TargetRules()
-
-
-def _target_rules(
-    flow: FlowConfig, target: ClusterClient, names: list[str], out: Discovery
-) -> dict[str, _TargetRules]:
-    rules: dict[str, _TargetRules] = {}
-    denied: dict[str, TwinlogError] = {}
-    for name, answer in describe_topic_configs(target, names).items():
-        if isinstance(answer, TwinlogError):
-            if isinstance(answer, Unauthorized):
-                denied[name] = answer
-            continue
-        values = {entry.name: entry.value for entry in answer if entry.value}
-        picky = "compact" in values.get("cleanup.policy", "")
-        picky = picky or int(values.get(BEFORE_MAX, NO_LIMIT_MS)) < NO_LIMIT_MS
-        picky = picky or int(values.get(AFTER_MAX, HOUR_MS)) < HOUR_MS
-        rules[name] = _TargetRules(
-            int(values.get("max.message.bytes", DEFAULT_LIMIT_BYTES)),
-            values.get("message.timestamp.type") == "LogAppendTime",
-            picky,
-            values.get("compression.type", "producer") != "producer",
-        )
-    if denied:
-        out.notes.append(
-            f"{flow.flow}: the limits of {plural(len(denied), 'remote topic')} are taken as "
-            f"Kafka's defaults ({first_few(denied)}): {next(iter(denied.values()))}"
-        )
-    return rules

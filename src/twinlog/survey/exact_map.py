@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from types import MappingProxyType
+from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
@@ -35,6 +37,8 @@ from twinlog.model import NO_TOPIC_ID, Flow, TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader, why_no_rows
 from twinlog.survey.state_reader import state_rows_if_any
 
+NO_IDS: Final[Mapping[str, TopicId]] = MappingProxyType({})
+
 
 class ExactMap:
     """The offset map of one flow, read again up to the moment of each question."""
@@ -45,22 +49,32 @@ class ExactMap:
         self._is_shared = isinstance(policy, IdentityReplicationPolicy)
         self._topic = map_topic_of(flow)
         self._reader: MapReader | None = None
+        self.recreated: tuple[TopicPartition, ...] = ()
+        """Partitions of the last question that hold the copy of an earlier source topic."""
 
     def downstream(
-        self, upstream: Mapping[TopicPartition, int]
+        self,
+        upstream: Mapping[TopicPartition, int],
+        source_ids: Mapping[str, TopicId] = NO_IDS,
     ) -> dict[TopicPartition, Translation]:
-        """Where offsets of the source lie here; by partitions of this cluster, both times."""
+        """Where offsets of the source lie here; by partitions of this cluster, both times.
+
+        `source_ids`: topic IDs on the source, by name, if the caller has asked it. Partitions that
+        were copied from an earlier topic of the same name are left out.
+        """
         out: dict[TopicPartition, Translation] = {}
-        for tp, known, reach, log in self._known(list(upstream)):
+        for tp, known, reach, log in self._known(list(upstream), source_ids):
             out[tp] = downstream_within(KnownMap.of(known), reach, log, upstream[tp])
         return out
 
     def upstream(
-        self, downstream: Mapping[TopicPartition, int]
+        self,
+        downstream: Mapping[TopicPartition, int],
+        source_ids: Mapping[str, TopicId] = NO_IDS,
     ) -> dict[TopicPartition, Translation]:
         """The other way round."""
         out: dict[TopicPartition, Translation] = {}
-        for tp, known, reach, _ in self._known(list(downstream)):
+        for tp, known, reach, _ in self._known(list(downstream), source_ids):
             out[tp] = upstream_within(KnownMap.of(known), reach, downstream[tp])
         return out
 
@@ -115,7 +129,7 @@ class ExactMap:
         return self._reader
 
     def _known(
-        self, tps: Sequence[TopicPartition]
+        self, tps: Sequence[TopicPartition], source_ids: Mapping[str, TopicId]
     ) -> Iterator[tuple[TopicPartition, PartitionMap, Reach, tuple[int, int]]]:
         """Copied partitions, with their map, how far the copy is, and the bounds of their log,
         without the records that new owners appended after the copy.
@@ -128,18 +142,24 @@ class ExactMap:
         # before the map: `mirror.map.translation`, rule A
         ends = list_offsets(self._client, tps, LATEST)
         last = {} if self._is_shared else last_sequences(self._client, tps)
-        maps: dict[tuple[str, int], PartitionMap] = {}
+        maps: dict[tuple[TopicId, int], PartitionMap] = {}
+        earlier: set[tuple[TopicId, int]] = set()
         for key, known in reader.read().items():
             # one remote topic has one source topic; were it ever two, the newer one counts
             if key.branches:
                 continue  # no offset of its source partition says where it is
             remote = (key.target_topic_id, key.partition)
-            if remote not in maps or maps[remote].term < known.term:
+            source_id = source_ids.get(known.topic, key.source_topic_id)
+            if key.source_topic_id not in (NO_TOPIC_ID, source_id):
+                earlier.add(remote)
+            elif remote not in maps or maps[remote].term < known.term:
                 maps[remote] = known
+        ids = {tp: (topics[tp.topic].topic_id, tp.partition) for tp in tps}
+        self.recreated = tuple(tp for tp in tps if ids[tp] in earlier and ids[tp] not in maps)
         new_owners = cache(self._new_owners)  # read after the ends, so it has their promotion
         for tp in tps:
             start, end = starts[tp], ends[tp]
-            found = maps.get((topics[tp.topic].topic_id, tp.partition))
+            found = maps.get(ids[tp])
             if found is None or isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
                 continue
             log = start.offset, end.offset

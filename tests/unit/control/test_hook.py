@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from twinlog.control.cutover.hook import run_hook
+from tests.support.properties import loader
+from twinlog.control.cutover.hook import hook_environment, run_hook
+from twinlog.control.cutover.scope import CutoverScope
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import FlowError
 
 ENVIRONMENT = {"TWINLOG_FLOW": "A->B", "TWINLOG_STEP": "switch"}
@@ -47,3 +52,11 @@ def test_a_command_that_no_shell_can_be_given_is_a_failed_hook() -> None:
     with pytest.raises(FlowError) as raised:
         run_hook("echo \0", ENVIRONMENT)
     assert raised.value.code == "HOOK_FAILED"
+
+
+def test_a_hook_gets_the_names_of_clusters_that_commands_take(tmp_path: Path) -> None:
+    """Those of the file, whatever topic names call the clusters."""
+    (flow,) = loader(tmp_path)("source.cluster.alias = x", "target.cluster.alias = y").flows
+    scope = cast("CutoverScope", SimpleNamespace(config=flow, setup=flow_setup(flow), name="A->B"))
+    found = hook_environment(scope, "switch")
+    assert (found["TWINLOG_SOURCE"], found["TWINLOG_TARGET"]) == ("A", "B")

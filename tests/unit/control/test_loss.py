@@ -31,7 +31,7 @@ from twinlog.mirror.state.intents import Intent, IntentKind, flow_intents
 from twinlog.model import EARLIEST, StartAt, StartKind, TopicId, TopicPartition
 from twinlog.survey.map_reader import Maps
 from twinlog.survey.open_transactions import OpenTransaction
-from twinlog.survey.source_retention import NO_LIMIT
+from twinlog.survey.topic_configs import NO_LIMIT
 
 FIRST, SECOND = (TopicPartition("orders", number) for number in range(2))
 PAUSED = flow_intents(

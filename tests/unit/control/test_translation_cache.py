@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from tests.support.properties import loader
+from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
-from twinlog.control.duties.rounds import PartitionView
+from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.groups.checkpoint_rows import IDS, CheckpointRow, CopyIds, Newest
 from twinlog.control.groups.counterparts import Counterpart, TargetOffsets, Views
-from twinlog.control.groups.translation_cache import TranslationCache
+from twinlog.control.groups.group_sync import CONSUMER_GROUPS, GroupSyncer
+from twinlog.control.groups.translation_cache import TranslationCache, given_on_source
 from twinlog.errors import Unreachable
+from twinlog.mirror.map.checkpoints import GroupSync
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.map.translation import KnownMap, Reach
@@ -381,3 +387,22 @@ def test_row_is_read_as_it_was_written() -> None:
         CheckpointRow(checkpoint, CopyIds(TopicId("a" * 32), COPY), is_seen_to=True),
     ):
         assert CheckpointRow.decode(row.record(1)) == row
+
+
+def test_a_sync_is_known_to_the_flow_back_whatever_topic_names_call_the_clusters(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Both aliases are those of one flow; the other one has its own."""
+    lines = ["A->B.target.cluster.alias = x", "B->A.enabled = true"]
+    there, back = loader(tmp_path)(*lines).flows
+    known = SyncedOffsets()
+    led = SimpleNamespace(config=there, synced=known, confirm=lambda: None)
+    kind = replace(CONSUMER_GROUPS, commit=lambda _, wanted: {group: {} for group in wanted})
+    syncer = GroupSyncer(cast("LedFlow", led), cast("Coordinators", None), kind)
+    one = Checkpoint(
+        group="a", topic_partition=FIRST, upstream_offset=5, downstream_offset=5, metadata=""
+    )
+    monkeypatch.setattr(syncer, "_within_logs", lambda syncs, _: syncs)
+    syncer._commit({"a": GroupSync(to_set=(one,))}, {FIRST.topic: COPY})
+    given = given_on_source(cast("LedFlow", SimpleNamespace(config=back, synced=known)))
+    assert given("a", FIRST, 5, COPY)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.properties import flow_of, loader
 from twinlog.config.regex.patterns import compile_names
+from twinlog.mirror.names.config_rules import own_values, wanted_configs
 from twinlog.mirror.names.filters import (
     ConfigPropertyFilter,
     TopicSelector,
@@ -171,7 +172,7 @@ DEFAULT_ENTRY = entry("a.default", source=ConfigSource.DEFAULT)
 def test_configs_of_a_new_remote_topic(given: ConfigEntry, copied: bool) -> None:
     chosen = ConfigPropertyFilter(exclude=compile_names([r"excluded\..*"]), copies_defaults=False)
     expected = {given.name: given.value} if copied else {}
-    assert chosen.for_new_topic([given]) == expected
+    assert own_values(wanted_configs(chosen, [given])) == expected
 
 
 def test_the_sources_defaults_are_copied_on_request() -> None:
@@ -180,7 +181,9 @@ def test_the_sources_defaults_are_copied_on_request() -> None:
         entry("b", source=ConfigSource.DEFAULT),
         entry("c", source=ConfigSource.DEFAULT, is_read_only=True),
     ]
-    assert chosen.for_new_topic([DEFAULT_ENTRY, *others]) == {"a.default": "a.default-value"}
+    assert own_values(wanted_configs(chosen, [DEFAULT_ENTRY, *others])) == {
+        "a.default": "a.default-value"
+    }
 
 
 @pytest.mark.parametrize(
@@ -198,7 +201,7 @@ def test_the_sources_defaults_are_copied_on_request() -> None:
 )
 def test_the_default_exclusions(tmp_path: Path, name: str, copied: bool) -> None:
     chosen = ConfigPropertyFilter.of(flow_of(loader(tmp_path)()))
-    assert (chosen.for_new_topic([entry(name)]) != {}) is copied
+    assert (own_values(wanted_configs(chosen, [entry(name)])) != {}) is copied
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.cutover.upstreams import FlowUpstreams
 from twinlog.mirror.names.acl_rules import AclRules
 from twinlog.mirror.names.filters import policy_of
-from twinlog.mirror.names.renaming import is_renamed, plain_upstream, refused_names
+from twinlog.mirror.names.renaming import is_renamed, plain_upstream, refused_names, unkept_names
 from twinlog.mirror.state.copies import CopyRow, copy_rows
 from twinlog.model import TopicId
 from twinlog.wire.topic_acl import READ, Pattern, Permission, TopicAcl
@@ -158,3 +158,13 @@ def test_literal_acls_follow_the_topics_that_are_copied_and_no_others(tmp_path: 
 
     wanted = rules.wanted([acl("orders"), acl("pay"), acl("*")], {"orders"})
     assert {one.name for one in wanted} == {"A.eu-orders", "A.*"}
+
+
+def test_topics_that_do_not_keep_their_names_under_the_identity_policy(tmp_path: Path) -> None:
+    topics = ["device-heartbeats", "heartbeats", "C.heartbeats", "heartbeats-of-devices", "orders"]
+    (line,) = unkept_names(loader(tmp_path)(IDENTITY, base=BASE).flows[0], topics)
+    assert ": C.heartbeats is A.C.heartbeats, device-heartbeats is A.device-heartbeats;" in line
+    (line,) = unkept_names(flow_of(tmp_path, "(.*):eu-$1", IDENTITY), topics)
+    assert ": C.heartbeats is A.C.heartbeats, device-heartbeats is A.eu-device-heartbeats;" in line
+    assert unkept_names(loader(tmp_path)(IDENTITY, base=BASE).flows[0], topics[3:]) == []
+    assert unkept_names(loader(tmp_path)(base=BASE).flows[0], topics) == []

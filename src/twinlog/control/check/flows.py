@@ -25,6 +25,7 @@ from twinlog.errors import TwinlogError, Unauthorized, or_raise
 from twinlog.mirror.findings import Span, foreign_data
 from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.mirror.names.naming import PROBE_TOPIC, STATE_TOPIC, map_topic_of
+from twinlog.mirror.names.renaming import unkept_names
 from twinlog.mirror.state.generations import Claim
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
@@ -40,13 +41,13 @@ from twinlog.survey.discovery import (
     name_too_long,
     new_counts_note,
     new_partitions,
-    new_topic_configs,
     partitions_differ,
     replication_refused,
 )
 from twinlog.survey.map_reader import read_maps
 from twinlog.survey.rights import denied, may, seen_by, unseen_configs
 from twinlog.survey.state_reader import state_rows
+from twinlog.survey.topic_configs import new_topic_configs
 
 
 class Clients(NamedTuple):
@@ -104,7 +105,11 @@ class _FlowCheck:
 
     def topics(self) -> None:
         missing = [name for name in self._mirrored if self._remote[name] not in self._there.topics]
-        configs = new_topic_configs(self._flow, self._clients.source, missing)
+        source, target = self._clients[:2]
+        new = new_topic_configs(
+            self._flow, source, target, self._there, {name: self._remote[name] for name in missing}
+        )
+        self._report.notes += filter(None, [new.unknown])
         begins = topic_begins(
             self._flow,
             self._clients.source,
@@ -113,11 +118,12 @@ class _FlowCheck:
             self._problem,
         )
         for name, topic in self._mirrored.items():
-            self._report.topics.append(self._topic(topic, configs.get(name, {}), begins[name]))
+            self._report.topics.append(self._topic(topic, new.of.get(name, {}), begins[name]))
         self._report.notes += [absence(self._flow, name) for name in absent(self._flow, self._here)]
+        self._report.notes += unkept_names(self._flow, self._mirrored)
         self._report.notes += group_notes(self._flow, self._clients.source)
         if missing and self._flow.new_topics.enabled:
-            self._creation(missing, configs)
+            self._creation(missing, new.of)
 
     def _topic(
         self, topic: TopicMetadata, configs: Mapping[str, str], begin: TopicBegin

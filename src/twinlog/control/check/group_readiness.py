@@ -26,6 +26,7 @@ from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.groups.counterparts import Counterpart, TargetOffsets
 from twinlog.control.groups.group_rights import sees_groups, unseen_line
 from twinlog.control.groups.no_counterpart import NOTHING_COMMITTED, why_no_counterpart
+from twinlog.control.groups.shared_topics import other_flows, skipping_groups
 from twinlog.errors import TwinlogError
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.model import TopicPartition
@@ -153,6 +154,10 @@ def _of_flow(config: MirrorConfig, setup: FlowSetup, names: frozenset[str]) -> F
             out.note(unseen_line(setup.config))
         tps = {tp for _, some in _read(survey.offsets) for tp in some}
         ends = known_ends(source, led.config, tps)
+        remotes = {view.source.topic: view.target.topic for view in led.partitions()}
+        others = other_flows(led.config, target, remotes.values())
+        for line in skipping_groups(led.config, remotes, others, dict(_read(survey.offsets))):
+            out.note(line)
         selected = {one.name: one for one in survey.selected}
         of_source = group_sides(here, selected, selected)
         of_target = group_sides(survey.there_client, survey.there, selected)

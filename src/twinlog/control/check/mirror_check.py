@@ -24,6 +24,8 @@ from twinlog.control.check.flows import Clients, check_flow
 from twinlog.control.check.report import CheckReport, ClusterReport, FlowReport, Problem
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup, neighbours_of
+from twinlog.control.groups.group_rights import selected_offsets
+from twinlog.control.groups.shared_topics import other_flows, skipping_groups
 from twinlog.errors import TwinlogError
 from twinlog.survey.capabilities import ensure_probe_topic, probe
 
@@ -55,6 +57,9 @@ def check(
             _flow(setup, offset_storage(config, setup.config), clients, seen, with_probe)
             for setup in setups
         ]
+        _shared_topics(
+            {s: f for s, f in zip(setups, flows, strict=True) if f.topics}, clients, seen
+        )
     ending, over = _certificates(clients)
     return CheckReport(
         file=config.file,
@@ -155,6 +160,37 @@ def _flow(
     except TwinlogError as error:
         report.problems.append(Problem.of(error))
     return report
+
+
+def _shared_topics(
+    reports: Mapping[FlowSetup, FlowReport],
+    clients: Mapping[ClusterSettings, ClusterClient],
+    seen: Mapping[ClusterSettings, ClusterReport],
+) -> None:
+    """Note groups that would skip records of other flows into the same topics: of flows of this
+    file, and of those that have begun.
+    """
+    writers: dict[tuple[str, str], set[str]] = {}
+    for setup, report in reports.items():
+        for one in report.topics:
+            key = seen[setup.target].cluster_id, one.remote_topic
+            writers.setdefault(key, set()).add(report.flow)
+    for setup, report in reports.items():
+        source, target = clients[setup.source], clients[setup.target]
+        remotes = {one.topic: one.remote_topic for one in report.topics}
+        cluster_id = seen[setup.target].cluster_id
+        try:
+            begun = other_flows(setup.config, target, remotes.values())
+            others = {
+                name: begun.get(name, frozenset()) | (writers[cluster_id, name] - {report.flow})
+                for name in remotes.values()
+            }
+            found = selected_offsets(setup.config, source) if any(others.values()) else None
+        except TwinlogError as error:
+            report.problems.append(Problem.of(error))
+            continue
+        offsets = {g: one for g, one in (found or {}).items() if not isinstance(one, TwinlogError)}
+        report.notes += skipping_groups(setup.config, remotes, others, offsets)
 
 
 def _probe(setup: FlowSetup, target: ClusterClient, report: FlowReport) -> None:

@@ -18,11 +18,10 @@ from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import ConfigDrift, closed_configs, find_drift
 from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.names.acl_rules import EVERY_TOPIC
-from twinlog.mirror.names.config_rules import ConfigDiff
+from twinlog.mirror.names.config_rules import ConfigDiff, unknown_line
 from twinlog.mirror.names.filters import ConfigPropertyFilter
-from twinlog.quantities import first_few, plural
 from twinlog.survey.copied_topics import copies_by_name
-from twinlog.survey.discovery import unread_configs
+from twinlog.survey.topic_configs import unread_configs
 from twinlog.wire.topic_acl import Pattern, TopicAcl
 from twinlog.wire.topic_config import ConfigEntry, ConfigSource
 
@@ -90,9 +89,7 @@ def _config_notes(flow: FlowConfig, drift: ConfigDrift) -> Iterator[str]:
     if drift.closed:
         yield closed_configs(flow, drift.closed)
     if drift.unknown:
-        keys = sorted({key for some in drift.unknown.values() for key in some})
-        topics = plural(len(drift.unknown), "topic")
-        yield f"brokers of {flow.flow.target} do not know {first_few(keys)}, which {topics} have"
+        yield unknown_line(flow.flow.target, drift.unknown.values())
 
 
 def _never_copied(

@@ -36,6 +36,7 @@ from twinlog.control.cutover.promotion import (
 )
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.errors import FlowError, TwinlogError
+from twinlog.mirror.names.renaming import unkept_names
 from twinlog.model import TopicPartition
 from twinlog.quantities import count, duration, first_few, plural
 
@@ -56,6 +57,8 @@ class FailoverPlan:
     """By whom it was promoted already, and when."""
     lacking: frozenset[TopicPartition] = frozenset()
     """Partitions of which the source has records that the target lacks; empty if it is lost."""
+    notes: tuple[str, ...] = ()
+    """What to know before clients go over."""
 
     @property
     def topics(self) -> list[str]:
@@ -95,6 +98,7 @@ class FailoverPlan:
         if self.source_problem:
             yield f"the source cannot be used: {self.source_problem}"
             yield self.newest.line()
+        yield from self.notes
         yield from self._copied()
         if not self.groups:
             where = "checkpoints" if self.source_problem else "the source's groups"
@@ -132,6 +136,7 @@ class FailoverPlan:
             "is_clear": self.is_clear,
             "promoted": self.promoted or None,
             "source_problem": self.source_problem or None,
+            "notes": list(self.notes),
             "told": self.newest.as_json(),
             "partitions": [
                 {**copy.as_json(), "missing": self.missing(copy)} for copy in self.copies
@@ -163,6 +168,7 @@ class Failover:
             groups=tuple(groups),
             promoted="" if promotion is None else f"promoted {promotion}",
             lacking=frozenset(one.source for one in lacking),
+            notes=tuple(unkept_names(scope.config, {copy.source.topic for copy in found})),
         )
 
     def _survey(self) -> tuple[list[Copy], list[GroupPlan]]:

@@ -31,8 +31,8 @@ def hook_environment(scope: CutoverScope, step: str) -> dict[str, str]:
     return {
         "TWINLOG_STEP": step,
         "TWINLOG_FLOW": scope.name,
-        "TWINLOG_SOURCE": scope.config.source_alias,
-        "TWINLOG_TARGET": scope.config.target_alias,
+        "TWINLOG_SOURCE": scope.config.flow.source,
+        "TWINLOG_TARGET": scope.config.flow.target,
         "TWINLOG_SOURCE_BOOTSTRAP": servers["SOURCE"],
         "TWINLOG_TARGET_BOOTSTRAP": servers["TARGET"],
     }

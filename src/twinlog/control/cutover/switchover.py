@@ -48,6 +48,7 @@ from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.errors import FlowError
 from twinlog.mirror.findings import Span
 from twinlog.mirror.names.acl_rules import fenced_topics
+from twinlog.mirror.names.renaming import unkept_names
 from twinlog.quantities import count, duration, first_few, plural
 
 POLL_S = 0.5
@@ -93,6 +94,8 @@ class SwitchoverPlan:
     is_begun: bool
     """The gates were passed already: every topic has a fence of ours, newer than any promotion."""
     promoted: str
+    notes: tuple[str, ...] = ()
+    """What to know before clients go over."""
 
     @property
     def topics(self) -> list[str]:
@@ -112,6 +115,7 @@ class SwitchoverPlan:
                 f"{self.flow}: producers of {plural(len(self.fenced), 'topic')} are fenced off "
                 f"({first_few(self.fenced)}); twinlog switchover abort takes that back"
             )
+        yield from self.notes
         for gate in self.gates:
             yield from gate.lines()
         left = sum(max(copy.left, 0) for copy in self.copies)
@@ -125,6 +129,7 @@ class SwitchoverPlan:
             "is_open": self.is_open,
             "promoted": self.promoted or None,
             "fenced": list(self.fenced),
+            "notes": list(self.notes),
             "gates": [gate.as_json() for gate in self.gates],
             "partitions": [copy.as_json() for copy in self.copies],
             "groups": [one.as_json() for one in self.groups],
@@ -173,6 +178,7 @@ class Switchover:
             fenced=tuple(standing),
             is_begun=bool(topics) and {*topics} <= {*standing} & scope.rows().fenced(scope.name),
             promoted=who if is_over else "",
+            notes=tuple(unkept_names(scope.config, topics)),
         )
 
     def run(self, plan: SwitchoverPlan) -> None:

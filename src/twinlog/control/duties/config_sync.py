@@ -23,7 +23,9 @@ from twinlog.mirror.names.config_rules import (
     ConfigDiff,
     differences,
     may_shorten_life,
+    own_values,
     shortens_life,
+    unknown_line,
     unknown_names,
     wanted_configs,
 )
@@ -31,7 +33,7 @@ from twinlog.mirror.names.filters import ConfigPropertyFilter
 from twinlog.quantities import first_few, plural
 from twinlog.survey.cluster_state import cluster_state
 from twinlog.survey.copied_topics import CopiedTopic, still_there
-from twinlog.survey.discovery import unread_configs
+from twinlog.survey.topic_configs import unread_configs
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +97,7 @@ def find_drift(
             out.topics[remote] = found
         if unknown := unknown_names(wanted, theirs):
             out.unknown[remote] = unknown
-        out.own[remote] = {key: value for key, value in wanted.items() if value is not None}
+        out.own[remote] = own_values(wanted)
     return out
 
 
@@ -165,7 +167,9 @@ class ConfigSync:
         if closed := [*drift.closed, *denied]:
             line = closed_configs(self._flow.config, closed)
             self._flow.log_once(f"{self._flow.name}: {line}")
-        self._log_unknown(drift.unknown)
+        if drift.unknown:
+            line = unknown_line(self._flow.config.flow.target, drift.unknown.values())
+            self._flow.log_once(f"{self._flow.name}: {line}")
         for remote, kept in drift.kept.items():
             why = (
                 "since others write to it, too" if remote in shared else "by twinlog.sync.retention"
@@ -201,15 +205,6 @@ class ConfigSync:
             if line not in self._lowered:
                 self._log.warning("%s", line)
         self._lowered = lines
-
-    def _log_unknown(self, unknown: Mapping[str, list[str]]) -> None:
-        names = sorted({name for some in unknown.values() for name in some})
-        if names:
-            self._flow.log_once(
-                f"{self._flow.name}: {first_few(names)} cannot be set on "
-                f"{self._flow.config.flow.target}, whose brokers do not know it "
-                f"({plural(len(unknown), 'topic')}); exclude it by config.properties.exclude"
-            )
 
     def _log_done(self, done: Mapping[str, list[ConfigDiff]]) -> set[tuple[str, ConfigDiff]]:
         """A line for a topic; a warning where a value that somebody gave it was overwritten.

@@ -61,14 +61,18 @@ def group_notes(flow: FlowConfig, source: ClusterClient) -> list[str]:
     """What `check` has to say of the groups that the flow selects; only reads."""
     if flow.groups.checkpoints_s is None and flow.groups.sync_s is None:
         return []
+    offsets = selected_offsets(flow, source)
+    if offsets is None:
+        return [] if sees_groups(source) else [unseen_line(flow)]
+    refused = {name: found for name, found in offsets.items() if isinstance(found, TwinlogError)}
+    return [refused_line(flow, refused)] if refused else []
+
+
+def selected_offsets(
+    flow: FlowConfig, source: ClusterClient
+) -> Mapping[str, GroupOffsets | TwinlogError] | None:
+    """Return the offsets of the groups that the flow selects, or None if the source lists none."""
     coordinators = Coordinators(source)
     groups = list_groups(coordinators)
-    if not groups:
-        return [] if sees_groups(source) else [unseen_line(flow)]
     chosen = [name for name, one in groups.items() if one.has_offsets and flow.groups.selects(name)]
-    refused = {
-        name: found
-        for name, found in fetch_offsets(coordinators, chosen).items()
-        if isinstance(found, TwinlogError)
-    }
-    return [refused_line(flow, refused)] if refused else []
+    return fetch_offsets(coordinators, chosen) if groups else None

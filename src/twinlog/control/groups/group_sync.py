@@ -130,7 +130,7 @@ class GroupSyncer:
         if any(wanted.values()):
             self._announce([one for sync in within.values() for one in sync.to_set])
             self._flow.confirm()
-        cluster = self._flow.config.target_alias
+        cluster = self._flow.config.flow.target
         for group, offsets in wanted.items():
             for tp, one in offsets.items():
                 self._flow.synced.note(cluster, group, tp, one.offset, ids[tp.topic])

@@ -70,7 +70,7 @@ sync is known.
 
 
 def given_on_source(flow: LedFlow) -> Given:
-    return partial(flow.synced.gave, flow.config.source_alias)
+    return partial(flow.synced.gave, flow.config.flow.source)
 
 
 @dataclass(slots=True)

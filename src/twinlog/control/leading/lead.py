@@ -85,7 +85,7 @@ def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> N
         raise state.problem  # we are no member: there may be no other process at all
     if not state.leader:  # as long as a dead member's session, and a busy coordinator's answer
         raise LeaderUnknown(
-            f"standing by: which process leads this flow is not known yet: {config.target_alias} "
+            f"standing by: which process leads this flow is not known yet: {config.flow.target} "
             "has not answered who is in its group"
         )
     leader = membership.leader_description

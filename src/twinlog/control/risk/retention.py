@@ -10,7 +10,7 @@ from typing import Final
 from twinlog.control.lanes.partitions import Partition
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.quantities import duration, plural
-from twinlog.survey.source_retention import NO_LIMIT
+from twinlog.survey.topic_configs import NO_LIMIT
 
 CODE: Final = "RETENTION_NEAR"
 NEAR: Final = 0.25

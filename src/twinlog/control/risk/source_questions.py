@@ -21,7 +21,7 @@ from twinlog.errors import Disconnected, TwinlogError, Unauthorized, Unreachable
 from twinlog.model import Isolation, TopicId, TopicPartition
 from twinlog.survey.open_transactions import open_transactions
 from twinlog.survey.source_ends import known_ends, known_offsets
-from twinlog.survey.source_retention import retentions
+from twinlog.survey.topic_configs import retentions
 from twinlog.wire.record_batch import read_headers
 
 WITHIN_S: Final = 5.0

@@ -22,7 +22,7 @@ class _Given(NamedTuple):
 
 
 class SyncedOffsets:
-    """The last few of each group and partition, by the cluster's alias; for any thread.
+    """The last few of each group and partition, by the cluster's name in the file; for any thread.
 
     Where a topic's id is not known (None), any of its name counts.
     """

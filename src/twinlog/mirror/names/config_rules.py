@@ -50,6 +50,11 @@ def wanted_configs(
     }
 
 
+def own_values(wanted: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the values that the remote topic has of its own, as `wanted_configs` has them."""
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
 def differences(
     wanted: Mapping[str, str | None], target: Iterable[ConfigEntry]
 ) -> list[ConfigDiff]:
@@ -107,4 +112,14 @@ def _limit(text: str | None, default: int) -> int:
 def unknown_names(wanted: Mapping[str, str | None], target: Iterable[ConfigEntry]) -> list[str]:
     """Configs to be set that the target's brokers do not have."""
     known = {entry.name for entry in target}
-    return [name for name, value in wanted.items() if value is not None and name not in known]
+    return [name for name in own_values(wanted) if name not in known]
+
+
+def unknown_line(target: str, unknown: Iterable[Iterable[str]]) -> str:
+    """Return what to log of all configs that the target's brokers do not have, by topic."""
+    names = sorted({name for some in unknown for name in some})
+    return (
+        f"brokers of {target} do not know these configs of source topics, so remote topics do not "
+        f"get them: {', '.join(names)}; to omit this line, add them to the list of "
+        "config.properties.exclude"
+    )

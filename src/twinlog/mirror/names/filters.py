@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self
@@ -143,16 +142,6 @@ class ConfigPropertyFilter:
             # MM2 compares with "source" and takes anything else for the target
             copies_defaults=flow.config_sync.use_defaults_from == "source",
         )
-
-    def for_new_topic(self, entries: Iterable[ConfigEntry]) -> dict[str, str]:
-        """Configs to create a remote topic with."""
-        return {
-            entry.name: entry.value
-            for entry in entries
-            if entry.value is not None
-            and (self.copies_defaults or not entry.is_default)
-            and self.may_be_copied(entry)
-        }
 
     def may_be_copied(self, entry: ConfigEntry) -> bool:
         """Whether a config is a matter of mirroring at all, whatever its value is."""

@@ -1,9 +1,11 @@
-"""Which topics cannot have the name that `twinlog.rename` gives them.
+"""Which topics cannot have the name that `twinlog.rename` gives them, and which do not keep theirs
+under the identity policy.
 
-Judged over all selected topics of a source at every look, before anything is written. Topics that
-would share one name are refused together, also when one of them was copied before the other was
-made: which of the two is meant nobody can tell from here, and a topic that holds both cannot be
-taken apart. What was copied stays, and continues from there once they have two names.
+The former are judged over all selected topics of a source at every look, before anything is
+written. Topics that would share one name are refused together, also when one of them was copied
+before the other was made: which of the two is meant nobody can tell from here, and a topic that
+holds both cannot be taken apart. What was copied stays, and continues from there once they have two
+names.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.values.renames import KEY, LONGEST_NAME, NO_RENAMES, is_topic_name
 from twinlog.errors import Fate, PartitionError
 from twinlog.mirror.names.filters import is_remote_topic_of, policy_of
-from twinlog.mirror.names.naming import DefaultReplicationPolicy, is_own_topic
+from twinlog.mirror.names.naming import HEARTBEATS_TOPIC, DefaultReplicationPolicy, is_own_topic
 from twinlog.quantities import first_few
 
 RENAME_CLASH: Final = "RENAME_CLASH"
@@ -49,6 +51,28 @@ def is_renamed(flow: FlowConfig, topic: str) -> bool:
     policy, alias = policy_of(flow), flow.source_alias
     plain = replace(policy, renames=NO_RENAMES)
     return policy.format_remote_topic(alias, topic) != plain.format_remote_topic(alias, topic)
+
+
+def unkept_names(flow: FlowConfig, topics: Iterable[str]) -> list[str]:
+    """Return a line about topics that get the alias in front under the identity policy, if any.
+    MirrorMaker 2 takes every name that ends in `heartbeats` for its own.
+    """
+    if flow.policy.kind is not PolicyKind.IDENTITY:
+        return []
+    policy = policy_of(flow)
+    remote = {name: policy.format_remote_topic(flow.source_alias, name) for name in topics}
+    odd = [
+        f"{name} is {remote[name]}"
+        for name in sorted(remote)
+        if name != HEARTBEATS_TOPIC and remote[name] != policy.renamed(name)
+    ]
+    if not odd:
+        return []
+    return [
+        f"{flow.flow}: topics do not keep their names on {flow.flow.target} if these end in "
+        f"{HEARTBEATS_TOPIC}, as with MirrorMaker 2: {', '.join(odd)}; clients there need the new "
+        "names"
+    ]
 
 
 def plain_upstream(config: FlowConfig, remote: str) -> str | None:

@@ -50,7 +50,7 @@ from twinlog.records.connections import connected
 from twinlog.records.write.appending import shared
 from twinlog.records.write.options import WriteOptions
 from twinlog.records.write.rows import partitions_of
-from twinlog.survey.source_retention import NO_LIMIT, retentions
+from twinlog.survey.topic_configs import NO_LIMIT, retentions
 
 log = logging.getLogger(__name__)
 

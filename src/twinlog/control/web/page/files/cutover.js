@@ -42,6 +42,7 @@ function switchover(flow, plan) {
   return [
     h("p", { class: `verdict ${shut.length ? "bad" : "good"}`, role: "status" }, shut.length ? `${plural(shut.length, "gate")} closed.` : "Every gate is open."),
     plan.fenced.length ? h("p", { class: "warn" }, `Producers of ${plural(plan.fenced.length, "topic")} are fenced off already.`) : null,
+    ...notes(plan),
     table("Gates", [
       { name: "Gate", cell: (gate) => gate.gate },
       { name: "State", cell: (gate) => h("span", { class: `badge ${gate.is_open ? "good" : "bad"}` }, gate.is_open ? "open" : "CLOSED") },
@@ -57,6 +58,7 @@ function failover(flow, plan) {
   return [
     plan.promoted ? h("p", { class: "verdict warn" }, plan.promoted) : null,
     plan.source_problem ? h("p", { class: "warn" }, plan.source_problem) : h("p", {}, "The source answers: a switchover loses nothing."),
+    ...notes(plan),
     h("p", { class: `verdict ${missing.length ? "bad" : "good"}`, role: "status" }, missing.length ? `Records of ${plural(missing.length, "partition")} would be lost, or it is not known.` : "Nothing is known to be missing."),
     missing.length ? table("What would be lost", [
       { name: "Partition", cell: (one) => `${one.topic}-${one.partition}` },
@@ -64,6 +66,10 @@ function failover(flow, plan) {
     ], missing.slice(0, 200)) : null,
     groupTables(plan.groups), ...command("failover", flow),
   ];
+}
+
+function notes(plan) {
+  return plan.notes.map((line) => h("p", { class: "warn" }, line));
 }
 
 function groupTables(groups) {
