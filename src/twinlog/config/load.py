@@ -20,7 +20,7 @@ from twinlog.config.advice.audit import (
     check_flow_keys,
     check_own_keys,
 )
-from twinlog.config.advice.flow_patterns import audit_patterns
+from twinlog.config.advice.flow_patterns import audit_names, audit_patterns
 from twinlog.config.advice.security import audit_secrets, audit_security
 from twinlog.config.config_file import read_raw
 from twinlog.config.every_error import load_all
@@ -126,6 +126,7 @@ def _load(
             *audit_keys(raw, aliases),
             *unread,
             *audit_patterns(flows),
+            *audit_names(flows),
             *audit_security(flows),
             *audit_secrets(raw),
             *audit_listeners(raw),

@@ -6,8 +6,10 @@ import re
 
 import pytest
 
-from tests.support.properties import Loader, flow_of, warnings_of
+from tests.support.properties import IDENTITY, Loader, flow_of, warnings_of
+from twinlog.config.flow.schema import PolicyKind
 from twinlog.config.values.warnings import WarningCode
+from twinlog.mirror.names.filters import policy_of
 
 
 def test_a_plain_file_has_no_warnings(read: Loader) -> None:
@@ -389,3 +391,36 @@ def test_secrets_of_providers_and_what_is_public(read: Loader) -> None:
     ]
     config = read(*lines, environment={"PASSWORD": "s3cr3t-value"})
     assert warnings_of(config, WarningCode.SECRET_IN_FILE) == []
+
+
+NO_SEPARATOR = "replication.policy.separator ="
+NO_ALIAS = "source.cluster.alias ="
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind", "remote", "code", "words"),
+    [
+        ([NO_SEPARATOR, IDENTITY], "identity", "t", "NO_MEANING", "has no effect on topics"),
+        ([NO_SEPARATOR, NO_ALIAS], "identity", "t", "BLANK_NAME", "runs under the identity policy"),
+        ([NO_ALIAS], "default", ".t", "BLANK_NAME", "remote topics are called `.TOPIC`"),
+        ([NO_ALIAS, IDENTITY], "identity", "t", None, ""),
+    ],
+)
+def test_a_blank_alias_and_separator_are_judged_together(
+    read: Loader, lines: list[str], kind: str, remote: str, code: str | None, words: str
+) -> None:
+    config = read(*lines, "B->A.source.cluster.alias = x")
+    flow = flow_of(config)
+    assert flow.policy.kind is PolicyKind(kind)
+    assert policy_of(flow).format_remote_topic(flow.source_alias, "t") == remote
+    found = [one for one in config.warnings if one.code == code]
+    assert [one.code for one in config.warnings] == [one.code for one in found]
+    assert [one.line for one in found] == ([] if code is None else [5])
+    assert all(words in one.message for one in found)
+
+
+def test_without_a_separator_heartbeats_are_undone_all_the_same(read: Loader) -> None:
+    """A name without a separator would be copied back and forth, longer each time."""
+    policy = policy_of(flow_of(read(NO_SEPARATOR, IDENTITY)))
+    remote = policy.format_remote_topic("west", "heartbeats")
+    assert (policy.topic_source(remote), policy.upstream_topic(remote)) == ("west", "heartbeats")
