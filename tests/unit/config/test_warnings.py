@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.support.properties import IDENTITY, Loader, flow_of, warnings_of
+from tests.support.properties import BASE, IDENTITY, Loader, flow_of, refusal, warnings_of
 from twinlog.config.flow.schema import PolicyKind
 from twinlog.config.values.warnings import WarningCode
 from twinlog.mirror.names.filters import policy_of
@@ -22,6 +22,8 @@ def test_a_plain_file_has_no_warnings(read: Loader) -> None:
         ("emit.heartbeats = false", "emit.heartbeats.enabled"),
         ("A->B.emit.heartbeats = false", "A->B.emit.heartbeats.enabled"),
         ("sync.group.offsets = true", "sync.group.offsets.enabled"),
+        ("max.tasks = 20", "tasks.max"),
+        ("A->B.max.tasks = 20", "A->B.tasks.max"),
         ("replication.facto = 1", "replication.factor"),
         ("A->B.topic = t", "A->B.topics"),
         ("B.offset_flush_timeout = 1", "B.offset.flush.timeout.ms"),
@@ -221,6 +223,67 @@ def test_a_variable_that_nobody_knows_stays_and_is_said(read: Loader) -> None:
     (warning,) = warnings_of(config, WarningCode.UNRESOLVED)
     assert warning.line == 5
     assert flow_of(config).config_sync.use_defaults_from == "${file:/x:y}"
+
+
+JAAS = "A.sasl.jaas.config = M required"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        JAAS + ' username="${TENANT}/${NAME}" password="${AUTH_CODE}";',
+        JAAS + ' username="u" password="$AUTH_CODE";',
+        JAAS + ' username="u" password="{{ .Values.password }}";',
+        JAAS + ' username="u" password="<your password>";',
+        JAAS + ' username="u" password="%PASSWORD%";',
+        "A.ssl.key.password = ${KEY_PASSWORD}",
+        "A.ssl.key.password = $key_password",
+        "A.ssl.key.password = <password>",
+        "A.bootstrap.servers = %HOST%:9092",
+        "A.sasl.oauthbearer.token.endpoint.url = https://<host>/token",
+        "source.cluster.alias = $SOURCE",
+        "B.config.storage.topic = ${NAME}-config",
+        "name = {{ name }}",
+    ],
+)
+def test_a_placeholder_that_no_tool_replaced(read: Loader, line: str) -> None:
+    config = read(line, "security.protocol = SASL_SSL")
+    (warning,) = warnings_of(config, WarningCode.UNRESOLVED)
+    assert (warning.line, "put the value in its place" in warning.message) == (5, True)
+    assert warnings_of(config, WarningCode.SECRET_IN_FILE) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("replication.factor = ${FACTOR}", "a placeholder in it was never replaced"),
+        ("A.bootstrap.servers = <host>:9092", "a placeholder in it was never replaced"),
+        ("A->B.enabled = ${ENABLED}", "a placeholder in it was never replaced"),
+    ],
+)
+def test_an_error_names_the_placeholder_as_its_cause(read: Loader, line: str, words: str) -> None:
+    message = refusal(lambda: read(line, base=[one for one in BASE if line[:12] not in one]))
+    assert words in message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        JAAS + ' username="u" password="pa$Word<9>%x%";',
+        "A.ssl.key.password = $ecret123",
+        "twinlog.rename = pay-(.*):pay.$1",
+        "topics = a$, b",
+        "name = <x>",
+    ],
+)
+def test_values_that_only_resemble_a_placeholder(read: Loader, line: str) -> None:
+    assert warnings_of(read(line, "security.protocol = SSL"), WarningCode.UNRESOLVED) == []
+
+
+def test_a_secret_beside_a_placeholder_is_in_the_file(read: Loader) -> None:
+    config = read(JAAS + ' username="${NAME}" password="s3cr3t-value";')
+    assert len(warnings_of(config, WarningCode.UNRESOLVED)) == 1
+    assert len(warnings_of(config, WarningCode.SECRET_IN_FILE)) == 1
 
 
 def test_characters_beyond_ascii_are_said(read: Loader) -> None:

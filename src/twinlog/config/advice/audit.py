@@ -173,6 +173,11 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
             if f":{UNREAD}/" in setting.value:
                 message = f"not read, since --secrets is not given: {UNREAD} stands for its folder"
             yield warning(WarningCode.UNRESOLVED, setting, message)
+        elif setting.has_placeholder:
+            message = (
+                "a placeholder stays as text: nothing replaces it here; put the value in its place"
+            )
+            yield warning(WarningCode.UNRESOLVED, setting, message)
         if not setting.value.isascii() and not setting.from_provider:
             message = "characters beyond ASCII are read as ISO-8859-1, as Java does; write \\uXXXX"
             yield warning(WarningCode.NOT_ASCII, setting, message)

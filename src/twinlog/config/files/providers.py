@@ -51,6 +51,10 @@ def has_variable(value: str) -> bool:
     return _VARIABLE.search(value) is not None
 
 
+def without_variables(value: str) -> str:
+    return _VARIABLE.sub("", value)
+
+
 def _lookups(raw: Settings, environment: Mapping[str, str]) -> dict[str, Provider]:
     named = raw.get("config.providers")
     lookups: dict[str, Provider] = {}
