@@ -82,6 +82,27 @@ def test_a_key_in_a_place_where_nothing_reads_it(read: Loader, line: str, instea
     assert f"write {instead}" in warning.message
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            "A->old.topics = t",
+            "old is no cluster; `clusters` names A, B, so nothing reads this line",
+        ),
+        ("old->B.enabled = true", "old is no cluster"),
+        ("old->older.twinlog.nothing = 1", "old is no cluster"),
+        ("A->b.enabled = true", "did you mean B? `clusters` names A, B"),
+        ("A->A.enabled = true", "source and target are the same cluster"),
+    ],
+)
+def test_a_line_that_a_former_cluster_left(read: Loader, line: str, words: str) -> None:
+    config = read(line)
+    (warning,) = config.warnings
+    assert (warning.line, warning.code) == (5, WarningCode.DEAD_KEY)
+    assert words in warning.message
+    assert [str(flow.flow) for flow in config.flows] == ["A->B"]
+
+
 def test_a_flows_consumer_setting_that_loses(read: Loader) -> None:
     config = read("A->B.consumer.fetch.max.bytes = 1", "A.consumer.fetch.max.bytes = 2")
     (warning,) = warnings_of(config, WarningCode.DEAD_KEY)

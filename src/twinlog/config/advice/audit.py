@@ -52,9 +52,8 @@ class _Reading:
     judgement: KeyEffect
 
 
-def check_flow_keys(raw: Settings, aliases: Collection[str]) -> None:
-    """Refuse `A->X.key` where X is no cluster, `A->A.key`, and an arrow with blanks around it."""
-    known = tuple(f"{flow}." for flow in candidate_flows(aliases))
+def check_flow_keys(raw: Settings) -> None:
+    """Refuse an arrow with blanks around it, which makes the flow's line a line of no flow."""
     for setting in raw.values():
         if setting.value.startswith(_ARROW):
             raise refuse(
@@ -62,22 +61,25 @@ def check_flow_keys(raw: Settings, aliases: Collection[str]) -> None:
                 "a key ends at the first blank",
                 f"write it without blanks: {setting.key}->...",
             )
-        if _ARROW in setting.key and not setting.key.startswith(known):
-            raise _wrong_flow(setting, aliases)
 
 
-def _wrong_flow(setting: Setting, aliases: Collection[str]) -> Exception:
-    source, _, rest = setting.key.partition(_ARROW)
+def _of_no_flow(key: str, aliases: Collection[str]) -> KeyEffect:
+    """A line of a flow that `clusters` does not make, as left over from a cluster that is gone."""
+    source, _, rest = key.partition(_ARROW)
     target = next((alias for alias in aliases if rest.startswith(f"{alias}.")), rest.split(".")[0])
     if source == target and source in aliases:
-        return refuse(setting, "source and target are the same cluster", "name two clusters")
+        return KeyEffect(
+            dead=True,
+            reason="source and target are the same cluster, so nothing reads this line",
+            instead="name two clusters",
+        )
     unknown, other = (target, source) if source in aliases else (source, target)
     near = nearest(unknown, [alias for alias in aliases if alias != other])
     hint = f"did you mean {near}? " if near else ""
-    return refuse(
-        setting,
-        f"{unknown or 'nothing'} is no cluster",
-        f"{hint}`clusters` names {', '.join(aliases)}",
+    return KeyEffect(
+        dead=True,
+        reason=f"{unknown or 'nothing'} is no cluster",
+        instead=f"{hint}`clusters` names {', '.join(aliases)}, so nothing reads this line",
     )
 
 
@@ -196,7 +198,7 @@ def _readings(key: str, aliases: Collection[str]) -> Iterator[tuple[str, str]]:
 
 def _judge(prefix: str, name: str, aliases: Collection[str]) -> KeyEffect:
     if not prefix:
-        return judge_general(name)
+        return _of_no_flow(name, aliases) if _ARROW in name else judge_general(name)
     scope = prefix[:-1]
     if scope in aliases:
         return judge_cluster(scope, name)
