@@ -12,7 +12,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from twinlog.config.advice.effects import KeyEffect, judge_cluster, judge_flow, judge_general
+from twinlog.config.advice.effects import (
+    WITHOUT_EFFECT,
+    KeyEffect,
+    judge_cluster,
+    judge_flow,
+    judge_general,
+)
 from twinlog.config.files.properties import DuplicateKey
 from twinlog.config.files.providers import has_variable
 from twinlog.config.flow.precedence import candidate_flows
@@ -34,14 +40,6 @@ _CLIENTS_OF = {
     "target": ("producer.override", "target.admin", "target.consumer"),
 }
 """Prefixes of all that a flow opens to a side."""
-_WITHOUT_EFFECT = {
-    "predicates": "nothing asks them: there are no transforms here",
-    "topic.creation.groups": (
-        "makes no topic: remote topics are made like the source's, with replication.factor; make "
-        "those that shall differ beforehand"
-    ),
-}
-"""Of a source connector, and of nothing here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +90,11 @@ def check_own_keys(raw: Settings, aliases: Collection[str]) -> None:
             judgement = _judge(prefix, name, aliases)
             if judgement.known:
                 break
-            near = nearest(name, OWN_FLOW_NAMES | OWN_PROCESS_NAMES)
-            todo = (
-                f"did you mean {prefix}{near}?" if near and near != name else "see the list of keys"
-            )
+            near = nearest(name, OWN_FLOW_NAMES | OWN_PROCESS_NAMES) or name
+            better = _judge(prefix, near, aliases)
+            todo = better.instead or f"did you mean {prefix}{near}?"
+            if near == name:
+                todo = "see the list of keys"
             raise refuse(setting, judgement.reason, judgement.instead or todo)
 
 
@@ -110,6 +109,9 @@ def audit_keys(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarnin
             yield from _audit_known(raw, setting, readings)
             continue
         judgement = readings[0].judgement
+        reason = WITHOUT_EFFECT.get(setting.key[len(readings[0].prefix) :])
+        if reason is not None:
+            judgement = KeyEffect(dead=True, reason=reason)
         code = WarningCode.DEAD_KEY if judgement.dead else WarningCode.UNKNOWN_KEY
         near = _nearest_alias(setting.key, aliases) if not judgement.dead else None
         instead = near or judgement.instead
@@ -124,8 +126,8 @@ def _audit_known(
         if reading.judgement.known and name in RENAMED:
             message = f"an old name; write {reading.prefix}{RENAMED[name]}"
             yield warning(WarningCode.DEPRECATED_KEY, setting, message)
-        if reading.judgement.known and name in _WITHOUT_EFFECT and setting.value.strip():
-            yield warning(WarningCode.DEAD_KEY, setting, _WITHOUT_EFFECT[name])
+        if reading.judgement.known and name in WITHOUT_EFFECT and setting.value.strip():
+            yield warning(WarningCode.DEAD_KEY, setting, WITHOUT_EFFECT[name])
         source, arrow, _ = reading.prefix.partition(_ARROW)
         winner = raw.get(f"{source}.{name}")
         if arrow and winner and name.startswith(_LOSING_ROLES):
