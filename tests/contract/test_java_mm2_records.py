@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.java import kafka_jvm
+from tests.support.properties import IDENTITY, flow_of, loader
+from twinlog.mirror.names.filters import policy_of
 from twinlog.mirror.names.naming import DefaultReplicationPolicy, IdentityReplicationPolicy
 from twinlog.model import TopicPartition
 from twinlog.sandbox.kafka_jars import mirror_maker_jars
@@ -120,6 +123,19 @@ def test_names_of_internal_topics(
         assert java.isHeartbeatsTopic(topic) == ours.is_heartbeats_topic(topic), topic
         assert java.isMM2InternalTopic(topic) == ours.is_mm2_internal_topic(topic), topic
         assert java.isInternalTopic(topic) == ours.is_internal_topic(topic), topic
+
+
+def test_internal_topics_without_a_separator(jvm: Any, tmp_path: Path) -> None:
+    """A blank separator changes the names of internal topics, under the identity policy too."""
+    flow = flow_of(loader(tmp_path)(IDENTITY, "replication.policy.separator ="))
+    ours, keys = policy_of(flow), {"source.cluster.alias": "A", "replication.policy.separator": ""}
+    java = jvm.org.apache.kafka.connect.mirror.IdentityReplicationPolicy()
+    java.configure(keys)
+    assert java.formatRemoteTopic("A", "orders") == ours.format_remote_topic("A", "orders")
+    assert java.offsetSyncsTopic("B") == ours.offset_syncs_topic("B")
+    assert java.checkpointsTopic("A") == ours.checkpoints_topic("A")
+    for topic in (ours.offset_syncs_topic("B"), ours.checkpoints_topic("A"), "A.orders"):
+        assert java.isMM2InternalTopic(topic) == ours.is_mm2_internal_topic(topic), topic
 
 
 def _policy(java_class: str, keys: dict[str, str]) -> DefaultReplicationPolicy:

@@ -152,8 +152,8 @@ WARNING_CODES: Final = (
     Condition(
         codes=("NO_MEANING",),
         meaning=(
-            "fields of a Strimzi resource, or settings of MirrorMaker 1, that have nothing to set "
-            "here"
+            "fields of a Strimzi resource, settings of MirrorMaker 1, and keys of MirrorMaker 2 "
+            "that have nothing to set here"
         ),
     ),
     Condition(
@@ -168,6 +168,7 @@ WARNING_CODES: Final = (
             "FLOW_OFF",
             "COMMENT_IN_VALUE",
             "STAR_PATTERN",
+            "BLANK_NAME",
             "MATCHES_NOTHING",
             "NO_BOOTSTRAP",
             "UNRESOLVED",

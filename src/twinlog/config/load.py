@@ -20,7 +20,7 @@ from twinlog.config.advice.audit import (
     check_flow_keys,
     check_own_keys,
 )
-from twinlog.config.advice.flow_patterns import audit_patterns
+from twinlog.config.advice.flow_patterns import audit_names, audit_patterns
 from twinlog.config.advice.security import audit_secrets, audit_security
 from twinlog.config.config_file import read_raw
 from twinlog.config.every_error import load_all
@@ -39,7 +39,7 @@ from twinlog.config.rest import rest_config
 from twinlog.config.series import series_config
 from twinlog.config.values.nearest import nearest
 from twinlog.config.values.origin import ClientProperties, Setting, Settings, refuse
-from twinlog.config.values.types import to_choice, to_list, to_servers
+from twinlog.config.values.types import parse_boolean, to_choice, to_list, to_servers, trimmed
 from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
@@ -93,7 +93,7 @@ def _load(
 ) -> MirrorConfig:
     raw = resolve_providers(given, environment)
     aliases = _aliases(raw, text.file)
-    check_flow_keys(raw, aliases)
+    check_flow_keys(raw)
     check_own_keys(raw, aliases)
     nearby = _nearby(clusters, aliases)
     switched_on = [
@@ -103,7 +103,7 @@ def _load(
     ]
     off = list(audit_switches(raw, candidate_flows(aliases)))
     if not switched_on:
-        raise _no_flow(text.file, aliases, nearby, off)
+        raise _no_flow(text.file, aliases, nearby, [*off, *_of_unnamed(raw, aliases)])
     own = tuple(_flow(raw, flow, text.file) for flow in switched_on)
     flows = with_lone_heartbeats(raw, own, aliases, nearby)
     others = [flow for flow in candidate_flows(aliases) if nearby and flow.target not in nearby]
@@ -125,12 +125,27 @@ def _load(
             *audit_keys(raw, aliases),
             *unread,
             *audit_patterns(flows),
+            *audit_names(flows),
             *audit_security(flows),
             *audit_secrets(raw),
             *audit_listeners(raw),
             *_unreachable(raw, [alias for alias in aliases if alias not in used], text.file),
         ),
     )
+
+
+def _of_unnamed(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarning]:
+    """Warnings about lines that would turn on a flow between clusters that are not named."""
+    for found in audit_keys(raw, aliases):
+        setting = raw.get(found.key)
+        is_of_flow = "->" in found.key and found.key.endswith(".enabled")
+        if (
+            found.code is WarningCode.DEAD_KEY
+            and is_of_flow
+            and setting
+            and parse_boolean(trimmed(setting.value))
+        ):
+            yield found
 
 
 def _of_values(raw: Settings, text: RawConfig) -> Iterator[ConfigWarning]:

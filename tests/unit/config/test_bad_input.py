@@ -48,14 +48,13 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
             "add: B.bootstrap.servers = ",
         ),
         (
-            [*BASE, "A->X.topics = t"],
-            "mm2.properties:5: A->X.topics: X is no cluster",
+            [CLUSTERS, A_SERVERS, B_SERVERS, "A->X.enabled = true"],
+            "mm2.properties:4: A->X.enabled: X is no cluster",
             "`clusters` names A, B",
         ),
-        ([*BASE, "X->B.enabled = false"], "mm2.properties:5: X->B.enabled: X is no cluster", ""),
         (
-            [*BASE, "A->A.enabled = true"],
-            "mm2.properties:5: A->A.enabled: source and target are the same cluster",
+            [CLUSTERS, A_SERVERS, B_SERVERS, "A->A.enabled = true"],
+            "mm2.properties:4: A->A.enabled: source and target are the same cluster",
             "",
         ),
         ([*BASE[:3], "A -> B.enabled = true"], "mm2.properties:4: A: a key ends at the", "A->..."),

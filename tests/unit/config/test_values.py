@@ -116,6 +116,7 @@ def test_malformed_bootstrap_servers(read: Loader, value: str) -> None:
         ("twinlog.lease.seconds = 0", "too small"),
         ("twinlog.lane.memory.bytes = 100", "too small"),
         ("replication.policy.separator =", "an empty separator"),
+        ("replication.policy.separator =", "write replication.policy.class = org.apache.kafka"),
         ("replication.policy.class = com.example.MyPolicy", "is not known here"),
         ("replication.policy.class = IdentityReplicationPolicy", "lacks its package"),
         ("topic.filter.class = com.example.MyFilter", "cannot run here"),

@@ -6,8 +6,10 @@ import re
 
 import pytest
 
-from tests.support.properties import Loader, flow_of, warnings_of
+from tests.support.properties import BASE, IDENTITY, Loader, flow_of, refusal, warnings_of
+from twinlog.config.flow.schema import PolicyKind
 from twinlog.config.values.warnings import WarningCode
+from twinlog.mirror.names.filters import policy_of
 
 
 def test_a_plain_file_has_no_warnings(read: Loader) -> None:
@@ -20,6 +22,8 @@ def test_a_plain_file_has_no_warnings(read: Loader) -> None:
         ("emit.heartbeats = false", "emit.heartbeats.enabled"),
         ("A->B.emit.heartbeats = false", "A->B.emit.heartbeats.enabled"),
         ("sync.group.offsets = true", "sync.group.offsets.enabled"),
+        ("max.tasks = 20", "tasks.max"),
+        ("A->B.max.tasks = 20", "A->B.tasks.max"),
         ("replication.facto = 1", "replication.factor"),
         ("A->B.topic = t", "A->B.topics"),
         ("B.offset_flush_timeout = 1", "B.offset.flush.timeout.ms"),
@@ -76,6 +80,27 @@ def test_an_unknown_key_like_no_other_is_named_without_a_hint(read: Loader) -> N
 def test_a_key_in_a_place_where_nothing_reads_it(read: Loader, line: str, instead: str) -> None:
     (warning,) = warnings_of(read(line), WarningCode.DEAD_KEY)
     assert f"write {instead}" in warning.message
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            "A->old.topics = t",
+            "old is no cluster; `clusters` names A, B, so nothing reads this line",
+        ),
+        ("old->B.enabled = true", "old is no cluster"),
+        ("old->older.twinlog.nothing = 1", "old is no cluster"),
+        ("A->b.enabled = true", "did you mean B? `clusters` names A, B"),
+        ("A->A.enabled = true", "source and target are the same cluster"),
+    ],
+)
+def test_a_line_that_a_former_cluster_left(read: Loader, line: str, words: str) -> None:
+    config = read(line)
+    (warning,) = config.warnings
+    assert (warning.line, warning.code) == (5, WarningCode.DEAD_KEY)
+    assert words in warning.message
+    assert [str(flow.flow) for flow in config.flows] == ["A->B"]
 
 
 def test_a_flows_consumer_setting_that_loses(read: Loader) -> None:
@@ -225,6 +250,67 @@ def test_a_variable_that_nobody_knows_stays_and_is_said(read: Loader) -> None:
     (warning,) = warnings_of(config, WarningCode.UNRESOLVED)
     assert warning.line == 5
     assert flow_of(config).config_sync.use_defaults_from == "${file:/x:y}"
+
+
+JAAS = "A.sasl.jaas.config = M required"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        JAAS + ' username="${TENANT}/${NAME}" password="${AUTH_CODE}";',
+        JAAS + ' username="u" password="$AUTH_CODE";',
+        JAAS + ' username="u" password="{{ .Values.password }}";',
+        JAAS + ' username="u" password="<your password>";',
+        JAAS + ' username="u" password="%PASSWORD%";',
+        "A.ssl.key.password = ${KEY_PASSWORD}",
+        "A.ssl.key.password = $key_password",
+        "A.ssl.key.password = <password>",
+        "A.bootstrap.servers = %HOST%:9092",
+        "A.sasl.oauthbearer.token.endpoint.url = https://<host>/token",
+        "source.cluster.alias = $SOURCE",
+        "B.config.storage.topic = ${NAME}-config",
+        "name = {{ name }}",
+    ],
+)
+def test_a_placeholder_that_no_tool_replaced(read: Loader, line: str) -> None:
+    config = read(line, "security.protocol = SASL_SSL")
+    (warning,) = warnings_of(config, WarningCode.UNRESOLVED)
+    assert (warning.line, "put the value in its place" in warning.message) == (5, True)
+    assert warnings_of(config, WarningCode.SECRET_IN_FILE) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("replication.factor = ${FACTOR}", "a placeholder in it was never replaced"),
+        ("A.bootstrap.servers = <host>:9092", "a placeholder in it was never replaced"),
+        ("A->B.enabled = ${ENABLED}", "a placeholder in it was never replaced"),
+    ],
+)
+def test_an_error_names_the_placeholder_as_its_cause(read: Loader, line: str, words: str) -> None:
+    message = refusal(lambda: read(line, base=[one for one in BASE if line[:12] not in one]))
+    assert words in message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        JAAS + ' username="u" password="pa$Word<9>%x%";',
+        "A.ssl.key.password = $ecret123",
+        "twinlog.rename = pay-(.*):pay.$1",
+        "topics = a$, b",
+        "name = <x>",
+    ],
+)
+def test_values_that_only_resemble_a_placeholder(read: Loader, line: str) -> None:
+    assert warnings_of(read(line, "security.protocol = SSL"), WarningCode.UNRESOLVED) == []
+
+
+def test_a_secret_beside_a_placeholder_is_in_the_file(read: Loader) -> None:
+    config = read(JAAS + ' username="${NAME}" password="s3cr3t-value";')
+    assert len(warnings_of(config, WarningCode.UNRESOLVED)) == 1
+    assert len(warnings_of(config, WarningCode.SECRET_IN_FILE)) == 1
 
 
 def test_characters_beyond_ascii_are_said(read: Loader) -> None:
@@ -395,3 +481,36 @@ def test_secrets_of_providers_and_what_is_public(read: Loader) -> None:
     ]
     config = read(*lines, environment={"PASSWORD": "s3cr3t-value"})
     assert warnings_of(config, WarningCode.SECRET_IN_FILE) == []
+
+
+NO_SEPARATOR = "replication.policy.separator ="
+NO_ALIAS = "source.cluster.alias ="
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind", "remote", "code", "words"),
+    [
+        ([NO_SEPARATOR, IDENTITY], "identity", "t", "NO_MEANING", "has no effect on topics"),
+        ([NO_SEPARATOR, NO_ALIAS], "identity", "t", "BLANK_NAME", "runs under the identity policy"),
+        ([NO_ALIAS], "default", ".t", "BLANK_NAME", "remote topics are called `.TOPIC`"),
+        ([NO_ALIAS, IDENTITY], "identity", "t", None, ""),
+    ],
+)
+def test_a_blank_alias_and_separator_are_judged_together(
+    read: Loader, lines: list[str], kind: str, remote: str, code: str | None, words: str
+) -> None:
+    config = read(*lines, "B->A.source.cluster.alias = x")
+    flow = flow_of(config)
+    assert flow.policy.kind is PolicyKind(kind)
+    assert policy_of(flow).format_remote_topic(flow.source_alias, "t") == remote
+    found = [one for one in config.warnings if one.code == code]
+    assert [one.code for one in config.warnings] == [one.code for one in found]
+    assert [one.line for one in found] == ([] if code is None else [5])
+    assert all(words in one.message for one in found)
+
+
+def test_without_a_separator_heartbeats_are_undone_all_the_same(read: Loader) -> None:
+    """A name without a separator would be copied back and forth, longer each time."""
+    policy = policy_of(flow_of(read(NO_SEPARATOR, IDENTITY)))
+    remote = policy.format_remote_topic("west", "heartbeats")
+    assert (policy.topic_source(remote), policy.upstream_topic(remote)) == ("west", "heartbeats")

@@ -12,7 +12,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from twinlog.config.advice.effects import KeyEffect, judge_cluster, judge_flow, judge_general
+from twinlog.config.advice.effects import (
+    KeyEffect,
+    judge_cluster,
+    judge_flow,
+    judge_general,
+    why_without_effect,
+)
 from twinlog.config.files.properties import DuplicateKey
 from twinlog.config.files.providers import has_variable, provider_key
 from twinlog.config.flow.precedence import candidate_flows
@@ -20,8 +26,7 @@ from twinlog.config.flow.switches import enabled
 from twinlog.config.keys.client_keys import is_connection_key
 from twinlog.config.keys.key_table import OWN_FLOW_NAMES, RENAMED
 from twinlog.config.keys.key_types import OWN_PREFIX
-from twinlog.config.keys.process_keys import CERTIFICATE_FILE, OWN_PROCESS_NAMES, PRIVATE_KEY_FILE
-from twinlog.config.keys.worker_keys import LISTENER_PREFIXES
+from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
 from twinlog.config.strimzi.secrets import UNGIVEN, UNREAD
 from twinlog.config.values.nearest import nearest
 from twinlog.config.values.origin import Setting, Settings, has_comment, refuse, shown_key
@@ -35,18 +40,6 @@ _CLIENTS_OF = {
     "target": ("producer.override", "target.admin", "target.consumer"),
 }
 """Prefixes of all that a flow opens to a side."""
-_MAKES_NO_TOPIC = (
-    "makes no topic: remote topics are made like the source's, with replication.factor; make "
-    "those that shall differ beforehand"
-)
-_HTTPS = f"is of MirrorMaker 2's REST; for https write {CERTIFICATE_FILE} and {PRIVATE_KEY_FILE}"
-_WITHOUT_EFFECT = {
-    "predicates": "nothing asks them: there are no transforms here",
-    "topic.creation.enable": "",
-    "topic.creation.": _MAKES_NO_TOPIC,
-    **dict.fromkeys(LISTENER_PREFIXES, _HTTPS),
-}
-"""Keys, or what keys begin with, that set nothing here though their authors want something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +50,8 @@ class _Reading:
     judgement: KeyEffect
 
 
-def check_flow_keys(raw: Settings, aliases: Collection[str]) -> None:
-    """Refuse `A->X.key` where X is no cluster, `A->A.key`, and an arrow with blanks around it."""
-    known = tuple(f"{flow}." for flow in candidate_flows(aliases))
+def check_flow_keys(raw: Settings) -> None:
+    """Refuse an arrow with blanks around it, which makes the flow's line a line of no flow."""
     for setting in raw.values():
         if setting.value.startswith(_ARROW):
             raise refuse(
@@ -67,22 +59,25 @@ def check_flow_keys(raw: Settings, aliases: Collection[str]) -> None:
                 "a key ends at the first blank",
                 f"write it without blanks: {setting.key}->...",
             )
-        if _ARROW in setting.key and not setting.key.startswith(known):
-            raise _wrong_flow(setting, aliases)
 
 
-def _wrong_flow(setting: Setting, aliases: Collection[str]) -> Exception:
-    source, _, rest = setting.key.partition(_ARROW)
+def _of_no_flow(key: str, aliases: Collection[str]) -> KeyEffect:
+    """A line of a flow that `clusters` does not make, as left over from a cluster that is gone."""
+    source, _, rest = key.partition(_ARROW)
     target = next((alias for alias in aliases if rest.startswith(f"{alias}.")), rest.split(".")[0])
     if source == target and source in aliases:
-        return refuse(setting, "source and target are the same cluster", "name two clusters")
+        return KeyEffect(
+            dead=True,
+            reason="source and target are the same cluster, so nothing reads this line",
+            instead="name two clusters",
+        )
     unknown, other = (target, source) if source in aliases else (source, target)
     near = nearest(unknown, [alias for alias in aliases if alias != other])
     hint = f"did you mean {near}? " if near else ""
-    return refuse(
-        setting,
-        f"{unknown or 'nothing'} is no cluster",
-        f"{hint}`clusters` names {', '.join(aliases)}",
+    return KeyEffect(
+        dead=True,
+        reason=f"{unknown or 'nothing'} is no cluster",
+        instead=f"{hint}`clusters` names {', '.join(aliases)}, so nothing reads this line",
     )
 
 
@@ -95,10 +90,11 @@ def check_own_keys(raw: Settings, aliases: Collection[str]) -> None:
             judgement = _judge(prefix, name, aliases)
             if judgement.known:
                 break
-            near = nearest(name, OWN_FLOW_NAMES | OWN_PROCESS_NAMES)
-            todo = (
-                f"did you mean {prefix}{near}?" if near and near != name else "see the list of keys"
-            )
+            near = nearest(name, OWN_FLOW_NAMES | OWN_PROCESS_NAMES) or name
+            better = _judge(prefix, near, aliases)
+            todo = better.instead or f"did you mean {prefix}{near}?"
+            if near == name:
+                todo = "see the list of keys"
             raise refuse(setting, judgement.reason, judgement.instead or todo)
 
 
@@ -113,6 +109,9 @@ def audit_keys(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarnin
             yield from _audit_known(raw, setting, readings)
             continue
         judgement = readings[0].judgement
+        reason = why_without_effect(setting.key[len(readings[0].prefix) :])
+        if reason:
+            judgement = KeyEffect(dead=True, reason=reason)
         code = WarningCode.DEAD_KEY if judgement.dead else WarningCode.UNKNOWN_KEY
         near = _nearest_alias(setting.key, aliases) if not judgement.dead else None
         instead = near or judgement.instead
@@ -127,7 +126,7 @@ def _audit_known(
         if reading.judgement.known and name in RENAMED:
             message = f"an old name; write {reading.prefix}{RENAMED[name]}"
             yield warning(WarningCode.DEPRECATED_KEY, setting, message)
-        why = next((why for start, why in _WITHOUT_EFFECT.items() if name.startswith(start)), "")
+        why = why_without_effect(name)
         if reading.judgement.known and why and setting.value.strip():
             yield warning(WarningCode.DEAD_KEY, setting, why)
         source, arrow, _ = reading.prefix.partition(_ARROW)
@@ -181,6 +180,11 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
             if f":{UNREAD}/" in setting.value:
                 message = f"not read, since --secrets is not given: {UNREAD} stands for its folder"
             yield warning(WarningCode.UNRESOLVED, setting, message)
+        elif setting.has_placeholder:
+            message = (
+                "a placeholder stays as text: nothing replaces it here; put the value in its place"
+            )
+            yield warning(WarningCode.UNRESOLVED, setting, message)
         if not setting.value.isascii() and not setting.from_provider:
             message = "characters beyond ASCII are read as ISO-8859-1, as Java does; write \\uXXXX"
             yield warning(WarningCode.NOT_ASCII, setting, message)
@@ -201,7 +205,7 @@ def _judge(prefix: str, name: str, aliases: Collection[str]) -> KeyEffect:
     if provider_key(name):
         return KeyEffect(known=True)
     if not prefix:
-        return judge_general(name)
+        return _of_no_flow(name, aliases) if _ARROW in name else judge_general(name)
     scope = prefix[:-1]
     if scope in aliases:
         return judge_cluster(scope, name)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from twinlog.config.keys.client_keys import CLIENT_KEYS, SECURITY_KEYS, Role, is_connection_key
+from twinlog.config.keys.client_keys import (
+    BOOTSTRAP_SERVERS,
+    CLIENT_KEYS,
+    SECURITY_KEYS,
+    Role,
+    is_connection_key,
+)
 from twinlog.config.keys.key_table import CONNECTOR_NAMES, OWN_FLOW_NAMES, OWN_TARGET_NAMES
 from twinlog.config.keys.key_types import OWN_PREFIX
-from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
+from twinlog.config.keys.process_keys import CERTIFICATE_FILE, OWN_PROCESS_NAMES, PRIVATE_KEY_FILE
 from twinlog.config.keys.worker_keys import (
     LISTENER_PREFIXES,
     PROCESS_KEYS,
@@ -28,6 +34,32 @@ _FREE_PREFIXES = (
     *_CONVERTERS,
 )
 """Keys below these are named by their users."""
+
+_MAKES_NO_TOPIC = (
+    "makes no topic: remote topics are made like the source's, with replication.factor; make "
+    "those that shall differ beforehand"
+)
+_HTTPS = f"is of MirrorMaker 2's REST; for https write {CERTIFICATE_FILE} and {PRIVATE_KEY_FILE}"
+_WITHOUT_EFFECT = {
+    "predicates": "nothing asks them: there are no transforms here",
+    "topic.creation.enable": "",
+    "topic.creation.": _MAKES_NO_TOPIC,
+    **dict.fromkeys(LISTENER_PREFIXES, _HTTPS),
+}
+"""Keys, or prefixes of keys, that set nothing here though their authors want something."""
+
+
+def why_without_effect(name: str) -> str:
+    """Return why a key of MirrorMaker 2 sets nothing here, or an empty text if it does."""
+    return next((why for start, why in _WITHOUT_EFFECT.items() if name.startswith(start)), "")
+
+
+_OF_FLOWS = {
+    name
+    for name in (CONNECTOR_NAMES | OWN_FLOW_NAMES) - SECURITY_KEYS
+    if not why_without_effect(name)
+}
+"""Keys that are worth naming in place of a misspelt key of a flow."""
 
 _SIDES = ("source", "target")
 
@@ -68,14 +100,23 @@ def judge_general(name: str) -> KeyEffect:
         return _known_or_near("", name)
     role = _role_of(name)
     if role:
-        near = _near_client("", name, role)
-        return _dead(
-            f"a {role} setting without a cluster reaches no client",
-            f"write <alias>.{near or name}",
-        )
+        return _judge_without_cluster(name, role)
     if name in WORKER_KEYS:
         return _dead("a worker's setting is read per target", f"write <target alias>.{name}")
-    return _unknown("", name, CONNECTOR_NAMES | PROCESS_KEYS | OWN_FLOW_NAMES | WORKER_KEYS)
+    of_workers = {key for key in WORKER_KEYS if key.startswith(TOP_LEVEL_WORKER_PREFIXES)}
+    return _unknown("", name, CONNECTOR_NAMES | PROCESS_KEYS | OWN_FLOW_NAMES | of_workers)
+
+
+def _judge_without_cluster(name: str, role: Role) -> KeyEffect:
+    """`producer.x`, which no client has."""
+    override = f"{role}.override."
+    if name.startswith(override):
+        key = _near_or_same(name.removeprefix(override), CLIENT_KEYS[role])
+        return _dead("an override is read per flow", f"write <flow>.{override}{key}")
+    key = _near_or_same(name.removeprefix(f"{role}."), CLIENT_KEYS[role])
+    return _dead(
+        f"a {role} setting without a cluster reaches no client", f"write <alias>.{role}.{key}"
+    )
 
 
 def _known_or_near(prefix: str, name: str) -> KeyEffect:
@@ -120,6 +161,7 @@ def _judge_of_no_cluster(prefix: str, name: str) -> KeyEffect:
 def judge_flow(flow: Flow, name: str) -> KeyEffect:
     """`A->B.name`."""
     if is_connection_key(name):
+        name = _near_or_same(name, {*SECURITY_KEYS, BOOTSTRAP_SERVERS})
         return _dead(
             "a connection belongs to a cluster, not to a flow",
             f"write {flow.source}.{name} or {flow.target}.{name}",
@@ -143,7 +185,7 @@ def _judge_elsewhere(flow: Flow, name: str) -> KeyEffect:
         return _dead(
             "is a setting of the worker for a target, not of a flow", f"write {flow.target}.{name}"
         )
-    return _unknown(f"{flow}.", name, CONNECTOR_NAMES | OWN_FLOW_NAMES)
+    return _unknown(f"{flow}.", name, _OF_FLOWS)
 
 
 def _judge_sided(flow: Flow, name: str) -> KeyEffect | None:
@@ -153,6 +195,8 @@ def _judge_sided(flow: Flow, name: str) -> KeyEffect | None:
         return None
     if rest.startswith("cluster.") and is_connection_key(rest.removeprefix("cluster.")):
         return _KNOWN
+    if is_connection_key(rest):
+        return _dead("reaches no client without a role", f"write {flow}.{side}.cluster.{rest}")
     role = _role_of(rest)
     return _judge_client(f"{flow}.{side}.", rest, role) if role else None
 
@@ -165,7 +209,7 @@ def _judge_flow_client(flow: Flow, name: str, role: Role) -> KeyEffect:
             return _KNOWN
         return _unknown(f"{flow}.{override}", key, CLIENT_KEYS[role])
     if role is Role.PRODUCER:
-        key = name.removeprefix("producer.")
+        key = _near_or_same(name.removeprefix("producer."), CLIENT_KEYS[role])
         return _dead(
             "does not reach the producer of the copied records",
             f"write {flow.target}.producer.{key} or {flow}.producer.override.{key}",
@@ -186,11 +230,10 @@ def _judge_connection(prefix: str, name: str) -> KeyEffect:
     return _KNOWN
 
 
+def _near_or_same(name: str, known: Collection[str]) -> str:
+    """The known name that is meant; without any the name itself."""
+    return name if name in known else nearest(name, known) or name
+
+
 def _role_of(name: str) -> Role | None:
     return next((role for role in Role if name.startswith(f"{role}.")), None)
-
-
-def _near_client(prefix: str, name: str, role: Role) -> str | None:
-    key = name[len(role.value) + 1 :]
-    near = nearest(key, CLIENT_KEYS[role])
-    return f"{prefix}{role}.{near}" if near else None

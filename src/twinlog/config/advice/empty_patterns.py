@@ -23,6 +23,7 @@ _POSITIONAL: Final = re.compile(r"[\^$]|\\[bBAzZG]|\(\?")
 """What may hold at one place of a name and not at another."""
 
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9._-]")
+_QUOTES: Final = "\"'"
 _GLOB: Final = re.compile(r"[a-zA-Z0-9_-]+\*")
 
 
@@ -38,7 +39,9 @@ def hopeless(entry: str, *, names_topics: bool) -> str | None:
     illegal = _ILLEGAL.search(entry) if names_topics and plain else None
     if illegal:
         what = "a blank" if illegal[0].isspace() else f"`{illegal[0]}`"
-        return f"matches no topic: no name has {what}; separate names by commas"
+        is_quoted = illegal[0] in _QUOTES
+        todo = "write it without quotes" if is_quoted else "separate names by commas"
+        return f"matches no topic: no name has {what}; {todo}"
     return None
 
 

@@ -1,11 +1,12 @@
-"""Warnings about enabled flows: patterns that mean something else than they seem to."""
+"""Warnings about enabled flows: patterns and names that mean something else than they seem to."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
 from twinlog.config.advice.empty_patterns import glob_like, hopeless
-from twinlog.config.flow.schema import FlowConfig
+from twinlog.config.flow.policies import IDENTITY_CLASS, SEPARATOR, SOURCE_ALIAS, is_blank
+from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.regex.patterns import has_lone_star
 from twinlog.config.values.origin import Setting
 from twinlog.config.values.types import to_list
@@ -41,3 +42,35 @@ def _of_pattern(name: str, setting: Setting) -> Iterator[ConfigWarning]:
         if meant and not setting.secret:
             message = f"{shown} means any number of `{entry[-2]}` at the end; did you mean {meant}?"
             yield warning(WarningCode.STAR_PATTERN, setting, message)
+
+
+def audit_names(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
+    """Warnings about a blank alias or separator, which mean something only in combination."""
+    seen: set[Setting] = set()
+    for flow in flows:
+        is_kept = flow.policy.kind is PolicyKind.IDENTITY
+        no_alias = is_blank(flow.settings, SOURCE_ALIAS)
+        name = SEPARATOR if is_blank(flow.settings, SEPARATOR) else SOURCE_ALIAS
+        setting = flow.settings.get(name)
+        if setting is None or setting in seen or not is_blank(flow.settings, name):
+            continue
+        seen.add(setting)
+        if name == SEPARATOR and no_alias:
+            message = (
+                "alias and separator are blank, so topics keep their names: the flow runs under "
+                f"the identity policy; write replication.policy.class = {IDENTITY_CLASS}"
+            )
+            yield warning(WarningCode.BLANK_NAME, setting, message)
+        elif name == SEPARATOR:
+            message = (
+                "has no effect on topics, which keep their names under the identity policy; only "
+                "the names of MirrorMaker 2's internal topics are written without a separator"
+            )
+            yield warning(WarningCode.NO_MEANING, setting, message)
+        elif not is_kept:
+            message = (
+                f"the alias is blank, so remote topics are called "
+                f"`{flow.policy.separator}TOPIC`; write replication.policy.class = "
+                f"{IDENTITY_CLASS} if topics shall keep their names, or remove the line"
+            )
+            yield warning(WarningCode.BLANK_NAME, setting, message)

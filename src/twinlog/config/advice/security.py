@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-from twinlog.config.files.providers import has_variable
+from twinlog.config.files.providers import without_variables
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.keys.client_keys import SECURITY_PROTOCOL
 from twinlog.config.values.origin import ClientProperties, Setting, Settings
@@ -107,11 +107,12 @@ def audit_secrets(raw: Settings) -> Iterator[ConfigWarning]:
 
 
 def _holds_secret(setting: Setting) -> bool:
-    if setting.from_provider or has_variable(setting.value):
+    if setting.from_provider:
         return False
+    written = without_variables(setting.without_placeholders)
     if setting.key.endswith(_JAAS):
-        return _SECRET_OF_JAAS.search(setting.value) is not None
-    return setting.key.endswith(_SECRETS) and bool(setting.value)
+        return _SECRET_OF_JAAS.search(written) is not None
+    return setting.key.endswith(_SECRETS) and bool(written)
 
 
 def _of_client(client: ClientProperties) -> Iterator[tuple[Setting, str]]:

@@ -69,6 +69,10 @@ def has_variable(value: str) -> bool:
     return _VARIABLE.search(value) is not None
 
 
+def without_variables(value: str) -> str:
+    return _VARIABLE.sub("", value)
+
+
 def _lookups(raw: Settings, prefix: str, environment: Mapping[str, str]) -> dict[str, Provider]:
     named = raw.get(prefix + PROVIDERS)
     lookups: dict[str, Provider] = {}

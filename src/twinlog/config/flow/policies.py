@@ -15,13 +15,15 @@ from twinlog.config.values.renames import KEY, NO_RENAMES, to_renames
 from twinlog.config.values.types import parse_boolean, to_list, trimmed
 
 _POLICY_CLASS = "replication.policy.class"
-_SEPARATOR = "replication.policy.separator"
+SEPARATOR = "replication.policy.separator"
+SOURCE_ALIAS = "source.cluster.alias"
 _INTERNAL_SEPARATOR_ENABLED = "replication.policy.internal.topic.separator.enabled"
 _DEFAULT_SEPARATOR = "."
 
+IDENTITY_CLASS = MIRROR_PACKAGE + "IdentityReplicationPolicy"
 POLICY_CLASSES = {
     MIRROR_PACKAGE + "DefaultReplicationPolicy": PolicyKind.DEFAULT,
-    MIRROR_PACKAGE + "IdentityReplicationPolicy": PolicyKind.IDENTITY,
+    IDENTITY_CLASS: PolicyKind.IDENTITY,
     # widespread copies of the identity policy, from before Kafka had its own
     "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy": PolicyKind.IDENTITY,
     "com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy": PolicyKind.IDENTITY,
@@ -35,19 +37,16 @@ def policy_config(settings: Settings) -> PolicyConfig:
     """The replication policy of a flow."""
     separator = _DEFAULT_SEPARATOR
     internal = _DEFAULT_SEPARATOR
-    given = settings.get(_SEPARATOR)
+    given = settings.get(SEPARATOR)
     if given is not None:
-        separator = trimmed(given.value)
-        if not separator:
-            raise refuse(
-                given,
-                "an empty separator cannot be found again in a name",
-                "remove the line, or set one",
-            )
+        # without a separator it is a dot here: heartbeats topics must be undone too
+        separator = trimmed(given.value) or _DEFAULT_SEPARATOR
         flag = settings.get(_INTERNAL_SEPARATOR_ENABLED)
         # KIP-949: the flag is read only where the separator is set
         internal = (
-            separator if flag is None or parse_boolean(trimmed(flag.value)) else _DEFAULT_SEPARATOR
+            trimmed(given.value)
+            if flag is None or parse_boolean(trimmed(flag.value))
+            else _DEFAULT_SEPARATOR
         )
     given = settings.get(_POLICY_CLASS)
     is_custom = given is not None and SEPARATES in given.value
@@ -58,13 +57,30 @@ def policy_config(settings: Settings) -> PolicyConfig:
             "a replication policy of your own names the topics itself",
             f"give them their names in its format_remote_topic, or remove {_POLICY_CLASS}",
         )
+    kind = _policy_kind(given)
+    if kind is PolicyKind.DEFAULT and is_blank(settings, SEPARATOR):
+        if is_custom or not is_blank(settings, SOURCE_ALIAS):
+            raise refuse(
+                settings[SEPARATOR],
+                "an empty separator cannot be found again in a name",
+                f"write {_POLICY_CLASS} = {IDENTITY_CLASS} where topics "
+                "shall keep their names; else remove the line, or set a separator",
+            )
+        # neither alias nor separator: names stay as they are
+        kind = PolicyKind.IDENTITY
     return PolicyConfig(
-        kind=_policy_kind(given),
+        kind=kind,
         separator=separator,
         internal_separator=internal,
         custom=trimmed(given.value) if given is not None and is_custom else "",
         renames=NO_RENAMES if renames is None else to_renames(renames),
     )
+
+
+def is_blank(settings: Settings, name: str) -> bool:
+    """Return True if a key is set to nothing."""
+    given = settings.get(name)
+    return given is not None and not trimmed(given.value)
 
 
 def _policy_kind(given: Setting | None) -> PolicyKind:

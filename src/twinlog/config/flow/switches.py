@@ -25,7 +25,7 @@ def enabled(raw: Settings, flow: Flow) -> tuple[bool, str]:
     if text == "false":
         return False, ""
     if text != "true":
-        what = f"{setting.shown} is not exactly true, so the flow is off{setting.comment_hint}"
+        what = f"{setting.shown} is not exactly true, so the flow is off{setting.hint}"
         return False, f"{what}; write: {flow}.enabled = true"
     heartbeats = raw.get(f"{flow}.{_EMIT_HEARTBEATS}") or raw.get(_EMIT_HEARTBEATS)
     herder = (own is not None and parse_boolean(own.value)) or (

@@ -55,7 +55,9 @@ _SHARED = (
     _key("replication.policy.class", _STRING, MIRROR_PACKAGE + "DefaultReplicationPolicy",
          _ACTS, "remote topics get the source's alias in front, keep their names (Identity), or "
          "are named by a class in Python: `package.module:Class`"),
-    _key("replication.policy.separator", _STRING, ".", _ACTS, "stands between alias and topic"),
+    _key("replication.policy.separator", _STRING, ".", _ACTS,
+         "stands between alias and topic; blank: no effect under the identity policy, and with a "
+         "blank source.cluster.alias that policy"),
     _key("replication.policy.internal.topic.separator.enabled", _BOOLEAN, "true", _ACTS,
          "false keeps `.` in names of internal topics (KIP-949); read only with the separator"),
     _key("tasks.max", _INT, None, _ACTS, "upper bound for the lanes of a flow", low=1),

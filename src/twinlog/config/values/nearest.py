@@ -23,6 +23,9 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     for ending in ("", *_USUAL_ENDINGS):
         if plain + ending in by_plain:
             return by_plain[plain + ending]
+    for one, candidate in by_plain.items():
+        if sorted(one.split(".")) == sorted(plain.split(".")):
+            return candidate
     close = difflib.get_close_matches(plain, by_plain, n=1, cutoff=_CUTOFF)
     return by_plain[close[0]] if close else None
 

@@ -15,6 +15,15 @@ _SECRET = re.compile(
 )
 _HIDDEN = "<hidden>"
 _COMMENT = re.compile(r"\s(#|//)(\s|$)")
+_PLACEHOLDER = re.compile(r"\$\{[A-Za-z_][\w.]*\}|\{\{.*?\}\}")
+"""What envsubst, a shell or a template engine left; a config provider's has a colon."""
+_WHOLE_PLACEHOLDER = re.compile(
+    _PLACEHOLDER.pattern
+    + r"""|(?<![^\s"'=,/@])(?:\$(?:[A-Z_][A-Z0-9_]*|[a-z]+(?:_[a-z]+)*)|<[A-Za-z][^<>"]*>"""
+    + r"""|%[A-Za-z_]\w*%)(?![^\s"';:,/@])"""
+)
+"""Also `$X`, `<X>` and `%X%`, which elsewhere than in names and secrets may be meant so."""
+_FILLED_IN = re.compile(r"(^|\.)(clusters|bootstrap\.servers|cluster\.alias|[a-z.]*\.url)$")
 _MAX_SHOWN = 80
 
 
@@ -66,11 +75,27 @@ class Setting:
         return self.file if self.line is None else f"{self.file}:{self.line}"
 
     @property
-    def comment_hint(self) -> str:
-        """An explanation when the value seems to end in a comment, which Java makes part of it."""
-        if not has_comment(self.value):
-            return ""
-        return " (what looks like a comment is part of the value: put it on a line of its own)"
+    def without_placeholders(self) -> str:
+        """The value without placeholders that a tool should have replaced before: `${X}` and
+        `{{ .X }}`, and in secrets, addresses and aliases `$X`, `<X>` and `%X%`.
+        """
+        is_filled_in = is_secret(self.key) or _FILLED_IN.search(self.key)
+        return (_WHOLE_PLACEHOLDER if is_filled_in else _PLACEHOLDER).sub("", self.value)
+
+    @property
+    def has_placeholder(self) -> bool:
+        return not self.from_provider and self.without_placeholders != self.value
+
+    @property
+    def hint(self) -> str:
+        """An explanation when the value seems to end in a comment, which Java makes part of it, or
+        has a placeholder.
+        """
+        if has_comment(self.value):
+            return " (what looks like a comment is part of the value: put it on a line of its own)"
+        if self.has_placeholder:
+            return " (a placeholder in it was never replaced: put the value in its place)"
+        return ""
 
     def __repr__(self) -> str:
         return f"Setting({self.location}: {shown_key(self.key)} = {self.shown})"
@@ -165,7 +190,7 @@ def refuse(
 ) -> ConfigError:
     """The error for a wrong setting: file, line, key, what is wrong, what to do."""
     return ConfigError(
-        f"{what}{setting.comment_hint}; {todo}",
+        f"{what}{setting.hint}; {todo}",
         file=setting.file,
         line=setting.line,
         key=shown_key(setting.written),
