@@ -240,9 +240,9 @@ def test_group_that_the_source_lost_stays_in_the_plan_of_a_switchover(case: Case
         eventually(lambda: case.copied() == 20)
         eventually(case.has_checkpoint, what="a checkpoint of the group")
         admin(pair.a).delete_consumer_groups([case.group])[case.group].result()
-        (group,) = case.plan("switchover")[1]["groups"]
-        assert (group["from_checkpoints"], group["places"][0]["to"]) == (True, 7)
         eventually(lambda: case.plan("switchover")[0] == 0, what="all gates open")
+        (group,) = case.plan("switchover")[1]["groups"]
+        assert (group["from_checkpoints"], group["places"][0]["committed"]) == (True, 7)
         code, out, err = case.commands("switchover").do(*UNFENCED)
         assert (code, case.there()) == (0, 7), (out, err)
         mirror.stop()
@@ -281,9 +281,12 @@ def test_hidden_topic_and_group_close_gates(
     here = guarded_pair.user(
         source,
         [
-            *(Grant(operation="read", kind="topic", name=topic) for topic in (seen, hidden)),
+            *(
+                Grant(operation=operation, kind="topic", name=topic)
+                for topic in (seen, hidden)
+                for operation in ("read", "describe_configs")
+            ),
             *(Grant(operation="describe", kind="group", name=group) for group in (shop, lost)),
-            Grant(operation="describe_configs", kind="topic", name=seen),
         ],
     )
     there = guarded_pair.user(
