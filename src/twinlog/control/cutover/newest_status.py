@@ -2,6 +2,9 @@
 
 A row is evidence only while its leader runs: it then describes the moment at which the source last
 responded. An older row proves nothing, since the source may have accepted records without a mirror.
+Its age alone does not show that: the clocks of two hosts differ, and a mirror that was killed a
+moment ago leaves a young row. So the leader must also be a member of the flow's group, and the
+row's generation must be the newest claim, and not ended.
 """
 
 from __future__ import annotations
@@ -30,11 +33,14 @@ class NewestStatus:
 
     status: PublishedStatus | None
     problem: str = ""
+    over: str = ""
+    """Why its leader does not lead the flow any more, by the target's group and state topic."""
 
     @property
     def is_of_now(self) -> bool:
-        """Whether the leader that wrote it still runs, by its age."""
-        return self.status is not None and self.status.is_of(int(time.time() * 1000))
+        """Whether the leader that wrote it still runs."""
+        is_young = self.status is not None and self.status.is_of(int(time.time() * 1000))
+        return is_young and not self.over
 
     @property
     def recovery_ms(self) -> int:
@@ -85,6 +91,8 @@ class NewestStatus:
             return f"no mirror has told what the source had: {self.problem}"
         age = duration(max(0, int(time.time() * 1000) - one.at_ms) / 1000)
         who = f"the mirror on {one.where} said {age} ago"
+        if self.over:
+            return f"{self.over}: {who} what it knew last, and that proves nothing"
         if one.loss_records < 0:
             return f"{who} that it did not know what the source had"
         lost = f"{count(one.loss_records)} records of the last {duration(one.loss_ms / 1000)}"
@@ -117,4 +125,15 @@ def newest_status(scope: CutoverScope) -> NewestStatus:
         return NewestStatus(status=None, problem=str(error))
     if status is None:
         return NewestStatus(status=None, problem=f"{STATUS_TOPIC} has no row of {scope.name}")
-    return NewestStatus(status=status)
+    return NewestStatus(status=status, over=_why_over(scope, status))
+
+
+def _why_over(scope: CutoverScope, status: PublishedStatus) -> str:
+    """Return why the row's leader does not lead the flow any more; empty if it does."""
+    history = scope.history()
+    if history is not None and history.latest is not None:
+        if status.generation != history.latest.generation:
+            return f"generation {history.latest.generation} has begun since"
+        if history.is_closed:
+            return f"generation {status.generation} has ended"
+    return "" if scope.is_led() else "no mirror leads the flow"
