@@ -15,16 +15,17 @@ from twinlog.cli.commands.cutover import switchover as command
 from twinlog.cli.commands.cutover.begin import is_confirmed, require_an_answer
 from twinlog.cluster.logs.producers import ProducerState
 from twinlog.config.load import load
+from twinlog.control.cutover import failover as cutover_failover
 from twinlog.control.cutover import gates
 from twinlog.control.cutover.copies import Copy
-from twinlog.control.cutover.failover import FailoverPlan
+from twinlog.control.cutover.failover import Failover, FailoverPlan
 from twinlog.control.cutover.fence import fence_acl
 from twinlog.control.cutover.fence_proof import _writers
 from twinlog.control.cutover.gates import Gate, require_open
 from twinlog.control.cutover.groups import GroupOutcome, GroupPartition, GroupPlan
 from twinlog.control.cutover.newest_status import NewestStatus
 from twinlog.control.cutover.scope import CutoverScope
-from twinlog.errors import FlowError, UsageError
+from twinlog.errors import FlowError, Unreachable, UsageError
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.map.runs import Run
 from twinlog.mirror.map.translation import others_behind
@@ -124,7 +125,7 @@ def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> No
     assert failover(gone, NewestStatus(status=others)).missing(gone) == 0
     old = replace(others, at_ms=now_ms - 24 * 3_600_000)
     assert failover(gone, NewestStatus(status=old)).missing(gone) == -1, "its mirror is gone"
-    killed = NewestStatus(status=others, is_led=False)
+    killed = NewestStatus(status=others, over="no mirror leads the flow")
     assert failover(gone, killed).missing(gone) == -1, "no mirror is in the group"
     ended = replace(others, state="STOPPED")
     assert failover(gone, NewestStatus(status=ended)).missing(gone) == -1
@@ -242,3 +243,25 @@ def test_heartbeats_are_copied_and_do_not_go_over(tmp_path: Path) -> None:
     topics = ("orders", "C.heartbeats", "payments", "gone")
     assert [scope.copies(one) for one in topics] == [True, True, False, False]
     assert [scope.covers(one) for one in topics] == [True, False, False, False]
+
+
+def test_an_error_that_does_not_repeat_makes_no_source_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be the target's: the source's commits would be missing from the plan."""
+    one = Failover.__new__(Failover)
+    one._scope = cast("CutoverScope", SimpleNamespace(source_problem=None))
+    one._groups = cast("Any", SimpleNamespace(plan=lambda found: ["its groups"]))
+    errors = [Unreachable("for a moment")]
+
+    def read(scope: CutoverScope) -> list[Copy]:
+        if errors and scope.source_problem is None:
+            raise errors.pop()
+        return []
+
+    monkeypatch.setattr(cutover_failover, "copies", read)
+    assert one._survey()[1] == cast("Any", ["its groups"])
+    assert one._scope.source_problem is None
+    errors += [Unreachable("for long"), Unreachable("for longer")]
+    assert one._survey()[1] == cast("Any", ["its groups"])
+    assert "for long" in str(one._scope.source_problem)

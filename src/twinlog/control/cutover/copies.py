@@ -49,6 +49,9 @@ NOTHING: Final = "nothing of it was copied"
 RECREATED: Final = (
     "the source topic was re-created since it was copied: the copy holds records of the earlier one"
 )
+TARGET_LOST: Final = (
+    "the target's log ends before the last record that was copied: the target lost records"
+)
 FORGOTTEN: Final = (
     "others may have written to it since it was promoted, and the brokers have forgotten where the "
     "copy ended"
@@ -165,6 +168,7 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
         TopicPartition(upstream, tp.partition): _copy(scope, tp, upstream, there, logs, maps)
         for tp, upstream in remote.items()
     }
+    found |= _cut_short(scope.target, found.values())
     for row in _hidden_on_target(scope, there, begun):
         tp, target = TopicPartition(row.source_topic, 0), TopicPartition(row.topic, 0)
         found.setdefault(tp, Copy(source=tp, target=target, problem=_invisible(scope.target, row)))
@@ -301,6 +305,21 @@ def _hidden_on_target(
     return [
         lacking[name] for name, topic in found.items() if topic.error == TOPIC_AUTHORIZATION_FAILED
     ]
+
+
+def _cut_short(target: ClusterClient, found: Iterable[Copy]) -> dict[TopicPartition, Copy]:
+    """Return the copies whose log ends before the last record that their map has as copied, with
+    that problem. Other clients may have written to a topic that is not this flow's alone, so how
+    many of its own records such a log has is unknown. The ends are queried again, because the copy
+    may have advanced between the query for the first ones and the reading of the map.
+    """
+    short = [one for one in found if one.reach is not None and one.log[1] < one.reach.downstream]
+    ends = list_offsets(target, [one.target for one in short], LATEST)
+    return {
+        one.source: replace(one, upstream=UNKNOWN, problem=TARGET_LOST)
+        for one in short
+        if one.reach is not None and _offset(ends[one.target]) < one.reach.downstream
+    }
 
 
 def _invisible(target: ClusterClient, row: CopyRow) -> str:

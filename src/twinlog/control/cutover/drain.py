@@ -24,7 +24,7 @@ from twinlog.control.cutover.fence_proof import Ends
 from twinlog.control.cutover.newest_status import newest_status
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.errors import FlowError, or_raise
-from twinlog.model import Isolation, TopicPartition
+from twinlog.model import TopicPartition
 from twinlog.quantities import count, first_few, plural
 from twinlog.survey.open_transactions import open_transactions
 
@@ -117,15 +117,13 @@ class Drain:
         )
 
     def _missing(self) -> dict[TopicPartition, int]:
-        """Partitions whose last stable offset is before their end, and by how much."""
-        if not (self._ends and self._scope.reads_committed):
+        """Return the partitions whose end for readers (the last stable offset, or the high
+        watermark if the flow reads uncommitted records) is before the log's end, and by how much.
+        """
+        if not self._ends:
             return {}
-        stable = list_offsets(
-            self._scope.source,
-            list(self._ends),
-            LATEST,
-            isolation=Isolation.READ_COMMITTED,
-        )
+        isolation = self._scope.config.isolation_level
+        stable = list_offsets(self._scope.source, list(self._ends), LATEST, isolation=isolation)
         open_records = {tp: self._ends[tp] - or_raise(one).offset for tp, one in stable.items()}
         return {tp: count for tp, count in open_records.items() if count > 0}
 
@@ -135,8 +133,11 @@ class Drain:
         why = [f"{one.source} by {one.left}" for one in left]
         text = f"records are missing on the target ({first_few(why)})" if why else ""
         if missing:
-            named = map(str, open_transactions(self._scope.source, list(missing)))
-            waits = f"transactions are open on the source ({first_few(named)})"
+            waits = (
+                f"replicas of the source have not got the ends of {first_few(map(str, missing))}"
+            )
+            if named := [*map(str, open_transactions(self._scope.source, list(missing)))]:
+                waits = f"transactions are open on the source ({first_few(named)})"
             text = f"{text}; {waits}" if text else waits
         todo = "twinlog status shows what holds it back"
         if not is_led:

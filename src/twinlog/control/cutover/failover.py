@@ -172,16 +172,17 @@ class Failover:
         )
 
     def _survey(self) -> tuple[list[Copy], list[GroupPlan]]:
-        """A source of which a part still answers is as good as gone: what it does not say is taken
-        from the target, and nobody waits for it twice.
+        """Return the copies and the groups. If that fails twice, the source counts as lost to this
+        command, even if a part of it responds: its state is then read from the target. Once is not
+        enough, because the error may be the target's.
         """
-        try:
-            found = copies(self._scope)
-            return found, self._groups.plan(found)
-        except TwinlogError as error:
-            if self._scope.source_problem is not None:
-                raise
-            self._scope.source_problem = error
+        problem: TwinlogError | None = None
+        while self._scope.source_problem is None:
+            try:
+                found = copies(self._scope)
+                return found, self._groups.plan(found)
+            except TwinlogError as error:
+                self._scope.source_problem, problem = problem, error
         found = copies(self._scope)
         return found, self._groups.plan(found)
 

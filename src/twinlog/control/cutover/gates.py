@@ -218,7 +218,7 @@ class Gates:
             for position in group.partitions
             if not (position.is_exact or position.waits_for_copy)
         ]
-        problems += [line for one in self._groups for line in one.ahead()]
+        problems += [line for one in self._groups for line in (*one.ahead(), *one.nowhere())]
         problems += [f"group {one.group}: {one.problem}" for one in self._groups if one.problem]
         if problems:
             return _closed("groups", *_few(problems))

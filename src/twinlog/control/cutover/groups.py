@@ -13,7 +13,7 @@ and setting them again, gives the same result.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
@@ -27,6 +27,7 @@ from twinlog.cluster.groups.group_offsets import (
     fetch_offsets,
     is_refused_as_active,
 )
+from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.control.cutover.copies import Copy, records_in
 from twinlog.control.cutover.scope import CutoverScope
@@ -35,6 +36,8 @@ from twinlog.errors import TwinlogError, Unauthorized, or_raise
 from twinlog.mirror.findings import Span
 from twinlog.model import NO_TOPIC_ID, TopicPartition, is_own_group
 from twinlog.quantities import count, plural
+from twinlog.survey.rights import denied
+from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 SHOWN = 10
 """Partitions of a group, for people."""
@@ -148,6 +151,17 @@ class GroupPlan:
                     f"records; set it back with twinlog offsets reset --to-offset {one.to}"
                 )
 
+    def nowhere(self) -> Iterator[str]:
+        """Yield where the group is in use on the target and has no offset: its members there begin
+        where their own settings say, which may be the end of the log.
+        """
+        for one in self.partitions if self.in_use_there else ():
+            if one.now < 0 < one.to:
+                yield (
+                    f"group {self.group} is in use on the target and has no offset in "
+                    f"{one.target}, where its place is {one.to}: stop it there, so that it is set"
+                )
+
     def lines(self) -> Iterator[str]:
         """What is to be known of it, exact or not."""
         notes = []
@@ -219,11 +233,12 @@ class CutoverGroups:
         }
         offsets = {(one.source, one.offset) for some in wanted.values() for one in some}
         alone = _on_source_alone(self._scope, known, offsets)
+        whole = _without_records(self._scope, known, offsets, settled=settled)
         return [
             GroupPlan(
                 group=group,
                 partitions=tuple(
-                    _position(self._scope, one, known.get(one.source), now[group], alone)
+                    _position(self._scope, one, known.get(one.source), now[group], alone, whole)
                     for one in some
                 ),
                 from_checkpoints=any(one.is_checkpoint for one in some),
@@ -280,14 +295,18 @@ class CutoverGroups:
 
     def _checkpoints(self, known: Mapping[TopicPartition, Copy]) -> Commits:
         """Return the newest checkpoints by group and partition of the source, without those of an
-        earlier topic of the same name.
+        earlier topic of the same name. Raises Unauthorized if this user may not see their topic,
+        because its groups would be missing from the plan without a word.
         """
         scope, out = self._scope, dict[str, dict[TopicPartition, Committed]]()
         topic = scope.policy.checkpoints_topic(scope.config.source_alias)
         there = scope.target.metadata(None).topics
-        found = there.get(topic)
-        if found is None or found.error:
-            return out
+        if topic not in there:
+            error = scope.target.metadata([topic]).topics[topic].error
+            if error == TOPIC_AUTHORIZATION_FAILED:
+                raise denied(scope.target.alias, Operation.READ.name, topic)
+            if error:
+                return out
         records = [*read_to_end(scope.target, topic, 0, self._next)]
         self._next = records[-1].offset + 1 if records else self._next
         self._rows |= {row.key: row for row in CheckpointRow.all_in(records)}
@@ -348,6 +367,7 @@ def _position(
     copy: Copy | None,
     now: GroupOffsets | TwinlogError,
     alone: Mapping[tuple[TopicPartition, int], str],
+    whole: Collection[tuple[TopicPartition, int]],
 ) -> GroupPartition:
     tp, offset = position.source, position.offset
     remote = TopicPartition(scope.remote(tp.topic), tp.partition)
@@ -358,7 +378,7 @@ def _position(
         why = "nothing of it was copied, or its records are placed by key"
         if copy is not None and copy.problem:
             why = copy.problem
-    elif copy is not None and found.is_exact:
+    elif copy is not None and (found.is_exact or (tp, offset) in whole):
         why = alone.get((tp, offset), "")
         if not why and position.is_hidden:
             why = "this user may not see the group on the source, so its checkpoint is used"
@@ -378,6 +398,31 @@ def _position(
         waits_for_copy=is_ahead,
         now=-1 if there is None else there.offset,
     )
+
+
+def _without_records(
+    scope: CutoverScope,
+    known: Mapping[TopicPartition, Copy],
+    offsets: Iterable[tuple[TopicPartition, int]],
+    *,
+    settled: bool,
+) -> set[tuple[TopicPartition, int]]:
+    """Return the offsets after the end of a copy that have no record between that end and them. A
+    consumer's position passes the markers of transactions, and aborted and compacted records, so
+    its commit does. `settled`: the drain has shown that nothing was deleted before it was copied.
+    """
+    past = [
+        (tp, offset)
+        for tp, offset in offsets
+        if tp in known and known[tp].known is not None and known[tp].is_copied
+        if known[tp].upstream < offset <= known[tp].source_end
+        if settled or known[tp].deleted is None
+    ]
+    spans: dict[TopicPartition, Span] = {}
+    for tp, offset in sorted(past):
+        spans[tp] = Span(known[tp].upstream, offset)  # the last one is the furthest
+    found = records_in(scope, spans) if spans else {}
+    return {(tp, offset) for tp, offset in past if tp not in found or offset <= found[tp]}
 
 
 def _on_source_alone(

@@ -2,7 +2,9 @@
 
 A row is evidence only while its leader runs, because it then describes the moment at which the
 source last responded. An older row proves nothing, because the source may have accepted more
-records while no mirror ran. A killed leader counts as running until its row is too old (`is_of`).
+records while no mirror ran. Its age alone does not show that: the clocks of two hosts differ, and a
+mirror that was just killed leaves a young row. So the leader must also be a member of the flow's
+group, and the row's generation must be the newest claim and must not have ended.
 """
 
 from __future__ import annotations
@@ -31,16 +33,14 @@ class NewestStatus:
 
     status: PublishedStatus | None
     problem: str = ""
-    is_led: bool = True
-    """A mirror is a member of the flow's group. A mirror that was killed is one for 10 s."""
+    over: str = ""
+    """Why its leader does not lead the flow any more, by the target's group and state topic."""
 
     @property
     def is_of_now(self) -> bool:
-        """Whether the leader that wrote the row still runs, by the row's state and age and the
-        flow's group.
-        """
-        one = self.status
-        return one is not None and self.is_led and one.is_of(int(time.time() * 1000))
+        """Whether the leader that wrote it still runs."""
+        is_young = self.status is not None and self.status.is_of(int(time.time() * 1000))
+        return is_young and not self.over
 
     @property
     def recovery_ms(self) -> int:
@@ -91,6 +91,8 @@ class NewestStatus:
             return f"no mirror has told what the source had: {self.problem}"
         age = duration(max(0, int(time.time() * 1000) - one.at_ms) / 1000)
         who = f"the mirror on {one.where} said {age} ago"
+        if self.over:
+            return f"{self.over}: {who} what it knew last, and that proves nothing"
         if one.loss_records < 0:
             return f"{who} that it did not know what the source had"
         lost = f"{count(one.loss_records)} records of the last {duration(one.loss_ms / 1000)}"
@@ -118,9 +120,20 @@ class NewestStatus:
 def newest_status(scope: CutoverScope) -> NewestStatus:
     """Of whatever age; what cannot be read is reported as well."""
     try:
-        status, is_led = leader_status(scope.target, scope.name), scope.is_led()
+        status = leader_status(scope.target, scope.name)
     except TwinlogError as error:
         return NewestStatus(status=None, problem=str(error))
     if status is None:
         return NewestStatus(status=None, problem=f"{STATUS_TOPIC} has no row of {scope.name}")
-    return NewestStatus(status=status, is_led=is_led)
+    return NewestStatus(status=status, over=_why_over(scope, status))
+
+
+def _why_over(scope: CutoverScope, status: PublishedStatus) -> str:
+    """Return why the row's leader does not lead the flow any more; empty if it does."""
+    history = scope.history()
+    if history is not None and history.latest is not None:
+        if status.generation != history.latest.generation:
+            return f"generation {history.latest.generation} has begun since"
+        if history.is_closed:
+            return f"generation {status.generation} has ended"
+    return "" if scope.is_led() else "no mirror leads the flow"

@@ -66,10 +66,16 @@ class CutoverScope:
         """The flow's newest claim on the target; None if no mirror ever led it there."""
         self.require_same(None, self.target.metadata([]))
         self.source_problem = source_problem or self._ask_source()
-        intents = self.intents()
-        self._released = {*intents.topics(IntentKind.RELEASE)}
-        self._promoted = {*intents.topics(IntentKind.PROMOTE)} if self.is_whole else set()
+        self._released, self._promoted = self._left_out()
         self._covered: dict[str, bool] = {}  # queried for each partition of each group
+
+    def _left_out(self) -> tuple[set[str], set[str]]:
+        """Return the topics that were released, and, if the whole flow goes over, those that were
+        promoted by name, as the state topic says now.
+        """
+        intents = self.intents()
+        promoted = intents.topics(IntentKind.PROMOTE) if self.is_whole else ()
+        return {*intents.topics(IntentKind.RELEASE)}, {*promoted}
 
     def _ask_source(self) -> TwinlogError | None:
         try:
@@ -101,6 +107,14 @@ class CutoverScope:
         """Whether the flow copies a topic of the source."""
         is_wanted = self._selector.selects(topic) and topic not in self._released
         return is_wanted and self.names(topic)
+
+    def joined(self) -> list[str]:
+        """Return the topics that were left out when this scope was made, and are copied again
+        since: another operator resumed or demoted them.
+        """
+        released, promoted = self._left_out()
+        again = (self._released | self._promoted) - (released | promoted)
+        return sorted(filter(self._selector.selects, again))
 
     def names(self, topic: str) -> bool:
         """Whether it is among those that were asked for, mirrored or not. Topics that went over by

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -45,7 +45,7 @@ from twinlog.control.cutover.promotion import (
     wait_until_over,
 )
 from twinlog.control.cutover.scope import CutoverScope, Say
-from twinlog.errors import FlowError
+from twinlog.errors import FlowError, TwinlogError
 from twinlog.mirror.findings import Span
 from twinlog.mirror.names.acl_rules import fenced_topics
 from twinlog.mirror.names.renaming import unkept_names
@@ -199,10 +199,13 @@ class Switchover:
         if not plan.promoted:
             self._fence_again(plan.topics)
             self._groups_again()
+        else:
+            self._groups_nowhere()
         self._nothing_is_left()
         require_promoted(self.scope, plan.topics)
-        self.say(f"promote: clients may go over, {duration(time.monotonic() - began)} after the")
-        self.say("  fence; producers on the source stay fenced off")
+        took = f", {duration(time.monotonic() - began)} after the fence"
+        self.say(f"promote: clients may go over{'' if plan.promoted else took};")
+        self.say(f"  {self._fence_now(plan.topics)}")
         if self.ways.hook:
             run_hook(self.ways.hook, hook_environment(self.scope, "switch"))
             self.say("hook: done")
@@ -314,6 +317,8 @@ class Switchover:
     def _left(self, plans: Iterable[GroupPlan], refused: Mapping[str, str]) -> Iterator[str]:
         taken = "groups" in self.ways.accepted
         for one in plans:
+            if not taken:
+                yield from one.nowhere()
             if one.in_use_there or (taken and not one.problem):
                 continue
             if not (one.is_done and one.is_exact) or any(one.ahead()):
@@ -342,6 +347,12 @@ class Switchover:
     ) -> None:
         """Right before there is no way back: all that was shown is so still."""
         scope = self.scope
+        if again := scope.joined():
+            raise self._changed(
+                f"{first_few(again)} was left out of this run, and is copied again: somebody "
+                "resumed or demoted it",
+                "GATE_CLOSED",
+            )
         found = copies(scope)
         new = sorted({copy.source for copy in found if not copy.unlisted} - {*ends})
         if new:
@@ -373,6 +384,18 @@ class Switchover:
             self.fence.put_back(open_)
             self._until_enforced(topics)
 
+    def _fence_now(self, topics: Sequence[str]) -> str:
+        """Say whether ACLs still keep producers from the source."""
+        if self.ways.fence is not FenceKind.ACL:
+            return "keep producers from the source: no ACL does"
+        try:
+            open_ = sorted({*topics} - fenced_topics(topic_acls(self.scope.source)))
+        except TwinlogError as error:
+            return f"keep producers from the source: its ACLs are not known: {error}"
+        if open_:
+            return f"keep producers from the source: {first_few(open_)} has no fence"
+        return "producers on the source stay fenced off"
+
     def _groups_again(self) -> None:
         """A group that was away when groups were set may have continued at the source since."""
         plans = self.groups.plan(copies(self.scope), settled=True)
@@ -383,13 +406,33 @@ class Switchover:
         if done := [group for group in moved if group not in refused]:
             self.say(f"groups: moved on at the source, and are set again: {first_few(done)}")
 
+    def _groups_nowhere(self) -> None:
+        """Set the groups that have no offset on the target: the promotion may be that of another
+        command, which sets none. All others are left: their clients may have gone over since.
+        """
+        plans = [
+            replace(one, partitions=tuple(part for part in one.partitions if part.now < 0))
+            for one in self.groups.plan(copies(self.scope), settled=True)
+        ]
+        wanted = [one.group for one in plans if one.to_set]
+        refused = self.groups.set(plans)
+        for group, why in refused.items():
+            self.say(f"groups: {group} has no offset on the target, and was refused: {why}")
+        if done := [group for group in wanted if group not in refused]:
+            self.say(f"groups: had no offset on the target, and are set: {first_few(done)}")
+
     def _nothing_is_left(self) -> None:
         """Behind the last check a producer that no fence holds may have written. While nobody went
         over, that can be mended.
         """
         scope = self.scope
         found = [one for one in copies(scope) if one.problem != FORGOTTEN]
-        late = [
+        unseen = [
+            f"{one.source}: its end on the source is not known"
+            for one in found
+            if one.source_end < 0 and not one.unlisted
+        ]
+        late = unseen + [
             f"{one.source} from {max(one.upstream, 0)} to {one.source_end}"
             for one in incomplete(scope, found, {one.source: one.source_end for one in found})
         ]
@@ -424,10 +467,12 @@ def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
     for one in plans:
         for position in one.partitions if one.in_use_there else ():
             if position.outcome is GroupOutcome.BEHIND:
-                where = "nowhere" if position.now < 0 else str(position.now)
+                where, risk = str(position.now), "what is between may be read twice"
+                if position.now < 0:
+                    where, risk = "nowhere", "it begins there where its own settings say"
                 yield (
                     f"{one.group} is in use on the target and left: {position.target} at {where}, "
-                    f"its place by the source is {position.to}: what is between may be read twice"
+                    f"its place by the source is {position.to}: {risk}"
                 )
             elif position.outcome is GroupOutcome.AHEAD:
                 yield (

@@ -1,0 +1,224 @@
+"""Cut-over commands do not report success on what only looks like evidence, on real brokers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker.test_cutover_evidence import UNFENCED, Case
+from tests.support.client import consumer, eventually, produce, produce_transaction
+from tests.support.cutover import Commands
+from tests.support.groups import commit, numbered
+from tests.support.mirror import EmittingMirror
+from tests.support.mirror_process import Driver
+from tests.support.rights import Grant, SecuredPair
+from tests.support.surgery import cut_log
+from tests.support.topics import create_topic, end_offsets, topic_names
+from twinlog.cli.main import run
+from twinlog.cluster.logs.offsets import log_ends
+from twinlog.control.cutover import fence_proof
+from twinlog.control.cutover.drain import Drain
+from twinlog.errors import or_raise
+from twinlog.model import TopicPartition
+from twinlog.sandbox import QUICK_JVM, LocalCluster
+
+pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("failover")]
+
+
+@pytest.fixture(params=[False, True], ids=["default", "identity"])
+def case(
+    request: pytest.FixtureRequest,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Case:
+    clusters = source_cluster, target_cluster
+    return Case(clusters, tmp_path, capsys, identity=request.param)
+
+
+def test_young_row_of_a_mirror_that_was_killed_proves_nothing(case: Case) -> None:
+    """The mirror dies first, then the source, which accepted records in between."""
+    pair = case.pair
+    dead = case.elsewhere(pair.alias_a, "127.0.0.1:1")
+    failover = case.commands("failover", dead)
+    with Driver(pair.config, lanes=1, emits=True) as mirror:
+        eventually(lambda: case.copied() == 20)
+        eventually(case.has_checkpoint)
+        eventually(lambda: failover.show("plan")[0] == 0, what="nothing is known to be missing")
+        mirror.kill()
+    produce(pair.a, pair.topic, numbered(20, 10))
+
+    def unknown() -> bool:
+        code, plan = failover.show("plan")
+        (part,) = plan["plan"]["partitions"]
+        return (code, plan["plan"]["is_clear"], part["missing"]) == (1, False, -1)
+
+    eventually(unknown, 30, what="the coordinator forgets the member; the row is still young")
+    code, out, _ = failover.do("plan")
+    assert (code, "no mirror leads the flow" in out) == (1, True), out
+
+
+def test_checkpoints_that_this_user_may_not_see(
+    guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str], fresh_topic: str
+) -> None:
+    """Their groups would be missing from a failover that reports success."""
+    source, target = guarded_pair.source, guarded_pair.target
+    create_topic(source, fresh_topic)
+    produce(source, fresh_topic, numbered(0, 10))
+    commit(source, f"shop-{fresh_topic}", fresh_topic, 4)
+    everything = [Grant(operation="all", kind=kind, name="*") for kind in ("topic", "group")]
+    everything.append(Grant(operation="all", kind="cluster"))
+    here = guarded_pair.user(source, everything)
+    there = guarded_pair.user(target, everything)
+    alias = f"h{fresh_topic}"
+    operator = guarded_pair.user(
+        target,
+        [
+            Grant(operation="read", kind="topic", name=f"{alias}.{fresh_topic}"),
+            Grant(operation="read", kind="topic", name="mm2-*"),
+            Grant(operation="write", kind="topic", name="mm2-twinlog-state.internal"),
+            Grant(operation="read", kind="group", name="*"),
+        ],
+    )
+    lines = [
+        f"topics = {fresh_topic}",
+        f"groups = .*{fresh_topic}",
+        "emit.checkpoints.interval.seconds = 1\nrefresh.groups.interval.seconds = 1",
+        "twinlog.status.interval.seconds = 1\nsync.topic.acls.enabled = false",
+        "sync.topic.configs.enabled = false\nemit.heartbeats.enabled = false",
+    ]
+    paths = tmp_path / "mirror.properties", tmp_path / "operator.properties"
+    aliases = alias, "B"
+    mirrored = guarded_pair.config(paths[0], (here, there), lines, aliases=aliases)
+    operated = guarded_pair.config(paths[1], (here, operator), lines, aliases=aliases)
+    text, key = operated.read_text(), re.escape(f"{alias}.bootstrap.servers = ")
+    operated.write_text(re.sub(f"(?m)^({key}).*$", r"\g<1>127.0.0.1:1", text))
+    checkpoints = f"{alias}.checkpoints.internal"
+
+    def has_checkpoint() -> bool:
+        there = checkpoints in topic_names(target)
+        return there and sum(end_offsets(target, checkpoints).values()) > 0
+
+    with EmittingMirror(mirrored) as mirror:
+        eventually(has_checkpoint)
+        failover = Commands("failover", operated, capsys)
+        for words in (("plan",), ("run", "--yes")):
+            code, out, err = failover.do(*words)
+            assert (code, checkpoints in err) == (1, True), (words, out, err)
+        mirror.stop()
+
+
+def test_groups_behind_a_promotion_of_another_command(case: Case) -> None:
+    """`flow promote` sets no groups; a switchover that finds its promotion does."""
+    with case.ready():
+        assert run(["flow", "promote", str(case.pair.config)]) == 0
+        code, out, err = case.commands("switchover").do(*UNFENCED)
+        assert (code, case.there()) == (0, 7), (out, err)
+        assert "stay fenced off" not in out
+        commit(case.pair.b, case.group, case.pair.remote, 3)
+        code, out, err = case.commands("switchover").do(*UNFENCED)
+        assert (code, case.there()) == (0, 3), "its clients may have gone over"
+
+
+def test_topic_that_is_resumed_while_the_flow_goes_over(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was released when the run began: it is not fenced, and nobody waits for its copy."""
+    pair, other = case.pair, f"{case.pair.topic}-other"
+    text = pair.config.read_text()
+    pair.config.write_text(text.replace(f"topics = {pair.topic}\n", f"topics = {pair.topic}.*\n"))
+    create_topic(pair.a, other)
+    produce(pair.a, other, numbered(0, 5))
+    wait = Drain.wait
+
+    def drained(self: Any, *words: Any, **more: Any) -> Any:
+        found = wait(self, *words, **more)
+        assert run(["topic", "resume", str(pair.config), "--topics", other]) == 0
+        return found
+
+    with case.ready():
+        assert run(["topic", "release", str(pair.config), "--topics", other]) == 0
+        eventually(lambda: case.plan("switchover")[0] == 0)
+        produce(pair.a, other, numbered(5, 500))
+        monkeypatch.setattr(Drain, "wait", drained)
+        code, out, err = case.commands("switchover").do(*UNFENCED)
+        assert (code, f"{other} was left out" in err) == (1, True), (out, err)
+        assert case.plan("switchover")[1]["promoted"] is None
+
+
+def test_group_that_is_in_use_on_the_target_and_has_no_offset(case: Case) -> None:
+    """Its members read another topic there, or have just begun at the end of this one."""
+    pair, other = case.pair, f"{case.pair.topic}-elsewhere"
+    create_topic(pair.b, other)
+    with case.ready():
+        reader = consumer(pair.b, config={"group.id": case.group})
+        reader.subscribe([other])
+        eventually(lambda: (reader.poll(0.2), reader.assignment())[1])
+        # under the identity policy the mirror notes every few seconds how far it is
+        eventually(lambda: "has no offset in" in case.gate("groups")[1])
+        assert not case.gate("groups")[0]
+        words = (*UNFENCED, "--accept", "groups", "--within", "5")
+        code, out, err = case.commands("switchover").do(*words)
+        assert (code, "begins there where its own settings say" in out) == (0, True), (out, err)
+        reader.close()
+
+
+@pytest.mark.parametrize("identity", [False, True], ids=["default", "identity"])
+def test_target_that_lost_what_was_copied(
+    identity: bool,
+    source_cluster: LocalCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with LocalCluster("lossy", jvm_flags=QUICK_JVM) as target:
+        case = Case((source_cluster, target), tmp_path, capsys, identity=identity)
+        pair = case.pair
+        with EmittingMirror(pair.config) as mirror:
+            eventually(lambda: case.copied() == 20)
+            produce(pair.a, pair.topic, numbered(20, 5))
+            eventually(lambda: case.copied() == 25)
+            eventually(lambda: case.plan("failover")[0] == 0)
+            mirror.stop()
+        target.kill(1)
+        cut_log(target, TopicPartition(pair.remote, 0), 20)
+        target.restart(1)
+        eventually(lambda: case.copied() == 20)
+        code, plan = case.plan("failover")
+        assert (code, plan["is_clear"]) == (1, False), plan
+
+
+@pytest.mark.parametrize("commits", [True, False], ids=["committed", "aborted"])
+def test_group_that_has_passed_the_marker_at_the_end(case: Case, commits: bool) -> None:
+    """The Java client's position passes markers, so a group that has read everything is there."""
+    pair = case.pair
+    with case.ready():
+        produce_transaction(pair.a, pair.topic, numbered(20, 2), commit=commits)
+        commit(pair.a, case.group, pair.topic, 23)
+        end = 22 if commits else 20
+        eventually(lambda: case.copied() == end)
+        eventually(lambda: case.plan("failover")[0] == 0, what="clear, as nothing is missing")
+        code, out, err = case.commands("switchover").do(*UNFENCED, "--within", "20")
+        assert (code, case.there()) == (0, end), (out, err)
+
+
+def test_records_that_are_not_replicated_yet(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source's log ends after its high watermark, and the flow reads uncommitted records."""
+    with case.pair.config.open("a") as file:
+        file.write(f"{case.pair.alias_a}.consumer.isolation.level = read_uncommitted\n")
+
+    def unreplicated(*words: Any) -> dict[TopicPartition, Any]:
+        return {
+            tp: replace(or_raise(one), end_offset=or_raise(one).end_offset + 1)
+            for tp, one in log_ends(*words).items()
+        }
+
+    with case.ready():
+        monkeypatch.setattr(fence_proof, "log_ends", unreplicated)
+        code, out, err = case.commands("switchover").do(*UNFENCED, "--within", "10")
+        assert (code, "[NOT_DRAINED]" in err) == (1, True), (out, err)
+        assert "replicas of the source have not got the ends of" in err
