@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.broker.test_cutover_evidence import UNFENCED, Case
 from tests.support.client import consumer, eventually, produce, produce_transaction
-from tests.support.cutover import Commands
+from tests.support.cutover import UNFENCED, Case, Commands
 from tests.support.groups import commit, numbered
 from tests.support.mirror import EmittingMirror
 from tests.support.mirror_process import Driver

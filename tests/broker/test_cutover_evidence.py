@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.client import Outgoing, eventually, produce, produce_transaction, producer
-from tests.support.cutover import Commands
-from tests.support.groups import Pair, commit, committed, numbered, resume
+from tests.support.cutover import UNFENCED, Case, Commands
+from tests.support.groups import commit, numbered, resume
 from tests.support.mirror import EmittingMirror, Mirror
 from tests.support.rights import Grant, SecuredPair
 from tests.support.settings import settings_for
@@ -36,76 +34,6 @@ from twinlog.model import TopicPartition
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("failover")]
-
-UNFENCED = ("run", "--yes", "--fence", "none")
-
-
-class Case:
-    """A flow of one topic with a group; and its cut-over commands."""
-
-    def __init__(
-        self,
-        clusters: tuple[LocalCluster, LocalCluster],
-        folder: Path,
-        capsys: pytest.CaptureFixture[str],
-        *,
-        identity: bool = False,
-    ) -> None:
-        self.pair = Pair(folder, *clusters, both_ways=False, sync=False, identity=identity)
-        with self.pair.config.open("a") as file:
-            file.write("refresh.topics.interval.seconds = 1\ntwinlog.status.interval.seconds = 1\n")
-        create_topic(self.pair.a, self.pair.topic)
-        produce(self.pair.a, self.pair.topic, numbered(0, 20))
-        self.group = self.pair.stop_at(7)
-        self.capsys = capsys
-
-    def commands(self, verb: str, file: Path | None = None) -> Commands:
-        return Commands(verb, file or self.pair.config, self.capsys)
-
-    def plan(self, verb: str) -> tuple[int, dict[str, Any]]:
-        code, found = self.commands(verb).show("plan")
-        return code, found["plan"]
-
-    def gate(self, name: str) -> tuple[bool, str]:
-        """(whether it is open, its evidence)"""
-        gates = {one["gate"]: one for one in self.plan("switchover")[1]["gates"]}
-        return gates[name]["is_open"], " ".join(gates[name]["evidence"])
-
-    def copy(self) -> None:
-        with EmittingMirror(self.pair.config) as mirror:
-            eventually(lambda: self.copied() == 20)
-            eventually(self.has_checkpoint, what="a checkpoint of the group")
-            mirror.stop()
-
-    def copied(self) -> int:
-        remote = self.pair.remote
-        there = remote in topic_names(self.pair.b)
-        return sum(end_offsets(self.pair.b, remote).values()) if there else 0
-
-    def has_checkpoint(self) -> bool:
-        topic = f"{self.pair.alias_a}.checkpoints.internal"
-        there = topic in topic_names(self.pair.b)
-        return there and sum(end_offsets(self.pair.b, topic).values()) > 0
-
-    def there(self) -> int:
-        return committed(self.pair.b, self.group, self.pair.remote)
-
-    @contextmanager
-    def ready(self) -> Iterator[Mirror]:
-        """A mirror runs, and a switchover may begin."""
-        with Mirror(self.pair.config) as mirror:
-            eventually(lambda: self.copied() == 20)
-            eventually(lambda: self.plan("switchover")[0] == 0)
-            yield mirror
-            mirror.stop()
-
-    def elsewhere(self, alias: str, bootstrap: str) -> Path:
-        """The file with another address of one cluster."""
-        text = self.pair.config.read_text()
-        key = re.escape(f"{alias}.bootstrap.servers = ")
-        path = self.pair.config.parent / "other.properties"
-        path.write_text(re.sub(f"(?m)^({key}).*$", rf"\g<1>{bootstrap}", text))
-        return path
 
 
 @pytest.fixture(params=[False, True], ids=["default", "identity"])

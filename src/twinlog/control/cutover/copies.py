@@ -25,6 +25,7 @@ from twinlog.cluster.logs.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, Offset
 from twinlog.cluster.logs.producers import last_sequences
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.control.cutover.scope import CutoverScope
+from twinlog.control.cutover.upstreams import FlowUpstreams
 from twinlog.control.risk.positions import fan_position
 from twinlog.errors import TwinlogError, or_raise
 from twinlog.mirror.findings import Span
@@ -156,7 +157,8 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
     (BROKERS_DIFFER) if brokers of one cluster list different topics.
     """
     covers = covers or scope.covers
-    begun = [row for row in scope.begun() if covers(row.source_topic)]
+    rows = (row for row in scope.rows().copies.values() if row.flow == scope.name)
+    begun = [row for row in rows if row.is_live and covers(row.source_topic)]
     here = None if scope.source_problem is not None else scope.source.metadata(None)
     ends = _source_ends(scope, here, covers)
     there = scope.target.metadata(None)
@@ -287,7 +289,8 @@ def _why_unlisted(
 def _remote_partitions(
     scope: CutoverScope, there: ClusterMetadata, covers: Callable[[str], bool]
 ) -> Iterator[tuple[TopicPartition, str]]:
-    for name, upstream in scope.upstreams().copies(there.topics).items():
+    upstreams = FlowUpstreams.of(scope.config, scope.rows().copies.values())
+    for name, upstream in upstreams.copies(there.topics).items():
         topic = there.topics[name]
         if not topic.is_internal and covers(upstream):
             yield from ((tp, upstream) for tp in topic.tps)

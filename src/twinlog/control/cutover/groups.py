@@ -31,6 +31,7 @@ from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.control.cutover.copies import Copy, records_in
 from twinlog.control.cutover.scope import CutoverScope
+from twinlog.control.cutover.upstreams import FlowUpstreams
 from twinlog.control.groups.checkpoint_rows import CheckpointRow
 from twinlog.errors import TwinlogError, Unauthorized, or_raise
 from twinlog.mirror.findings import Span
@@ -310,7 +311,7 @@ class CutoverGroups:
         records = [*read_to_end(scope.target, topic, 0, self._next)]
         self._next = records[-1].offset + 1 if records else self._next
         self._rows |= {row.key: row for row in CheckpointRow.all_in(records)}
-        upstreams = scope.upstreams()
+        upstreams = FlowUpstreams.of(scope.config, scope.rows().copies.values())
         for (group, tp), row in self._rows.items():
             topic_id = NO_TOPIC_ID if tp.topic not in there else there[tp.topic].topic_id
             upstream = upstreams.name(tp.topic, topic_id)

@@ -16,11 +16,9 @@ from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.config.regex.patterns import NamePattern
-from twinlog.control.cutover.upstreams import FlowUpstreams
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
-from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import FlowHistory
 from twinlog.mirror.state.intents import FlowIntents, IntentKind
 from twinlog.mirror.state.rows import StateRows
@@ -128,10 +126,6 @@ class CutoverScope:
         """The name of its remote topic."""
         return self.policy.format_remote_topic(self.config.source_alias, topic)
 
-    def upstreams(self) -> FlowUpstreams:
-        """The source's names of remote topics, as the target's state says now."""
-        return FlowUpstreams.of(self.config, self.rows().copies.values())
-
     def require_source(self) -> None:
         """Raise the reason why the source cannot be used, if there is one."""
         if self.source_problem is not None:
@@ -161,11 +155,6 @@ class CutoverScope:
     def history(self) -> FlowHistory | None:
         """Who led the flow last, and whether that ended in order."""
         return self.rows().history(self.name)
-
-    def begun(self) -> list[CopyRow]:
-        """Return the rows of the remote topics that lanes of the flow may have written to."""
-        rows = self.rows().copies.values()
-        return [row for row in rows if row.flow == self.name and row.is_live]
 
     def rows(self) -> StateRows:
         """Return the rows of the target's state topic."""
