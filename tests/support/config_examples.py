@@ -65,7 +65,7 @@ RESOURCES_SAY: dict[str, list[tuple[int | None, WarningCode, str]]] = {
         (40, WarningCode.UNKNOWN_KEY, "did you mean my-target-cluster.producer.acks?"),
         (47, WarningCode.UNKNOWN_KEY, "did you mean my-target-cluster.offset.flush.timeout.ms?"),
         (48, WarningCode.UNKNOWN_KEY, "my-target-cluster.task.shutdown.graceful.timeout.ms?"),
-        (65, WarningCode.DEAD_KEY, "tasksMax of sourceConnector counts"),
+        (65, WarningCode.DEAD_KEY, "set tasksMax of sourceConnector"),
     ],
     "hopeless-pattern": [(12, WarningCode.MATCHES_NOTHING, "matches no name")],
     "v1": [

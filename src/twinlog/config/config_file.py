@@ -1,4 +1,4 @@
-"""Reads a configuration file of any kind: mm2.properties, a Strimzi resource, or a connector."""
+"""Reads a configuration file: an mm2.properties, a Strimzi resource, or a connector's JSON."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def _load(
 
 
 def _of_unnamed(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarning]:
-    """Warnings about lines that would turn on a flow between clusters that are not named."""
+    """Yield warnings about lines that enable a flow of a cluster that `clusters` does not name."""
     for found in audit_keys(raw, aliases):
         setting = raw.get(found.key)
         is_of_flow = "->" in found.key and found.key.endswith(".enabled")

@@ -207,7 +207,7 @@ def test_tasks_of_the_checkpoint_connector_are_said_to_set_nothing(tmp_path: Pat
     (warning,) = raw.warnings
     assert (warning.code, warning.line) == ("DEAD_KEY", 16)
     assert warning.key == "spec.mirrors[0].checkpointConnector.tasksMax"
-    assert "tasksMax of sourceConnector counts" in warning.message
+    assert "set tasksMax of sourceConnector" in warning.message
 
 
 def test_one_part_alone_runs_without_a_copy(tmp_path: Path) -> None:

@@ -181,17 +181,17 @@ def test_keys_of_connections_are_accepted_without_a_word(read: Loader, line: str
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("topic.creation.groups = compacted", "makes no topic"),
-        ("A->B.topic.creation.groups = compacted", "makes no topic"),
-        ("A->B.topic.creation.default.partitions = 1", "makes no topic"),
-        ("A->B.topic.creation.compacted.cleanup.policy = compact", "makes no topic"),
+        ("topic.creation.groups = compacted", "creates no topic"),
+        ("A->B.topic.creation.groups = compacted", "creates no topic"),
+        ("A->B.topic.creation.default.partitions = 1", "creates no topic"),
+        ("A->B.topic.creation.compacted.cleanup.policy = compact", "creates no topic"),
         ("predicates = isOrders", "no transforms here"),
         ("A->B.predicates.isOrders.pattern = orders", "no transforms here"),
         (
             "listeners.https.ssl.keystore.location = /k",
             "for https write twinlog.rest.tls.certificate.file",
         ),
-        ("admin.listeners.https.ssl.protocol = TLSv1.3", "is of MirrorMaker 2's REST"),
+        ("admin.listeners.https.ssl.protocol = TLSv1.3", "belongs to MirrorMaker 2's REST server"),
     ],
 )
 def test_rules_of_connect_that_make_no_difference_here(read: Loader, line: str, words: str) -> None:
@@ -276,16 +276,16 @@ JAAS = "A.sasl.jaas.config = M required"
 def test_a_placeholder_that_no_tool_replaced(read: Loader, line: str) -> None:
     config = read(line, "security.protocol = SASL_SSL")
     (warning,) = warnings_of(config, WarningCode.UNRESOLVED)
-    assert (warning.line, "put the value in its place" in warning.message) == (5, True)
+    assert (warning.line, "write the value here" in warning.message) == (5, True)
     assert warnings_of(config, WarningCode.SECRET_IN_FILE) == []
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("replication.factor = ${FACTOR}", "a placeholder in it was never replaced"),
-        ("A.bootstrap.servers = <host>:9092", "a placeholder in it was never replaced"),
-        ("A->B.enabled = ${ENABLED}", "a placeholder in it was never replaced"),
+        ("replication.factor = ${FACTOR}", "it has a placeholder that was never replaced"),
+        ("A.bootstrap.servers = <host>:9092", "it has a placeholder that was never replaced"),
+        ("A->B.enabled = ${ENABLED}", "it has a placeholder that was never replaced"),
     ],
 )
 def test_an_error_names_the_placeholder_as_its_cause(read: Loader, line: str, words: str) -> None:

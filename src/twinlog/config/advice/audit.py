@@ -51,7 +51,7 @@ class _Reading:
 
 
 def check_flow_keys(raw: Settings) -> None:
-    """Refuse an arrow with blanks around it, which makes the flow's line a line of no flow."""
+    """Refuse a key with a blank before its arrow, because the key would end at the blank."""
     for setting in raw.values():
         if setting.value.startswith(_ARROW):
             raise refuse(
@@ -62,7 +62,7 @@ def check_flow_keys(raw: Settings) -> None:
 
 
 def _of_no_flow(key: str, aliases: Collection[str]) -> KeyEffect:
-    """A line of a flow that `clusters` does not make, as left over from a cluster that is gone."""
+    """Judge a line of a flow that `clusters` does not have, such as one of a removed cluster."""
     source, _, rest = key.partition(_ARROW)
     target = next((alias for alias in aliases if rest.startswith(f"{alias}.")), rest.split(".")[0])
     if source == target and source in aliases:
@@ -181,9 +181,7 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
                 message = f"not read, since --secrets is not given: {UNREAD} stands for its folder"
             yield warning(WarningCode.UNRESOLVED, setting, message)
         elif setting.has_placeholder:
-            message = (
-                "a placeholder stays as text: nothing replaces it here; put the value in its place"
-            )
+            message = "a placeholder is not replaced here, and stays as text; write the value here"
             yield warning(WarningCode.UNRESOLVED, setting, message)
         if not setting.value.isascii() and not setting.from_provider:
             message = "characters beyond ASCII are read as ISO-8859-1, as Java does; write \\uXXXX"

@@ -36,21 +36,24 @@ _FREE_PREFIXES = (
 """Keys below these are named by their users."""
 
 _MAKES_NO_TOPIC = (
-    "makes no topic: remote topics are made like the source's, with replication.factor; make "
-    "those that shall differ beforehand"
+    "creates no topic: remote topics are created like the source's, with replication.factor; "
+    "create topics that should differ beforehand"
 )
-_HTTPS = f"is of MirrorMaker 2's REST; for https write {CERTIFICATE_FILE} and {PRIVATE_KEY_FILE}"
+_HTTPS = (
+    "belongs to MirrorMaker 2's REST server; for https write "
+    f"{CERTIFICATE_FILE} and {PRIVATE_KEY_FILE}"
+)
 _WITHOUT_EFFECT = {
-    "predicates": "nothing asks them: there are no transforms here",
+    "predicates": "nothing evaluates them, because there are no transforms here",
     "topic.creation.enable": "",
     "topic.creation.": _MAKES_NO_TOPIC,
     **dict.fromkeys(LISTENER_PREFIXES, _HTTPS),
 }
-"""Keys, or prefixes of keys, that set nothing here though their authors want something."""
+"""Reasons why keys of MirrorMaker 2, or keys with a prefix, set nothing here; empty: they do."""
 
 
 def why_without_effect(name: str) -> str:
-    """Return why a key of MirrorMaker 2 sets nothing here, or an empty text if it does."""
+    """Return why a key of MirrorMaker 2 sets nothing here, or an empty text if it has an effect."""
     return next((why for start, why in _WITHOUT_EFFECT.items() if name.startswith(start)), "")
 
 
@@ -59,7 +62,7 @@ _OF_FLOWS = {
     for name in (CONNECTOR_NAMES | OWN_FLOW_NAMES) - SECURITY_KEYS
     if not why_without_effect(name)
 }
-"""Keys that are worth naming in place of a misspelt key of a flow."""
+"""Keys to suggest for a misspelt key of a flow."""
 
 _SIDES = ("source", "target")
 
@@ -108,7 +111,7 @@ def judge_general(name: str) -> KeyEffect:
 
 
 def _judge_without_cluster(name: str, role: Role) -> KeyEffect:
-    """`producer.x`, which no client has."""
+    """Judge a key such as `producer.x`: without a cluster it reaches no client."""
     override = f"{role}.override."
     if name.startswith(override):
         key = _near_or_same(name.removeprefix(override), CLIENT_KEYS[role])
@@ -231,7 +234,7 @@ def _judge_connection(prefix: str, name: str) -> KeyEffect:
 
 
 def _near_or_same(name: str, known: Collection[str]) -> str:
-    """The known name that is meant; without any the name itself."""
+    """Return the name if it is known, else the nearest known name, else the name."""
     return name if name in known else nearest(name, known) or name
 
 

@@ -1,4 +1,4 @@
-"""Warnings about enabled flows: patterns and names that mean something else than they seem to."""
+"""Warnings about enabled flows: patterns and names whose meaning differs from what they suggest."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _of_pattern(name: str, setting: Setting) -> Iterator[ConfigWarning]:
 
 
 def audit_names(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
-    """Warnings about a blank alias or separator, which mean something only in combination."""
+    """Yield warnings about a blank alias or separator: their meaning depends on each other."""
     seen: set[Setting] = set()
     for flow in flows:
         is_kept = flow.policy.kind is PolicyKind.IDENTITY
@@ -71,6 +71,6 @@ def audit_names(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
             message = (
                 f"the alias is blank, so remote topics are called "
                 f"`{flow.policy.separator}TOPIC`; write replication.policy.class = "
-                f"{IDENTITY_CLASS} if topics shall keep their names, or remove the line"
+                f"{IDENTITY_CLASS} if topics should keep their names, or remove the line"
             )
             yield warning(WarningCode.BLANK_NAME, setting, message)

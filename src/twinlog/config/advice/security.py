@@ -133,7 +133,7 @@ def _of_client(client: ClientProperties) -> Iterator[tuple[Setting, str]]:
         if _ENDPOINT_OF_JAAS.search(client.get(_JAAS, "")):
             in_clear.append(_JAAS)
         for key in in_clear:
-            message = "over http the client's secret and the token go as they are; use https"
+            message = "over http the client's secret and the token are sent unencrypted; use https"
             yield client.origin(key), message
     if protocol in ("SSL", "SASL_SSL") and not trimmed(client.get(_IDENTIFICATION, "https")):
         yield (

@@ -1,8 +1,9 @@
-"""A connector of MirrorMaker 2 on Kafka Connect as the settings of an mm2.properties with one flow.
+"""Reads a MirrorMaker 2 connector on Kafka Connect as an mm2.properties with one flow.
 
-Kafka Connect runs the three connectors of a flow apart. Each has the addresses of both clusters in
-`source.cluster.*` and `target.cluster.*`; everything else belongs to the flow. A configuration of
-one connector is a flow that does what this connector does, as with a section of a Strimzi resource.
+Kafka Connect runs the three connectors of a flow separately. Each has the addresses of both
+clusters in `source.cluster.*` and `target.cluster.*`; its other keys belong to the flow. The
+configuration of one connector becomes a flow that does only what this connector does, like a flow
+with one section in a Strimzi resource.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ _KINDS: Final = {
     "MirrorCheckpointConnector": ("checkpointConnector", _NO_COPY | _NO_HEARTBEATS),
     "MirrorHeartbeatConnector": ("heartbeatConnector", _NO_COPY | _NO_CHECKPOINTS | _HEARTBEATS),
 }
-"""By the class: whose keys it reads, and what it does and does not."""
+"""By class: the section whose keys it reads, and the keys that switch off all other work."""
 
 
 def is_connector(keys: Iterable[str]) -> bool:
-    """Return True if keys are those of a connector, and not of an mm2.properties."""
+    """Return True if these are the keys of a connector, not of an mm2.properties."""
     found = set(keys)
     if "clusters" in found or any("->" in key for key in found):
         return False
@@ -48,7 +49,10 @@ def is_connector(keys: Iterable[str]) -> bool:
 def read_connector(
     given: Mapping[str, Setting],
 ) -> tuple[dict[str, Setting], tuple[ConfigWarning, ...]]:
-    """Return the settings of the flow, and warnings. Raises ConfigError for another class."""
+    """Return the flow's settings, and warnings.
+
+    Raises ConfigError if the class is missing, or is not a connector of MirrorMaker 2.
+    """
     kind = given.get(CLASS)
     if kind is None:
         raise refuse(
@@ -87,7 +91,7 @@ def read_connector(
 
 
 def _flow(given: Mapping[str, Setting]) -> Flow:
-    """Return the flow between the aliases, or between `source` and `target` if one is no name."""
+    """Return the flow between the aliases, or from `source` to `target` if they are no names."""
     aliases = [_alias(given, side) or side for side in _SIDES]
     named = all(map(_ALIAS.fullmatch, aliases)) and len(set(aliases)) == len(aliases)
     return Flow(*(aliases if named else _SIDES))

@@ -3,8 +3,8 @@
 As in Kafka, a provider works only when it is named in `config.providers` and has a class; a
 variable that it does not know stays in the text as it is; a looked-up value is not searched again.
 
-`A.config.providers` and `A->B.config.providers` name providers as well. If two places use a name
-for different providers, a key takes that of its own prefix, then that without prefix.
+`A.config.providers` and `A->B.config.providers` name providers as well, for all keys. If several of
+them use the same name, a key uses the provider of its own prefix, else the one without a prefix.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Provider:
 
 
 def resolve_providers(raw: Settings, environment: Mapping[str, str]) -> Settings:
-    """All settings with their variables replaced."""
+    """Return all settings, with their variables replaced."""
     scopes = {
         prefix: _lookups(raw, prefix, environment) for prefix in reversed(provider_scopes(raw))
     }
@@ -55,12 +55,12 @@ def resolve_providers(raw: Settings, environment: Mapping[str, str]) -> Settings
 
 
 def provider_key(key: str) -> bool:
-    """Whether a key says which config providers there are."""
+    """Return True if a key names or configures a config provider."""
     return f".{PROVIDERS}." in f".{key}."
 
 
 def provider_scopes(settings: Mapping[str, Setting]) -> list[str]:
-    """Return what stands before each `config.providers`: nothing, `A.` or `A->B.`."""
+    """Return the prefix of each `config.providers` key: an empty text, `A.` or `A->B.`."""
     return [key.removesuffix(PROVIDERS) for key in settings if f".{key}".endswith(f".{PROVIDERS}")]
 
 

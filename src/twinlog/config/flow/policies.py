@@ -39,7 +39,7 @@ def policy_config(settings: Settings) -> PolicyConfig:
     internal = _DEFAULT_SEPARATOR
     given = settings.get(SEPARATOR)
     if given is not None:
-        # without a separator it is a dot here: heartbeats topics must be undone too
+        # a dot if it is blank: the alias in names of heartbeats topics must be separable
         separator = trimmed(given.value) or _DEFAULT_SEPARATOR
         flag = settings.get(_INTERNAL_SEPARATOR_ENABLED)
         # KIP-949: the flag is read only where the separator is set
@@ -62,11 +62,11 @@ def policy_config(settings: Settings) -> PolicyConfig:
         if is_custom or not is_blank(settings, SOURCE_ALIAS):
             raise refuse(
                 settings[SEPARATOR],
-                "an empty separator cannot be found again in a name",
-                f"write {_POLICY_CLASS} = {IDENTITY_CLASS} where topics "
-                "shall keep their names; else remove the line, or set a separator",
+                "with an empty separator the alias cannot be found in a topic's name",
+                f"write {_POLICY_CLASS} = {IDENTITY_CLASS} if topics "
+                "should keep their names; else remove the line, or set a separator",
             )
-        # neither alias nor separator: names stay as they are
+        # without an alias and a separator, topics keep their names
         kind = PolicyKind.IDENTITY
     return PolicyConfig(
         kind=kind,
@@ -78,7 +78,7 @@ def policy_config(settings: Settings) -> PolicyConfig:
 
 
 def is_blank(settings: Settings, name: str) -> bool:
-    """Return True if a key is set to nothing."""
+    """Return True if a key is set to an empty value."""
     given = settings.get(name)
     return given is not None and not trimmed(given.value)
 

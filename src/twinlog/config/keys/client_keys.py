@@ -61,7 +61,7 @@ CONNECTION_KEYS = SECURITY_KEYS | {BOOTSTRAP_SERVERS}
 
 
 def class_name(text: str) -> str:
-    """Return a Java class's name without the package that Databricks puts in front of Kafka's."""
+    """Return a class name without `kafkashaded.`, which Databricks adds to Kafka's packages."""
     return text.strip().removeprefix("kafkashaded.")
 
 

@@ -30,7 +30,7 @@ def _acts(role: Role, name: str, default: str, meaning: str) -> ClientKey:
     return ClientKey(role=role, name=name, default=default, support=Support.ACTS, meaning=meaning)
 
 
-_TIMEOUT = "how long an answer may take while its bytes arrive; at least 1000"
+_TIMEOUT = "limit of one response, while its bytes arrive; at least 1000"
 _ACTING: Final = (
     _acts(_CONSUMER, "isolation.level", "read_committed",
           "whether what was rolled back is left out (MirrorMaker 2: read_uncommitted)"),
@@ -61,7 +61,7 @@ _ACTING: Final = (
           "larger"),
     _acts(_PRODUCER, "request.timeout.ms", "30000", _TIMEOUT),
     _acts(_ADMIN, "request.timeout.ms", "30000", _TIMEOUT),
-    *(_acts(role, "config.providers", "", "where ${name:..} in values is looked up")
+    *(_acts(role, "config.providers", "", "providers that resolve ${name:..} in values")
       for role in Role),
 )  # fmt: skip
 

@@ -56,8 +56,8 @@ _SHARED = (
          _ACTS, "remote topics get the source's alias in front, keep their names (Identity), or "
          "are named by a class in Python: `package.module:Class`"),
     _key("replication.policy.separator", _STRING, ".", _ACTS,
-         "stands between alias and topic; blank: no effect under the identity policy, and with a "
-         "blank source.cluster.alias that policy"),
+         "between alias and topic; blank: no effect under the identity policy, and with a blank "
+         "source.cluster.alias the identity policy applies"),
     _key("replication.policy.internal.topic.separator.enabled", _BOOLEAN, "true", _ACTS,
          "false keeps `.` in names of internal topics (KIP-949); read only with the separator"),
     _key("tasks.max", _INT, None, _ACTS, "upper bound for the lanes of a flow", low=1),
@@ -155,7 +155,7 @@ _CONNECT = (
     _key("transforms", _LIST, "", _ACTS, "must be empty: Java classes cannot run here"),
     _key("predicates", _LIST, "", _NOTHING, "belong to transforms"),
     _key("config.action.reload", _STRING, "restart", _NOTHING, "Connect only"),
-    _key("config.providers", _LIST, "", _ACTS, "where ${name:..} in values is looked up"),
+    _key("config.providers", _LIST, "", _ACTS, "providers that resolve ${name:..} in values"),
     _key("errors.retry.timeout", _LONG, "0", _NOTHING, "retriable errors always are"),
     _key("errors.retry.delay.max.ms", _LONG, "60000", _NOTHING, "retriable errors always are"),
     _key("errors.tolerance", _STRING, "none", _NOTHING, "no record is ever skipped"),

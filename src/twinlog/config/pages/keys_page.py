@@ -115,7 +115,7 @@ Spark's configuration, job descriptions or event log. What opens the channel to 
 through Spark, which is authenticated and encrypted for that: see [security](security.md).
 Kerberos (`GSSAPI`) and Java classes
 (other `*.callback.handler.class`, `ssl.engine.factory.class`) are refused with a message. The
-prefix `kafkashaded.`, which Databricks puts before Kafka's classes, makes no difference.
+prefix `kafkashaded.`, which Databricks adds to the names of Kafka's classes, is ignored.
 """
 
 

@@ -53,8 +53,8 @@ without `--secrets` no secret is read, and `/SECRETS` stands for it in what they
 The operator's own providers need no `config.providers`: `${strimzienv:NAME}`,
 `${strimzifile:path:key}`, `${strimzidir:path:key}` and `${strimzisecrets:namespace/secret:key}`.
 If `template` or `externalConfiguration` sets a variable from a secret, or mounts a secret, and
-`--secrets` has that secret, its files are used. Otherwise a variable is one of this process's
-environment, and a path is one of this machine.
+`--secrets` has that secret, its files are used. Otherwise variables are read from this process's
+environment, and paths from this machine's file system.
 
 ## Where a flow and three connectors differ
 

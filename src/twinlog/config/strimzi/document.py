@@ -15,11 +15,11 @@ KIND: Final = "KafkaMirrorMaker2"
 _OF_CONNECTORS: Final = {"name": "name", "class": CLASS, "tasksMax": "tasks.max"}
 """Fields of a KafkaConnector, and the keys that they set."""
 _JSON: Final = re.compile(r"(?:\xef\xbb\xbf)?\s*\{")
-"""Of bytes as characters: a byte order mark may come first."""
+"""Matches text that was decoded as ISO-8859-1, so a byte order mark is three characters."""
 
 
 def is_resource(path: Path, text: str) -> bool:
-    """Whether a file is YAML, or JSON, and no properties file."""
+    """Return True if a file is YAML or JSON, not a properties file."""
     if path.suffix.lower() in (".yaml", ".yml", ".json") or _JSON.match(text):
         return True
     return all(re.search(rf"^{name}:", text, re.MULTILINE) for name in ("apiVersion", "kind"))
@@ -28,7 +28,7 @@ def is_resource(path: Path, text: str) -> bool:
 def find_connector(documents: list[Node]) -> Settings | None:
     """Return the configuration of a connector on Kafka Connect, or None if the file has none.
 
-    It is the whole document, its `config` (Kafka Connect's REST), or a KafkaConnector.
+    It is the whole document, its `config` (as in Kafka Connect's REST API), or a KafkaConnector.
     """
     fields = documents[0].fields() if len(documents) == 1 and documents[0].is_mapping else {}
     named = {"name": fields["name"]} if "name" in fields else {}
@@ -53,7 +53,7 @@ def find_connector(documents: list[Node]) -> Settings | None:
 
 
 def find_resource(documents: list[Node], *, file: str) -> dict[str, Node]:
-    """The fields of the one resource; refuses files with none or with several."""
+    """Return the fields of the only resource. Raises ConfigError if there is none, or several."""
     resources: list[tuple[Node, dict[str, Node]]] = []
     others: list[Node] = []
     for node in documents:

@@ -43,7 +43,7 @@ RESOURCE: Final = (
     Field(
         "apiVersion",
         _USED,
-        "`kafka.strimzi.io/` and `v1alpha1`, `v1beta2` or `v1`; another group with a note",
+        "`kafka.strimzi.io/` and `v1alpha1`, `v1beta2` or `v1`; with another group a note",
     ),
     Field("kind", _USED, "`KafkaMirrorMaker2`; a `List` is looked into"),
     Field("metadata", _NOTHING, "names, labels and annotations of Kubernetes"),
@@ -78,12 +78,12 @@ SPEC: Final = (
     Field(
         "template",
         _NOTHING,
-        "of Kubernetes' objects; variables and mounts of secrets are used",
+        "for Kubernetes' objects; only variables and mounts of secrets are used",
     ),
     Field(
         "externalConfiguration",
         _NOTHING,
-        "of a container; variables and mounts of secrets are used",
+        "for a container; only variables and mounts of secrets are used",
     ),
 )
 CLUSTER: Final = (

@@ -58,7 +58,9 @@ class MirrorReader:
             self._found.set(f"{flow}.tasks.max", tasks.text(), tasks)
         for name, section in running.items():
             if name != _SOURCE and "tasksMax" in section:
-                only = f"sets nothing: a {name} has one task here; tasksMax of {_SOURCE} counts"
+                only = (
+                    f"sets nothing, because a {name} has one task here; set tasksMax of {_SOURCE}"
+                )
                 self._found.warn(section["tasksMax"], only)
         if _SOURCE not in running:
             self._found.set(f"{flow}.topics", "", mirror)

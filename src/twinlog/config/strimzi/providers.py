@@ -1,9 +1,10 @@
-"""What the operator adds so that values of a resource find their variables and files.
+"""Resolves variables in a resource's values as they are resolved in the operator's pods.
 
-It names four config providers (`strimzienv`, `strimzifile`, `strimzidir`, `strimzisecrets`), sets
-environment variables of the pods, and mounts secrets into them. Here secrets are files of
-`--secrets`, like those that fields name. If that folder lacks one, or none is given, a variable of
-the environment is looked up in this process, and a path is this machine's.
+The operator names four config providers (`strimzienv`, `strimzifile`, `strimzidir`,
+`strimzisecrets`), sets environment variables of the pods, and mounts secrets into them. Twinlog
+reads these secrets from the folder of `--secrets`, like the secrets that fields name. If the folder
+is not given, or lacks a secret, environment variables are those of this process, and paths are
+those of this machine.
 """
 
 from __future__ import annotations
@@ -57,16 +58,16 @@ class Pod:
     values: dict[str, str] = field(default_factory=dict)
     """Variables with a value in the resource itself."""
     variables: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Variable to secret and key."""
+    """Secret and key, by variable."""
     mounts: dict[str, str] = field(default_factory=dict)
-    """Folder to secret."""
+    """Secret, by the folder where it is mounted."""
 
     def __bool__(self) -> bool:
         return bool(self.values or self.variables or self.mounts)
 
 
 def pod_of(spec: Mapping[str, Node]) -> Pod:
-    """Read `template` and `externalConfiguration`."""
+    """Return the pod's variables and mounts, by `template` and `externalConfiguration`."""
     pod = Pod()
     template, old = map(spec.get, OF_PODS)
     container = _below(template, "connectContainer")
@@ -113,7 +114,7 @@ def _text(node: Node | None, name: str) -> str:
 
 
 def with_secrets(settings: Mapping[str, Setting], secrets: Secrets, pod: Pod) -> dict[str, Setting]:
-    """The settings with the operator's providers; secrets are looked up in the folder."""
+    """Return the settings with the operator's providers, and secrets as files of the folder."""
     found = {key: _in_the_pod(one, secrets, pod) for key, one in settings.items()}
     found.update(_added(dict(found)))
     ours = {
@@ -145,7 +146,7 @@ def _names(listed: Setting) -> list[str]:
 
 
 def _added(settings: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
-    """Name the operator's providers that a value needs and the resource does not name itself."""
+    """Yield settings for the operator's providers that values need and no setting names."""
     named = {
         name
         for prefix in provider_scopes(settings)
@@ -164,7 +165,7 @@ def _added(settings: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
 
 
 def _in_the_pod(one: Setting, secrets: Secrets, pod: Pod) -> Setting:
-    """Put files of the folder in place of what the pod's environment and mounts have of secrets."""
+    """Replace the pod's variables and mounted paths with their values, or files of the folder."""
     reads = _reader(one, secrets)
 
     def variable(match: re.Match[str]) -> str:

@@ -55,7 +55,7 @@ _TARGET_KEYS: Final = {
 
 
 def read_resource(documents: list[Node], *, file: str, secrets: Path | None) -> RawConfig:
-    """The KafkaMirrorMaker2 resource of a file, under MirrorMaker 2's keys."""
+    """Return a KafkaMirrorMaker2 resource as settings with MirrorMaker 2's keys."""
     reader = _ResourceReader(find_resource(documents, file=file), secrets)
     try:
         return reader.read()

@@ -31,11 +31,11 @@ class Collected:
         self._add(WarningCode.DEAD_KEY, at.line, at.path, message)
 
     def read_as(self, at: Node, message: str) -> None:
-        """Warn of a file of a related kind."""
+        """Warn that a resource of another API group, such as IBM's, is read as Strimzi's."""
         self._add(WarningCode.READ_AS, at.line, at.path, message)
 
     def say(self, message: str) -> None:
-        """About fields that have no meaning here."""
+        """Warn of fields that have no meaning here."""
         self._add(WarningCode.NO_MEANING, None, "", message)
 
     def _add(self, code: WarningCode, line: int | None, key: str, message: str) -> None:

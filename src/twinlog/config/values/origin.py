@@ -16,13 +16,15 @@ _SECRET = re.compile(
 _HIDDEN = "<hidden>"
 _COMMENT = re.compile(r"\s(#|//)(\s|$)")
 _PLACEHOLDER = re.compile(r"\$\{[A-Za-z_][\w.]*\}|\{\{.*?\}\}")
-"""What envsubst, a shell or a template engine left; a config provider's has a colon."""
+"""A placeholder that envsubst or a template engine should have replaced. Variables of config
+providers have a colon, so they do not match.
+"""
 _WHOLE_PLACEHOLDER = re.compile(
     _PLACEHOLDER.pattern
     + r"""|(?<![^\s"'=,/@])(?:\$(?:[A-Z_][A-Z0-9_]*|[a-z]+(?:_[a-z]+)*)|<[A-Za-z][^<>"]*>"""
     + r"""|%[A-Za-z_]\w*%)(?![^\s"';:,/@])"""
 )
-"""Also `$X`, `<X>` and `%X%`, which elsewhere than in names and secrets may be meant so."""
+"""Also `$X`, `<X>` and `%X%`: only for secrets, addresses and aliases, as others may have them."""
 _FILLED_IN = re.compile(r"(^|\.)(clusters|bootstrap\.servers|cluster\.alias|[a-z.]*\.url)$")
 _MAX_SHOWN = 80
 
@@ -88,13 +90,13 @@ class Setting:
 
     @property
     def hint(self) -> str:
-        """An explanation when the value seems to end in a comment, which Java makes part of it, or
-        has a placeholder.
+        """An explanation if the value seems to end in a comment, which Java reads as part of the
+        value, or has a placeholder; else empty.
         """
         if has_comment(self.value):
             return " (what looks like a comment is part of the value: put it on a line of its own)"
         if self.has_placeholder:
-            return " (a placeholder in it was never replaced: put the value in its place)"
+            return " (it has a placeholder that was never replaced: write the value here)"
         return ""
 
     def __repr__(self) -> str:

@@ -32,7 +32,7 @@ def trimmed(text: str) -> str:
 
 
 def refuse(setting: Setting, what: str, todo: str, *, code: str | None = None) -> ConfigError:
-    """Return the error for a wrong value; if a variable has no value, that is the error."""
+    """Return the error for a wrong value, or for a variable in it that has no value."""
     if "${" in setting.value and not setting.from_provider:
         what = f"{setting.shown} holds a variable without a value"
         todo = "no provider of config.providers has a value for it: set it, or name its provider"
