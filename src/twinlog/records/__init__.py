@@ -27,7 +27,7 @@ def register(spark: SparkSession) -> None:
     where Spark's Python has Twinlog installed.
 
     Warns if Spark's workers run another Python, without Twinlog (PYSPARK_PYTHON). Raises
-    EnvironmentMissing without PyArrow.
+    EnvironmentMissing if PyArrow is not installed.
     """
     from twinlog.records.spark_api import need_arrow
 
@@ -38,14 +38,15 @@ def register(spark: SparkSession) -> None:
 
 
 def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
-    """The same rows as record batches, those of each partition of the topic in one task: what
-    `df.write` and `df.writeStream` of `format("twinlog")` need where rows are in several tasks.
+    """Return the rows as record batches, with all rows of one topic partition in one task.
+
+    `df.write` and `df.writeStream` of `format("twinlog")` need this if several tasks have rows.
 
     Call it last: its columns are `partition`, `record_batch` and `least_timestamp`, and `topic` if
     there is no option `topic`. `options` are the writer's (`topic`, `kafka.bootstrap.servers`,
-    `kafka.compression.type`). Rows are partitioned by key, as Java's producer does; those without a
-    key by their content; those that name a `partition` stay with it.
-    Raises ConfigError, and ClusterError where the topic cannot be found.
+    `kafka.compression.type`). Rows with a key are partitioned as by Java's producer, rows without a
+    key by their content. Rows that name a `partition` keep it.
+    Raises ConfigError, and ClusterError if the topic cannot be found.
     """
     from twinlog.records.write import partitioning
 

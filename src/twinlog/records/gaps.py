@@ -71,8 +71,9 @@ class OffsetRange:
 def log_bounds(
     client: ClusterClient, tps: Iterable[TopicPartition], *, may_miss: bool = False
 ) -> dict[TopicPartition, LogBounds]:
-    """Return the log start and high watermark of each partition. Partitions that are missing are
-    left out if they `may_miss`. Raises TwinlogError.
+    """Return the log start and high watermark of each partition.
+
+    `may_miss`: leave out missing partitions instead of raising an error. Raises TwinlogError.
     """
     wanted = list(tps)
     starts = all_answers(list_offsets(client, wanted, EARLIEST), may_miss=may_miss)
@@ -83,20 +84,21 @@ def log_bounds(
 def all_answers(
     answers: Mapping[TopicPartition, T | TwinlogError], *, may_miss: bool = False
 ) -> dict[TopicPartition, T]:
-    """Return the answers, without partitions that are missing if they `may_miss`. Raises the first
-    other error, because a part of a read looks like all of it.
+    """Return the responses. Raises the first error, because a partial read would look complete.
+
+    `may_miss`: leave out missing partitions instead.
     """
     there = {tp: one for tp, one in answers.items() if not (may_miss and is_gone(one))}
     return {tp: or_raise(there[tp]) for tp in sorted(there)}
 
 
 def is_gone(answer: object) -> bool:
-    """Return True if a topic was deleted, or has no such partition any more."""
+    """Return True if the response is that the topic or the partition does not exist any more."""
     return isinstance(answer, ClusterError) and answer.code == TOPIC_MISSING
 
 
 def warn_of_gone(one: OffsetRange) -> None:
-    """Warn that the topic of these offsets was deleted, with `failOnDataLoss=false`."""
+    """Warn that these offsets were deleted with their topic (with `failOnDataLoss=false`)."""
     log.warning("%s: offsets [%d, %d) are gone with their topic", one.tp, one.first, one.end)
 
 

@@ -1,8 +1,8 @@
-"""What is written as options: names in any case, and `kafka.*`, the keys of Java's clients.
+"""Options of the reader and the writer: names in any case, and `kafka.*`, keys of Java's clients.
 
-Reader and writer share it. A name that Spark or Kafka knows, but that has no effect here, is a
-warning, as in Spark, so that a job changes one word: also a name of the other direction, because
-jobs pass one set of options to both. A name that neither knows is an error that names the nearest.
+An option of Spark or Kafka that has no effect here is a warning, as in Spark, so a job changes only
+the name of its format. The same holds for the writer's options in a read and the reverse, because
+jobs pass one set of options to both. An unknown option is an error that suggests the nearest name.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ OPTIONS: Final = {
         "includeHeaders",
     ),
 }
-"""Names of options of a read and of a write, Spark's and Twinlog's."""
+"""Names of Spark's and Twinlog's options, for a read (consumer) and for a write (producer)."""
 
 
 def named(
     given: Mapping[str, str], role: Role, ignored: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the options by the names that we write, and the client's properties without prefix.
+    """Return the options with their names as in `OPTIONS`, and the `kafka.*` keys without prefix.
 
-    Options without effect are warnings: those in `ignored`, and those of the other role, which are
-    left out. Raises ConfigError for an unknown option.
+    Warns of options without effect: those in `ignored`, and those of the other role, which are left
+    out. Raises ConfigError for an unknown option.
     """
     own = {name.lower(): value for name, value in given.items()}
     properties = {
@@ -104,8 +104,9 @@ def no_effect(name: str, why: str) -> None:
 def client_of(
     properties: Mapping[str, str], role: Role, refused: Mapping[str, str]
 ) -> ClientProperties:
-    """Return the properties of Java's client of that role. A key of another client is a warning, as
-    in Kafka. Raises ConfigError for a key that no client has.
+    """Return the properties of Java's client of that role.
+
+    Warns of keys of other clients, as Kafka does. Raises ConfigError for a key that no client has.
     """
     known = frozenset[str]().union(*CLIENT_KEYS.values())
     for key in sorted(properties):

@@ -4,7 +4,7 @@ A task that dies, or is run twice, has changed nothing: reading leaves no trace 
 Spark takes the rows of one attempt. While it reads,
 
 - the leader moves: the request is answered with an error and goes to the new one;
-- the topic is deleted: TOPIC_MISSING, or a warning with the range that is gone;
+- the topic is deleted: TOPIC_MISSING, or a warning with the range that was deleted;
 - the log start passes the position: RETENTION, with the range that is gone;
 - offsets are missing inside of the log: LOG_GAP, or compaction (`records.gaps`);
 - the log is cut behind the position: TRUNCATED. One that was cut and has grown past the position

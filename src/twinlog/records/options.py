@@ -130,7 +130,7 @@ def _check_kind(options: Mapping[str, str], *, is_stream: bool) -> None:
             raise wrong("pushFilters", "Spark passes no filters to streams", "remove it")
         return
     if "commitGroup" in options:
-        raise wrong("commitGroup", "it is of streams only", "remove it, or use spark.readStream")
+        raise wrong("commitGroup", "only streams have it", "remove it, or use spark.readStream")
     for name in _LIMITS:
         if name in options:
             no_effect(name, "a batch reads everything at once")
@@ -170,7 +170,7 @@ def _starting(options: Mapping[str, str], *, is_stream: bool) -> Bound:
     if strategy not in ("error", "latest"):
         raise wrong(
             "startingOffsetsByTimestampStrategy",
-            f"{strategy!r} is none",
+            f"{strategy!r} is not a valid value",
             "write error or latest",
         )
     found = _bound(options, _STARTS, needs_match=strategy == "error")

@@ -54,8 +54,10 @@ def columns_of(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
 def find_partitions(
     client: ClusterClient, options: ReadOptions, *, may_miss: bool = False
 ) -> dict[TopicPartition, TopicId]:
-    """Return all partitions to read, sorted, with the IDs of their topics. Raises TwinlogError if a
-    named topic or an assigned partition is missing, unless it `may_miss`: then it is left out.
+    """Return all partitions to read, sorted, with the IDs of their topics.
+
+    Raises TwinlogError if a named topic or an assigned partition is missing. `may_miss`: leave it
+    out instead.
     """
     if options.pattern:
         topics = _matching(client, options, may_miss=may_miss)
@@ -67,7 +69,7 @@ def find_partitions(
         return {tp: found[tp] for tp in sorted(found)}
     missing = sorted(set(options.assigned) - found.keys())
     if missing and not may_miss:
-        raise wrong("assign", f"there is no partition {missing[0]}", "look at the topic")
+        raise wrong("assign", f"there is no partition {missing[0]}", "describe the topic")
     return {tp: found[tp] for tp in options.assigned if tp in found}
 
 
@@ -87,7 +89,7 @@ def _named(
 def _matching(
     client: ClusterClient, options: ReadOptions, *, may_miss: bool
 ) -> Iterable[TopicMetadata]:
-    """As Java's consumers: what brokers keep for themselves is not matched."""
+    """Return the matching topics, without internal topics, as Java's consumers do."""
     names = options.names()
     found = {
         name: topic
@@ -100,8 +102,8 @@ def _matching(
 def _settled(
     client: ClusterClient, found: Mapping[str, TopicMetadata], *, may_miss: bool
 ) -> Iterable[TopicMetadata]:
-    """Return the topics, after those whose leaders are being elected have been queried again:
-    without them a read would look whole. Missing topics are left out if they `may_miss`.
+    """Return the topics, after those with an error (such as an election of leaders) were queried
+    again, because a read without them would look complete. `may_miss`: leave out missing topics.
     """
     topics = dict(found)
     while True:
@@ -147,8 +149,9 @@ def latest(
     *,
     may_miss: bool = False,
 ) -> Offsets:
-    """Return where readers of that isolation end now: the last stable offset or the high watermark.
-    Partitions that are missing are left out if they `may_miss`.
+    """Return the end for readers of that isolation: the last stable offset or the high watermark.
+
+    `may_miss`: leave out missing partitions.
     """
     answers = list_offsets(client, list(tps), LATEST, isolation=isolation)
     return {tp: one.offset for tp, one in all_answers(answers, may_miss=may_miss).items()}
@@ -157,8 +160,10 @@ def latest(
 def present(
     wanted: Sequence[OffsetRange], bounds: dict[TopicPartition, LogBounds], *, fails: bool
 ) -> list[OffsetRange]:
-    """Return what the logs have of these ranges. The rest is raised or logged, by `failOnDataLoss`;
-    partitions without bounds are gone.
+    """Return the parts of these ranges that the logs still have.
+
+    A deleted part is an error if it `fails` (`failOnDataLoss`), else a warning. A partition without
+    bounds was deleted.
     """
     for one in wanted:
         if one.tp in bounds:

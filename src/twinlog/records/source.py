@@ -97,7 +97,7 @@ class TwinlogSource(DataSource):
         if self.is_copy:
             return StreamWriter(options, None)
         say_slow_kernels()
-        # overwrite: outputMode("complete"), whose rows Spark's own sink appends, too
+        # overwrite is outputMode("complete"); its rows are appended, as by Spark's own Kafka sink
         return StreamWriter(options, prepared(options, schema, overwrite=False))
 
 
@@ -121,10 +121,10 @@ def register(spark: SparkSession) -> None:
 
 
 def warn_of_another_python(spark: SparkSession) -> None:
-    """Warn if the Python of Spark's workers is another one on this host and has no Twinlog.
+    """Warn if Spark's workers run another Python of this host, and it cannot import Twinlog.
 
-    It plans queries on the driver as well. Over Spark Connect the server chooses it, and a path
-    that only executors have cannot be tried.
+    Spark also plans queries with that Python, on the driver. Nothing is checked over Spark Connect,
+    whose server chooses the Python, or for a path that only executors have.
     """
     try:
         python = spark.sparkContext.pythonExec
@@ -136,8 +136,8 @@ def warn_of_another_python(spark: SparkSession) -> None:
     done = subprocess.run([found, "-c", "import twinlog.records"], capture_output=True, check=False)
     if done.returncode:
         log.warning(
-            'format("twinlog"): Spark\'s workers run %s, which cannot import twinlog, and this is '
-            "%s: set the environment variable PYSPARK_PYTHON=%s before the session starts, or "
+            'format("twinlog"): Spark\'s workers run %s, which cannot import twinlog; this process '
+            "runs %s: set the environment variable PYSPARK_PYTHON=%s before the session starts, or "
             "install Twinlog there",
             *(found, sys.executable, sys.executable),
         )

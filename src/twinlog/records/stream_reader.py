@@ -13,16 +13,16 @@ This object keeps nothing that a restart would need.
   start that it asks with is committed, too.
 - Two queries commit to one group: the last one wins. A group with members refuses (GROUP_ACTIVE).
 
-A partition that is not in the checkpoint is new: it is read from offset 0, as in Spark's own
-source, so nothing of it is passed over; what retention deleted before is reported. A partition that
-is not there any more keeps its place in the checkpoint. With `failOnDataLoss=false` the query
-continues without it, also if its topic was named.
+A partition that is not in the checkpoint is new. It is read from offset 0, as by Spark's own
+source, so none of its records are skipped. Records that retention deleted before are reported. A
+partition that was deleted stays in the checkpoint with its offset. With `failOnDataLoss=false` the
+query continues without it, even if its topic was named.
 
 A topic that is re-created while the query runs is recognised by its ID. With `failOnDataLoss=false`
-the next micro-batch ends at offset 0 of its partitions and has no rows of them, so the one after it
-reads the new topic from its first offset, also after a restart. The checkpoint has no IDs, so a
-topic that was re-created while no query ran looks like a log that was cut: the position moves to
-its end, and a warning names the offsets before it.
+the next micro-batch ends at offset 0 of its partitions and has no rows of them, so the micro-batch
+after it reads the new topic from its first offset, also after a restart. The checkpoint has no IDs,
+so a topic that was re-created while no query ran looks like a truncated log: the position moves to
+its end, and a warning names the skipped offsets.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         self._upstreams: UpstreamMaps | None = None
         """With the offset maps as they were read for the last micro-batch."""
         self._target: Offsets | None = None
-        """Where `AvailableNow` ends."""
+        """The end offsets of an `AvailableNow` query."""
         self._may_miss = not options.fails_on_data_loss
         self._ids: dict[TopicPartition, TopicId] = {}
-        """Topic IDs of the partitions that were read."""
+        """Topic IDs of the partitions, when they were last listed."""
         self._missing: frozenset[str] = frozenset()
-        """Topics that were missing at the last micro-batch."""
+        """Topics that were missing when the last micro-batch was planned."""
         self._rewound: Offsets = {}
-        """Partitions of re-created topics, which the last micro-batch ends at 0."""
+        """Partitions of re-created topics: the last micro-batch ends at their offset 0."""
         self._latest: Offsets = {}
         self._reached: Offsets = {}
         """Where the last micro-batch ended, for a PySpark before 4.2, which does not say."""
@@ -87,7 +87,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         """What the group has, or what this query began with."""
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query without a checkpoint begins."""
+        """Return the offsets at which a query without a checkpoint begins."""
         client = self._connected()
         tps = self._ids = find_partitions(client, self._options)
         begin = to_json(resolve(client, self._options.starting, tps, self._options.isolation))
@@ -102,7 +102,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The query ends where the logs end now."""
+        """Make the query end at the current ends of the logs."""
         client = self._connected()
         self._ids |= (found := find_partitions(client, self._options, may_miss=self._may_miss))
         self._target = self._ends(client, found)
@@ -128,7 +128,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         else:
             self._target |= self._ends(client, again)
             self._latest = dict(self._target)
-        # what was re-created begins at 0 with the micro-batch after this one
+        # the micro-batch after this one reads re-created topics from offset 0
         self._rewound = {tp: 0 for tp in again if begin.get(tp)}
         wanted = [
             OffsetRange(tp=tp, first=begin.get(tp, 0), end=end)
@@ -207,13 +207,13 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         return latest(client, tps, self._options.isolation, may_miss=self._may_miss)
 
     def _warn_of_missing(self, found: Iterable[TopicPartition], begin: Offsets) -> None:
-        """Warn once about each topic that is named, or was read, and is missing."""
+        """Warn once about each missing topic that is named or in the checkpoint."""
         named = {*self._options.topics, *(tp.topic for tp in (*self._options.assigned, *begin))}
         missing = named - {tp.topic for tp in found}
         for name in sorted(missing - self._missing):
             log.warning(
                 "topic %s is not read: it does not exist, or the user may not see it, or it is not "
-                "subscribed to any more; its place in the checkpoint is kept",
+                "subscribed to any more; its offsets stay in the checkpoint",
                 name,
             )
         self._missing = frozenset(missing)
@@ -221,8 +221,9 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
     def _created_again(
         self, found: Mapping[TopicPartition, TopicId], begin: Offsets
     ) -> list[TopicPartition]:
-        """Return the partitions whose topics were re-created since they were read. Raises
-        RecordsLost, by `failOnDataLoss`.
+        """Return the partitions whose topics were re-created since they were last listed.
+
+        Raises RecordsLost with `failOnDataLoss`, else warns of the lost offsets.
         """
         again = [tp for tp, topic_id in found.items() if self._is_another(tp, topic_id)]
         todo = "compare what was read with another copy, then begin with a new checkpoint"
@@ -240,37 +241,37 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         return again
 
     def _is_another(self, tp: TopicPartition, topic_id: TopicId) -> bool:
-        """Return True if this is not the topic that was read. Old brokers have no topic IDs."""
+        """Return True if the topic has another ID than before. Old brokers have no topic IDs."""
         known = self._ids.get(tp, NO_TOPIC_ID)
         return NO_TOPIC_ID not in (known, topic_id) and known != topic_id
 
     def _behind(self, client: ClusterClient, behind: Sequence[OffsetRange]) -> Offsets:
-        """Ends of partitions that end before what was read already.
+        """Return the ends for partitions that end before the offset that was read already.
 
-        That is so for a while after `isolation` was changed to read_committed beside an open
-        transaction. Otherwise the log was cut, and continues from its end.
+        This is temporary after `isolation` was changed to read_committed while a transaction is
+        open. Otherwise the log was truncated, and reading continues at its end.
         """
         bounds = log_bounds(client, [one.tp for one in behind], may_miss=self._may_miss)
         out: Offsets = {one.tp: one.first for one in behind}
         for one in behind:
             whole = bounds.get(one.tp)
             if whole is None:
-                continue  # it is gone, and keeps its place
+                continue  # deleted: its offset stays in the checkpoint
             reached = OffsetRange(tp=one.tp, first=one.first, end=one.first)
             losses = find_losses(reached, whole)
             report(losses, fails=not self._may_miss)
             out[one.tp] = min(one.first, whole.end)
             if losses and whole.start < one.end:
                 log.warning(
-                    "%s: if the topic was re-created, offsets [%d, %d) of the new one are not "
-                    "read: read them with a query of their own",
+                    "%s: if the topic was re-created, offsets [%d, %d) of the new topic are "
+                    "skipped: read them with another query",
                     *(one.tp, whole.start, one.end),
                 )
         return out
 
     def _still_there(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """Return the ranges without those whose topics were deleted, or re-created, since the
-        micro-batch was planned. Warns of each.
+        """Return the ranges whose topics were not deleted or re-created since the micro-batch was
+        planned. Warns of each other range.
         """
         topics = self._connected().metadata(sorted({one.tp.topic for one in ranges})).topics
         there = {tp: topic.topic_id for topic in topics.values() for tp in topic.tps}

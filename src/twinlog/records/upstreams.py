@@ -29,8 +29,10 @@ Maps = Mapping[TopicPartition, Sequence[tuple[str, PartitionMap]]]
 
 
 class UpstreamMaps:
-    """The maps of what was copied from clusters with these aliases, or with these names in the
-    mirror's configuration. A later question reads only what was added since.
+    """The offset maps of flows from several sources.
+
+    A source is given by its alias in the names of remote topics, or by its name in the mirror's
+    configuration. A later call reads only the rows that were added since.
     """
 
     def __init__(self, client: ClusterClient, aliases: Sequence[str]) -> None:

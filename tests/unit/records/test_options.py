@@ -127,7 +127,7 @@ def test_isolation(given: dict[str, str], level: Isolation) -> None:
         ({"failOnDataLoss": "no"}, "'no' is neither true nor false"),
         ({"includeHeaders": "si"}, "'si' is neither true nor false"),
         ({"startingOffsetsByTimestampStrategy": "none"}, "write error or latest"),
-        ({"commitGroup": "g"}, "of streams only"),
+        ({"commitGroup": "g"}, "only streams have it"),
         ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers: missing; add it"),
         ({"kafka.bootstrap.servers": "kafka1"}, "'kafka1' is no address"),
         ({"kafka.fetch.min.byte": "1"}, "did you mean kafka.fetch.min.bytes?"),

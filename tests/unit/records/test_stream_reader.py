@@ -259,6 +259,6 @@ def test_offsets_of_a_new_topic_that_are_passed_over_are_named(
     assert query.at == {"a": {"0": 5}}
     assert "a-0: offsets [5, 20) are not there" in caplog.text
     assert (
-        "a-0: if the topic was re-created, offsets [0, 5) of the new one are not read"
+        "a-0: if the topic was re-created, offsets [0, 5) of the new topic are skipped"
         in caplog.text
     )

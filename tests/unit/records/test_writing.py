@@ -60,8 +60,11 @@ def test_runs_of_one_checkpoint_have_one_transactional_id() -> None:
     [
         ({"checkpointLocation": ""}, "kafka.transactional.id: missing"),
         ({"writeId": "x"}, "writeId: it is of batches only"),
-        ({"missingMark": "skip"}, "missingMark: 'skip' is none; write fail or write"),
-        ({"kafka.enable.idempotence": "no"}, "kafka.enable.idempotence: 'no' is none; write true"),
+        ({"missingMark": "skip"}, "missingMark: 'skip' is not a valid value; write fail or write"),
+        (
+            {"kafka.enable.idempotence": "no"},
+            "kafka.enable.idempotence: 'no' is not a valid value; write true",
+        ),
         ({"kafka.acks": "2"}, "kafka.acks: '2' is none; write all"),
         ({"kafka.key.serializer": "x"}, "kafka.key.serializer: it cannot be set"),
         ({"kafka.transaction.timeout.ms": "0"}, "'0' is no positive number"),

@@ -178,7 +178,9 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
             if f":{UNGIVEN}/" in setting.value:
                 continue  # it is an error already
             if f":{UNREAD}/" in setting.value:
-                message = f"not read, since --secrets is not given: {UNREAD} stands for its folder"
+                message = (
+                    f"not read, because --secrets is not given: {UNREAD} is shown as its folder"
+                )
             yield warning(WarningCode.UNRESOLVED, setting, message)
         elif setting.has_placeholder:
             message = "a placeholder is not replaced here, and stays as text; write the value here"

@@ -48,7 +48,7 @@ converted file holds what is in them. A password with a quote, a backslash or a 
 refused, because the text of a login cannot hold it. `${name:namespace/secret:key}` of Strimzi's
 `KubernetesSecretConfigProvider` is looked up in the same folder; Kafka's own providers work as in
 `docs/configuration.md`. What connects to nothing (`check --explain`, `convert`) needs no folder:
-without `--secrets` no secret is read, and `/SECRETS` stands for it in what they print.
+without `--secrets` no secret is read, and their output shows `/SECRETS` as the folder.
 
 The operator's own providers need no `config.providers`: `${strimzienv:NAME}`,
 `${strimzifile:path:key}`, `${strimzidir:path:key}` and `${strimzisecrets:namespace/secret:key}`.

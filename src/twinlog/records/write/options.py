@@ -36,7 +36,7 @@ ALWAYS: Final = {
     "acks": (("all", "-1"), ("1", "0")),
     "enable.idempotence": (("true",), ("false",)),
 }
-"""Keys with the values that a transaction always has, and Kafka's weaker ones."""
+"""By key: the values that mean the same as in a transaction, and the weaker values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ def parse_write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOp
         raise wrong("topic", "it is empty", "name a topic, or remove it and have a column topic")
     missing = options.get("missingMark", "fail").strip().lower()
     if missing not in ("fail", "write"):
-        raise wrong("missingMark", f"{missing!r} is none", "write fail or write")
+        raise wrong("missingMark", f"{missing!r} is not a valid value", "write fail or write")
     write_id = _write_id(options, is_stream=is_stream)
     return WriteOptions(
         properties=client,
@@ -89,13 +89,13 @@ def parse_write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOp
 
 
 def _note_stronger(client: ClientProperties) -> None:
-    """Warn about a weaker setting than that of a transaction. Raises ConfigError for no setting."""
+    """Warn of a setting weaker than a transaction's. Raises ConfigError for an invalid value."""
     for key, (always, weaker) in ALWAYS.items():
         word = client.get(key, always[0]).strip().lower()
         if word in weaker:
             no_effect(f"kafka.{key}", f"a transaction always has {always[0]}")
         elif word not in always:
-            raise wrong(f"kafka.{key}", f"{word!r} is none", f"write {always[0]}")
+            raise wrong(f"kafka.{key}", f"{word!r} is not a valid value", f"write {always[0]}")
 
 
 def _write_id(options: Mapping[str, str], *, is_stream: bool) -> str:
@@ -126,5 +126,7 @@ def _codec(text: str) -> Codec:
     name = text.strip().upper()
     if name not in Codec.__members__:
         codecs = ", ".join(one.name.lower() for one in Codec)
-        raise wrong("kafka.compression.type", f"{text!r} is none", f"write one of {codecs}")
+        raise wrong(
+            "kafka.compression.type", f"{text!r} is not a valid value", f"write one of {codecs}"
+        )
     return Codec[name]

@@ -44,12 +44,12 @@ def is_packed(columns: Collection[str]) -> bool:
 
 
 def column_types(*, has_topic: bool) -> dict[str, str]:
-    """Return the columns and their types; `has_topic`: an option names the topic of all rows."""
+    """Return the columns and their types. `has_topic`: an option names the topic of all rows."""
     return TYPES if has_topic else {**TYPES, TOPIC: "string"}
 
 
 def partition_count(schema: StructType) -> int:
-    """How many partitions the topic had when rows were partitioned; 0 where that is not known."""
+    """Return the topic's partition count when its rows were partitioned, or 0 if it is unknown."""
     found = next((one.metadata for one in schema if one.name == PARTITION), None) or {}
     return int(found.get(PARTITION_COUNT, 0))
 
@@ -93,8 +93,8 @@ class PackedBatch:
 def packed(
     cuts: Cuts, codec: Codec, binary: pa.DataType, *, has_topic: bool = True
 ) -> pa.RecordBatch:
-    """Return the rows as columns (`column_types`). `binary` is the type of bytes here, which may be
-    a large one.
+    """Return the rows as columns (`column_types`). `binary` is Arrow's type of their bytes: binary
+    or large_binary.
     """
     topics: list[str] = []
     partitions: list[int] = []

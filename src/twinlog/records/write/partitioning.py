@@ -43,12 +43,12 @@ _SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
 def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
-    """The same rows as record batches, those of each partition in one task (`packing`).
+    """Return the rows as record batches, with all rows of one partition in one task (`packing`).
 
-    `options`: those of the writer. Rows are partitioned by key, as Java's producer does; those
-    without a key by their content; those that name a partition stay with it. Without an option
-    topic the tasks query the partition counts of the topics that rows name, and Spark decides how
-    many tasks write (spark.sql.shuffle.partitions). Raises TwinlogError.
+    `options` are the writer's. Rows with a key are partitioned as by Java's producer, rows without
+    a key by their content. Rows that name a partition keep it. Without an option topic, tasks query
+    the partition counts of the topics that rows name, and Spark decides how many tasks write
+    (spark.sql.shuffle.partitions). Raises TwinlogError.
     """
     parsed = parse_write_options({"writeId": "partitioning", **options}, is_stream=False)
     has_topic = bool(parsed.topic)
@@ -86,7 +86,7 @@ def most_bytes(options: WriteOptions, limit: str, rows: str) -> int:
 
 
 def _packing(options: WriteOptions, counted: WriteOptions | int, limit_bytes: int) -> Any:
-    topic, codec = options.topic, options.codec  # no secret goes along unless tasks query counts
+    topic, codec = options.topic, options.codec  # tasks get secrets only to query partition counts
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task_begins()
@@ -109,7 +109,7 @@ def _packing(options: WriteOptions, counted: WriteOptions | int, limit_bytes: in
 
 @contextmanager
 def _counts(counted: WriteOptions | int) -> Iterator[Callable[[str], int]]:
-    """Return the partition count of each topic: this one, or that of the cluster."""
+    """Yield a function from a topic to its partition count: the given one, or the cluster's."""
     if isinstance(counted, int):
         yield lambda _: counted
         return

@@ -73,7 +73,7 @@ def check_schema(schema: StructType, *, has_topic: bool) -> tuple[str, ...]:
     added = given.keys() & (TYPES.keys() - of_batches.keys())
     if is_packed and (added or of_batches.keys() - given.keys()):
         raise _wrong(
-            "columns were added to what `partitioned` returned, or taken from it",
+            "columns were added to the result of `partitioned`, or removed from it",
             "change rows before it, and call it last",
         )
     types = {name: (kind,) for name, kind in of_batches.items()} if is_packed else TYPES

@@ -9,10 +9,10 @@
 Begin and commit run in different processes, and only the tasks' messages go from one to the other.
 All of it may be repeated.
 
-The mark (`cluster.groups.commit_mark`) is an offset of a group of the query's own: the number of
-the micro-batch that was committed last, how many rows it had, and to which topics. It is set inside
-the transaction, so both happen or none. A mark that no writer set on this cluster is refused
-(MARK_DIFFERS), because a mirror may have translated it.
+The mark (`cluster.groups.commit_mark`) is an offset of a group that belongs to the query. It has
+the number of the micro-batch that was committed last, its row count, and its topics. It is part of
+the transaction, so it is committed if and only if the rows are. A mark that no writer set on this
+cluster is refused (MARK_DIFFERS), because a mirror may have translated it.
 A micro-batch whose number it has is not written again: Spark repeats one with the same rows when it
 died between our end and its own note of it. Spark keeps the plan of a micro-batch, so numbers of a
 query have no gap; where the mark says otherwise (MARK_DIFFERS), it is of another checkpoint, or was
@@ -94,7 +94,7 @@ def transactions(
     query: str = "",
     identity: ProducerIdentity = NOBODY,
 ) -> Transactions:
-    """Return the transaction of a query, whose group has its mark."""
+    """Return the transaction of a query. Its group has the query's mark."""
     return Transactions(
         client,
         options.transactional_id,
@@ -138,7 +138,7 @@ def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -
             _end_epoch(opened, batch)  # which rolls back what tasks have written again
             return
         if not topics:
-            return  # there is nothing, and no topic to say so in
+            return  # without rows and a topic there is nothing to commit, not even a mark
         _warn_of_old(client, messages)
         _warn_of_growth(client, options.topic, first.placed_among)
         opened.commit_offsets(mark.offsets(cluster_id))
@@ -174,8 +174,9 @@ def _rows(messages: Sequence[TaskWritten]) -> dict[TopicPartition, int]:
 def _mark(
     client: ClusterClient, group: str, cluster_id: str | None, *, is_strict: bool
 ) -> CommitMark | None:
-    """Return the mark of this cluster. `is_strict`: raise TwinlogError if the group also has
-    offsets that no writer set on this cluster.
+    """Return the newest mark that a writer set on this cluster, or None.
+
+    `is_strict`: raise TwinlogError if the group also has offsets that are no such marks.
     """
     answer = or_raise(fetch_offsets(Coordinators(client), [group], settled=True)[group])
     found, invalid = read_mark(answer, cluster_id)
@@ -184,7 +185,7 @@ def _mark(
         raise _differs(
             f"group {group} has offset {one.offset} of {invalid[0]}, and its metadata "
             f"({one.metadata[:80]}) is not that of micro-batch {one.offset} on this cluster: a "
-            "mirror has translated it, or something else committed it"
+            "mirror has translated it, or another client committed it"
         )
     return found
 
@@ -339,11 +340,11 @@ def _differs(what: str, write_id: str = "") -> ClusterError:
     advice = (
         "the checkpoint is not the one that wrote last, or the query has moved to another cluster, "
         "or brokers have forgotten the mark (offsets.retention.minutes), or the transactional id "
-        "is another; compare the topic with the input of the query, then begin with a new "
-        "checkpoint and transactional id where it ends, or write on once with missingMark=write"
+        "was changed; compare the topic with the input of the query, then begin with a new "
+        "checkpoint and transactional id where it ends, or resume once with missingMark=write"
     )
     if write_id:
-        advice = f"writeId {write_id} names one write; give another write a writeId of its own"
+        advice = f"writeId {write_id} names one write; give each other write its own writeId"
     return ClusterError(
         f'format("twinlog"), writing: {what}: {advice}. Nothing was committed now',
         code="MARK_DIFFERS",
