@@ -45,12 +45,12 @@ CALL_PATIENCE: Final = Patience(backoff=Backoff(cap_ms=2_000))
 """Somebody waits for the call: Java's retry.backoff.max.ms is 1 s."""
 
 ANSWER_TIMEOUT_S: Final = 10.0
-"""How long a broker may send nothing of what it answers from memory or an index: one that is frozen
-has been replaced by then. While bytes arrive, on a slow line, request.timeout.ms is the limit.
+"""Limit of silence before a response from memory or an index: by then a frozen broker's partitions
+have new leaders. While bytes arrive, as on a slow line, request.timeout.ms is the limit.
 """
 
 METADATA_TIMEOUT_S: Final = 5.0
-"""The same for Metadata: a frozen broker must not delay the search for new leaders."""
+"""Limit of silence for Metadata, because a frozen broker must not delay the search for leaders."""
 
 REFUSED_FOR_S: Final = 0.3
 """`refused_s` of questions that somebody waits for."""
@@ -200,8 +200,9 @@ class ClusterClient:
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> Any:
-        """The answer of that broker (None: of any), asked once. It may be silent for `timeout_s`
-        (None: ANSWER_TIMEOUT_S or less).
+        """Send a request once, to that broker or to any (None), and return its response.
+
+        The broker may be silent for `timeout_s` (None: ANSWER_TIMEOUT_S or less).
         """
         with self._asking(node, timeout_s) as (connection, most_s, silent_s):
             return connection.request(

@@ -331,7 +331,7 @@ def test_frozen_broker_is_given_up_as_soon_as_ever(silent_s: float, steps: int) 
     ):
         client.metadata([])
     assert watch.seconds < 10 * silent_s
-    what = "1,066 of" if steps else "no byte came in"
+    what = "1,066 of" if steps else "no byte arrived in"
     assert f"did not answer Metadata: it took too long: {what}" in caught.value.message
     assert "0.4 s" in caught.value.message
     assert "request.timeout.ms" not in caught.value.message, "it would not help"
@@ -396,7 +396,7 @@ OF_THIS_MECHANISM = ", and that the user has credentials of this mechanism on th
 @pytest.mark.parametrize(
     ("mechanism", "error", "said"),
     [
-        ("PLAIN", 0, f"refused us by PLAIN: wrong login; {WHERE_PASSWORD}"),
+        ("PLAIN", 0, f"refused the login by PLAIN: wrong login; {WHERE_PASSWORD}"),
         ("SCRAM-SHA-256", 0, f"SHA-256: wrong login; {WHERE_PASSWORD}{OF_THIS_MECHANISM}"),
         ("SCRAM-SHA-512", 33, "set A.admin.sasl.mechanism (mm2.properties:5) to one of these"),
         ("PLAIN", 34, "check A.security.protocol (mm2.properties:4)"),
@@ -433,7 +433,7 @@ def test_listener_that_expects_a_login_is_named() -> None:
         pytest.raises(Disconnected) as caught,
     ):
         client.metadata([])
-    why = "expects a login by SASL: check A.security.protocol (mm2.properties:4)"
+    why = "probably requires SASL: check A.security.protocol (mm2.properties:4)"
     assert why in caught.value.message
 
 
@@ -441,7 +441,7 @@ def test_listener_that_expects_a_login_is_named() -> None:
     ("behave", "likely"),
     [
         (None, "probably no broker runs there, or its listener has another port"),
-        (closing, "A.security.protocol (mm2.properties:4) is not that of its listener"),
+        (closing, "A.security.protocol (mm2.properties:4) does not match its listener"),
     ],
 )
 def test_unreachable_cluster_names_address_line_and_likely_cause(

@@ -1,6 +1,6 @@
-"""The mark of a query or write of `format("twinlog")`: which micro-batch is committed on a cluster.
+"""The mark of a query or write of `format("twinlog")`: the micro-batch committed last on a cluster.
 
-It is kept as offsets of a group, because a transaction commits those together with the rows:
+It is stored as offsets of a group, because a transaction commits offsets together with the rows:
 
     group       __twinlog-ID.QUERY, for the transactional id twinlog-ID or ID
     partition   0 of each topic that the micro-batch wrote to

@@ -190,7 +190,7 @@ class Transactions:
         `check` is called before the commit; if it raises TwinlogError, the transaction is rolled
         back.
 
-        Raises TwinlogError; whether it has happened is known after the next `begin_epoch`.
+        Raises TwinlogError. The next `begin_epoch` shows whether the transaction was committed.
         """
         if records:
             self.add_partitions([tp])
@@ -213,7 +213,7 @@ class Transactions:
         try:
             check()
         except TwinlogError:
-            with suppress(TwinlogError):  # then its timeout rolls it back
+            with suppress(TwinlogError):  # if this fails, the transaction times out
                 self.end(committed=False)
             raise
         self.end(committed=True)

@@ -173,7 +173,7 @@ class _Reading:
                 # only the first partition of an answer is sure to get a whole batch (KIP-74)
                 if at == 0 or not self._is_cut(answer, led.tp):
                     self._take(led.tp, answer, out)
-                else:  # else each long batch would take a request of its own
+                else:  # otherwise each long batch would need its own request
                     self._growth[led.tp] = GROWTH * self._growth.get(led.tp, 1)
             if self._is_stuck(is_held=is_throttled and not answers):
                 # a broker sends at least one batch of the first: it is what does not pass

@@ -53,7 +53,7 @@ class Connection:
         self._awaited: tuple[int, int, int] | None = None
         self._is_open = True
         self._is_served = False
-        """The broker has answered something else than ApiVersions, which needs no login."""
+        """True after a response to another request than ApiVersions, which needs no login."""
         self._max_frame_bytes = HANDSHAKE_FRAME_BYTES
         """Until the broker has shown that it knows us, and so that it is one."""
 
@@ -143,10 +143,10 @@ class Connection:
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> Any:
-        """Send and wait for the answer; the version is the highest that all sides know.
+        """Send a request, with the highest version that both sides support; return the response.
 
-        The whole answer may take `timeout_s` (None: request.timeout.ms). A broker that sends no
-        byte of it for `silent_s` is given up earlier.
+        `timeout_s` limits the whole response (None: request.timeout.ms). `silent_s` limits the time
+        in which no byte of it arrives.
         """
         self.begin(request, maximum=maximum, minimum=minimum)
         return self.finish(timeout_s=timeout_s, silent_s=silent_s)
@@ -172,13 +172,13 @@ class Connection:
         self._send(frame, (key, version, self._correlation_id))
 
     def finish(self, *, timeout_s: float | None = None, silent_s: float = math.inf) -> Any:
-        """The answer to the request that `begin` sent."""
+        """Return the response to the request that `begin` sent."""
         return self._decode(*self._receive_body(timeout_s, silent_s))
 
     def finish_unless(
         self, known: bytes, *, timeout_s: float | None = None, silent_s: float = math.inf
     ) -> tuple[bytes, Any]:
-        """The digest of the answer, and the answer, or None where its digest is the known one."""
+        """Return the response's digest, and the response or, if its digest is `known`, None."""
         key, version, body = self._receive_body(timeout_s, silent_s)
         digest = hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest()
         if digest == known:
@@ -279,13 +279,15 @@ class Connection:
         return key, version, body
 
     def _login_hint(self, error: IoError) -> str:
-        """Say what a listener with SASL does with a client that does not log in."""
+        """Return a hint if the broker closed the connection as a listener with SASL does when the
+        client does not log in; else an empty text.
+        """
         security = self.settings.security
         is_in = self._is_served or not self.api_versions
         if is_in or not isinstance(error, ConnectionError) or (security and security.needs_sasl):
             return ""
         protocol_key = self.settings.key("security.protocol")
-        return f"; the listener probably expects a login by SASL: check {protocol_key}"
+        return f"; the listener probably requires SASL: check {protocol_key}"
 
     def _nonsense(self, error: CorruptData) -> CorruptData:
         self.close()

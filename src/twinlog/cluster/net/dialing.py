@@ -73,7 +73,7 @@ def connect(
 
 
 def _reason(host: str, address: str, error: IoError) -> str:
-    """Why this address of the name did not accept; a name that is one is not repeated."""
+    """Return why this address of the host failed, with the address unless it is the host."""
     what = framing.reason(error)
     return what if address == host else f"{address}: {what}"
 
@@ -147,7 +147,7 @@ def authenticate(connection: Connection, *, deadline: float) -> float | None:
         )
         if answer.error_code:
             raise AuthenticationFailed(
-                f"it refused us by {mechanism}: "
+                f"it refused the login by {mechanism}: "
                 f"{answer.error_message or f'error {answer.error_code}'}; "
                 f"{sasl.LIKELY_CAUSES.get(mechanism, 'check sasl.jaas.config')}"
             )

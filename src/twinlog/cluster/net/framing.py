@@ -18,16 +18,19 @@ MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
 
 
 class LateAnswer(TimeoutError):
-    """An answer that was not complete in time."""
+    """A response did not arrive completely in time."""
 
     def __init__(self, got: int, size: int, *, is_silent: bool) -> None:
-        """`got` of `size` bytes had arrived; `is_silent`: and then none for too long."""
+        """`got` of `size` bytes arrived. `is_silent`: the limit of silence ended the wait."""
         super().__init__()
         self.got, self.size, self.is_silent = got, size, is_silent
 
     def why(self, timeout_s: float, silent_s: float, key: str) -> str:
-        """Say what had arrived and which limit ended the wait; `key` allows `timeout_s`, if set."""
-        arrived = f"{self.got:,} of {self.size:,} bytes arrived" if self.got else "no byte came"
+        """Return a message with the bytes that arrived, and the limit that ended the wait.
+
+        `key` is the key that sets `timeout_s`, or empty.
+        """
+        arrived = f"{self.got:,} of {self.size:,} bytes arrived" if self.got else "no byte arrived"
         why = f"it took too long: {arrived}"
         if self.is_silent:
             return f"{why}{', and none for' if self.got else ' in'} {silent_s:.3g} s"
@@ -92,7 +95,7 @@ def _receive(sock: socket.socket, size: int, deadline: float, silent_s: float) -
 
 
 def is_readable(sock: socket.socket, timeout_s: float) -> bool:
-    """Whether bytes, or the end of the connection, arrive within that time."""
+    """Return True if bytes, or the end of the connection, arrive within that time."""
     # poll, not select: file descriptors of a large process exceed select's 1024
     poll = select.poll()
     poll.register(sock.fileno(), select.POLLIN)
@@ -100,7 +103,7 @@ def is_readable(sock: socket.socket, timeout_s: float) -> bool:
 
 
 def reason(error: IoError) -> str:
-    """Return one of `IO_ERRORS` in a few words."""
+    """Return a short text for one of `IO_ERRORS`."""
     if isinstance(error, TimeoutError):
         return "it took too long"
     said = error.strerror if isinstance(error, OSError) else None

@@ -155,7 +155,7 @@ class ConnectionPool:
         )
 
     def _likely_cause(self, failure: TwinlogError) -> str:
-        """The likeliest cause, unless the failure itself names it."""
+        """Return the likeliest cause, or an empty text if the failure itself names it."""
         match failure, failure.__cause__:
             case _, socket.gaierror() | ValueError() | OverflowError():
                 return ": the name is probably misspelt, or unknown to the DNS of this machine"
@@ -165,7 +165,7 @@ class ConnectionPool:
                 return ": probably a firewall or a network policy drops the packets"
             case Disconnected(), _:
                 protocol = self._settings.key("security.protocol")
-                return f": probably the broker hangs, or {protocol} is not that of its listener"
+                return f": probably the broker hangs, or {protocol} does not match its listener"
         return ""
 
     def _addresses(self) -> list[tuple[str, int]]:

@@ -15,7 +15,7 @@ DEFAULT_REQUEST_TIMEOUT_MS: Final = 30_000
 
 
 _SECURITY_KEY: Final = re.compile(r"(?<![\w.])(?:ssl|sasl|security)(?:\.[a-z]+)++(?:\.\*)?+(?!=)")
-"""`key=` is an option of a login module, and not a key."""
+"""A key of TLS or SASL in a message. `key=` is an option of a login module, so it is no match."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class ClusterSettings:
     """Whose keys have no alias in front, as MirrorMaker 1's have none; for messages."""
 
     origins: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
-    """Of each key in a file: its name for a client, its name there, and the file and line."""
+    """For each key from a file: its name for a client, its name in the file, and file and line."""
 
     @property
     def addresses(self) -> str:
@@ -46,9 +46,11 @@ class ClusterSettings:
         return self.alias in self.addresses.split(",")
 
     def key(self, name: str) -> str:
-        """What one of its keys is called where people wrote it, for messages, with file and line:
-        with the alias in front, or `kafka` of DataFrames; `bootstrap.servers in
-        consumer.properties`. A last `*` stands for all keys that begin so.
+        """Return the name of a key for messages.
+
+        A key from a file has its name in that file, and file and line. A key that is not set has
+        the alias as prefix, or `kafka` (DataFrames), or is `bootstrap.servers in
+        consumer.properties` (MirrorMaker 1). `ssl.*` means all keys with that prefix.
         """
         start = name.removesuffix("*")
         for key, written, location in self.origins:
@@ -62,7 +64,7 @@ class ClusterSettings:
         return f"{'kafka' if self.is_of_dataframes else self.alias}.{name}"
 
     def naming(self, text: str) -> str:
-        """The text with `key` in place of each key of TLS and SASL that it names."""
+        """Return the text with each key of TLS and SASL in it replaced by its name in `key`."""
         return _SECURITY_KEY.sub(lambda found: self.key(found[0]), text)
 
 

@@ -3,7 +3,8 @@
 Kafka's newer keys (KIP-1139) win over the JAAS options that they replace. Without a token endpoint
 Java makes unsigned tokens from the `unsecuredLogin...` options, and so is it here.
 
-Strimzi's own login handler has options of other names in the login module; they are translated.
+Strimzi's own login handler has other names for the options in the login module. Its options are
+translated to Kafka's.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ LIKELY_CAUSES: Final = {
     OAUTHBEARER: "check the client and the scope in sasl.jaas.config, and that the broker accepts "
     "tokens of this issuer and audience",
 }
-"""By mechanism, what to check if a broker refuses us."""
+"""By mechanism: what to check if a broker refuses the login."""
 
 Messages = Generator[bytes, bytes, None]
 
