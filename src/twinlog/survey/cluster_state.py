@@ -148,9 +148,10 @@ class Upstream(NamedTuple):
 
 
 def find_upstream(client: ClusterClient, name: str) -> Upstream | None:
-    """Return the flow that copies to this cluster from a source with this alias, or else with this
-    name: for callers that know only the target. None if no row says so, or if this user may not
-    read the rows. Raises ConfigError if several sources have the alias.
+    """Return the flow that copies to this cluster from the source with this alias, else this name.
+
+    Returns None if the state topic has no such flow, or if this user may not read it. Raises
+    ConfigError if several sources have the alias. It is for callers that know only the target.
     """
     rows = cluster_state(client).rows.values()
     known = sorted({Upstream(Flow.of(row.flow), _alias(row)) for row in rows if row.begun})

@@ -216,7 +216,7 @@ def discover(
         try:
             if refused is not None and name in missing:
                 raise refused  # the others continue
-            configs = new.of.get(name, {})  # those of the target where they may not be read
+            configs = new.of.get(name, {})  # none if the source's may not be read
             _ensure(flow, target, topic, there, remote[name], configs, out, create, guard)
         except TwinlogError as error:
             # partitions that are there continue when others cannot be added

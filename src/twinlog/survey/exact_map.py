@@ -41,7 +41,7 @@ NO_IDS: Final[Mapping[str, TopicId]] = MappingProxyType({})
 
 
 class ExactMap:
-    """The offset map of one flow, read again up to the moment of each question."""
+    """The offset map of one flow, read to its current end by each call."""
 
     def __init__(self, client: ClusterClient, policy: DefaultReplicationPolicy, flow: Flow) -> None:
         self._client = client
@@ -50,17 +50,18 @@ class ExactMap:
         self._topic = map_topic_of(flow)
         self._reader: MapReader | None = None
         self.recreated: tuple[TopicPartition, ...] = ()
-        """Partitions of the last question that hold the copy of an earlier source topic."""
+        """Partitions of the last call that were copied only from an earlier topic of that name."""
 
     def downstream(
         self,
         upstream: Mapping[TopicPartition, int],
         source_ids: Mapping[str, TopicId] = NO_IDS,
     ) -> dict[TopicPartition, Translation]:
-        """Where offsets of the source lie here; by partitions of this cluster, both times.
+        """Translate offsets of the source to offsets on this cluster.
 
-        `source_ids`: topic IDs on the source, by name, if the caller has asked it. Partitions that
-        were copied from an earlier topic of the same name are left out.
+        Both mappings have partitions of this cluster as keys. `source_ids`: topic IDs on the
+        source, by name, if the caller queried them. Partitions that were copied only from an
+        earlier topic of the same name are left out.
         """
         out: dict[TopicPartition, Translation] = {}
         for tp, known, reach, log in self._known(list(upstream), source_ids):
@@ -72,25 +73,26 @@ class ExactMap:
         downstream: Mapping[TopicPartition, int],
         source_ids: Mapping[str, TopicId] = NO_IDS,
     ) -> dict[TopicPartition, Translation]:
-        """The other way round."""
+        """Translate offsets on this cluster to offsets of the source, as `downstream` does."""
         out: dict[TopicPartition, Translation] = {}
         for tp, known, reach, _ in self._known(list(downstream), source_ids):
             out[tp] = upstream_within(KnownMap.of(known), reach, downstream[tp])
         return out
 
     def names_at_source(self, topics: Iterable[str]) -> dict[str, str]:
-        """What topics of this cluster are called on the source; those that were not copied are
-        not in the answer. A map row says it by the topic's id: names may be changed on the way.
+        """Return the source names of topics of this cluster, without topics that are no copies.
+
+        Names come from map rows by the topic's ID, because a flow may rename topics.
         """
         found = self._client.metadata(sorted({self._topic, *topics})).topics
         names = self._names(found)
         return {t: names[found[t].topic_id] for t in topics if found[t].topic_id in names}
 
     def names_here(self, plain: Mapping[str, str]) -> dict[str, str]:
-        """What topics of the source are called here; `plain`: by the policy alone, by source name.
+        """Return the names of source topics on this cluster, by source name.
 
-        The map's word counts. A topic that holds the copy of another one is never the answer: then
-        the topic has none.
+        `plain` has the names by the policy alone; the map overrides it. If a topic with that name
+        is the copy of another topic, and the map has no other name, the source topic is left out.
         """
         known = self.names_at_source(set(plain.values()))
         odd = {name for name, here in plain.items() if known.get(here) != name}
@@ -105,7 +107,7 @@ class ExactMap:
         return out
 
     def _names(self, found: Mapping[str, TopicMetadata]) -> dict[TopicId, str]:
-        """Names on the source by the ids of this cluster; brokers without ids tell none."""
+        """Return source names by topic ID of this cluster; none if brokers have no topic IDs."""
         reader = self._map(found)
         newest: dict[TopicId, tuple[Term, str]] = {}
         for key, known in reader.read().items() if reader is not None else ():
@@ -131,8 +133,9 @@ class ExactMap:
     def _known(
         self, tps: Sequence[TopicPartition], source_ids: Mapping[str, TopicId]
     ) -> Iterator[tuple[TopicPartition, PartitionMap, Reach, tuple[int, int]]]:
-        """Copied partitions, with their map, how far the copy is, and the bounds of their log,
-        without the records that new owners appended after the copy.
+        """Yield each copied partition with its map, the end of the copy, and the bounds of its log.
+
+        The bounds do not include records that new owners appended after the copy.
         """
         topics = self._client.metadata([self._topic, *sorted({tp.topic for tp in tps})]).topics
         reader = self._map(topics)
@@ -145,7 +148,7 @@ class ExactMap:
         maps: dict[tuple[TopicId, int], PartitionMap] = {}
         earlier: set[tuple[TopicId, int]] = set()
         for key, known in reader.read().items():
-            # one remote topic has one source topic; were it ever two, the newer one counts
+            # a remote topic has one source topic; if it has had two, the newer one is used
             if key.branches:
                 continue  # no offset of its source partition says where it is
             remote = (key.target_topic_id, key.partition)
@@ -186,7 +189,7 @@ class ExactMap:
             return copied
         first, last = known.runs[0], known.runs[-1]
         k = first.downstream - first.ordinal
-        if last.downstream - last.ordinal != k:  # with accepted foreign records in between
+        if last.downstream - last.ordinal != k:  # accepted records of other clients are in between
             return copied
         try:
             border = copy_border(known, log, partial(batch_from, self._client, tp))
@@ -195,8 +198,10 @@ class ExactMap:
         return Copied(reach_at(known, border - k, border), border, is_exact=True)
 
     def _new_owners(self) -> Callable[[str], bool]:
-        """Return a function that returns True if other clients may write to the copy of a source
-        topic, by the state topic as it is now. It is always True if this user may not read that.
+        """Return a function that returns True if other clients may write to a source topic's copy.
+
+        It uses the current rows of the state topic. If this user may not read them, the function
+        always returns True.
         """
         try:
             rows = state_rows_if_any(self._client)

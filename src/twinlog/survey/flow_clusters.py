@@ -1,8 +1,8 @@
-"""Whether the clusters behind a flow's two addresses are those that its newest claim names.
+"""Checks that a flow's source and target are the clusters that its newest claim names.
 
-An address may lead to another cluster: it moved, a variable came from another shell, a cluster was
-created again with empty disks. So cluster IDs are compared, never addresses. An empty ID, of a
-cluster or in a claim, proves nothing.
+An address may lead to another cluster than before: the address moved, a variable came from another
+shell, or a cluster was re-created with empty disks. So cluster IDs are compared, never addresses.
+If an ID is empty, of a cluster or in a claim, no error is reported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def target_changed(flow: FlowConfig, claim: Claim | None, cluster_id: str) -> Fl
 
 
 def never_led(flow: FlowConfig) -> FlowError:
-    """Return the error for a flow of which the target has no claim."""
+    """Return the error for a flow without a claim on the target."""
     target = flow.flow.target
     return FlowError(
         f"no mirror has ever copied this flow to {target}: nothing was changed; correct "
@@ -41,7 +41,7 @@ def _changed(flow: FlowConfig, alias: str, before: str, now: str) -> FlowError |
     return FlowError(
         f"the state on {flow.flow.target} was written with cluster {before} as {alias}, but "
         f"{alias} is now cluster {now}: correct {alias}.bootstrap.servers; if it is another "
-        "cluster, or was re-created, give it another alias: what was copied stays as it is",
+        "cluster, or was re-created, give it another alias; copied records are not changed",
         flow=flow.flow,
         code="CLUSTER_CHANGED",
     )

@@ -114,9 +114,9 @@ class Maps(Mapping[PartitionKey, PartitionMap]):
 def read_maps(client: ClusterClient, flow: Flow, seen: ClusterMetadata | None = None) -> Maps:
     """Return the maps of what a flow copied to this cluster.
 
-    They are empty if the flow has copied nothing. If the map topic is missing though the flow has
-    copied something, or may not be read, every partition has that problem. `seen`: metadata of the
-    cluster. Raises as `MapReader.read` does.
+    They are empty if the flow has copied nothing. If the map topic may not be read, or is missing
+    although the flow has copied something, every partition has that problem. `seen`: metadata of
+    the cluster. Raises as `MapReader.read` does.
     """
     name = map_topic_of(flow)
     found = (client.metadata([name]) if seen is None else seen).topics.get(name)
@@ -279,7 +279,7 @@ def _unreadable(error: Exception, topic: str, partition: int, offset: int) -> Fl
 
 
 def is_lost(target: ClusterClient, map_topic: str, history: FlowHistory | None) -> bool:
-    """Return True if the flow was led before, but its map's topic does not exist."""
+    """Return True if the flow has had a leader, but its map topic does not exist."""
     if history is None or history.latest is None:
         return False
     return target.metadata([map_topic]).topics[map_topic].error == UNKNOWN_TOPIC_OR_PARTITION
@@ -288,11 +288,11 @@ def is_lost(target: ClusterClient, map_topic: str, history: FlowHistory | None) 
 def require_nothing_copied(
     target: ClusterClient, map_topic: str, plans: Iterable[PartitionPlan]
 ) -> None:
-    """Raise MAP_MISSING if a remote topic has ever held a record, or may have."""
+    """Raise MAP_MISSING if a remote topic has ever had a record, or if that is unknown."""
     topics = target.metadata(sorted({plan.target.topic for plan in plans})).topics.values()
     tps = [tp for topic in topics for tp in topic.tps]
     ends = list_offsets(target, tps, LATEST)
     for end in (ends[tp] for tp in tps):
-        # also where retention emptied it since: where to resume was in the map
+        # also if retention emptied it since, because the map had the offset to resume at
         if isinstance(end, TwinlogError) or end.offset > 0:
             raise map_missing(map_topic)

@@ -1,5 +1,5 @@
-"""What configs of topics mean for a flow: which of them new remote topics get, which batches remote
-topics take, and how long the source keeps its records.
+"""Reads topic configs for a flow: those that new remote topics get, limits of batches in remote
+topics, and the retention of source topics.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from twinlog.survey.rights import may
 POLICY: Final = "cleanup.policy"
 RETENTION_MS: Final = "retention.ms"
 NO_LIMIT: Final = -1
-"""Of a topic that keeps its records however old they are."""
+"""Retention of a topic that never deletes records by age."""
 
 UNKNOWN_NAME: Final = "Unknown topic config name:"
-"""What brokers say of a config that they do not have."""
+"""The beginning of a broker's error message for a config that it does not know."""
 
 DEFAULT_LIMIT_BYTES: Final = 1_048_588
-"""max.message.bytes where it may not be read."""
+"""Kafka's default of max.message.bytes, assumed if the config may not be read."""
 
 BEFORE_MAX: Final = "message.timestamp.before.max.ms"
 NO_LIMIT_MS: Final = (1 << 63) - 1
 AFTER_MAX: Final = "message.timestamp.after.max.ms"
 HOUR_MS: Final = 3_600_000
-"""The default, which `mirror.copy.partition` counts on."""
+"""The default of `AFTER_MAX`, on which `mirror.copy.partition` relies."""
 
 
 @dataclass(slots=True, kw_only=True)
 class NewConfigs:
-    """Configs that remote topics are created with, and those that they cannot have."""
+    """Configs for new remote topics, and notes on configs that they do not get."""
 
     of: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By source topic; those that may not be read are not in it."""
+    """Configs by source topic, without topics whose configs may not be read."""
     unread: str = ""
     """Note on topics whose configs may not be read, or empty."""
     unknown: str = ""
@@ -62,10 +62,9 @@ def new_topic_configs(
     there: ClusterMetadata,
     remote: Mapping[str, str],
 ) -> NewConfigs:
-    """Return what remote topics that are to be created get as configs. `remote`: their names, by
-    source topic.
+    """Return the configs for remote topics that will be created. `remote`: names by source topic.
 
-    One rule with the config sync: names that the target's brokers do not have are left out.
+    As in the config sync, configs that the target's brokers do not know are left out.
     """
     chosen, out = ConfigPropertyFilter.of(flow), NewConfigs()
     failed: dict[str, TwinlogError] = {}
@@ -87,8 +86,10 @@ def new_topic_configs(
 def _unknown_configs(
     target: ClusterClient, there: ClusterMetadata, wanted: Mapping[str, Mapping[str, str]]
 ) -> set[str]:
-    """Return the names that no topic of the target can have: by any topic of it whose configs may
-    be read, else by what its brokers say of a new topic with each of them.
+    """Return the config names that the target's brokers do not know.
+
+    They are compared with the configs of any readable topic of the target. If there is none, the
+    brokers validate the creation of a topic with each config.
     """
     values = {
         name: (remote, value) for remote, some in wanted.items() for name, value in some.items()
@@ -106,7 +107,7 @@ def _unknown_configs(
 
 
 def _is_refused(target: ClusterClient, remote: str, name: str, value: str) -> bool:
-    """Whether brokers refuse a new topic for the name of a config, not for its value."""
+    """Return True if brokers refuse to create a topic for a config's name, not for its value."""
     try:
         validate_topic(
             target, remote, partitions=1, replication_factor=DEFAULT, configs={name: value}
@@ -117,7 +118,7 @@ def _is_refused(target: ClusterClient, remote: str, name: str, value: str) -> bo
 
 
 def unread_configs(flow: FlowConfig, failed: Mapping[str, TwinlogError]) -> str:
-    """What to say of source topics whose configs may not be read."""
+    """Return a note on source topics whose configs may not be read."""
     return (
         f"{flow.flow}: the configs of {plural(len(failed), 'topic')} are not copied "
         f"({first_few(failed)}): {next(iter(failed.values()))}"
@@ -138,12 +139,12 @@ def retentions(source: ClusterClient, topics: Iterable[str]) -> dict[str, int]:
 
 
 class TargetRules(NamedTuple):
-    """What a target topic's configs say of batches; defaults where they may not be read."""
+    """A remote topic's configs about batches, or Kafka's defaults if they may not be read."""
 
     limit_bytes: int = DEFAULT_LIMIT_BYTES
     stamps_own_time: bool | None = None
     is_picky: bool = True
-    """It may refuse single records: those without a key, or with certain timestamps."""
+    """True if the topic may refuse records without a key or with certain timestamps."""
     compresses: bool = False
 
 
@@ -153,7 +154,7 @@ UNKNOWN_RULES: Final = TargetRules()
 def target_rules(
     flow: FlowConfig, target: ClusterClient, names: Iterable[str]
 ) -> tuple[dict[str, TargetRules], str]:
-    """Return what remote topics' configs say, and a note on those that may not be read."""
+    """Return the rules by remote topic, and a note on topics whose configs may not be read."""
     rules: dict[str, TargetRules] = {}
     denied: dict[str, TwinlogError] = {}
     for name, answer in describe_topic_configs(target, names).items():
@@ -174,6 +175,7 @@ def target_rules(
     if not denied:
         return rules, ""
     return rules, (
-        f"{flow.flow}: the limits of {plural(len(denied), 'remote topic')} are taken as "
-        f"Kafka's defaults ({first_few(denied)}): {next(iter(denied.values()))}"
+        f"{flow.flow}: Kafka's defaults are assumed for the limits of "
+        f"{plural(len(denied), 'remote topic')} ({first_few(denied)}): "
+        f"{next(iter(denied.values()))}"
     )
