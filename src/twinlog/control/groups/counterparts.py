@@ -262,8 +262,10 @@ def _hidden_map(flow: LedFlow, topic: str) -> str:
 
 
 def _reach_back(known: PartitionMap | None, end: int, writers: Mapping[int, int]) -> Reach | None:
-    """How far a copy is that another flow writes, which may have stopped while others write there
-    now: by what the brokers remember of our producers, else by the last mark, some seconds old.
+    """Return the end of another flow's copy, or None if nothing was copied.
+
+    That flow may have stopped, and other clients may write to its topic now. So the end is read
+    from the brokers' producer state, else from the last mark, which is some seconds old.
     """
     copied = copied_to(known, end, writers, is_shared=False, has_new_owners=lambda: True)
     return None if copied is None else copied.reach

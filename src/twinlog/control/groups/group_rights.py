@@ -71,7 +71,7 @@ def group_notes(flow: FlowConfig, source: ClusterClient) -> list[str]:
 def selected_offsets(
     flow: FlowConfig, source: ClusterClient
 ) -> Mapping[str, GroupOffsets | TwinlogError] | None:
-    """Return the offsets of the groups that the flow selects, or None if the source lists none."""
+    """Return the offsets of selected groups, or None if the source lists no groups."""
     coordinators = Coordinators(source)
     groups = list_groups(coordinators)
     chosen = [name for name, one in groups.items() if one.has_offsets and flow.groups.selects(name)]

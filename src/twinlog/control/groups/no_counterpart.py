@@ -21,9 +21,9 @@ def reasons(
     views: Iterable[PartitionView],
     intents: FlowIntents,
 ) -> dict[str, str]:
-    """By group; `committed`: what groups committed of which nothing has a counterpart.
+    """Return a reason by group. `committed`: partitions of groups of which none has a counterpart.
 
-    Groups of topics that are partitioned by key are left to the duty that names those.
+    Partitions that are written by key are left out, because another duty reports them.
     """
     mirrored = {view.source: view for view in views}
     return {

@@ -1,9 +1,9 @@
-"""Topics of the target that several flows copy to, and the groups for which that matters.
+"""Finds groups that would skip records in a remote topic to which several flows copy.
 
-A group resumes on the target at the counterpart of its offset on one source. In a topic that holds
-the copies of several sources the records before that place include records of the others, and the
-group skips those that it has not read. Each flow's group sync moves a group forwards only, so a
-group of two sources resumes at the further one of its two places.
+A group resumes on the target at the counterpart of its offset on one source. In a topic with copies
+from several sources, records of the other sources precede that offset. The group skips those of
+them that it has not read. The group sync of each flow only moves offsets forwards, so a group that
+reads two sources resumes at the higher one of its two counterparts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from twinlog.survey.cluster_state import cluster_state
 def other_flows(
     flow: FlowConfig, target: ClusterClient, remotes: Iterable[str]
 ) -> dict[str, frozenset[str]]:
-    """Return the other flows that have begun to copy to these topics of the target, by topic."""
+    """Return, by topic, the other flows that have begun to copy to these topics of the target."""
     state, wanted = cluster_state(target), frozenset(remotes)
     named = {row.topic for row in state.rows.values() if row.begun and row.flow != str(flow.flow)}
     names = sorted(named & wanted)
@@ -43,9 +43,10 @@ def skipping_groups(
     others: Mapping[str, Collection[str]],
     offsets: Mapping[str, GroupOffsets],
 ) -> Iterator[str]:
-    """Yield a line for each set of flows that copy to the same topics as this one, if groups of
-    the source have offsets there. `remotes`: remote topics by source topic. `others`: the other
-    flows, by remote topic.
+    """Yield one line for each set of other flows that copy to the same remote topics as this flow,
+    if groups of the source have offsets in these topics.
+
+    `remotes`: remote topics by source topic. `others`: the other flows, by remote topic.
     """
     by_flows: dict[tuple[str, ...], tuple[set[str], set[str]]] = {}
     for group, some in offsets.items():
@@ -58,7 +59,7 @@ def skipping_groups(
     for flows_, (topics, groups) in sorted(by_flows.items()):
         yield (
             f"{flow.flow}: {first_few(sorted(topics))} on {flow.flow.target} also gets the records "
-            f"of {first_few(flows_)}, so groups skip those that are before their places by "
+            f"of {first_few(flows_)}, so groups skip unread ones before their offsets by "
             f"{flow.flow} ({first_few(sorted(groups))}): let these groups read all sources to the "
             "end before they move, or give each source its own topics (DefaultReplicationPolicy, "
             "twinlog.rename)"
