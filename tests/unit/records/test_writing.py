@@ -65,7 +65,7 @@ def test_runs_of_one_checkpoint_have_one_transactional_id() -> None:
             {"kafka.enable.idempotence": "no"},
             "kafka.enable.idempotence: 'no' is not a valid value; write true",
         ),
-        ({"kafka.acks": "2"}, "kafka.acks: '2' is none; write all"),
+        ({"kafka.acks": "2"}, "kafka.acks: '2' is not a valid value; write all"),
         ({"kafka.key.serializer": "x"}, "kafka.key.serializer: it cannot be set"),
         ({"kafka.transaction.timeout.ms": "0"}, "'0' is no positive number"),
         ({"kafka.group.idd": "x"}, "did you mean kafka.group.id?"),
