@@ -256,7 +256,7 @@ def test_nobody_is_told_to_go_over_while_the_copy_may_run(
             said = capsys.readouterr()
             assert "[COPY_RUNS]" in said.err
             assert "producers must not write yet" in said.err
-            assert "clients may go over" not in said.out
+            assert "clients may move to the target" not in said.out
         eventually(lambda: state(mirror).state is FlowState.FENCED)
         assert do(pair, "failover", "run", "--yes") == 0
         assert "have drained and ended" in capsys.readouterr().out

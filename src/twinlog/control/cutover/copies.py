@@ -1,5 +1,5 @@
-"""How far the copy of each partition is, by the target's logs and the offset map; and what is left,
-if the source responds.
+"""Finds the end of each partition's copy, by the target's logs and the offset map, and the records
+that are not copied yet, if the source responds.
 
 Rows on the target decide which partitions there are. So a partition that was copied is returned,
 even if the source does not list it, lists it with another topic ID, or no longer has the records.
@@ -69,7 +69,7 @@ class Copy:
     source_topic_id: TopicId = NO_TOPIC_ID
     """ID of the topic that was copied, by the offset map."""
     known: KnownMap | None = None
-    """The offset map; None where nothing was copied, or records are placed by key."""
+    """The offset map, or None if nothing was copied, or if records are partitioned by key."""
     log: tuple[int, int] = (0, 0)
     """The target's log: its start and its end."""
     reach: Reach | None = None
@@ -83,7 +83,7 @@ class Copy:
     foreign: int = 0
     """Records behind the copy that are not ours."""
     problem: str = ""
-    """Why nothing is known of it."""
+    """Why the state of the copy is unknown; empty if it is known."""
     unlisted: str = ""
     """Why a source that responds does not list the partition; empty if it does."""
 
@@ -182,7 +182,7 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
             target = TopicPartition(scope.remote(tp.topic), tp.partition)
             one = Copy(source=tp, target=target, problem=NOTHING)
         found[tp] = _with_source(one, here.topics[tp.topic].topic_id, end)
-    # either the copy has advanced since, or the source lost its end
+    # the copy has advanced since, or the source lost the end of its log
     short = [tp for tp in ends if found[tp].source_end < found[tp].upstream]
     later = list_offsets(scope.source, short, LATEST, isolation=scope.config.isolation_level)
     for tp, answer in later.items():
@@ -311,10 +311,12 @@ def _hidden_on_target(
 
 
 def _cut_short(target: ClusterClient, found: Iterable[Copy]) -> dict[TopicPartition, Copy]:
-    """Return the copies whose log ends before the last record that their map has as copied, with
-    that problem. Other clients may have written to a topic that is not this flow's alone, so how
-    many of its own records such a log has is unknown. The ends are queried again, because the copy
-    may have advanced between the query for the first ones and the reading of the map.
+    """Return the copies with TARGET_LOST as their problem: the log ends before the last record that
+    the map has as copied.
+
+    How many of the flow's records such a log has is unknown, because other clients may have written
+    to a topic that the flow does not own. The ends are queried again, because the copy may have
+    advanced after the first query and before the map was read.
     """
     short = [one for one in found if one.reach is not None and one.log[1] < one.reach.downstream]
     ends = list_offsets(target, [one.target for one in short], LATEST)
@@ -409,7 +411,7 @@ def _copy(
 
 
 def _fanned(keys: Sequence[PartitionKey], maps: Maps) -> int:
-    """Of a partition whose records are placed by key."""
+    """Return the source offset up to which a partition written by key is copied, or UNKNOWN."""
     newest = max(keys, key=lambda key: maps[key].term)
     found = fan_position(newest._replace(branch=-1, branches=0), newest.branches, maps)
     return UNKNOWN if found is None else found[1]

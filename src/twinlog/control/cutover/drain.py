@@ -9,7 +9,7 @@ grown after that (`fence_proof`). Two times by the mirror's clock are compared: 
 point, and the time of the second row after the deletion was seen. That row is the first one that
 the mirror certainly began after the deletion.
 
-It only reads. If no mirror leads the flow, it fails after seconds, because nothing would be copied.
+It only reads. If no mirror leads the flow, it fails within seconds, because no record is copied.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ SAID_EVERY_S: Final = 5.0
 WITHOUT_MIRROR_S: Final = 15.0
 """Longer than another process needs to take the lead."""
 ROW_WITHIN_S: Final = 30.0
-"""The mirror writes its status row by default every 5 s."""
+"""By default the mirror writes its status row every 5 s."""
 ROWS_AFTER: Final = 2
 """The first row that is read after the deletion may have been written before it."""
 
 
 class Drain:
-    """Of one scope, up to the ends that its fence has proved."""
+    """Waits until a scope is copied up to the ends that its fence has proved."""
 
     def __init__(self, scope: CutoverScope, ends: Ends, *, accepts_loss: bool = False) -> None:
-        """`accepts_loss`: records may be missing that the source deleted before their copy."""
+        """`accepts_loss`: continue without records that the source deleted before their copy."""
         self._scope = scope
         self._ends = ends
         self._accepts_loss = accepts_loss
         self._row_within_s = ROW_WITHIN_S
         self._rows_ms: list[int] = []
-        """Times at which the status rows were written that were read since a deletion was seen."""
+        """Times of the status rows that were read after a deletion was detected."""
 
     def wait(self, say: Say, *, within_s: float) -> list[Copy]:
         """Return the copies, once each is complete. Raises FlowError if that takes too long:
@@ -81,7 +81,7 @@ class Drain:
             time.sleep(POLL_S)
 
     def is_over(self) -> bool:
-        """Whether nothing is missing now."""
+        """Return True if no record is missing now."""
         found = copies(self._scope)
         return not (self._missing() or self._incomplete(found) or self._lost(found))
 
@@ -90,7 +90,7 @@ class Drain:
         return incomplete(self._scope, found, ends | self._ends)
 
     def _lost(self, found: Sequence[Copy]) -> list[Copy]:
-        """Return the copies that lack records that the source deleted, or may lack some."""
+        """Return the copies that lack, or may lack, records that the source deleted."""
         deleted = [one for one in found if one.deleted and not one.unlisted]
         if not deleted or self._accepts_loss:
             return []

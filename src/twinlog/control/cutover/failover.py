@@ -58,7 +58,7 @@ class FailoverPlan:
     lacking: frozenset[TopicPartition] = frozenset()
     """Partitions of which the source has records that the target lacks; empty if it is lost."""
     notes: tuple[str, ...] = ()
-    """What to know before clients go over."""
+    """Facts that operators need before clients move to the target."""
 
     @property
     def topics(self) -> list[str]:
@@ -80,7 +80,7 @@ class FailoverPlan:
 
     @property
     def is_clear(self) -> bool:
-        """Nothing is known to be lost, and every group resumes exactly."""
+        """Return True if no loss is known, and every group resumes exactly."""
         if not self.copies or any(not self._is_whole(copy) for copy in self.copies):
             return False
         exact = (one.is_exact and not one.in_use_there for one in self.groups)
@@ -109,7 +109,7 @@ class FailoverPlan:
 
     def _copied(self) -> Iterator[str]:
         if self.promoted:
-            return  # others write to the remote topics now
+            return  # other clients may write to the remote topics now
         late = [copy for copy in self.copies if not self._is_whole(copy)]
         whole = len(self.copies) - len(late)
         yield f"{plural(whole, 'partition')} of {len(self.copies)} complete, as far as is known"
@@ -172,9 +172,10 @@ class Failover:
         )
 
     def _survey(self) -> tuple[list[Copy], list[GroupPlan]]:
-        """Return the copies and the groups. If that fails twice, the source counts as lost to this
-        command, even if a part of it responds: its state is then read from the target. Once is not
-        enough, because the error may be the target's.
+        """Return the copies and the groups.
+
+        If that fails twice, this command treats the source as lost, even if a part of it responds,
+        and reads everything from the target. The first error may be the target's.
         """
         problem: TwinlogError | None = None
         while self._scope.source_problem is None:
@@ -187,7 +188,7 @@ class Failover:
         return found, self._groups.plan(found)
 
     def run(self, plan: FailoverPlan, say: Say) -> list[GroupPlan]:
-        """All steps; groups that are not where they should be."""
+        """Run all steps. Return the groups that would resume at the wrong offset."""
         scope, topics = self._scope, plan.topics
         scope.require_copied()
         if not scope.is_whole and not topics:
@@ -214,7 +215,7 @@ class Failover:
             say(f"done, but {plural(len(left), 'group')} would resume at the wrong offset: set it")
             say(f"  before the clients start on the target; {after}")
         else:
-            say(f"done: clients may go over; {after}")
+            say(f"done: clients may move to the target; {after}")
         return left
 
     def abort(self, say: Say) -> None:

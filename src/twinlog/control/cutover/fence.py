@@ -100,7 +100,7 @@ class AclFence:
         return sorted(others.intersection(topics))
 
     def put_back(self, topics: Sequence[str]) -> None:
-        """As ours, without a check: a broker may still show what was just removed."""
+        """Create the fence's ACLs again, unread: a broker may still list ACLs that were removed."""
         steering, fenced = self._scope.steering, self._scope.rows().fenced(self._scope.name)
         rows = [
             change.intent.encode()

@@ -27,8 +27,8 @@ from twinlog.quantities import first_few, plural
 
 POLL_S: Final = 0.5
 SEEN_WITHIN_S: Final = 5.0
-"""How long a high watermark is waited for. If it stays below the log end for longer, the offsets
-above it count as records.
+"""How long to wait for the high watermark to reach the log end. After that, the offsets above it
+count as records.
 """
 MOST_WRITERS: Final = 10
 
@@ -100,7 +100,7 @@ class FenceProof:
         return ends
 
     def has_moved(self, ends: Ends) -> list[SeenWriter]:
-        """Return who wrote records since the proof."""
+        """Return the producers that wrote records after the proof."""
         grown = self._with_records(ends, self._ends())
         return _writers(grown, self._known, self._producers()) if grown else []
 
@@ -115,7 +115,7 @@ class FenceProof:
             hidden = {tp for tp, span in left.items() if or_raise(stable[tp]).offset < span.next}
             found |= {*seen}
             if not hidden - found or time.monotonic() > deadline:
-                found |= hidden  # above the high watermark, which follows within moments
+                found |= hidden  # the high watermark did not reach the end in time
                 break
             time.sleep(POLL_S)
         return {tp: grown[tp].next - grown[tp].first for tp in found}

@@ -31,7 +31,7 @@ GATES: Final = (
     *("mirror", "topics", "copy", "lag", "replicas", "configs", "acls", "groups", "foreign"),
     "transactions",
 )
-"""Their names, in the order in which they are asked."""
+"""Names of the gates, in the order in which they are checked."""
 FEW: Final = 5
 
 
@@ -190,7 +190,7 @@ class Gates:
         except BrokerRefused as error:
             if error.code != SECURITY_DISABLED:
                 raise
-            return _open("acls", f"there are none to compare: {error}", *self._fences())
+            return _open("acls", f"no ACLs to compare: {error}", *self._fences())
         except TwinlogError as error:
             return _closed("acls", f"they cannot be compared: {error}")
         changes = (*found.missing, *found.leftover)

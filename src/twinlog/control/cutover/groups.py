@@ -153,18 +153,18 @@ class GroupPlan:
                 )
 
     def nowhere(self) -> Iterator[str]:
-        """Yield where the group is in use on the target and has no offset: its members there begin
-        where their own settings say, which may be the end of the log.
+        """Yield a line for each partition in which the group has no offset, if it is in use on the
+        target: its members begin as their auto.offset.reset says, which may be the end of the log.
         """
         for one in self.partitions if self.in_use_there else ():
             if one.now < 0 < one.to:
                 yield (
                     f"group {self.group} is in use on the target and has no offset in "
-                    f"{one.target}, where its place is {one.to}: stop it there, so that it is set"
+                    f"{one.target}: stop it there, so that its offset is set to {one.to}"
                 )
 
     def lines(self) -> Iterator[str]:
-        """What is to be known of it, exact or not."""
+        """Yield a line on the group, and lines on its partitions, those that are not exact first."""
         notes = []
         if self.in_use_there:
             notes.append("in use on the target: its offsets are left")
@@ -291,13 +291,15 @@ class CutoverGroups:
             for group, offsets in found.items()
             if isinstance(offsets, Unauthorized) and group not in listed
         )
-        # one that is left out by mistake would resume nowhere
+        # a group that is left out by mistake would have no offset to resume at
         return {one: or_raise(found[one]) for one in found if one not in hidden}, hidden
 
     def _checkpoints(self, known: Mapping[TopicPartition, Copy]) -> Commits:
         """Return the newest checkpoints by group and partition of the source, without those of an
-        earlier topic of the same name. Raises Unauthorized if this user may not see their topic,
-        because its groups would be missing from the plan without a word.
+        earlier topic of the same name.
+
+        Raises Unauthorized if this user may not see the checkpoints topic, because its groups would
+        be missing from the plan silently.
         """
         scope, out = self._scope, dict[str, dict[TopicPartition, Committed]]()
         topic = scope.policy.checkpoints_topic(scope.config.source_alias)
@@ -333,7 +335,7 @@ class CutoverGroups:
         is_listed: bool,
         is_hidden: bool,
     ) -> list[_SourceOffset]:
-        """Return where a group resumes on the source, by partition."""
+        """Return the offset at which a group resumes on the source, for each partition."""
         is_unseen = not is_listed or self._is_failover or self._scope.source_problem is not None
         out = []
         for tp in sorted({*commits, *checkpoints}):
@@ -348,7 +350,7 @@ class CutoverGroups:
 
 
 class _SourceOffset(NamedTuple):
-    """Where a group resumes in one partition of the source."""
+    """The offset at which a group resumes in one partition of the source."""
 
     source: TopicPartition
     offset: int
@@ -384,7 +386,7 @@ def _position(
         if not why and position.is_hidden:
             why = "this user may not see the group on the source, so its checkpoint is used"
     elif copy is not None:
-        why = "a MirrorMaker 2 copied what is there"
+        why = "MirrorMaker 2 copied the records there"
         is_ahead = offset > copy.upstream
         if is_ahead:
             why = f"the copy ends at {copy.upstream}, {offset - copy.upstream} before it"
@@ -408,9 +410,10 @@ def _without_records(
     *,
     settled: bool,
 ) -> set[tuple[TopicPartition, int]]:
-    """Return the offsets after the end of a copy that have no record between that end and them. A
-    consumer's position passes the markers of transactions, and aborted and compacted records, so
-    its commit does. `settled`: the drain has shown that nothing was deleted before it was copied.
+    """Return the committed offsets that are after the end of a copy, but with no record in between.
+
+    Consumers commit offsets after transaction markers, and after aborted and compacted records.
+    `settled`: the drain has shown that no record was deleted before it was copied.
     """
     past = [
         (tp, offset)
@@ -421,7 +424,7 @@ def _without_records(
     ]
     spans: dict[TopicPartition, Span] = {}
     for tp, offset in sorted(past):
-        spans[tp] = Span(known[tp].upstream, offset)  # the last one is the furthest
+        spans[tp] = Span(known[tp].upstream, offset)  # the last offset is the highest
     found = records_in(scope, spans) if spans else {}
     return {(tp, offset) for tp, offset in past if tp not in found or offset <= found[tp]}
 
@@ -440,7 +443,7 @@ def _on_source_alone(
     for tp, offset in sorted(offsets):
         first = known[tp].held_from if tp in known else 0
         if offset < first and known[tp].source_start < 0:
-            out[tp, offset] = f"what lay below {first} is not on the target"
+            out[tp, offset] = f"records below {first} are not on the target"
         elif offset < first:
             left.append((tp, offset))
     while left:

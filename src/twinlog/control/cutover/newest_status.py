@@ -34,11 +34,13 @@ class NewestStatus:
     status: PublishedStatus | None
     problem: str = ""
     over: str = ""
-    """Why its leader does not lead the flow any more, by the target's group and state topic."""
+    """Why the row's leader no longer leads the flow, by the target's group and state topic; empty
+    if it does.
+    """
 
     @property
     def is_of_now(self) -> bool:
-        """Whether the leader that wrote it still runs."""
+        """Return True if the leader that wrote the row still runs."""
         is_young = self.status is not None and self.status.is_of(int(time.time() * 1000))
         return is_young and not self.over
 
@@ -58,7 +60,7 @@ class NewestStatus:
         for row in status.behind:
             if (row.topic, row.partition) == tp:
                 return max(0, row.end - max(upstream, 0))
-        # all that lacked something fit into the row, and this one is not among them
+        # the row lists all partitions that lack records, and this one is not among them
         is_whole = status.loss_records >= 0 and not status.loss_unknown
         known = sum(one.end - one.upstream for one in status.behind)
         return 0 if is_whole and known >= status.loss_records else -1
@@ -88,11 +90,11 @@ class NewestStatus:
         """In words."""
         one = self.status
         if one is None:
-            return f"no mirror has told what the source had: {self.problem}"
+            return f"no mirror has reported what the source had: {self.problem}"
         age = duration(max(0, int(time.time() * 1000) - one.at_ms) / 1000)
-        who = f"the mirror on {one.where} said {age} ago"
+        who = f"the mirror on {one.where} reported {age} ago"
         if self.over:
-            return f"{self.over}: {who} what it knew last, and that proves nothing"
+            return f"{self.over}, so this proves nothing: {who} for the last time"
         if one.loss_records < 0:
             return f"{who} that it did not know what the source had"
         lost = f"{count(one.loss_records)} records of the last {duration(one.loss_ms / 1000)}"
@@ -129,7 +131,7 @@ def newest_status(scope: CutoverScope) -> NewestStatus:
 
 
 def _why_over(scope: CutoverScope, status: PublishedStatus) -> str:
-    """Return why the row's leader does not lead the flow any more; empty if it does."""
+    """Return why the row's leader no longer leads the flow, or an empty text if it does."""
     history = scope.history()
     if history is not None and history.latest is not None:
         if status.generation != history.latest.generation:

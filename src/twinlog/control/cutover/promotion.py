@@ -55,15 +55,15 @@ def require_promoted(scope: CutoverScope, topics: Sequence[str]) -> None:
     """Raise FlowError (NOT_PROMOTED) if the scope is not promoted any more."""
     if not is_promoted(scope, scope.intents(), topics):
         raise FlowError(
-            "its promotion was taken back while this command ran, so the flow copies again: start "
-            "no client on the target; find out who demoted it, then give the same command again",
+            "it was demoted while this command ran, so the flow copies again: start no client on "
+            "the target; find out who demoted it, then run the same command again",
             flow=scope.name,
             code="NOT_PROMOTED",
         )
 
 
 def some_are_promoted(scope: CutoverScope, intents: FlowIntents) -> bool:
-    """Whether any of it was."""
+    """Return True if the flow, or a topic of this scope, was promoted."""
     named = intents.topics(IntentKind.PROMOTE)
     return intents.promotion is not None or any(map(scope.covers, named))
 

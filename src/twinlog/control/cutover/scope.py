@@ -1,4 +1,4 @@
-"""What a cutover is about: one flow, its two clusters, all of its topics or some.
+"""The scope of a cut-over: one flow, its two clusters, and all of its topics or some.
 
 Both clusters are identified first: their IDs are compared with the flow's newest claim on the
 target. Another target is refused. A source that does not respond, or is another cluster than the
@@ -61,15 +61,15 @@ class CutoverScope:
         self.steering = FlowSteering(setup.config, setup.source, setup.target, reason)
         history = self.history()
         self.claim = None if history is None else history.latest
-        """The flow's newest claim on the target; None if no mirror ever led it there."""
+        """The flow's newest claim on the target, or None if no mirror ever led the flow there."""
         self.require_same(None, self.target.metadata([]))
         self.source_problem = source_problem or self._ask_source()
         self._released, self._promoted = self._left_out()
         self._covered: dict[str, bool] = {}  # queried for each partition of each group
 
     def _left_out(self) -> tuple[set[str], set[str]]:
-        """Return the topics that were released, and, if the whole flow goes over, those that were
-        promoted by name, as the state topic says now.
+        """Return the topics that are released now, and, if the scope is the whole flow, the topics
+        that are promoted by name now.
         """
         intents = self.intents()
         promoted = intents.topics(IntentKind.PROMOTE) if self.is_whole else ()
@@ -107,8 +107,8 @@ class CutoverScope:
         return is_wanted and self.names(topic)
 
     def joined(self) -> list[str]:
-        """Return the topics that were left out when this scope was made, and are copied again
-        since: another operator resumed or demoted them.
+        """Return the topics that were left out when this scope was created, and are copied again
+        because another operator resumed or demoted them.
         """
         released, promoted = self._left_out()
         again = (self._released | self._promoted) - (released | promoted)
@@ -149,16 +149,16 @@ class CutoverScope:
     # -- what the state topic says now
 
     def intents(self) -> FlowIntents:
-        """What people want of the flow."""
+        """Return the flow's intents (paused, released, promoted, ...)."""
         return self.rows().intents(self.name)
 
     def history(self) -> FlowHistory | None:
-        """Who led the flow last, and whether that ended in order."""
+        """Return who led the flow last, and whether it shut down cleanly; None if nobody did."""
         return self.rows().history(self.name)
 
     def rows(self) -> StateRows:
         """Return the rows of the target's state topic."""
-        # only where it is surely not there: whoever cannot see it knows of no leader either
+        # empty only if the topic does not exist; if this user may not see it, this raises
         return state_rows_if_any(self.target)
 
     def is_led(self) -> bool:

@@ -90,12 +90,12 @@ class SwitchoverPlan:
     copies: tuple[Copy, ...]
     groups: tuple[GroupPlan, ...]
     fenced: tuple[str, ...]
-    """Topics with a fence of ours."""
+    """Topics with a fence of this flow."""
     is_begun: bool
-    """The gates were passed already: every topic has a fence of ours, newer than any promotion."""
+    """The gates were passed before: every topic has this flow's fence, newer than any promotion."""
     promoted: str
     notes: tuple[str, ...] = ()
-    """What to know before clients go over."""
+    """Facts that operators need before clients move to the target."""
 
     @property
     def topics(self) -> list[str]:
@@ -204,7 +204,7 @@ class Switchover:
         self._nothing_is_left()
         require_promoted(self.scope, plan.topics)
         took = f", {duration(time.monotonic() - began)} after the fence"
-        self.say(f"promote: clients may go over{'' if plan.promoted else took};")
+        self.say(f"promote: clients may move to the target{'' if plan.promoted else took};")
         self.say(f"  {self._fence_now(plan.topics)}")
         if self.ways.hook:
             run_hook(self.ways.hook, hook_environment(self.scope, "switch"))
@@ -327,8 +327,8 @@ class Switchover:
                 yield f"group {one.group} is not at its place: {wrong or why}"
 
     def _reading(self, plans: Iterable[GroupPlan], ends: Ends) -> Iterator[str]:
-        """Groups with members on the source that have not read all of it: what they read and
-        commit later would be read again on the target.
+        """Yield a line for each group with members on the source that has not read to its end: the
+        records that it reads and commits later would be read again on the target.
         """
         for one in plans:
             spans = {
@@ -345,19 +345,19 @@ class Switchover:
     def _check_again(
         self, topics: Sequence[str], proof: FenceProof, ends: Ends, drain: Drain
     ) -> None:
-        """Right before there is no way back: all that was shown is so still."""
+        """Check again, right before the promotion, that all conditions still hold."""
         scope = self.scope
         if again := scope.joined():
             raise self._changed(
-                f"{first_few(again)} was left out of this run, and is copied again: somebody "
-                "resumed or demoted it",
+                f"{first_few(again)} was left out of this run, and is copied again, because "
+                "another operator resumed or demoted it",
                 "GATE_CLOSED",
             )
         found = copies(scope)
         new = sorted({copy.source for copy in found if not copy.unlisted} - {*ends})
         if new:
             said = first_few(map(str, new))
-            raise self._changed(f"{said} came to the source since the fence was put up")
+            raise self._changed(f"{said} was created on the source after the fence was set")
         unlisted = {f"{one.source.topic}: {one.unlisted}": 0 for one in found if one.unlisted}
         stopped = newest_status(scope).codes(scope.covers)
         for gate, problems in (("topics", unlisted), ("copy", stopped)):
@@ -385,15 +385,15 @@ class Switchover:
             self._until_enforced(topics)
 
     def _fence_now(self, topics: Sequence[str]) -> str:
-        """Say whether ACLs still keep producers from the source."""
+        """Return a line that reports whether ACLs still keep producers off the source."""
         if self.ways.fence is not FenceKind.ACL:
-            return "keep producers from the source: no ACL does"
+            return "keep producers off the source yourself: no ACL does"
         try:
             open_ = sorted({*topics} - fenced_topics(topic_acls(self.scope.source)))
         except TwinlogError as error:
-            return f"keep producers from the source: its ACLs are not known: {error}"
+            return f"keep producers off the source yourself: its ACLs are unknown: {error}"
         if open_:
-            return f"keep producers from the source: {first_few(open_)} has no fence"
+            return f"keep producers off the source yourself: {first_few(open_)} has no fence"
         return "producers on the source stay fenced off"
 
     def _groups_again(self) -> None:
@@ -407,8 +407,9 @@ class Switchover:
             self.say(f"groups: moved on at the source, and are set again: {first_few(done)}")
 
     def _groups_nowhere(self) -> None:
-        """Set the groups that have no offset on the target: the promotion may be that of another
-        command, which sets none. All others are left: their clients may have gone over since.
+        """Set the offsets of groups that have none on the target. Another command, which sets none,
+        may have promoted the flow. Other offsets are not changed, because clients may have moved to
+        the target since.
         """
         plans = [
             replace(one, partitions=tuple(part for part in one.partitions if part.now < 0))
@@ -417,18 +418,18 @@ class Switchover:
         wanted = [one.group for one in plans if one.to_set]
         refused = self.groups.set(plans)
         for group, why in refused.items():
-            self.say(f"groups: {group} has no offset on the target, and was refused: {why}")
+            self.say(f"groups: {group} has no offset on the target, and setting it failed: {why}")
         if done := [group for group in wanted if group not in refused]:
             self.say(f"groups: had no offset on the target, and are set: {first_few(done)}")
 
     def _nothing_is_left(self) -> None:
-        """Behind the last check a producer that no fence holds may have written. While nobody went
-        over, that can be mended.
+        """Check again that every record is copied, because a producer that no fence stops may have
+        written after the last check. Before clients move, this can still be repaired.
         """
         scope = self.scope
         found = [one for one in copies(scope) if one.problem != FORGOTTEN]
         unseen = [
-            f"{one.source}: its end on the source is not known"
+            f"{one.source}: its end on the source is unknown"
             for one in found
             if one.source_end < 0 and not one.unlisted
         ]
@@ -454,7 +455,7 @@ class Switchover:
     def _changed(self, what: str, code: str = "FENCE_LEAKS") -> FlowError:
         return FlowError(
             f"{what}; nothing was promoted: give the same command again, or "
-            "take the fence away with twinlog switchover abort",
+            "remove the fence with twinlog switchover abort",
             flow=self.scope.name,
             code=code,
         )
@@ -467,7 +468,7 @@ def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
     for one in plans:
         for position in one.partitions if one.in_use_there else ():
             if position.outcome is GroupOutcome.BEHIND:
-                where, risk = str(position.now), "what is between may be read twice"
+                where, risk = str(position.now), "records in between may be read twice"
                 if position.now < 0:
                     where, risk = "nowhere", "it begins there where its own settings say"
                 yield (
