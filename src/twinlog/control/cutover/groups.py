@@ -164,7 +164,7 @@ class GroupPlan:
                 )
 
     def lines(self) -> Iterator[str]:
-        """Yield a line on the group, and lines on its partitions, those that are not exact first."""
+        """Yield a line on the group, and lines on its partitions; inexact ones come first."""
         notes = []
         if self.in_use_there:
             notes.append("in use on the target: its offsets are left")
