@@ -85,8 +85,9 @@ class FlowRows:
         self._copies = [row for row in rows.copies.values() if row.flow == scope.name]
 
     def has_begun(self, remote: str, topic_id: TopicId) -> bool:
-        """Return True if the flow has begun to copy into this topic of the target, or if it has no
-        rows of copies, like flows of earlier releases.
+        """Return True if the flow has begun to copy into this topic of the target.
+
+        Flows of earlier releases have no rows of copies; for them it is always True.
         """
         rows = self._copies
         return not rows or any(row.begun and row.is_of(remote, topic_id) for row in rows)

@@ -1,8 +1,8 @@
-"""The promotion that a run of a failback relies on, read again before each step.
+"""Checks before each step of a failback that the promotion on which it relies is still valid.
 
-After this very promotion the run has waited for the end of the copy. If its row is gone or was
-replaced, the copy may have continued in the meantime. Records that the run takes for missing may
-then be on the target already.
+The run has waited for the end of the copy after this promotion. If the promotion's row is gone or
+was replaced, the copy may have continued, so records that the run considers missing may already be
+on the target.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PromotionWatch:
 
     @property
     def newest(self) -> Intent:
-        """The row that was written last."""
+        """Return the promotion row that was written last."""
         return max(self._rows, key=lambda one: one.at_ms)
 
     def require(self, replayed: Sequence[str] = ()) -> None:

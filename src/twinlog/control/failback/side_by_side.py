@@ -1,14 +1,15 @@
-"""Searches in the logs of many partitions, side by side: one request per broker for all of them.
+"""Searches the logs of many partitions in parallel, with one request per broker for all of them.
 
-A search reads a batch of its partition, and where it reads next depends on that batch. One
-partition after the other, this is a round trip per batch. So all searches are run in rounds:
+A search reads a batch of its partition, and the next offset that it reads depends on that batch.
+Searching the partitions one after another would take a round trip per batch. So all searches run in
+rounds:
 
-    run each search with what was read for it so far
-    -> it ends, or it asks for a batch that was not read yet (`Unread`)
-    -> one Fetch per broker for all batches that were asked for
+    run each search with the batches that were read for it so far
+    -> it ends, or it needs a batch that was not read yet (`Unread`)
+    -> one Fetch per broker for all of these batches
     -> the next round runs the searches that did not end again, from their beginning
 
-A search must therefore change nothing, and depend on nothing but its reads.
+So a search must have no side effects, and must depend only on its reads.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 MOST_BYTES: Final = 32 << 20
-"""Bytes that the searches of one round ask for; further searches wait for the next round."""
+"""Limit of the bytes requested in one round; further searches wait for the next round."""
 
 
 class LogReads:
-    """Reads of one cluster, each by a request of its own."""
+    """Reads batches of one cluster, with one request for each read."""
 
     def __init__(self, client: ClusterClient) -> None:
         self.client = client
@@ -42,7 +43,7 @@ class LogReads:
 
 
 class Unread(Exception):
-    """A search asks for a batch that was not read yet."""
+    """Raised if a search needs a batch that was not read yet."""
 
     def __init__(self, reads: RoundReads, tp: TopicPartition, wanted: FetchFrom) -> None:
         super().__init__(tp, wanted)
@@ -75,8 +76,9 @@ class BothReads(NamedTuple):
 def side_by_side(
     searches: Mapping[K, Callable[[BothReads], T]], source: ClusterClient, target: ClusterClient
 ) -> dict[K, T | TwinlogError]:
-    """Return what each search found, or the TwinlogError that it raised. No two searches may read
-    the same partition.
+    """Return the result of each search, or the TwinlogError that it raised.
+
+    Two searches must not read the same partition.
     """
     sides = {key: BothReads(RoundReads(source), RoundReads(target)) for key in searches}
     out: dict[K, T | TwinlogError] = {}
