@@ -14,7 +14,7 @@ from twinlog.wire.record_batch import BatchHeader
 
 
 class BorderUnknown(Exception):
-    """The log does not show the border; the text says why."""
+    """Raised if the log does not show the border; the text has the reason."""
 
 
 def copy_border(
@@ -31,16 +31,18 @@ def copy_border(
     if log[0] > first.downstream:
         one = batch_from(low, foreign)
         if one is None or one.producer_id not in known.producers:
-            raise BorderUnknown(f"retention has deleted where it was: its log begins at {log[0]}")
+            raise BorderUnknown(f"retention has deleted the border: the log begins at {log[0]}")
     while low < foreign:
         middle = (low + foreign) // 2
         one = batch_from(middle, foreign)
         if one is not None and one.magic >= 2 and one.producer_id in known.producers:
             low = one.next_offset
         else:
-            foreign = middle  # without a batch: cleaned up to the next batch of another client
+            foreign = (
+                middle  # no batch here: the cleaner deleted up to the next batch of another client
+            )
     after = batch_from(low, log[1])
     hole = log[1] if after is None else after.base_offset
     if hole > low:
-        raise BorderUnknown(f"the cleaner has left a hole there, [{low}, {hole})")
+        raise BorderUnknown(f"the cleaner has deleted the batches of [{low}, {hole})")
     return low

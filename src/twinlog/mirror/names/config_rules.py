@@ -51,7 +51,7 @@ def wanted_configs(
 
 
 def own_values(wanted: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the values that the remote topic has of its own, as `wanted_configs` has them."""
+    """Return the configs that the remote topic overrides, of those in `wanted_configs`."""
     return {name: value for name, value in wanted.items() if value is not None}
 
 
@@ -110,13 +110,13 @@ def _limit(text: str | None, default: int) -> int:
 
 
 def unknown_names(wanted: Mapping[str, str | None], target: Iterable[ConfigEntry]) -> list[str]:
-    """Configs to be set that the target's brokers do not have."""
+    """Return the configs to set that the target's brokers do not know."""
     known = {entry.name for entry in target}
     return [name for name in own_values(wanted) if name not in known]
 
 
 def unknown_line(target: str, unknown: Iterable[Iterable[str]]) -> str:
-    """Return what to log of all configs that the target's brokers do not have, by topic."""
+    """Return the log line on configs that the target's brokers do not know. `unknown`: by topic."""
     names = sorted({name for some in unknown for name in some})
     return (
         f"brokers of {target} do not know these configs of source topics, so remote topics do not "

@@ -1,11 +1,11 @@
-"""Which topics cannot have the name that `twinlog.rename` gives them, and which do not keep theirs
-under the identity policy.
+"""Finds topics that cannot have the name that `twinlog.rename` gives them, and topics that do not
+keep their names under the identity policy.
 
-The former are judged over all selected topics of a source at every look, before anything is
-written. Topics that would share one name are refused together, also when one of them was copied
-before the other was made: which of the two is meant nobody can tell from here, and a topic that
-holds both cannot be taken apart. What was copied stays, and continues from there once they have two
-names.
+Names by `twinlog.rename` are checked over all selected topics of a source at every discovery,
+before any record is written. Topics that would share one name are all refused, even if one of them
+was copied before the other was created: Twinlog cannot know which of them is intended, and records
+of two topics in one remote topic cannot be separated. Copied records are kept, and the copy
+continues after them when the topics have two names.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ def is_renamed(flow: FlowConfig, topic: str) -> bool:
 
 
 def unkept_names(flow: FlowConfig, topics: Iterable[str]) -> list[str]:
-    """Return a line about topics that get the alias in front under the identity policy, if any.
-    MirrorMaker 2 takes every name that ends in `heartbeats` for its own.
+    """Return a line about topics that get the alias as a prefix under the identity policy, if any.
+
+    MirrorMaker 2 treats every topic whose name ends in `heartbeats` as a heartbeats topic.
     """
     if flow.policy.kind is not PolicyKind.IDENTITY:
         return []

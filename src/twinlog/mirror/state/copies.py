@@ -61,7 +61,7 @@ class CopyRow:
 
     @property
     def is_live(self) -> bool:
-        """Lanes may have written to it, and the copy has not ended."""
+        """True if lanes may have written to the topic, and the copy has not ended."""
         return self.begun and not self.ended
 
     def encode(self) -> tuple[bytes, bytes]:

@@ -140,7 +140,7 @@ class FlowIntents:
         return frozenset(topic for kind in kinds for topic in self.topics(kind))
 
     def has_new_owners(self, topic: str) -> bool:
-        """Whether clients other than the flow may write to the copy of a topic of the source."""
+        """Return True if other clients may write to the copy of this source topic."""
         return self.promotion is not None or topic in self.released
 
     def topics(self, kind: IntentKind) -> list[str]:
@@ -155,7 +155,7 @@ class FlowIntents:
         return frozenset(self.topics(IntentKind.REPLAY)) - self.released
 
     def after(self, intents: Iterable[Intent]) -> FlowIntents:
-        """Return the intents as they are when these rows have been written as well."""
+        """Return the intents as they will be after these rows were written."""
         found = dict(self._set)
         for one in intents:
             found.pop(one.key, None)
@@ -178,7 +178,7 @@ def promoted(flow: str, promotion: Intent) -> str:
 
 
 def topic_promoted(promotion: Intent) -> str:
-    """Return why a topic that was promoted by name is not copied any more, for people."""
+    """Return a message: why a topic that was promoted by name is no longer copied."""
     return (
         f"promoted {promotion}, {in_iso(promotion.at_ms)}: its remote topic is the original now, "
         "and nothing is copied to it; twinlog topic demote takes it back"

@@ -77,7 +77,7 @@ class StateRows(Iterable[Row]):
     def intents(
         self, flow: str, *, corrupt: set[tuple[IntentKind, str]] | None = None
     ) -> FlowIntents:
-        """Return what people want of the flow; for `corrupt` see `flow_intents`."""
+        """Return the flow's intents. For `corrupt` see `flow_intents`."""
         return flow_intents(flow, self.of(flow, INTENT), corrupt=corrupt)
 
     def fenced(self, flow: str) -> set[str]:
