@@ -209,7 +209,7 @@ def _inside(
 
 
 def _first_record(answer: FetchedRecords, span: Span) -> tuple[int, bool]:
-    """Return the first record's offset and True, or the offset up to which there is none."""
+    """Return the first record's offset and True, or the end of the batches read and False."""
     rolled_back, position = RolledBack(answer.aborted), span.first
     for header, at in read_headers(answer.records):
         batch = answer.records[at : at + header.length]

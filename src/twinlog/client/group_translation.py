@@ -206,7 +206,7 @@ class FlowTranslation:
             )
 
     def _source_ids(self, topics: Iterable[str]) -> dict[str, TopicId]:
-        """Return the source's topic IDs by name, without those that it does not have or tell."""
+        """Return the source's topic IDs by name, without topics that are missing or have no ID."""
         if self._is_lost:
             return {}
         try:

@@ -1,6 +1,6 @@
 """Moves the mark of a query that writes with `format("twinlog")` to the other cluster of a flow.
 
-The mark (`cluster.groups.commit_mark`) says which micro-batch is committed in the query's topics.
+The mark (`cluster.groups.commit_mark`) is the number of the last micro-batch in the query's topics.
 No mirror translates it. If the flow has copied these topics completely, the mark is also valid for
 the copies. So the writer on the other cluster recognises a micro-batch that is repeated there.
 
@@ -36,7 +36,7 @@ class MovedMark:
     group: str
     batch: int
     topics: tuple[str, ...]
-    """On the cluster that the query leaves."""
+    """Topics on the cluster that the query leaves."""
     why_left: str = ""
     """Why the mark was not set; empty if the other cluster has it."""
 
@@ -64,8 +64,9 @@ class MovedMarks:
 
 
 def move_marks(translation: FlowTranslation, query: str, *, reverse: bool) -> MovedMarks:
-    """Move the query's marks, if there are any. `query` is Spark's id, `reverse`: from the target
-    to the source.
+    """Move the query's marks, if there are any.
+
+    `query` is Spark's id of the query. `reverse`: move from the target to the source.
     """
     out = MovedMarks()
     if not query:
@@ -112,7 +113,7 @@ def _move(
     *,
     reverse: bool,
 ) -> str:
-    """Set the mark; return why it was not set."""
+    """Set the mark. Return why it was not set, or an empty text if it was."""
     here, there = translation.sides(reverse=reverse)
     seen = here.metadata(sorted(topics), allow_missing=False)
     tps = [tp for topic in seen.topics.values() for tp in topic.tps]

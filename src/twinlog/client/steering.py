@@ -7,7 +7,7 @@ topic, and nothing is written if the target is another cluster than the flow's n
 
 A promotion or release is not taken back for a topic whose tail a failback has begun to append to
 the target (REPLAYED), because the copy would append these records again. The demotion and the
-intent `replay` are rows of one log, so of two commands at the same time one sees the other:
+intent `replay` are rows of one log, so if two commands run at the same time, one sees the other's:
 
     demotion: check for `replay`, write the row, check again
     replay:   write `replay`, check the promotion before each commit (`control.failback.replay`)
@@ -160,8 +160,8 @@ class FlowSteering:
         ]
 
     def want_topics(self, kind: IntentKind, names: Sequence[str]) -> list[Change]:
-        """Return the changes for matching topics: of the source, and those that were copied though
-        the source does not list them.
+        """Return the changes for matching topics of the source, and for matching topics that were
+        copied and that the source does not list.
         """
         pattern = name_pattern(names)
         rows = state_rows_if_any(self._target).copies.values()
