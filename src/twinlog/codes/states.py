@@ -143,7 +143,7 @@ PARTITION_STATES: Final = {
     ),
     PartitionState.RELEASED: "its topic is no longer selected, or was released",
     PartitionState.PROMOTED: (
-        "its topic was promoted by name: the remote topic is the original now, and nothing is "
+        "its topic was promoted by name: the remote topic is the original now, and no records are "
         "copied to it. The message names who promoted it, when and why"
     ),
     PartitionState.SOURCE_DELETED: (

@@ -152,15 +152,15 @@ WARNING_CODES: Final = (
     Condition(
         codes=("NO_MEANING",),
         meaning=(
-            "fields of a Strimzi resource, settings of MirrorMaker 1, and keys of MirrorMaker 2 "
-            "that have nothing to set here"
+            "fields of a Strimzi resource, settings of MirrorMaker 1, or keys of MirrorMaker 2 "
+            "that have no effect here"
         ),
     ),
     Condition(
         codes=("READ_AS",),
         meaning=(
-            "a resource of another group than Strimzi's, or a connector of Kafka Connect: the "
-            "message names what it is read as"
+            "a resource of another API group than Strimzi's, or a connector of Kafka Connect; the "
+            "message names the resource or flow as which it is read"
         ),
     ),
     Condition(
