@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 MAX_PORT: Final = 65_535
 IO_ERRORS: Final = (OSError, ValueError, OverflowError)
-"""Every error of a socket call. Python itself refuses a name that cannot be encoded (UnicodeError),
-a NUL in a name (ValueError) and a port out of range (OverflowError), and brokers advertise such
-addresses.
+"""All errors of socket calls. Python raises UnicodeError for a name that cannot be encoded,
+ValueError for a NUL in a name, and OverflowError for a port out of range. Brokers can advertise
+such addresses.
 """
 IoError = OSError | ValueError | OverflowError
 _HOST_PORT: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")

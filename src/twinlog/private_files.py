@@ -64,7 +64,7 @@ def read_private(path: Path) -> str:
 def memory_file(text: str, shown_as: str = "twinlog") -> Iterator[int]:
     """Yield the descriptor of a file in memory, which `/proc/self/fd/N` opens.
 
-    No folder has it, so nothing of it is left when its last process ends, however that ends.
+    It is in no folder, so it disappears when its last process ends, even if that is killed.
     """
     descriptor = os.memfd_create(shown_as)
     try:
@@ -76,14 +76,14 @@ def memory_file(text: str, shown_as: str = "twinlog") -> Iterator[int]:
 
 
 def own_opener(path: str, flags: int) -> int:
-    """For `open`: opens a file only if it is a regular file of this user; else PermissionError."""
+    """Opener for `open`. Raises PermissionError unless it is a regular file of this user."""
     # a named pipe would make the open wait
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
         return descriptor
     os.close(descriptor)
-    raise PermissionError(errno.EPERM, "is no file of this user", path)
+    raise PermissionError(errno.EPERM, "is not a regular file of this user", path)
 
 
 def private_opener(path: str, flags: int) -> int:

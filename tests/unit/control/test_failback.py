@@ -159,7 +159,7 @@ def test_a_folder_is_this_users_alone_and_so_is_each_file(
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(FolderNotPrivate, match="belongs to user"):
         save(ours, 24, 25)
-    with pytest.raises(PermissionError, match="no file of this user"):
+    with pytest.raises(PermissionError, match="is not a regular file of this user"):
         SavedTail(ours, OWNER).files()
 
 

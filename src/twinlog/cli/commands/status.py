@@ -183,7 +183,7 @@ def _is_not_well(flow: Mapping[str, Any]) -> bool:
     is_idle = flow["state"] == FlowState.NOT_RUNNING
     if flow.get("source_problem"):
         return True
-    # of a topic that is not mirrored any more, nothing can wait
+    # partitions that are no longer mirrored do not wait for records
     there = (p for p in flow["partitions"] if p["state"] not in NOT_MIRRORED)
     waits = is_idle and (bool(flow["code"]) or any(part["lag"] != 0 for part in there))
     differs = bool((flow.get("verified") or {}).get("differences"))

@@ -167,8 +167,8 @@ def _shared_topics(
     clients: Mapping[ClusterSettings, ClusterClient],
     seen: Mapping[ClusterSettings, ClusterReport],
 ) -> None:
-    """Note groups that would skip records of other flows into the same topics: of flows of this
-    file, and of those that have begun.
+    """Add a note on groups that would skip records of other flows with the same remote topics: of
+    flows of this file, and of flows that have begun to copy.
     """
     writers: dict[tuple[str, str], set[str]] = {}
     for setup, report in reports.items():

@@ -56,7 +56,7 @@ def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> Clu
 
 
 def _name(line: Setting) -> str:
-    """What the file calls a key."""
+    """Return the name of a key in its file."""
     return line.field or shown_key(line.key)
 
 
