@@ -36,18 +36,6 @@ from twinlog.sandbox import QUICK_JVM, LocalCluster
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("failover")]
 
 
-@pytest.fixture(params=[False, True], ids=["default", "identity"])
-def case(
-    request: pytest.FixtureRequest,
-    source_cluster: LocalCluster,
-    target_cluster: LocalCluster,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> Case:
-    clusters = source_cluster, target_cluster
-    return Case(clusters, tmp_path, capsys, identity=request.param)
-
-
 @pytest.fixture
 def empty_cluster() -> Iterator[LocalCluster]:
     """A cluster that no flow has ever used: what an address leads to by mistake."""
