@@ -5,14 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.clusters import LENT
+from tests.support.cutover import Case
 from tests.support.data_frames import spark_session
 from tests.support.rights import SecuredPair, secured_pair
 from twinlog.sandbox import QUICK_JVM, LocalCluster
+
+
+@pytest.fixture(params=[False, True], ids=["default", "identity"])
+def case(
+    request: pytest.FixtureRequest,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Case:
+    """A flow with a group and its cut-over commands, under both policies."""
+    clusters = source_cluster, target_cluster
+    return Case(clusters, tmp_path, capsys, identity=request.param)
 
 
 @pytest.fixture

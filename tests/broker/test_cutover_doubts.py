@@ -28,18 +28,6 @@ from twinlog.sandbox import QUICK_JVM, LocalCluster
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("failover")]
 
 
-@pytest.fixture(params=[False, True], ids=["default", "identity"])
-def case(
-    request: pytest.FixtureRequest,
-    source_cluster: LocalCluster,
-    target_cluster: LocalCluster,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> Case:
-    clusters = source_cluster, target_cluster
-    return Case(clusters, tmp_path, capsys, identity=request.param)
-
-
 def test_young_row_of_a_mirror_that_was_killed_proves_nothing(case: Case) -> None:
     """The mirror dies first, then the source, which accepted records in between."""
     pair = case.pair

@@ -36,18 +36,6 @@ from twinlog.sandbox import QUICK_JVM, LocalCluster
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("failover")]
 
 
-@pytest.fixture(params=[False, True], ids=["default", "identity"])
-def case(
-    request: pytest.FixtureRequest,
-    source_cluster: LocalCluster,
-    target_cluster: LocalCluster,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> Case:
-    clusters = source_cluster, target_cluster
-    return Case(clusters, tmp_path, capsys, identity=request.param)
-
-
 @pytest.fixture
 def empty_cluster() -> Iterator[LocalCluster]:
     """A cluster that no flow has ever used: what an address leads to by mistake."""
@@ -331,7 +319,7 @@ def test_source_topic_that_was_recreated(case: Case) -> None:
     assert case.there() == -1
 
 
-@pytest.mark.witness("a failover ignores the status row of a mirror that has ended")
+@pytest.mark.witness("a failover ignores the status row of a mirror that has ended", case="default")
 def test_row_of_a_mirror_that_ended_proves_nothing(case: Case) -> None:
     """It was stopped on Friday; the source went on, and is gone on Monday."""
     pair = case.pair
@@ -345,7 +333,9 @@ def test_row_of_a_mirror_that_ended_proves_nothing(case: Case) -> None:
     assert (code, "copied up to offset 20; records after it are unknown" in out) == (1, True)
 
 
-@pytest.mark.witness("a transaction that ends after the fence is not reported as a leak")
+@pytest.mark.witness(
+    "a transaction that ends after the fence is not reported as a leak", case="default"
+)
 def test_transaction_that_ends_after_the_proof_is_no_leak(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:

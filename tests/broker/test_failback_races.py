@@ -77,10 +77,10 @@ def on_target(case: Case) -> list[int]:
     return [int(value or b"-1") for value in seen(case.pair, case.pair.b)]
 
 
-@pytest.mark.witness("a failback appends nothing once its flow is demoted", case="default")
-def test_a_flow_that_is_demoted_while_the_tail_is_saved(
-    case: Case, monkeypatch: pytest.MonkeyPatch
+def demote_while_saving(
+    case: Case, monkeypatch: pytest.MonkeyPatch, *, promotes_again: bool = False
 ) -> None:
+    """Another operator demotes the flow while the tail is saved, and a mirror copies the tail."""
     produce(case.pair.a, case.pair.topic, numbered(20, 30))
     case.fail_over(new_owners=0)
     save = SavedTail.write_manifest
@@ -89,8 +89,17 @@ def test_a_flow_that_is_demoted_while_the_tail_is_saved(
         save(self, *args)
         assert demote(case)[0] == 0
         assert copy(case) == [""]
+        if promotes_again:
+            assert run(["failover", "run", str(case.pair.config), "--yes"]) == 0
 
     monkeypatch.setattr(SavedTail, "write_manifest", demoted)
+
+
+@pytest.mark.witness("a failback appends nothing once its flow is demoted", case="default")
+def test_a_flow_that_is_demoted_while_the_tail_is_saved(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demote_while_saving(case, monkeypatch)
     code, said = case.run("replay")
     assert on_target(case) == [*range(50)], said
     assert (code, "[NOT_PROMOTED]" in said) == (1, True), said
@@ -104,18 +113,8 @@ def test_a_flow_that_is_demoted_while_the_tail_is_saved(
 def test_a_flow_that_is_demoted_and_promoted_again_while_the_tail_is_saved(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody who looks at the promotion alone sees it."""
-    produce(case.pair.a, case.pair.topic, numbered(20, 30))
-    case.fail_over(new_owners=0)
-    save = SavedTail.write_manifest
-
-    def demoted(self: SavedTail, *args: Any) -> None:
-        save(self, *args)
-        assert demote(case)[0] == 0
-        assert copy(case) == [""]
-        assert run(["failover", "run", str(case.pair.config), "--yes"]) == 0
-
-    monkeypatch.setattr(SavedTail, "write_manifest", demoted)
+    """The intents alone do not show it."""
+    demote_while_saving(case, monkeypatch, promotes_again=True)
     for tail in ("replay", "keep"):
         code, said = case.run(tail)
         assert on_target(case) == [*range(50)], said

@@ -100,7 +100,8 @@ def test_switchover(
 
 
 @pytest.mark.witness(
-    "failover and failback find the offset map if remote topics have another alias of the source"
+    "failover and failback find the offset map if remote topics have another alias of the source",
+    case="default",
 )
 @pytest.mark.parametrize("identity", [False, True], ids=["default", "identity"])
 def test_failover_and_the_way_back(
@@ -125,7 +126,9 @@ def test_failover_and_the_way_back(
     assert (code, part["tail"], part["records"]) == (0, [COPIED, COPIED + 3], 3)
 
 
-@pytest.mark.witness("clients of the target may use the alias or the name of a source")
+@pytest.mark.witness(
+    "clients of the target may use the alias or the name of a source", case="default"
+)
 @pytest.mark.parametrize("identity", [False, True], ids=["default", "identity"])
 def test_clients_of_the_target(
     identity: bool,

@@ -37,7 +37,9 @@ def translated(rig: Rig, offset: int, capsys: pytest.CaptureFixture[str]) -> Tra
     return Translation(*found)
 
 
-@pytest.mark.witness("records of new owners are not translated after the producer ID has expired")
+@pytest.mark.witness(
+    "records of new owners are not translated after the producer ID has expired", case="flow"
+)
 @pytest.mark.parametrize("what", WHAT)
 def test_new_owners_records_are_no_counterparts_of_source_records(
     rig: Rig, what: str, capsys: pytest.CaptureFixture[str]

@@ -39,7 +39,6 @@ from twinlog.mirror.map.translation import (
     upstream_within,
 )
 from twinlog.mirror.state.copies import CopyRow
-from twinlog.mirror.state.intents import IntentKind
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.survey.stale_metadata import require_gone
@@ -344,19 +343,19 @@ class _Logs:
     ends: Mapping[TopicPartition, OffsetResult | TwinlogError]
     newest: Mapping[TopicPartition, OffsetResult | TwinlogError]
     last_sequences: Mapping[TopicPartition, Mapping[int, int]]
-    is_promoted: Callable[[str], bool]
+    has_new_owners: Callable[[str], bool]
     """Whether a topic of the source has new owners on the target."""
 
     @classmethod
     def of(cls, scope: CutoverScope, tps: list[TopicPartition]) -> _Logs:
-        client, intents = scope.target, scope.intents()
-        named = {*intents.topics(IntentKind.PROMOTE)}
+        client = scope.target
         return cls(
             starts=list_offsets(client, tps, EARLIEST),
             ends=list_offsets(client, tps, LATEST),
             newest=list_offsets(client, tps, MAX_TIMESTAMP),
             last_sequences=last_sequences(client, tps),
-            is_promoted=lambda topic: intents.promotion is not None or topic in named,
+            # read after the ends: a promotion precedes the records of new owners
+            has_new_owners=scope.intents().has_new_owners,
         )
 
 
@@ -394,7 +393,7 @@ def _copy(
         log[1],
         logs.last_sequences.get(target, {}),
         is_shared=scope.setup.is_identity,
-        has_new_owners=lambda: logs.is_promoted(upstream),
+        has_new_owners=lambda: logs.has_new_owners(upstream),
     )
     if copied is None:
         return replace(copy, problem=NOTHING)

@@ -20,7 +20,7 @@ answer is lost, is given again and ends the same; two runs at once do the same t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.mirror.names.renaming import unkept_names
 from twinlog.model import TopicPartition
-from twinlog.quantities import count, duration, first_few, plural
+from twinlog.quantities import count, duration, plural
 
 MOST_LINES = 50
 
@@ -200,7 +200,7 @@ class Failover:
         if is_promoted(scope, scope.intents(), topics):
             say("promote: was done before")
         else:
-            self._set(self._survey()[1], say)  # the plan may have been read for long
+            self._groups.set_all(self._survey()[1], say)  # the plan may have been read for long
             say("promote: behind this there is no way back but twinlog flow demote, as long as")
             say("  nobody has written to the remote topics")
             promote(scope, topics)
@@ -226,20 +226,11 @@ class Failover:
         say("  their places, as after a group sync")
 
     def _settle(self, say: Say) -> list[GroupPlan]:
-        self._set(self._survey()[1], say)
+        self._groups.set_all(self._survey()[1], say)
         after = self._survey()[1]
         done = sum(one.is_done for one in after)
         say(f"groups: {done} of {plural(len(after), 'group')} where they should be, or further")
         return [one for one in after if not one.is_done]
-
-    def _set(self, plans: Sequence[GroupPlan], say: Say) -> None:
-        wanted = [one.group for one in plans if one.to_set]
-        refused = self._groups.set(plans)
-        for group, why in refused.items():
-            say(f"groups: {group} was refused: {why}")
-        done = [group for group in wanted if group not in refused]
-        if done:
-            say(f"groups: {plural(len(done), 'group')} set ({first_few(done)})")
 
 
 def _why(one: GroupPlan) -> str:

@@ -30,13 +30,13 @@ from twinlog.cluster.groups.group_offsets import (
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.control.cutover.copies import Copy, records_in
-from twinlog.control.cutover.scope import CutoverScope
+from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.cutover.upstreams import FlowUpstreams
 from twinlog.control.groups.checkpoint_rows import CheckpointRow
 from twinlog.errors import TwinlogError, Unauthorized, or_raise
 from twinlog.mirror.findings import Span
 from twinlog.model import NO_TOPIC_ID, TopicPartition, is_own_group
-from twinlog.quantities import count, plural
+from twinlog.quantities import count, first_few, plural
 from twinlog.survey.rights import denied
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
@@ -280,6 +280,19 @@ class CutoverGroups:
                 in_use = is_refused_as_active(problem)
                 refused[group] = "it came into use on the target" if in_use else str(problem)
         return refused
+
+    def set_all(self, plans: Sequence[GroupPlan], say: Say, why: str = "") -> None:
+        """Set the groups that are not at their offsets, and report the groups that were set or
+        refused. `why`: the reason that they were not, for people.
+        """
+        wanted = [one.group for one in plans if one.to_set]
+        refused = self.set(plans)
+        because = f", which {why}," if why else ""
+        for group, problem in refused.items():
+            say(f"groups: {group}{because} was refused: {problem}")
+        if done := [group for group in wanted if group not in refused]:
+            because = f" ({why})" if why else ""
+            say(f"groups: {plural(len(done), 'group')} set{because}: {first_few(done)}")
 
     def _commits(
         self, names: Iterable[str], listed: Mapping[str, Group], *, settled: bool

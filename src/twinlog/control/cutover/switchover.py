@@ -399,12 +399,7 @@ class Switchover:
     def _groups_again(self) -> None:
         """A group that was away when groups were set may have continued at the source since."""
         plans = self.groups.plan(copies(self.scope), settled=True)
-        moved = [one.group for one in plans if one.to_set]
-        refused = self.groups.set(plans)
-        for group, why in refused.items():
-            self.say(f"groups: {group} moved on at the source, and was refused: {why}")
-        if done := [group for group in moved if group not in refused]:
-            self.say(f"groups: moved on at the source, and are set again: {first_few(done)}")
+        self.groups.set_all(plans, self.say, "had moved on at the source")
 
     def _groups_nowhere(self) -> None:
         """Set the offsets of groups that have none on the target. Another command, which sets none,
@@ -415,12 +410,7 @@ class Switchover:
             replace(one, partitions=tuple(part for part in one.partitions if part.now < 0))
             for one in self.groups.plan(copies(self.scope), settled=True)
         ]
-        wanted = [one.group for one in plans if one.to_set]
-        refused = self.groups.set(plans)
-        for group, why in refused.items():
-            self.say(f"groups: {group} has no offset on the target, and setting it failed: {why}")
-        if done := [group for group in wanted if group not in refused]:
-            self.say(f"groups: had no offset on the target, and are set: {first_few(done)}")
+        self.groups.set_all(plans, self.say, "had no offset on the target")
 
     def _nothing_is_left(self) -> None:
         """Check again that every record is copied, because a producer that no fence stops may have
