@@ -282,8 +282,9 @@ class CutoverGroups:
         return refused
 
     def set_all(self, plans: Sequence[GroupPlan], say: Say, why: str = "") -> None:
-        """Set the groups that are not at their offsets, and report the groups that were set or
-        refused. `why`: the reason that they were not, for people.
+        """Set the groups that are not at their offsets, and report all that were set or refused.
+
+        `why`: a phrase for the report, such as "had no offset on the target".
         """
         wanted = [one.group for one in plans if one.to_set]
         refused = self.set(plans)
