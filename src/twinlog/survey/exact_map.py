@@ -12,7 +12,7 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.logs.producers import last_sequences
-from twinlog.cluster.logs.raw_log import batch_from
+from twinlog.cluster.logs.raw_log import batch_from, fetch_partition
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.copy_border import BorderUnknown, copy_border
@@ -191,8 +191,9 @@ class ExactMap:
         k = first.downstream - first.ordinal
         if last.downstream - last.ordinal != k:  # accepted records of other clients are in between
             return copied
+        read = partial(fetch_partition, self._client)
         try:
-            border = copy_border(known, log, partial(batch_from, self._client, tp))
+            border = copy_border(known, log, partial(batch_from, read, tp))
         except (BorderUnknown, TwinlogError):
             return copied
         return Copied(reach_at(known, border - k, border), border, is_exact=True)

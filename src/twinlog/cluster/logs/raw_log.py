@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -57,6 +57,9 @@ NO_SESSION: Final = -1
 
 STUCK_ANSWERS: Final = 5
 """So many in a row that a quota emptied, and for as long as a call tries: nothing passes."""
+
+FIRST_BYTES: Final = 4096
+"""Bytes that a read of one batch requests; the first batch is returned whole if it is longer."""
 
 GROWTH: Final = 16
 """Factor by which the requested bytes grow if not even the first batch was complete."""
@@ -114,15 +117,15 @@ def fetch_partition(
 
 
 Answers = dict[TopicPartition, FetchedRecords | TwinlogError]
+Read = Callable[[TopicPartition, int, int], FetchedRecords | TwinlogError]
+"""Reads one partition from an offset on, about so many bytes."""
 
 
-def batch_from(
-    client: ClusterClient, tp: TopicPartition, offset: int, end: int
-) -> BatchHeader | None:
+def batch_from(read: Read, tp: TopicPartition, offset: int, end: int) -> BatchHeader | None:
     """Return the batch that contains an offset, or the next one that begins before `end`."""
     if offset >= end:
         return None
-    answer = fetch_partition(client, tp, offset, 1)  # the whole first batch, however long it is
+    answer = or_raise(read(tp, offset, FIRST_BYTES))
     headers = (one for one, _ in read_headers(answer.records) if one.next_offset > offset)
     found = next(headers, None)
     return None if found is None or found.base_offset >= end else found

@@ -20,13 +20,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 from twinlog.cluster.logs.producers import Producers, known_producers
-from twinlog.cluster.logs.raw_log import FetchedRecords, FetchFrom
+from twinlog.cluster.logs.raw_log import FetchedRecords, FetchFrom, batch_from
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.failback.side_by_side import BothReads, LogReads, side_by_side
-from twinlog.errors import Fate, FlowError, PartitionError, TwinlogError, or_raise
+from twinlog.errors import Fate, FlowError, PartitionError, TwinlogError
 from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.copy_border import BorderUnknown, copy_border
@@ -40,10 +39,7 @@ from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.mapped import mapped_copies
 from twinlog.model import TopicId, TopicPartition, sequence_of, sequences_ahead
 from twinlog.survey.map_reader import Maps, read_maps
-from twinlog.wire.record_batch import BatchHeader, read_headers
-
-FIRST_BYTES: Final = 4096
-"""Bytes that a read of one batch requests; it requests more if the batch is longer."""
+from twinlog.wire.record_batch import BatchHeader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,17 +274,7 @@ class CopyEnds:
     # -- reading
 
     def _batch_from(self, tp: TopicPartition, offset: int, end: int) -> BatchHeader | None:
-        """The batch that holds an offset, or the next one that begins before `end`."""
-        if offset >= end:
-            return None
-        found = self._first_batch(tp, offset)
-        return None if found is None or found.base_offset >= end else found
-
-    def _first_batch(self, tp: TopicPartition, offset: int) -> BatchHeader | None:
-        answer = or_raise(self._reads.read(tp, offset, FIRST_BYTES))
-        return next(
-            (one for one, _ in read_headers(answer.records) if one.next_offset > offset), None
-        )
+        return batch_from(self._reads.read, tp, offset, end)
 
     def bounds(self, tp: TopicPartition) -> tuple[int, int]:
         """Return the start and the end of a log of B, as `prepare` found them."""
