@@ -30,7 +30,6 @@ from twinlog.mirror.map.offset_map import (
 )
 from twinlog.mirror.names.naming import map_topic_of
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.state.copies import has_copied
 from twinlog.mirror.state.generations import FlowHistory
 from twinlog.model import NO_TOPIC_ID, Flow, TopicId, TopicPartition
 from twinlog.survey.rights import denied
@@ -133,7 +132,9 @@ def why_no_rows(client: ClusterClient, flow: Flow) -> TwinlogError | None:
     name = map_topic_of(flow)
     if client.metadata([name]).topics[name].error == TOPIC_AUTHORIZATION_FAILED:
         return denied(client.alias, Operation.READ.name, name)
-    return map_missing(name) if has_copied(state_rows_if_any(client), flow.source) else None
+    rows = state_rows_if_any(client).copies.values()
+    has_copied = any(row.is_live and Flow.of(row.flow).source == flow.source for row in rows)
+    return map_missing(name) if has_copied else None
 
 
 class MapReader:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.mirror.state.generations import encode_row, read_row
-from twinlog.model import NO_TOPIC_ID, Flow, TopicId
+from twinlog.model import NO_TOPIC_ID, TopicId
 
 COPY: Final = "copy"
 
@@ -126,10 +126,3 @@ def copy_rows(
                 renamed=fields.get("renamed", False),
             )
     return out
-
-
-def has_copied(records: Iterable[tuple[bytes | None, bytes | None]], source: str) -> bool:
-    """Return True if a flow from this source has begun to copy a topic, by these rows."""
-    return any(
-        row.is_live and Flow.of(row.flow).source == source for row in copy_rows(records).values()
-    )
