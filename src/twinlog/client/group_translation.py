@@ -49,6 +49,14 @@ class TranslatedOffset:
     MirrorMaker 2 copied what is there, and `to_offset` lies somewhat before it.
     """
 
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def to_tp(self) -> TopicPartition:
+        return TopicPartition(self.to_topic, self.partition)
+
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -107,9 +115,8 @@ class FlowTranslation:
         self._require_same()
         if reverse:
             return found
-        return tuple(
-            replace(one, is_exact=True) if self._is_end_of_copy(one) else one for one in found
-        )
+        ends = self._ends_of_copies(found)
+        return tuple(replace(one, is_exact=True) if one in ends else one for one in found)
 
     def group(self, group: str, *, reverse: bool) -> TranslatedGroup:
         """Return the translated offsets of a group of the source or, with `reverse`, of the target.
@@ -149,22 +156,24 @@ class FlowTranslation:
         self._source.close()
         self._target.close()
 
-    def _is_end_of_copy(self, one: TranslatedOffset) -> bool:
-        """Whether only markers, or what no reader gets, follow what was copied of it."""
-        if one.is_exact or one.to_offset is None or self._is_lost:
-            return False
-        here, there = TopicPartition(one.topic, one.partition), one.to_topic
-        mapped = self._map.upstream({TopicPartition(there, one.partition): one.to_offset})
-        found = mapped.get(TopicPartition(there, one.partition))
-        if found is None or not found.is_exact:
-            return False
+    def _ends_of_copies(self, found: Iterable[TranslatedOffset]) -> set[TranslatedOffset]:
+        """Return the offsets that are ahead of the copy, but only by markers, or by records that
+        no reader gets. All partitions share each request.
+        """
+        ahead = [one for one in found if not one.is_exact]
+        ends = {one.to_tp: one.to_offset for one in ahead if one.to_offset is not None}
+        if self._is_lost or not ends:
+            return set()
+        copied = self._map.upstream(ends)
+        ahead = [one for one in ahead if one.to_tp in copied and copied[one.to_tp].is_exact]
+        spans = {one.tp: Span(copied[one.to_tp].offset, one.offset) for one in ahead}
         committed = self._config.isolation_level is Isolation.READ_COMMITTED
         try:
-            behind = {here: Span(found.offset, one.offset)}
-            return not first_records(self._source, behind, with_aborted=not committed)
+            records = first_records(self._source, spans, with_aborted=not committed)
         except Unreachable:
             self._is_lost = True  # and so is what it may have had there
-            return False
+            return set()
+        return {one for one in ahead if one.tp not in records}
 
     def _forth(self, offsets: Mapping[TopicPartition, int]) -> tuple[TranslatedOffset, ...]:
         alias, format_remote = self._config.source_alias, self._policy.format_remote_topic

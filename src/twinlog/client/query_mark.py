@@ -25,7 +25,7 @@ from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.groups.group_offsets import commit_offsets, fetch_offsets
 from twinlog.cluster.logs.offsets import LATEST, list_offsets
 from twinlog.errors import TwinlogError, or_raise
-from twinlog.model import TopicPartition, is_own_group
+from twinlog.model import is_own_group
 from twinlog.quantities import first_few
 
 
@@ -120,9 +120,7 @@ def _move(
     ends = {tp: or_raise(one).offset for tp, one in list_offsets(here, tps, LATEST).items()}
     copies = translation.all_of(ends, reverse=reverse)
     missing = [
-        str(TopicPartition(one.topic, one.partition))
-        for one in copies
-        if one.offset and (one.to_offset is None or not one.is_exact)
+        str(one.tp) for one in copies if one.offset and (one.to_offset is None or not one.is_exact)
     ]
     if missing:
         return f"the flow has not copied all of {first_few(missing)}"

@@ -180,10 +180,7 @@ def _translated(
 ) -> dict[TopicPartition, TranslatedOffset]:
     """By the offset on this side; empty where the flow copies none of these topics."""
     answers = translation.all_of(offsets, reverse=reverse)
-    found = {
-        TopicPartition(one.topic, one.partition): _begins(one) if one.offset == 0 else one
-        for one in answers
-    }
+    found = {one.tp: _begins(one) if one.offset == 0 else one for one in answers}
     copied = {one.topic for one in answers if one.to_offset is not None}
     if not copied:
         return {}
