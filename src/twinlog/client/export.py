@@ -24,6 +24,7 @@ from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.findings import Span
 from twinlog.mirror.start.tail_check import decode
 from twinlog.model import Isolation, TopicPartition
+from twinlog.survey.committed_log import batches_of
 from twinlog.wire.record_batch import read_headers, verify_crc
 from twinlog.wire.records import Record
 
@@ -210,16 +211,12 @@ def _inside(
 
 def _first_record(answer: FetchedRecords, span: Span) -> tuple[int, bool]:
     """Return the first record's offset and True, or the end of the batches read and False."""
-    rolled_back, position = RolledBack(answer.aborted), span.first
-    for header, at in read_headers(answer.records):
-        batch = answer.records[at : at + header.length]
-        is_gone = rolled_back.skip(header, batch) or header.is_control
-        if header.next_offset <= position:
-            continue
-        for record in () if is_gone else decode(header, batch):
+    position = span.first
+    for header, records in batches_of(answer):
+        for record in records:
             if span.first <= record.offset < span.next:
                 return record.offset, True
-        position = min(header.next_offset, span.next)
+        position = max(position, min(header.next_offset, span.next))
     return position, False
 
 

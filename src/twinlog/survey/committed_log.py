@@ -31,7 +31,7 @@ def read_committed(
     while position < end:
         answer = fetch_partition(client, tp, position, READ_BYTES, isolation=isolation)
         before = position
-        for header, records in _batches(answer):
+        for header, records in batches_of(answer):
             position = max(position, header.next_offset)
             kept = [record for record in records if before <= record.offset < end]
             if kept:
@@ -40,7 +40,8 @@ def read_committed(
             return  # cleaned up to the end, or the rest belongs to an open transaction
 
 
-def _batches(answer: FetchedRecords) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
+def batches_of(answer: FetchedRecords) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
+    """Yield all batches of an answer; markers and what was rolled back have no records."""
     rolled_back = RolledBack(answer.aborted)
     for header, at in read_headers(answer.records):
         batch = answer.records[at : at + header.length]
