@@ -23,7 +23,7 @@ from twinlog.config.values.types import to_list
 
 _VARIABLE = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 PROVIDERS = "config.providers"
-_PACKAGE = "org.apache.kafka.common.config.provider."
+PACKAGE = "org.apache.kafka.common.config.provider."
 
 Lookup = Callable[[str, str], str | None]
 """(path, key) to the value, or None where there is none."""
@@ -87,7 +87,7 @@ def _lookups(raw: Settings, prefix: str, environment: Mapping[str, str]) -> dict
 
 
 def _lookup(kind: Setting, params: Mapping[str, str], environment: Mapping[str, str]) -> Provider:
-    match class_name(kind.value).removeprefix(_PACKAGE):
+    match class_name(kind.value).removeprefix(PACKAGE):
         case "EnvVarConfigProvider":
             return Provider(look_up=_environment_lookup(kind, params, environment))
         case "FileConfigProvider":
@@ -98,7 +98,7 @@ def _lookup(kind: Setting, params: Mapping[str, str], environment: Mapping[str, 
     raise refuse(
         kind,
         f"the config provider {kind.shown} is not known here",
-        f"use File-, Directory- or EnvVarConfigProvider of {_PACKAGE[:-1]}",
+        f"use File-, Directory- or EnvVarConfigProvider of {PACKAGE[:-1]}",
     )
 
 

@@ -14,23 +14,22 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from twinlog.config.files.providers import PROVIDERS, provider_scopes
+from twinlog.config.files.providers import PACKAGE, PROVIDERS, provider_scopes
 from twinlog.config.keys.client_keys import class_name
 from twinlog.config.strimzi.secrets import Named, Secrets
 from twinlog.config.strimzi.yaml_nodes import Node
 from twinlog.config.values.origin import Setting, refuse
+from twinlog.config.values.types import to_list
 from twinlog.errors import ConfigError
 
-SECRET_PROVIDERS: Final = frozenset(
-    ("io.strimzi.kafka.KubernetesSecretConfigProvider", "KubernetesSecretConfigProvider")
-)
+_OF_SECRETS: Final = "KubernetesSecretConfigProvider"
+SECRET_PROVIDERS: Final = frozenset((f"io.strimzi.kafka.{_OF_SECRETS}", _OF_SECRETS))
 _ENVIRONMENT: Final = "strimzienv"
-_KAFKAS: Final = "org.apache.kafka.common.config.provider."
 _ADDED: Final = {
-    _ENVIRONMENT: _KAFKAS + "EnvVarConfigProvider",
-    "strimzifile": _KAFKAS + "FileConfigProvider",
-    "strimzidir": _KAFKAS + "DirectoryConfigProvider",
-    "strimzisecrets": "io.strimzi.kafka.KubernetesSecretConfigProvider",
+    _ENVIRONMENT: PACKAGE + "EnvVarConfigProvider",
+    "strimzifile": PACKAGE + "FileConfigProvider",
+    "strimzidir": PACKAGE + "DirectoryConfigProvider",
+    "strimzisecrets": f"io.strimzi.kafka.{_OF_SECRETS}",
 }
 OF_PODS: Final = ("template", "externalConfiguration")
 """Fields of `spec` that set variables and mount secrets."""
@@ -120,7 +119,7 @@ def with_secrets(settings: Mapping[str, Setting], secrets: Secrets, pod: Pod) ->
     ours = {
         (prefix, name)
         for prefix in provider_scopes(found)
-        for name in _names(found[prefix + PROVIDERS])
+        for name in to_list(found[prefix + PROVIDERS])
         if (kind := found.get(f"{prefix}{PROVIDERS}.{name}.class"))
         and class_name(kind.value) in SECRET_PROVIDERS
     }
@@ -134,15 +133,11 @@ def with_secrets(settings: Mapping[str, Setting], secrets: Secrets, pod: Pod) ->
     }
     for prefix in {prefix for prefix, _ in ours}:
         key = prefix + PROVIDERS
-        rest = [name for name in _names(found[key]) if (prefix, name) not in ours]
+        rest = [name for name in to_list(found[key]) if (prefix, name) not in ours]
         out[key] = replace(found[key], value=", ".join(rest))
         if not rest:
             del out[key]
     return out
-
-
-def _names(listed: Setting) -> list[str]:
-    return [name.strip() for name in listed.value.split(",")]
 
 
 def _added(settings: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
@@ -150,14 +145,14 @@ def _added(settings: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
     named = {
         name
         for prefix in provider_scopes(settings)
-        for name in _names(settings[prefix + PROVIDERS])
+        for name in to_list(settings[prefix + PROVIDERS])
     }
     listed = settings.get(PROVIDERS)
     for name, kind in _ADDED.items():
         user = next((one for one in settings.values() if f"${{{name}:" in one.value), None)
         if user is None or name in named:
             continue
-        names = [*([] if listed is None else _names(listed)), name]
+        names = [*([] if listed is None else to_list(listed)), name]
         listed = replace(listed or user, key=PROVIDERS, value=", ".join(filter(None, names)))
         yield PROVIDERS, listed
         key = f"{PROVIDERS}.{name}.class"

@@ -13,10 +13,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, Protocol
 
+from twinlog.config.files.providers import PACKAGE
 from twinlog.errors import ConfigError
 
 PROVIDER: Final = "strimzi"
-PROVIDER_CLASS: Final = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
+PROVIDER_CLASS: Final = PACKAGE + "DirectoryConfigProvider"
 
 UNREAD: Final = Path("/SECRETS")
 """In place of the folder, where what is in it is not needed: to explain a file, to convert it."""
