@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from twinlog.config.keys.client_keys import (
-    BOOTSTRAP_SERVERS,
     CLIENT_KEYS,
+    CONNECTION_KEYS,
     SECURITY_KEYS,
     Role,
     is_connection_key,
@@ -156,15 +156,13 @@ def _judge_of_no_cluster(prefix: str, name: str) -> KeyEffect:
         roles = [f"{prefix}{role}.{name}" for role in Role if name in CLIENT_KEYS[role]]
         return _dead("reaches no client without a role", f"write {' or '.join(roles)}")
     client_names = (f"{role}.{key}" for role in Role for key in CLIENT_KEYS[role])
-    return _unknown(
-        prefix, name, {*WORKER_KEYS, *SECURITY_KEYS, "bootstrap.servers", *client_names}
-    )
+    return _unknown(prefix, name, {*WORKER_KEYS, *CONNECTION_KEYS, *client_names})
 
 
 def judge_flow(flow: Flow, name: str) -> KeyEffect:
     """`A->B.name`."""
     if is_connection_key(name):
-        name = _near_or_same(name, {*SECURITY_KEYS, BOOTSTRAP_SERVERS})
+        name = _near_or_same(name, CONNECTION_KEYS)
         return _dead(
             "a connection belongs to a cluster, not to a flow",
             f"write {flow.source}.{name} or {flow.target}.{name}",
