@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from twinlog.config.keys.client_keys import class_name
@@ -85,8 +86,8 @@ def read_connector(
         if owner != section:
             warnings.append(warning(WarningCode.DEAD_KEY, one, f"has no effect in a {name}"))
         else:
-            found.update((key, _renamed(one, key)) for key in _keys(one, flow))
-    switched = {key: _renamed(kind, key, value) for key, value in values.items()}
+            found.update((key, replace(one, key=key)) for key in _keys(one, flow))
+    switched = {key: replace(kind, key=key, value=value) for key, value in values.items()}
     return {**switched, **found}, tuple(warnings)
 
 
@@ -115,8 +116,3 @@ def _keys(one: Setting, flow: Flow) -> Iterator[str]:
         yield f"{flow}.source.{one.key}"
     elif one.key != CLASS:
         yield f"{flow}.{one.key}"
-
-
-def _renamed(one: Setting, key: str, value: str | None = None) -> Setting:
-    value = one.value if value is None else value
-    return Setting(key=key, value=value, file=one.file, line=one.line)
