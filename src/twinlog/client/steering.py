@@ -224,8 +224,8 @@ class FlowSteering:
         topics; "" is all. A DENY ACL that is created there later is then the operator's. A fence
         whose ACL still exists stays this flow's.
         """
-        topics = self.intents(set()).topics(IntentKind.FENCE)
-        topics = [one for one in topics if one in demoted or "" in demoted]
+        found = self.intents(set())
+        topics = [one for one in found.topics(IntentKind.FENCE) if one in demoted or "" in demoted]
         if not topics:
             return
         try:
@@ -233,8 +233,8 @@ class FlowSteering:
                 standing = fenced_topics(topic_acls(source))
         except TwinlogError:
             return  # the source is gone, or shows no ACLs: switchover abort removes them
-        ended = [one for one in topics if one not in standing]
-        rows = [one.intent.encode() for one in self.wanted(IntentKind.FENCE, ended, is_set=False)]
+        kind, ended = IntentKind.FENCE, [one for one in topics if one not in standing]
+        rows = [self._change(found, kind, one, is_set=False).intent.encode() for one in ended]
         if rows:
             self.append(rows)
 
