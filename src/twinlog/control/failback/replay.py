@@ -177,13 +177,12 @@ class Replay:
                 flow=self._scope.name,
                 code="TOPIC_MISSING",
             )
-        for one in work:
-            self._require_same(one)
+        self._require_same(*work)
 
-    def _require_same(self, work: TailWork) -> None:
+    def _require_same(self, *work: TailWork) -> None:
         """Before each write, which goes by name: the topic there is the one that was checked."""
-        if work.files:
-            require_same_topics(self._scope, {work.target.topic: work.target_id})
+        if ids := {one.target.topic: one.target_id for one in work if one.files}:
+            require_same_topics(self._scope, ids)
 
     def _begun(self, work: Sequence[TailWork]) -> dict[TopicPartition, Committed]:
         """Where each partition resumes; from then on a lost offset is found out."""
