@@ -185,11 +185,11 @@ def test_of_a_demotion_and_a_replay_one_sees_the_other(
     before = on_target(case)
     append = FlowSteering.append
 
-    def with_demotion(self: FlowSteering, rows: Any) -> None:
+    def with_demotion(self: FlowSteering, rows: Any, **named: Any) -> None:
         monkeypatch.setattr(FlowSteering, "append", append)
         assert any(b"replay" in key for key, _ in rows)
         assert demote(case)[0] == 0
-        append(self, rows)
+        append(self, rows, **named)
 
     monkeypatch.setattr(FlowSteering, "append", with_demotion)
     code, said = case.run("replay")
@@ -200,12 +200,12 @@ def test_of_a_demotion_and_a_replay_one_sees_the_other(
     assert run(["flow", "promote", str(case.pair.config)]) == 0
     promoted = steering_of(case)
 
-    def with_replay(self: FlowSteering, rows: Any) -> None:
+    def with_replay(self: FlowSteering, rows: Any, **named: Any) -> None:
         monkeypatch.setattr(FlowSteering, "append", append)
         assert any(b"promote" in key for key, _ in rows)
         begun = promoted.wanted(IntentKind.REPLAY, [case.pair.topic])
         promoted.append([one.intent.encode() for one in begun])
-        append(self, rows)
+        append(self, rows, **named)
 
     with closing(promoted):
         was = promoted.intents().promotion

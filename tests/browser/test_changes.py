@@ -42,7 +42,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> StateTopic:
     topic = StateTopic()
     topic.answers.set()
     monkeypatch.setattr(FlowSteering, "intents", lambda one, *_: topic.asked(one.flow))
-    monkeypatch.setattr(FlowSteering, "append", lambda _, rows: topic.rows.extend(rows))
+    monkeypatch.setattr(FlowSteering, "append", lambda _, rows, **named: topic.rows.extend(rows))
 
     def reports(flows: list[str], *_: object) -> dict[str, Reported]:
         return {flow: Reported(status=None, intents=topic.intents(flow)) for flow in flows}
