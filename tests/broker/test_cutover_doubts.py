@@ -12,14 +12,14 @@ import pytest
 from tests.support.client import consumer, eventually, produce, produce_transaction
 from tests.support.cutover import UNFENCED, Case, Commands
 from tests.support.groups import commit, numbered
-from tests.support.mirror import EmittingMirror
+from tests.support.mirror import EmittingMirror, Mirror
 from tests.support.mirror_process import Driver
 from tests.support.rights import Grant, SecuredPair
 from tests.support.surgery import cut_log
 from tests.support.topics import create_topic, end_offsets, topic_names
 from twinlog.cli.main import run
 from twinlog.cluster.logs.offsets import log_ends
-from twinlog.control.cutover import fence_proof
+from twinlog.control.cutover import fence_proof, newest_status
 from twinlog.control.cutover.drain import Drain
 from twinlog.errors import or_raise
 from twinlog.model import TopicPartition
@@ -48,6 +48,40 @@ def test_young_row_of_a_mirror_that_was_killed_proves_nothing(case: Case) -> Non
     eventually(unknown, 30, what="the coordinator forgets the member; the row is still young")
     code, out, _ = failover.do("plan")
     assert (code, "no mirror leads the flow" in out) == (1, True), out
+
+
+def test_lost_source_without_a_checkpoints_topic(case: Case) -> None:
+    """No record is missing, but the group of the source is unknown."""
+    pair = case.pair
+    with pair.config.open("a") as file:
+        file.write("emit.checkpoints.enabled = false\n")
+    dead = case.elsewhere(pair.alias_a, "127.0.0.1:1")
+    failover = case.commands("failover", dead)
+
+    def plan() -> tuple[int, bool, list[int]]:
+        code, found = failover.show("plan")
+        parts = [one["missing"] for one in found["plan"]["partitions"]]
+        return code, found["plan"]["is_clear"], parts
+
+    with Mirror(pair.config) as mirror:
+        eventually(lambda: case.copied() == 20)
+        eventually(lambda: plan() == (1, False, [0]))
+        _, out, _ = failover.do("plan")
+        assert f"has no topic {pair.alias_a}.checkpoints.internal" in out, out
+        dead.write_text(re.sub(r"(?m)^(groups = ).*$", r"\1", dead.read_text()))
+        assert plan() == (0, True, [0]), "the flow copies no groups"
+        mirror.stop()
+
+
+def test_clock_of_the_mirrors_host_is_an_hour_behind(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with case.ready() as mirror:
+        later = newest_status.now_ms() + 3_600_000
+        monkeypatch.setattr(newest_status, "now_ms", lambda: later)
+        assert case.gate("copy")[0], "a row that is written meanwhile is current"
+        mirror.stop()
+    assert not case.gate("copy")[0], "no further row is written"
 
 
 def test_checkpoints_that_this_user_may_not_see(

@@ -135,6 +135,8 @@ def test_every_group_resumes_exactly_though_the_command_dies_at_each_step(
     assert resume(pair.b, groups[1], pair.remote)[:2] == [b"7", b"8"]
     code, shown = failover.show("status")
     assert (code, "A burns" in shown["plan"]["promoted"]) == (0, True)
+    code, out, _ = failover.do("plan")
+    assert (code, "[20, 25) is missing, up to 5 records" in out) == (1, True), out
     code, _, err = failover.do("abort")
     assert (code, "[PROMOTED]" in err) == (1, True)
     with Mirror(pair.config, once=True) as mirror:

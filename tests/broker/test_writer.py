@@ -268,7 +268,7 @@ def test_large_batches_are_cut_to_what_the_topic_takes(
         ("id AS value", {}, "column value is bigint"),
         ("value, 'x' AS partition", {}, "column partition is string, not int"),
         ("value", {"topics": "x"}, "option topics: it is not known; did you mean topic"),
-        ("value", {"kafka.acks": "1"}, "kafka.acks: a transaction needs another value; write all"),
+        ("value", {"kafka.acks": "2"}, "kafka.acks: '2' is not a valid value; write all"),
         ("value", {"kafka.compression.type": "rar"}, "write one of none, gzip"),
         ("value", {"topic": ""}, "option topic: it is empty"),
         ("value", {"kafka.bootstrap.server": "x"}, "did you mean kafka.bootstrap.servers"),

@@ -127,8 +127,11 @@ def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> No
     assert failover(gone, NewestStatus(status=old)).missing(gone) == -1, "its mirror is gone"
     killed = NewestStatus(status=others, over="no mirror leads the flow")
     assert failover(gone, killed).missing(gone) == -1, "no mirror is in the group"
+    ahead = NewestStatus(status=replace(others, at_ms=now_ms + 3_600_000), is_new=True)
+    assert failover(gone, ahead).missing(gone) == 0, "its host's clock is an hour ahead"
     ended = replace(others, state="STOPPED")
     assert failover(gone, NewestStatus(status=ended)).missing(gone) == -1
+    assert failover(gone, NewestStatus(status=ended, is_new=True)).missing(gone) == -1
     more = replace(others, loss_records=31)
     assert failover(gone, NewestStatus(status=more)).missing(gone) == -1, "not all is in the row"
     unknown = replace(others, loss_unknown=1)
@@ -137,7 +140,9 @@ def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> No
 
 def test_clear_is_a_failover_that_loses_nothing_and_leaves_no_group() -> None:
     whole = copy(upstream=20, source_end=20)
-    assert failover(whole, NewestStatus(status=None), group(position(10, 10))).is_clear
+    clear = failover(whole, NewestStatus(status=None), group(position(10, 10)))
+    assert clear.is_clear
+    assert not replace(clear, groups_problem="B has no topic of checkpoints").is_clear
     assert not failover(
         whole, NewestStatus(status=None), group(position(), in_use_there=True)
     ).is_clear

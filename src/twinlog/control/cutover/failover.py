@@ -59,6 +59,8 @@ class FailoverPlan:
     """Partitions of which the source has records that the target lacks; empty if it is lost."""
     notes: tuple[str, ...] = ()
     """Facts that operators need before clients move to the target."""
+    groups_problem: str = ""
+    """Why `groups` may lack some, or an empty text if it has all that are selected."""
 
     @property
     def topics(self) -> list[str]:
@@ -83,6 +85,8 @@ class FailoverPlan:
         """Return True if no loss is known, and every group resumes exactly."""
         if not self.copies or any(not self._is_whole(copy) for copy in self.copies):
             return False
+        if self.groups_problem:
+            return False
         exact = (one.is_exact and not one.in_use_there for one in self.groups)
         return all(exact) and not any(line for one in self.groups for line in one.ahead())
 
@@ -100,7 +104,9 @@ class FailoverPlan:
             yield self.newest.line()
         yield from self.notes
         yield from self._copied()
-        if not self.groups:
+        if self.groups_problem:
+            yield f"groups: {self.groups_problem}"
+        elif not self.groups:
             where = "checkpoints" if self.source_problem else "the source's groups"
             yield f"no group is known by {where}: consumers begin where their own settings say"
         for one in self.groups:
@@ -108,8 +114,6 @@ class FailoverPlan:
             yield from one.ahead()
 
     def _copied(self) -> Iterator[str]:
-        if self.promoted:
-            return  # other clients may write to the remote topics now
         late = [copy for copy in self.copies if not self._is_whole(copy)]
         whole = len(self.copies) - len(late)
         yield f"{plural(whole, 'partition')} of {len(self.copies)} complete, as far as is known"
@@ -138,6 +142,7 @@ class FailoverPlan:
             "source_problem": self.source_problem or None,
             "notes": list(self.notes),
             "told": self.newest.as_json(),
+            "groups_problem": self.groups_problem or None,
             "partitions": [
                 {**copy.as_json(), "missing": self.missing(copy)} for copy in self.copies
             ],
@@ -158,7 +163,7 @@ class Failover:
         found, groups = self._survey()
         promotion = scope.intents().promotion
         lacking: Iterable[Copy] = ()
-        if scope.source_problem is None and promotion is None:
+        if scope.source_problem is None:
             lacking = incomplete(scope, found, {one.source: one.source_end for one in found})
         return FailoverPlan(
             flow=scope.name,
@@ -169,6 +174,7 @@ class Failover:
             promoted="" if promotion is None else f"promoted {promotion}",
             lacking=frozenset(one.source for one in lacking),
             notes=tuple(unkept_names(scope.config, {copy.source.topic for copy in found})),
+            groups_problem=self._groups.problem(),
         )
 
     def _survey(self) -> tuple[list[Copy], list[GroupPlan]]:

@@ -251,6 +251,19 @@ class CutoverGroups:
             if some
         ]
 
+    def problem(self) -> str:
+        """Return why groups of a lost source may be missing from the plan, or an empty text."""
+        scope = self._scope
+        topic = scope.policy.checkpoints_topic(scope.config.source_alias)
+        if scope.source_problem is None or not scope.config.groups.include.entries:
+            return ""
+        if not scope.target.metadata([topic]).topics[topic].error:
+            return ""
+        return (
+            f"{scope.target.alias} has no topic {topic}, so the groups of the source are unknown: "
+            "set their offsets before their consumers start, with twinlog offsets reset"
+        )
+
     def excluded(self) -> list[str]:
         """Return the groups with offsets in the scope's topics that `groups` selects and
         `groups.exclude` leaves out.

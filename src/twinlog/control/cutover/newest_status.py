@@ -4,7 +4,8 @@ A row is evidence only while its leader runs, because it then describes the mome
 source last responded. An older row proves nothing, because the source may have accepted more
 records while no mirror ran. Its age alone does not show that: the clocks of two hosts differ, and a
 mirror that was just killed leaves a young row. So the leader must also be a member of the flow's
-group, and the row's generation must be the newest claim and must not have ended.
+group, and the row's generation must be the newest claim and must not have ended. If the row of such
+a leader looks old, the command waits for the next one: it is current, whatever its time says.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from twinlog.codes import FlowState
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.naming import STATUS_TOPIC
-from twinlog.mirror.state.published import PublishedStatus
+from twinlog.mirror.state.published import LIVE_MS, PublishedStatus
 from twinlog.model import TopicPartition
 from twinlog.quantities import count, duration, plural
 from twinlog.survey.leader_status import leader_status
 
 COPIES: Final = frozenset((FlowState.RUNNING, FlowState.THROTTLED, FlowState.PARTLY_FAILED))
 """States in which partitions without a code of their own are copied."""
+POLL_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +39,16 @@ class NewestStatus:
     """Why the row's leader no longer leads the flow, by the target's group and state topic; empty
     if it does.
     """
+    is_new: bool = False
+    """The leader wrote the row after this command had begun."""
 
     @property
     def is_of_now(self) -> bool:
         """Return True if the leader that wrote the row still runs."""
-        is_young = self.status is not None and self.status.is_of(int(time.time() * 1000))
-        return is_young and not self.over
+        status = self.status
+        if status is None or self.over:
+            return False
+        return status.is_of(status.at_ms if self.is_new else now_ms())
 
     @property
     def recovery_ms(self) -> int:
@@ -91,7 +97,7 @@ class NewestStatus:
         one = self.status
         if one is None:
             return f"no mirror has reported what the source had: {self.problem}"
-        age = duration(max(0, int(time.time() * 1000) - one.at_ms) / 1000)
+        age = duration(max(0, now_ms() - one.at_ms) / 1000)
         who = f"the mirror on {one.where} reported {age} ago"
         if self.over:
             return f"{self.over}, so this proves nothing: {who} for the last time"
@@ -120,14 +126,33 @@ class NewestStatus:
 
 
 def newest_status(scope: CutoverScope) -> NewestStatus:
-    """Of whatever age; what cannot be read is reported as well."""
-    try:
-        status = leader_status(scope.target, scope.name)
-    except TwinlogError as error:
-        return NewestStatus(status=None, problem=str(error))
-    if status is None:
-        return NewestStatus(status=None, problem=f"{STATUS_TOPIC} has no row of {scope.name}")
-    return NewestStatus(status=status, over=_why_over(scope, status))
+    """Of whatever age; what cannot be read is reported as well.
+
+    If the flow is led, and the first row that a command reads looks too old, wait for another row,
+    for two of the leader's intervals and at most LIVE_MS.
+    """
+    began, waits = time.monotonic(), scope.first_row is None
+    while True:
+        try:
+            status = leader_status(scope.target, scope.name)
+        except TwinlogError as error:
+            return NewestStatus(status=None, problem=str(error))
+        if status is None:
+            return NewestStatus(status=None, problem=f"{STATUS_TOPIC} has no row of {scope.name}")
+        scope.first_row = scope.first_row or status
+        is_new = status.at_ms != scope.first_row.at_ms
+        found = NewestStatus(status=status, over=_why_over(scope, status), is_new=is_new)
+        is_late = (time.monotonic() - began) * 1000 > min(2 * status.every_ms, LIVE_MS)
+        if found.is_of_now or found.over or status.state == FlowState.STOPPED:
+            return found
+        if is_late or not waits:
+            return found
+        time.sleep(POLL_S)
+
+
+def now_ms() -> int:
+    """Return the time of this host; the clock of the leader's host may differ by hours."""
+    return int(time.time() * 1000)
 
 
 def _why_over(scope: CutoverScope, status: PublishedStatus) -> str:

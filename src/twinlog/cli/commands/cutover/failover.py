@@ -45,7 +45,9 @@ def plan(chosen: ChosenFlow) -> int:
 @failover.command("status")
 @cutover_options
 def status(chosen: ChosenFlow) -> int:
-    """Show how far a failover is, from what is on the two clusters; exit codes as of `plan`.
+    """Show how far a failover is, from what is on the two clusters.
+
+    Exit codes as of `plan`; 0 also after the promotion.
 
     \b
     twinlog failover status mm2.properties --flow 'A->B'
