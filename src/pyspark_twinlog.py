@@ -17,9 +17,9 @@ class DefaultSource(DataSource):
     """Stands for `twinlog.records.source.TwinlogSource`, of which it makes an instance."""
 
     def __new__(cls, options: dict[str, str]) -> DataSource:  # type: ignore[misc]
-        from twinlog.records.spark_api import need_arrow
+        from twinlog.extras import require_extra
 
-        need_arrow()
+        require_extra("pyarrow", "records", 'format("twinlog")')
         from twinlog.records.source import TwinlogSource
 
         return TwinlogSource(options)

@@ -21,7 +21,7 @@ from twinlog.cluster.security import renewal
 from twinlog.cluster.security.security_keys import load_security
 from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
-from twinlog.control.process.key_files import KeyFileWatch
+from twinlog.control.process.run import KeyFileWatch
 from twinlog.errors import AuthenticationFailed
 from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
 from twinlog.sandbox.layout import Listeners

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.support.client import Outgoing, produce, produce_transaction, read_all
 from tests.support.command import write_config
 from tests.support.data_frames import Query
-from tests.support.groups import commit, committed
+from tests.support.groups import commit, committed, numbered
 from tests.support.mirror import Mirror
 from tests.support.settings import settings_of
 from tests.support.topics import create_topic, delete_topic
@@ -22,9 +22,10 @@ from twinlog.cli.main import run
 from twinlog.client import MirrorClient, TopicPartition
 from twinlog.client.spark_checkpoint import query_of
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.commit_mark import CommitMark, mark_group, read_mark
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
-from twinlog.cluster.groups.group_offsets import GroupOffsets, fetch_offsets
+from twinlog.cluster.groups.group_offsets import GroupOffsets, commit_offsets, fetch_offsets
 from twinlog.errors import or_raise
 from twinlog.records import partitioned
 from twinlog.records.spark_api import HAS_STREAM_WRITERS
@@ -183,6 +184,58 @@ def test_offsets_that_are_no_positions(
 
 
 @pytest.mark.witness("the mark of a query that writes is moved with its checkpoint")
+def test_a_mark_moves_if_its_topic_is_copied(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    sink: str,
+    mirror_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    read, old = f"{sink}-in", tmp_path / "on-A"
+    create_topic(source_cluster, read)
+    produce(source_cluster, read, numbered(0, 5))
+    for name in ("offsets", "commits"):
+        (old / name).mkdir(parents=True)
+    (old / "metadata").write_text('{"id":"7"}')
+    (old / "offsets" / "3").write_text(f'v1\n{{"batchWatermarkMs":0}}\n{{"{read}":{{"0":5}}}}')
+    group = mark_group(f"twinlog-{sink}", "7")
+
+    def mark(batch: int) -> None:
+        newest = CommitMark(batch=batch, rows=1, topics=frozenset((sink,)))
+        with ClusterClient(settings_of(source_cluster)) as client:
+            offsets = newest.offsets(client.metadata([]).cluster_id)
+            answer = commit_offsets(Coordinators(client), {group: offsets})[group]
+            assert not any(or_raise(answer).values())
+
+    def rewrite(name: str) -> str:
+        words = ["offsets", "rewrite-checkpoint", str(mirror_file), str(old), str(tmp_path / name)]
+        assert run(words) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    def copy() -> None:
+        with Mirror(mirror_file, once=True) as mirror:
+            mirror.wait()
+
+    produce_transaction(source_cluster, sink, numbered(0, 3), commit=True)
+    mark(3)
+    copy()
+    produce_transaction(source_cluster, sink, numbered(3, 1), commit=True)
+    assert f"the flow has not copied all of {sink}-0" in rewrite("too-soon")
+    assert marks(target_cluster, "7") == {}
+    copy()
+    rewrite("on-B")
+    with ClusterClient(settings_of(target_cluster)) as client:
+        moved, invalid = read_mark(
+            marks(target_cluster, "7")[group], client.metadata([]).cluster_id
+        )
+    assert (moved, invalid) == (CommitMark(batch=3, rows=1, topics=frozenset((sink,))), [])
+    mark(2)
+    assert "the mark there is at micro-batch 3 already" in rewrite("again")
+    for cluster in (source_cluster, target_cluster):
+        delete_topic(cluster, read)
+
+
 def test_the_mark_moves_with_the_checkpoint(
     spark: SparkSession,
     source_cluster: LocalCluster,

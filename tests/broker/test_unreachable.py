@@ -38,7 +38,7 @@ MAX_PAUSE_S = 3.0
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for minutes here."""
     monkeypatch.setattr("twinlog.control.flow.flow_setup.REACHED_WITHIN_S", 0.2)
-    monkeypatch.setattr("twinlog.control.flow.tries.MAX_AWAY_PAUSE_S", 0.8)
+    monkeypatch.setattr("twinlog.control.flow.managed_flow.MAX_AWAY_PAUSE_S", 0.8)
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_a_mirror_waits_without_an_end_and_says_so_once_a_minute(
     file, remote, door = config
     monkeypatch.setattr("twinlog.control.flow.managed_flow.ONCE_GIVES_UP_S", 1.0)
     monkeypatch.setattr("twinlog.control.flow.trouble.ONE_LINE_EVERY_S", 2.0)
-    monkeypatch.setattr("twinlog.control.flow.tries.MAX_AWAY_PAUSE_S", MAX_PAUSE_S)
+    monkeypatch.setattr("twinlog.control.flow.managed_flow.MAX_AWAY_PAUSE_S", MAX_PAUSE_S)
     tries: list[float] = []
     prepare = FlowSetup.prepare
 

@@ -12,8 +12,7 @@ from twinlog.config.keys.client_meanings import CLIENT_MEANINGS
 from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
 from twinlog.config.pages import strimzi_page
-from twinlog.config.pages.keys_page import render
-from twinlog.config.pages.proofs import TESTED
+from twinlog.config.pages.keys_page import TESTED, render
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])

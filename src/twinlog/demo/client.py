@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any, Final
 
-from twinlog.errors import EnvironmentMissing
+from twinlog.extras import require_extra
 
 QUIET: Final = {"log_level": 0}
 """What matters is raised as an error; librdkafka would write its own lines to the terminal."""
@@ -17,13 +17,9 @@ Message = Any
 
 def confluent() -> ModuleType:
     """The client library, which only the demo needs."""
-    try:
-        import confluent_kafka
-    except ImportError as error:
-        raise EnvironmentMissing(
-            "the demo needs the Python package confluent-kafka: install it with "
-            "`pip install 'twinlog[demo]'`"
-        ) from error
+    require_extra("confluent_kafka", "demo", "the demo")
+    import confluent_kafka
+
     return confluent_kafka
 
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from twinlog.extras import require_extra
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -29,9 +31,7 @@ def register(spark: SparkSession) -> None:
     Warns if Spark's workers run another Python, without Twinlog (PYSPARK_PYTHON). Raises
     EnvironmentMissing if PyArrow is not installed.
     """
-    from twinlog.records.spark_api import need_arrow
-
-    need_arrow()
+    require_extra("pyarrow", "records", 'format("twinlog")')
     from twinlog.records import source
 
     source.register(spark)

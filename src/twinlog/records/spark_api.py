@@ -64,7 +64,6 @@ __all__ = [
     "ReadMaxBytes",
     "ReadMaxRows",
     "SupportsTriggerAvailableNow",
-    "need_arrow",
     "needs",
 ]
 
@@ -82,11 +81,3 @@ def needs(what: str, version: str, *, is_there: bool) -> None:
         )
 
 
-def need_arrow() -> None:
-    """Raises EnvironmentMissing without PyArrow."""
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise EnvironmentMissing(
-            f'format("twinlog") needs PyArrow ({error}): pip install "twinlog[records]"'
-        ) from None

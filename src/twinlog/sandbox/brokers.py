@@ -31,10 +31,9 @@ from twinlog.sandbox.layout import (
 )
 from twinlog.sandbox.nodes import KafkaNode, format_storage
 from twinlog.sandbox.probe import known_brokers
-from twinlog.sandbox.processes import wait_until
+from twinlog.sandbox.processes import MarkedProcess, spawn, wait_until
 from twinlog.sandbox.security import SandboxSecurity, Stores
 from twinlog.sandbox.state import STATE_FILE, SandboxState, read_state, write_state
-from twinlog.sandbox.watchdog import start_watchdog, stop_watchdog
 from twinlog.sandbox.zookeeper import ZooKeeper, is_before_kraft, zookeeper_properties
 
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
@@ -343,3 +342,47 @@ def _answers(question: Callable[[], bool]) -> bool:
         return question()
     except OSError:
         return False
+
+
+# Ends a cluster whose owner died without stopping it. The kernel's parent-death signal would fire
+# when the thread that started a broker ends, and would tie a shared cluster to the first process.
+# So a small shell waits until the owner has exited.
+
+_SCRIPT = """
+owner=$1 folder=$2 temporary=$3
+while kill -0 "$owner" 2>/dev/null; do sleep 1; done
+for file in "$folder"/node-*/pid; do
+  pid=$(cat "$file" 2>/dev/null) || continue
+  if grep -qsF "$folder/" "/proc/$pid/cmdline"; then kill -9 "$pid"; fi
+done
+if [ "$temporary" = yes ]; then sleep 1; rm -rf "$folder"; fi
+"""
+
+
+def start_watchdog(folder: Path, *, owner: int, temporary: bool) -> None:
+    """Watch process `owner`; when it is gone, kill the folder's brokers (and remove the folder)."""
+    process = spawn(
+        [
+            "sh",
+            "-c",
+            _SCRIPT,
+            "twinlog-watchdog",
+            str(owner),
+            str(folder),
+            "yes" if temporary else "no",
+        ],
+        marker=str(folder),
+        output=Path(os.devnull),
+    )
+    (folder / "watchdog.pid").write_text(str(process.pid), encoding="ascii")
+
+
+def stop_watchdog(folder: Path) -> None:
+    file = folder / "watchdog.pid"
+    if not file.exists():
+        return
+    process = MarkedProcess(pid=int(file.read_text(encoding="ascii")), marker=str(folder))
+    file.unlink()
+    if process.alive:
+        os.killpg(process.pid, signal.SIGKILL)  # its session is its group: with its `sleep`
+        process.kill()

@@ -21,6 +21,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from twinlog.errors import EnvironmentMissing
+from twinlog.extras import require_extra
 from twinlog.folders import cache_folder, usable
 from twinlog.java import find_java
 from twinlog.sandbox.jar_sums import check_jars, check_known
@@ -180,12 +181,10 @@ def _ivy_module(jars: _JarSet) -> str:
 
 def _ivy_jar() -> Path:
     # found without importing pyspark: that would start nothing but costs half a second
+    require_extra("pyspark", "demo", "fetching Kafka's jars")
     pyspark = importlib.util.find_spec("pyspark")
-    if pyspark is None or pyspark.origin is None:
-        raise EnvironmentMissing(
-            "pyspark is missing, whose Ivy fetches Kafka's jars; run scripts/setup"
-        )
-    found = sorted((Path(pyspark.origin).parent / "jars").glob("ivy-*.jar"))
+    folder = "" if pyspark is None else pyspark.origin or ""
+    found = sorted((Path(folder).parent / "jars").glob("ivy-*.jar"))
     if not found:
         raise EnvironmentMissing("this pyspark has no Ivy in its jars folder; run scripts/setup")
     return found[-1]

@@ -14,6 +14,7 @@ the shell that has waited for it then removes its folder.
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import struct
@@ -32,7 +33,6 @@ from twinlog.errors import EnvironmentMissing
 from twinlog.folders import temporary_folder
 from twinlog.java import archive_flags, class_archive, java_command
 from twinlog.shown import shown_lines
-from twinlog.spark.open_files import ensure_open_files
 
 START_WITHIN_S: Final = 60.0
 STOP_WITHIN_S: Final = 5.0
@@ -225,3 +225,30 @@ def _pass_on(stream: IO[bytes]) -> None:
                 text = line.decode(errors="backslashreplace").rstrip("\r\n")
                 with suppress(OSError):  # read on: a JVM whose output is full has stopped
                     os.write(2, f"{shown_lines(text)}\n".encode())
+
+
+# The limit of open files is checked before Spark's JVM starts. Spark's jars are 280 files, and a
+# JVM with one task has 380 open; under a lower limit it fails with a missing class or an internal
+# trace.
+
+NEEDED: Final = 512
+"""What the JVM has open, and some connections."""
+WANTED: Final = 4096
+"""A soft limit below what is needed is raised to this, or as far as the hard one goes."""
+
+
+def ensure_open_files() -> None:
+    """Raise the soft limit where it is too low; an error where the hard one is, too."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    if soft == unlimited or soft >= NEEDED:
+        return
+    if hard == unlimited or hard >= NEEDED:
+        more = WANTED if hard == unlimited else min(hard, WANTED)
+        with suppress(OSError, ValueError):  # a sandbox may forbid it: then the low limit is said
+            resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
+            return
+    raise EnvironmentMissing(
+        f"too few open files: {soft} are allowed (ulimit -n), and Spark's JVM needs {NEEDED}: "
+        f"run `ulimit -n {WANTED}` before, or set LimitNOFILE={WANTED} in the systemd unit"
+    )

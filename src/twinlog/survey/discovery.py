@@ -11,10 +11,12 @@ until somebody else makes it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from twinlog.cluster.client import MISSING_GRACE_S, ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_offsets import fetch_offsets
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation, TopicMetadata
 from twinlog.cluster.topics.topic_admin import (
     DEFAULT,
@@ -25,7 +27,7 @@ from twinlog.cluster.topics.topic_admin import (
 from twinlog.codes import Trait, has
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.values.renames import LONGEST_NAME
-from twinlog.errors import ClusterError, Fate, PartitionError, TwinlogError
+from twinlog.errors import ClusterError, Fate, PartitionError, TwinlogError, or_raise
 from twinlog.mirror.names.filters import TopicSelector
 from twinlog.mirror.names.naming import ReplicationPolicy
 from twinlog.mirror.names.renaming import refused_names
@@ -42,7 +44,6 @@ from twinlog.survey.absent_topics import (
     target_topic_missing,
     target_topic_too_small,
 )
-from twinlog.survey.group_starts import with_group_starts
 from twinlog.survey.rights import denied, may
 from twinlog.survey.stale_metadata import require_gone
 from twinlog.survey.topic_configs import UNKNOWN_RULES, new_topic_configs, target_rules
@@ -412,3 +413,21 @@ def _settled(target: ClusterClient, names: list[str]) -> ClusterMetadata:
         return target.metadata(names, allow_missing=False, timeout_s=MISSING_GRACE_S)
     except ClusterError:
         return target.metadata(names)
+
+
+def with_group_starts(
+    flow: FlowConfig, source: ClusterClient, plans: Iterable[PartitionPlan]
+) -> list[PartitionPlan]:
+    """The plans with the offsets of the flow's group, where it has one and stands somewhere.
+
+    Raises TwinlogError when they cannot be read: a copy must not begin at another place.
+    """
+    group = flow.source_group.group_id
+    known = list(plans)
+    if not group or not known:
+        return known
+    offsets = or_raise(fetch_offsets(Coordinators(source), [group])[group])
+    return [
+        replace(plan, begin_at=offsets[plan.source].offset) if plan.source in offsets else plan
+        for plan in known
+    ]

@@ -4,21 +4,24 @@ A new topic is found at the next look, and `latest` of that moment leaves out wh
 before. Kafka does not say when a topic was made, so looks are compared: what the source has now and
 did not have at the first look is new, whether the flow's filters choose it or not. Where new ones
 begin with their first record, the first look is that of the flow's first process, and stands in the
-state topic (`mirror.state.first_survey`); else it is that of this process.
+state topic (see below); else it is that of this process.
 """
 
 from __future__ import annotations
 
+import json
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.topics.internal_log import append_once
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.state.first_survey import Identity, first_survey, first_survey_rows
+from twinlog.mirror.state.generations import encode_row, read_row
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.survey.stale_metadata import shown_by_any
 from twinlog.survey.state_reader import state_rows
@@ -81,3 +84,77 @@ def _identities(topics: Iterable[TopicMetadata]) -> Iterator[Identity]:
 
 def _identity(topic_id: str, name: str, partition: int) -> Identity:
     return (name if topic_id == NO_TOPIC_ID else topic_id), partition
+
+
+# The topics that a source had when a flow first looked for new ones (`twinlog.start.new =
+# earliest`), as rows of the state topic. Kafka does not record when a topic was created. So the
+# first survey's partitions are kept and never changed: any other partition is new, also to later
+# processes. New partitions need no row, so a process that dies before their first copy leaves them
+# new.
+#
+# A survey is one row for each few hundred topics, under keys of its own:
+#
+# - If the process dies between two rows, or a response is lost, the survey is incomplete and
+#   ignored. The next process writes another; no lane has begun by then.
+# - If two processes write at once, or a frozen one writes late, the first complete survey in the
+#   log counts. No key is written twice (`internal_log.append_once`), so the log cleaner keeps the
+#   order.
+# - A re-created topic has another ID, so it is new. Without topic IDs only its name is known.
+# - If the state topic is lost, the next survey is the first. Whatever has a row in the offset map
+#   resumes from it.
+
+Identity = tuple[str, int]
+"""(topic id, or its name where the brokers have no ids; partition)"""
+
+TOPICS_A_ROW: Final = 500
+
+_KIND: Final = "first-look"
+
+
+def first_survey_rows(flow: str, seen: Iterable[Identity]) -> list[tuple[bytes, bytes]]:
+    """(key, value) of one survey, in the order in which they are to be appended."""
+    counts: dict[str, int] = {}
+    for topic, partition in seen:
+        counts[topic] = max(counts.get(topic, 0), partition + 1)
+    topics = sorted(counts)
+    parts = [topics[at : at + TOPICS_A_ROW] for at in range(0, len(topics), TOPICS_A_ROW)] or [[]]
+    survey_id = uuid.uuid4().hex
+    return [
+        encode_row(
+            ["flow", flow, _KIND, survey_id, number],
+            {"of": len(parts), "partitions": {topic: counts[topic] for topic in part}},
+        )
+        for number, part in enumerate(parts)
+    ]
+
+
+def first_survey(
+    flow: str, records: Iterable[tuple[bytes | None, bytes | None]]
+) -> frozenset[Identity] | None:
+    """The partitions of the first whole survey, from (key, value) in log order; None: there is
+    none.
+
+    Raises CorruptData for a row that cannot be read.
+    """
+    surveys: dict[str, dict[int, dict[str, int]]] = {}
+    for key, value in records:
+        if key is None or value is None or not _is_row(key, flow):
+            continue
+        parts, fields = read_row(key, value)
+        survey = surveys.setdefault(parts[3], {})
+        survey[parts[4]] = fields["partitions"]
+        if len(survey) == fields["of"]:
+            return frozenset(
+                (topic, partition)
+                for row in survey.values()
+                for topic, count in row.items()
+                for partition in range(count)
+            )
+    return None
+
+
+def _is_row(key: bytes, flow: str) -> bool:
+    try:
+        return bool(json.loads(key)[:3] == ["flow", flow, _KIND])
+    except (ValueError, TypeError):
+        return False

@@ -12,10 +12,8 @@ import pytest
 from rich.console import Console
 
 from tests.support.snapshots import flow, partition
-from twinlog.cli.terminal.events import EventLines
-from twinlog.cli.terminal.mirror_screen import mirror_view
 from twinlog.cli.terminal.output import write_while_it_is_read
-from twinlog.cli.terminal.progress import BarProgress, PlainProgress
+from twinlog.cli.terminal.progress import BarProgress, EventLines, PlainProgress, mirror_view
 from twinlog.cli.terminal.progress import shown as display
 from twinlog.control.watch.rates import Rates
 from twinlog.control.watch.snapshot import FlowSnapshot

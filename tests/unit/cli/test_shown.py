@@ -25,9 +25,8 @@ from twinlog.cli.main import run
 from twinlog.cli.terminal import tables
 from twinlog.cli.terminal.config_errors import error_parts
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
-from twinlog.cli.terminal.mirror_screen import mirror_view
 from twinlog.cli.terminal.output import write_line
-from twinlog.cli.terminal.progress import PlainProgress
+from twinlog.cli.terminal.progress import PlainProgress, mirror_view
 from twinlog.client.group_translation import TranslatedGroup, TranslatedOffset
 from twinlog.client.offset_reset import GroupReset, ResetOffset
 from twinlog.cluster.groups.group_sides import GroupSide

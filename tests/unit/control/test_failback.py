@@ -23,9 +23,8 @@ from twinlog.cluster.groups.group_offsets import Committed
 from twinlog.control.cutover.scope import CutoverScope
 from twinlog.control.failback import copy_end, failback, replay, saved, tail
 from twinlog.control.failback.copy_end import CopyEnd, CopyEnds
-from twinlog.control.failback.failback import Failback
+from twinlog.control.failback.failback import Failback, FailbackPlan, Tail
 from twinlog.control.failback.parting import Parting, SourceLog
-from twinlog.control.failback.plan import FailbackPlan, Tail
 from twinlog.control.failback.promotion_watch import PromotionWatch
 from twinlog.control.failback.replay import Replay, TailWork, work_of
 from twinlog.control.failback.saved import Owner, SavedFile, SavedTail, uncovered

@@ -23,7 +23,7 @@ from twinlog.control.duties import publication
 from twinlog.control.flow import set_up_publication
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.control.process.failed_set_ups import FailedSetUps
+from twinlog.control.process.supervisor import FailedSetUps
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.web.api import shown
 from twinlog.control.web.api.leaders import LeaderReport

@@ -10,7 +10,6 @@ import pytest
 
 from tests.support.driver import Driver, LaneStub, plan_of
 from twinlog.control.lanes.lanes import HELLO_WITHIN_S, WARM_UP_TIMEOUT_S, LeaseState
-from twinlog.control.lanes.lease_retry import MAX_LEASE_RETRY_S
 from twinlog.control.lanes.partitions import (
     LEFT_OUT_S,
     RELEASED_SHOWN_S,
@@ -18,7 +17,7 @@ from twinlog.control.lanes.partitions import (
     Placement,
 )
 from twinlog.control.running.flow_run import ONCE_GIVES_UP_S
-from twinlog.control.running.run_leases import ONCE_LEASE_TRIES
+from twinlog.control.running.run_leases import MAX_LEASE_RETRY_S, ONCE_LEASE_TRIES
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.late_requests import SILENCE_MS, wait_s
 from twinlog.lane.messages import Progress, Take

@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from tests.support.properties import loader
-from twinlog.control.cutover.hook import hook_environment, run_hook
 from twinlog.control.cutover.scope import CutoverScope
+from twinlog.control.cutover.switchover import hook_environment, run_hook
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import FlowError
 

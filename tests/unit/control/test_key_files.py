@@ -16,7 +16,7 @@ from twinlog.cluster.certificates import DAY_S
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security import renewal
 from twinlog.cluster.security.security_keys import load_security
-from twinlog.control.process.key_files import KeyFileWatch
+from twinlog.control.process.run import KeyFileWatch
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.lane.messages import Renewed, Work

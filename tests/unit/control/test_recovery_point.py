@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.control.lanes.recovery_point import MOST_OBSERVATIONS, RecoveryPoint
+from twinlog.control.lanes.partitions import MOST_OBSERVATIONS, RecoveryPoint
 
 
 def see(point: RecoveryPoint, end: int, at: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.driver import HandClock
-from twinlog.control.flow.tries import Tries
+from twinlog.control.flow.managed_flow import Tries
 from twinlog.control.leading.lead import LeaderUnknown, StandingBy
 from twinlog.errors import ClusterError, Fate, TwinlogError
 

@@ -15,7 +15,7 @@ from tests.support.memory_log import MemoryLog
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.server import LaneConnected, LaneMessage
 from twinlog.control.verify import workers
-from twinlog.control.verify.progress import WalkProgress
+from twinlog.control.verify.progress import WalkProgress, extent
 from twinlog.control.verify.workers import ClusterPair, OnStep, Tasks, Threads
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import Mark, Run
@@ -24,7 +24,6 @@ from twinlog.mirror.verify.walk import Rules
 from twinlog.model import Isolation, TopicPartition
 from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
 from twinlog.survey.verify import sections
-from twinlog.survey.verify.extent import extent
 from twinlog.survey.verify.partition import (
     MappedCopy,
     PartitionBounds,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.demo.brokers import said_of
+from twinlog.demo.run import said_of
 
 FOLDER = Path("/scratch/twinlog-us-1")
 ROOM = 10**10

@@ -16,8 +16,7 @@ from twinlog.cluster.net.metadata import (
     TopicMetadata,
 )
 from twinlog.errors import TwinlogError
-from twinlog.lane.sides.cluster_side import LEADERLESS_PAUSE_S, ClusterSide, Leader
-from twinlog.lane.sides.newest_epochs import OLDER_FOR_S
+from twinlog.lane.sides.cluster_side import LEADERLESS_PAUSE_S, OLDER_FOR_S, ClusterSide, Leader
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 
 TP = TopicPartition("orders", 0)

@@ -8,8 +8,8 @@ import pytest
 
 from twinlog.errors import CorruptData
 from twinlog.mirror.state.copies import copy_rows
-from twinlog.mirror.state.first_survey import TOPICS_A_ROW, first_survey, first_survey_rows
 from twinlog.mirror.state.generations import fan_producers, winning_claims
+from twinlog.survey.newcomers import TOPICS_A_ROW, first_survey, first_survey_rows
 
 FLOW = "A->B"
 SEEN = frozenset({("a" * 32, 0), ("a" * 32, 1), ("orders", 0)})

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from twinlog.mirror.start.newest_first import MAX_READS, newest_first
+from twinlog.mirror.start.both_logs import MAX_READS, newest_first
 from twinlog.wire.record_batch import Codec, read_headers
 from twinlog.wire.records import Record, encode_batch
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from twinlog.mirror.state.copies import copy_rows
-from twinlog.mirror.state.first_survey import first_survey
 from twinlog.mirror.state.generations import (
     encode_row,
     fan_producers,
@@ -21,6 +20,7 @@ from twinlog.mirror.state.held_producers import is_held_row
 from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
 from twinlog.mirror.state.mapped import MappedCopies, is_mapped_row, mapped_copies
 from twinlog.mirror.state.verified import VerifyRun, verify_runs
+from twinlog.survey.newcomers import first_survey
 
 WHOLE = VerifyRun(
     flow="A->B",

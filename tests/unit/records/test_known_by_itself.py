@@ -44,7 +44,7 @@ def test_looking_loads_nothing_of_twinlog() -> None:
 
 def test_without_pyarrow_it_is_an_error_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(EnvironmentMissing, match=r"pip install \"twinlog\[records\]\""):
+    with pytest.raises(EnvironmentMissing, match=r"pip install 'twinlog\[records\]'"):
         DefaultSource(GIVEN)
 
 

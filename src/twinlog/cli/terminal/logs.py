@@ -11,17 +11,22 @@ import logging
 import os
 import stat
 from contextlib import suppress
+from datetime import UTC, datetime
 from enum import StrEnum
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from pythonjsonlogger.json import JsonFormatter
 
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import LOG_FORMAT, TIME_FORMAT
 from twinlog.errors import UsageError
+from twinlog.flow_log import code_among
+from twinlog.hidden import without_secrets
 from twinlog.private_files import private_opener
-from twinlog.shown import ShownFormatter
+from twinlog.shown import ShownFormatter, shown_in_json
 
 FILE_BYTES: Final = 10_000_000
 OLD_FILES: Final = 5
@@ -69,7 +74,7 @@ def configure_logs(file: Path | None, log_format: LogFormat, *, verbose: bool) -
     formatter: logging.Formatter = ShownFormatter(LOG_FORMAT, TIME_FORMAT)
     if log_format is LogFormat.JSON:
         # 40 ms to load, which a mirror that logs text need not pay
-        from twinlog.cli.terminal.json_logs import JsonLines
+        from twinlog.cli.terminal.logs import JsonLines
 
         formatter = JsonLines()
     root = logging.getLogger()
@@ -87,3 +92,31 @@ def configure_logs(file: Path | None, log_format: LogFormat, *, verbose: bool) -
         raise UsageError(f"--log-file: {file} cannot be written: {error.strerror}") from error
     to_file.setFormatter(formatter)
     root.addHandler(to_file)
+
+
+FIELDS: Final = ("flow", "topic", "partition", "code")
+
+
+class JsonLines(JsonFormatter):
+    """One object a line; of what a call of the logging module gave as `extra`, our own fields."""
+
+    def __init__(self) -> None:
+        super().__init__(json_ensure_ascii=False)
+
+    def add_fields(
+        self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]
+    ) -> None:
+        log_data["time"] = datetime.fromtimestamp(record.created, UTC).isoformat(
+            timespec="milliseconds"
+        )
+        log_data["level"], log_data["logger"] = record.levelname, record.name
+        log_data["message"] = without_secrets(record.getMessage())
+        log_data |= {name: record.__dict__[name] for name in FIELDS if name in record.__dict__}
+        values = record.args if isinstance(record.args, tuple) else ()
+        if "code" not in log_data and (code := code_among(values)):
+            log_data["code"] = code
+        if "exc_info" in message_dict:
+            log_data["traceback"] = without_secrets(message_dict["exc_info"])
+
+    def jsonify_log_record(self, log_data: dict[str, Any]) -> str:
+        return shown_in_json(super().jsonify_log_record(log_data))

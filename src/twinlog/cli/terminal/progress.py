@@ -11,25 +11,30 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol, TextIO
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.constrain import Constrain
 from rich.live import Live
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
+from rich.text import Text
 
-from twinlog.cli.terminal.events import EventLines
 from twinlog.cli.terminal.failures import FailureLines
-from twinlog.cli.terminal.flow_states import StateLines
-from twinlog.cli.terminal.mirror_screen import mirror_view
 from twinlog.cli.terminal.output import write_while_it_is_read
-from twinlog.cli.terminal.tables import text
+from twinlog.cli.terminal.status.rows import is_lag_old
+from twinlog.cli.terminal.status.screen import packed
+from twinlog.cli.terminal.status.topic_table import Column, fitted_table, since, state_style
+from twinlog.cli.terminal.tables import Piece, text
+from twinlog.codes import NOT_MIRRORED, FlowState
 from twinlog.control.watch.rates import Rates, TopicRate
 from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.quantities import count, duration, plural, size
+from twinlog.quantities import count, duration, first_few, plural, size
 
 ONCE_LINE_EVERY_S: Final = 10.0
 LINE_EVERY_S: Final = 600.0
@@ -205,3 +210,211 @@ def log_lines_above() -> Iterator[None]:
     finally:
         for handler in handlers:
             handler.setStream(sys.__stderr__)
+
+
+TOPICS_EACH = 3
+"""More new topics than these at one moment share a line."""
+
+
+class EventLines:
+    """Remembers what was there."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._topics: dict[str, dict[str, bool]] = {}
+        """By flow: whether each is gone."""
+        self._waited: dict[str, str] = {}
+        """Flows that another process led, with what was said of it."""
+
+    def update(self, flows: Iterable[FlowSnapshot]) -> None:
+        """Say what has changed."""
+        for flow in flows:
+            self._leads(flow)
+            self._sees(flow)
+
+    def _leads(self, flow: FlowSnapshot) -> None:
+        if flow.state is FlowState.STANDBY:
+            self._waited[flow.flow] = flow.reason
+        elif flow.generation >= 0 and (before := self._waited.pop(flow.flow, None)) is not None:
+            said = f"; before: {before}" if before else ""
+            self._write(f"{flow.flow}: this process leads it now{said}")
+
+    def _sees(self, flow: FlowSnapshot) -> None:
+        now: dict[str, list[bool]] = {}
+        for part in flow.partitions:
+            now.setdefault(part.topic, []).append(part.state in NOT_MIRRORED)
+        before = self._topics.get(flow.flow)
+        if now:
+            self._topics[flow.flow] = {topic: all(gone) for topic, gone in now.items()}
+        if before is None or not now:
+            return  # all of them are new, or it is set up again
+        new = [topic for topic, gone in now.items() if topic not in before and not all(gone)]
+        if len(new) > TOPICS_EACH:
+            self._write(f"{flow.flow}: {plural(len(new), 'new topic')} ({first_few(new)})")
+        for topic in new if len(new) <= TOPICS_EACH else ():
+            number = plural(len(now[topic]), "partition")
+            self._write(f"{flow.flow}: new topic {topic}, {number}")
+
+
+SAME_FLOW_EVERY_S: Final = 60.0
+
+UNREMARKABLE: Final = frozenset({FlowState.STARTING, FlowState.RUNNING})
+OUTAGE: Final = frozenset({FlowState.DEGRADED, FlowState.FAILED})
+"""One of these behind the other is the same trouble, that began with the first."""
+PASSING: Final = frozenset({FlowState.STARTING, FlowState.STOPPING, FlowState.STOPPED})
+"""A flow does not come back from trouble to its end, and not before it runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Said:
+    state: str
+    at: float
+    since: float
+
+
+class StateLines:
+    """Remembers what was said."""
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        write_trouble: Callable[[str], None] | None = None,
+        *,
+        every_s: float = SAME_FLOW_EVERY_S,
+    ) -> None:
+        """`every_s`: a flow's troubles are said so seldom."""
+        self._every_s = every_s
+        self._write, self._write_trouble = write, write_trouble or write
+        self._said: dict[str, _Said] = {}
+        self._seen: dict[str, tuple[str, float]] = {}
+
+    def update(self, now: float, flows: Iterable[FlowSnapshot]) -> None:
+        """Say what has changed; `now` is monotonic, in seconds."""
+        for flow in flows:
+            self._flow(flow, now)
+
+    def _flow(self, flow: FlowSnapshot, now: float) -> None:
+        state, since = self._seen.get(flow.flow, ("", now))
+        if state != flow.state:
+            since = now
+            self._seen[flow.flow] = (flow.state, now)
+        said = self._said.get(flow.flow)
+        if flow.state in PASSING:
+            return
+        if flow.state in UNREMARKABLE:
+            if said is not None and said.state == FlowState.STANDBY:
+                del self._said[flow.flow]  # whoever takes over does not run again: events say it
+            elif said is not None and said.state not in UNREMARKABLE:
+                self._write(f"{flow.flow}: {flow.state} again after {duration(now - said.since)}")
+                self._said[flow.flow] = _Said(state=flow.state, at=now, since=now)
+            return
+        if said is not None and (said.state == flow.state or now - said.at < self._every_s):
+            return
+        if said is not None and said.state in OUTAGE and flow.state in OUTAGE:
+            since = said.since
+        self._said[flow.flow] = _Said(state=flow.state, at=now, since=since)
+        reason = f": {flow.reason}" if flow.reason else ""
+        self._write_trouble(f"{flow.flow}: {flow.state}{reason}")
+
+
+# What `twinlog mirror` shows on a terminal: a line for each flow and a row for each topic. A bar
+# shows how far a copy is while records wait. Only errors are red.
+
+BAR: Final = 14
+COLUMNS: Final = (
+    Column("topic", "left", 0),
+    Column("", "left", 1),
+    Column("records", "right", 0),
+    Column("records/s", "right", 0),
+    Column("bytes/s", "right", 2),
+    Column("lag", "right", 3),
+    Column("left", "right", 0),
+)
+
+
+def mirror_view(
+    flows: list[FlowSnapshot], topics: list[TopicRate], most_rows: int, width: int, now_ms: int
+) -> RenderableType:
+    """What a terminal shows; topics with the longest lag come first when not all fit."""
+    shown = topics
+    if len(topics) > most_rows:
+        most = max(most_rows - 1, 1)
+        shown = sorted(topics, key=lambda t: (-t.failed, -t.lag, -t.records_per_s))[:most]
+    parts: list[RenderableType] = []
+    for flow in flows:
+        parts += _heading(flow, [one for one in topics if one.flow == flow.flow], width, now_ms)
+    if shown:
+        named = len(flows) > 1
+        parts.append(fitted_table(COLUMNS, [_cells(one, named=named) for one in shown], width))
+    if len(shown) < len(topics):
+        parts.append(text(f"  and {plural(len(topics) - len(shown), 'more topic')}", style="dim"))
+    return Group(*parts)
+
+
+def _heading(
+    flow: FlowSnapshot, topics: list[TopicRate], width: int, now_ms: int
+) -> Iterator[RenderableType]:
+    line: list[Piece] = [(flow.flow, "bold"), (flow.state, state_style(flow.state))]
+    if flow.since_ms:
+        line.append(f"since {since(flow.since_ms, now_ms)}")
+    if flow.guarantee:
+        line.append(flow.guarantee)
+    if flow.lanes:
+        line.append(plural(flow.lanes, "lane"))
+    if len(topics) > 1:
+        speed = sum(one.records_per_s for one in topics)
+        old = is_lag_old(flow.state, (one.state for one in flow.partitions))
+        line += [
+            f"lag {'at least ' if old else ''}{_known(flow.lag)}",
+            f"{count(speed)} records/s",
+        ]
+    yield from packed(line, width)
+    if flow.state is FlowState.STARTING and not flow.reason:
+        what = "asking both clusters"
+        if flow.partitions:
+            topic_count = len({part.topic for part in flow.partitions})
+            # with lanes it runs already: the flow was set up again, behind an outage or a reload
+            what = "resuming" if flow.lanes else "starting Spark for"
+            what = f"{what} {plural(topic_count, 'topic')}"
+        yield Padding(Spinner("dots", text=text(what, style="dim")), (0, 0, 0, 2))
+    if flow.reason:
+        why = flow.why(now_ms)
+        if flow.state is FlowState.STANDBY:
+            why += "; this process is ready to take over"
+        yield Padding(text(why, style="yellow"), (0, 0, 0, 2), expand=False)
+
+
+def _cells(topic: TopicRate, *, named: bool) -> list[str | Text | ProgressBar]:
+    name: list[Piece] = [f"  {topic.flow}  {topic.topic}" if named else f"  {topic.topic}"]
+    if topic.failed:
+        name.append((f"  {topic.failed} FAILED", "red"))
+    copied = topic.copied  # of the copy: what this process alone has copied would look like it
+    waits = topic.lag > 0 and copied >= 0
+    bar: str | Text | ProgressBar = ""
+    if topic.is_deleted:
+        bar = "copy kept"
+    elif waits:
+        bar = ProgressBar(
+            total=copied + topic.lag,
+            completed=copied,
+            width=BAR,
+            complete_style="green",
+            finished_style="green",
+        )
+    elif topic.is_retrying:
+        bar = text("retrying", style="yellow")
+    elif topic.lag == 0:
+        bar = "at the end"
+    return [
+        text(*name),
+        bar,
+        f"{count(copied)} of {count(copied + topic.lag)}" if waits else _known(copied),
+        count(topic.records_per_s),
+        f"{size(topic.bytes_per_s)}/s",
+        _known(topic.lag),
+        duration(topic.left_s) if waits and topic.left_s >= 0 else "",
+    ]
+
+
+def _known(number: int) -> str:
+    return "?" if number < 0 else count(number)

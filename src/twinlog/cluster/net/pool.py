@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import math
 import socket
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
-from twinlog.addresses import Address
+from twinlog.addresses import IO_ERRORS, Address
+from twinlog.cluster.net import dialing
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.metadata import Broker
-from twinlog.cluster.net.other_service import refuse_other_service
 from twinlog.cluster.net.retry import CHANCE, Clock
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import (
@@ -192,3 +194,51 @@ class ConnectionPool:
         if self._first is not None:
             self._first.close()
             self._first = None
+
+
+# Detects another service, or another security protocol, at a bootstrap address. A web server waits
+# for the end of a line, and a listener without TLS closes a connection that begins with a
+# handshake. Both look like a broker that is down. So an address that has never responded is probed
+# once over a connection of its own.
+
+ANSWER_WITHIN_S: Final = 2.0
+"""For one question: whoever does not answer it in this time is not found out."""
+
+
+def refuse_other_service(host: str, port: int, settings: ClusterSettings) -> None:
+    """Raise NOT_KAFKA where the answer proves that something else listens there."""
+    where = f"{Address(host, port)} of cluster {settings.alias}"
+    security = settings.security
+    if security is not None and security.needs_tls and _speaks_kafka(host, port, settings):
+        raise CorruptData(
+            f"{where} speaks Kafka's protocol without TLS: set {settings.key('security.protocol')} "
+            "to PLAINTEXT or SASL_PLAINTEXT, or take the port of its TLS listener",
+            code="NOT_KAFKA",
+        )
+    if _speaks_http(host, port, settings):
+        raise CorruptData(
+            f"{where} answers as a web server does (HTTP), not as Kafka: is this the right port?",
+            code="NOT_KAFKA",
+        )
+
+
+def _speaks_kafka(host: str, port: int, settings: ClusterSettings) -> bool:
+    """ApiVersions is answered before any login, so that nothing secret is sent."""
+    try:
+        Connection.open(
+            host, port, replace(settings, security=None), timeout_s=ANSWER_WITHIN_S
+        ).close()
+    except TwinlogError:
+        return False
+    return True
+
+
+def _speaks_http(host: str, port: int, settings: ClusterSettings) -> bool:
+    deadline = time.monotonic() + ANSWER_WITHIN_S
+    try:
+        with dialing.connect(host, port, settings, deadline=deadline) as sock:
+            sock.settimeout(ANSWER_WITHIN_S)
+            sock.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            return sock.recv(5) == b"HTTP/"
+    except (TwinlogError, *IO_ERRORS):
+        return False

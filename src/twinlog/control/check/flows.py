@@ -2,33 +2,54 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.groups.group_rights import check_group_read
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_list import list_groups
+from twinlog.cluster.groups.group_rights import (
+    check_group_read,
+    may_describe_groups,
+    unreadable_groups,
+)
 from twinlog.cluster.logs.offsets import EARLIEST, list_offsets, log_ends
 from twinlog.cluster.net.metadata import Operation, TopicMetadata
+from twinlog.cluster.topics.acls import SECURITY_DISABLED
+from twinlog.cluster.topics.cluster_info import describe_cluster
 from twinlog.cluster.topics.configs import describe_broker_configs
+from twinlog.cluster.topics.mm2_topics import hidden_topic
 from twinlog.cluster.topics.producer_expiry import EXPIRY_CONFIG
-from twinlog.cluster.topics.topic_admin import TopicCreation, validate_topic
+from twinlog.cluster.topics.topic_admin import DEFAULT, TopicCreation, validate_topic
+from twinlog.codes import PartitionState, Trait, has
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.check.features import check_features
 from twinlog.control.check.last_run import lives_here
 from twinlog.control.check.report import FlowReport, Plan, Problem, TopicReport
+from twinlog.control.check.reported_status import status_rows
 from twinlog.control.check.starts import TopicBegin, topic_begins
-from twinlog.control.check.syncs import check_syncs
+from twinlog.control.duties.acl_sync import OFF_KEY, find_acl_changes
+from twinlog.control.duties.config_sync import closed_configs, find_drift, lowered
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.groups.group_rights import group_notes
-from twinlog.errors import TwinlogError, Unauthorized, or_raise
+from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported, or_raise
 from twinlog.mirror.findings import Span, foreign_data
 from twinlog.mirror.map.offset_map import PartitionKey
-from twinlog.mirror.names.naming import PROBE_TOPIC, STATE_TOPIC, map_topic_of
+from twinlog.mirror.names.filters import offset_syncs_topic, policy_of
+from twinlog.mirror.names.naming import (
+    HEARTBEATS_TOPIC,
+    PROBE_TOPIC,
+    STATE_TOPIC,
+    STATUS_TOPIC,
+    map_topic_of,
+)
 from twinlog.mirror.names.renaming import unkept_names
 from twinlog.mirror.state.generations import Claim
+from twinlog.mirror.state.published import published_status
 from twinlog.model import TopicPartition
-from twinlog.quantities import plural
+from twinlog.quantities import first_few, plural
 from twinlog.survey.absent_topics import (
     absence,
     absent,
@@ -36,6 +57,7 @@ from twinlog.survey.absent_topics import (
     target_topic_too_small,
 )
 from twinlog.survey.capabilities import UNTRIED
+from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.discovery import (
     mirrored_topics,
     name_too_long,
@@ -48,6 +70,7 @@ from twinlog.survey.map_reader import read_maps
 from twinlog.survey.rights import denied, may, seen_by, unseen_configs
 from twinlog.survey.state_reader import state_rows
 from twinlog.survey.topic_configs import new_topic_configs
+from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 
 class Clients(NamedTuple):
@@ -363,3 +386,215 @@ def _where(last: Claim) -> str:
 def _partitions(topic: TopicReport) -> list[TopicPartition]:
     count = min(topic.partitions, topic.remote_partitions)
     return [TopicPartition(topic.topic, number) for number in range(count)]
+
+
+SHOWN: Final = 20
+
+
+def check_syncs(
+    flow: FlowConfig, source: ClusterClient, target: ClusterClient, report: FlowReport
+) -> None:
+    """Add to the report's changes, and what is missing for them to its notes."""
+    if not flow.new_topics.enabled:
+        return
+    refused = {problem.topic for problem in report.problems}
+    named = copies_by_name(flow, source, target)
+    left_alone = _left_alone(flow, target)
+    remotes = {
+        name: its for name, its in named.items() if name not in refused and name not in left_alone
+    }
+    report.notes += [
+        f"{flow.flow}: configs and ACLs of {named[name]} are left as they are: it stood with "
+        f"{code} when the flow ran last"
+        for name, code in sorted(left_alone.items())
+        if name in named
+    ]
+    if flow.config_sync.enabled:
+        _configs(flow, remotes, source, target, report)
+    if flow.acl_sync.enabled:
+        made = {one.topic: one.remote_topic for one in report.topics if one.plan is Plan.CREATE}
+        _acls(flow, remotes | made, source, target, report)
+
+
+def _left_alone(flow: FlowConfig, target: ClusterClient) -> dict[str, str]:
+    """Source topics whose copies are not the flow's to change, as its leader said in the last
+    minutes, and why. What was not said is found at the start of each partition.
+    """
+    rows = status_rows(target, target.metadata(None), int(time.time() * 1000))
+    status = published_status(str(flow.flow), rows or [])
+    return {
+        one.topic: one.code or one.state
+        for one in (() if status is None else status.unusual)
+        if one.state == PartitionState.TAKEN_OVER or has(one.code, Trait.NOT_OURS)
+    }
+
+
+def _configs(
+    flow: FlowConfig,
+    remotes: Mapping[str, str],
+    source: ClusterClient,
+    target: ClusterClient,
+    report: FlowReport,
+) -> None:
+    drift = find_drift(flow, remotes, source, target)
+    changes = [
+        f"config of {remote}: {', '.join(map(str, found))}"
+        for remote, found in drift.topics.items()
+    ]
+    report.changes += changes[:SHOWN]
+    if len(changes) > SHOWN:
+        report.changes.append(f"configs of {plural(len(changes) - SHOWN, 'more topic')}")
+    report.notes += lowered(drift)
+    seen = target.metadata([*drift.topics]) if drift.topics else None
+    denied = [*drift.closed]
+    if seen is not None:
+        denied += [name for name in drift.topics if not may(seen, name, Operation.ALTER_CONFIGS)]
+    if denied:
+        report.notes.append(closed_configs(flow, denied))
+
+
+def _acls(
+    flow: FlowConfig,
+    remotes: Mapping[str, str],
+    source: ClusterClient,
+    target: ClusterClient,
+    report: FlowReport,
+) -> None:
+    try:
+        found = find_acl_changes(flow, remotes, source, target)
+    except Unauthorized as error:
+        report.notes.append(f"ACLs are not copied: {error}; or {OFF_KEY}")
+        return
+    except BrokerRefused as error:
+        if error.code != SECURITY_DISABLED:
+            raise
+        return
+    for what, acls in (("to be created", found.missing), ("to be deleted", found.leftover)):
+        if acls:
+            shown = first_few(map(str, acls))
+            report.changes.append(f"{plural(len(acls), 'ACL')} {what}: {shown}")
+    rights = describe_cluster(target).operations
+    if (found.missing or found.leftover) and rights is not None and Operation.ALTER not in rights:
+        report.notes.append(
+            f"ACLs are not copied to {flow.flow.target}: grant ALTER on the cluster, or {OFF_KEY} "
+            "[CLUSTER_UNAUTHORIZED]"
+        )
+
+
+# Rights that other features lack, for `check`, as far as brokers report them before anything is
+# written. Group rights are queried from any broker, although only the coordinator knows them all.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """A topic that a feature writes."""
+
+    client: ClusterClient
+    topic: str
+    so: str
+    """What is left out without the right."""
+    hint: str
+    rights: tuple[Operation, ...] = (Operation.WRITE, Operation.READ)
+
+
+def check_features(
+    flow: FlowConfig, source: ClusterClient, target: ClusterClient, report: FlowReport
+) -> None:
+    """Add to the report's notes; only a position of MirrorMaker 1 that is hidden is a problem."""
+    for one in _written(flow, source, target):
+        error = _missing(one)
+        if error is not None:
+            report.notes.append(f"{one.so}: {error}; or {one.hint}")
+    if flow.groups.sync_s is not None:
+        report.notes += _groups_to_set(flow, source, target)
+    if flow.source_group.group_id:
+        _source_group(flow, source, report)
+
+
+def _written(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -> Iterator[_Written]:
+    policy = policy_of(flow)
+    if flow.groups.checkpoints_s is not None:
+        yield _Written(
+            client=target,
+            topic=policy.checkpoints_topic(flow.source_alias),
+            so="checkpoints are not written",
+            hint="set emit.checkpoints.enabled=false",
+        )
+    for client, into_target in ((target, True), (source, False)):
+        if any(beat.into_target is into_target for beat in flow.heartbeats):
+            yield _Written(
+                client=client,
+                topic=HEARTBEATS_TOPIC,
+                so=f"no heartbeats into {client.alias}",
+                hint="set emit.heartbeats.enabled=false",
+                rights=(Operation.WRITE,),
+            )
+    if flow.status_interval_seconds:
+        yield _Written(
+            client=target,
+            topic=STATUS_TOPIC,
+            so="the status is shown on the mirror's host alone",
+            hint="set twinlog.status.interval.seconds=0",
+            rights=(Operation.WRITE,),
+        )
+    syncs = flow.offset_syncs
+    if syncs is not None:
+        yield _Written(
+            client=target if syncs.on_target else source,
+            topic=offset_syncs_topic(flow, syncs),
+            so="offset syncs are not written",
+            hint="set emit.offset-syncs.enabled=false"
+            if syncs.on_target
+            else "write them to the target: offset-syncs.topic.location=target",
+        )
+
+
+def _missing(one: _Written) -> TwinlogError | None:
+    """The first right that is surely missing."""
+    client, topic = one.client, one.topic
+    seen = client.metadata([topic])
+    if not seen.topics[topic].error:
+        lacking = (right for right in one.rights if not may(seen, topic, right))
+        return next((denied(client.alias, right.name, topic) for right in lacking), None)
+    hidden = seen.topics[topic].error == TOPIC_AUTHORIZATION_FAILED
+    try:
+        validate_topic(client, topic, partitions=1, replication_factor=DEFAULT)
+    except Unauthorized as error:
+        return hidden_topic(client, topic, may_create=False) if hidden else error
+    except (BrokerRefused, Unsupported):
+        return None  # no matter of rights: a policy of the cluster, or old brokers
+    return hidden_topic(client, topic, may_create=True) if hidden else None
+
+
+def _source_group(flow: FlowConfig, source: ClusterClient, report: FlowReport) -> None:
+    group, alias = flow.source_group.group_id, flow.flow.source
+    if not may_describe_groups(source, group):
+        report.problems.append(
+            Problem(
+                code="GROUP_UNAUTHORIZED",
+                message=f"{flow.flow}: where group {group} of {alias} stands, and the copy is to "
+                f"begin, may not be read: grant DESCRIBE on group {group}, or READ, which lets "
+                "its offsets be committed as well",
+            )
+        )
+    elif unreadable_groups(source, [group]):
+        report.notes.append(
+            f"offsets of group {group} are not committed on {alias}: grant READ on group {group} "
+            "[GROUP_UNAUTHORIZED]"
+        )
+
+
+def _groups_to_set(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -> Iterator[str]:
+    found = list_groups(Coordinators(source))
+    chosen = [
+        name
+        for name, one in found.items()
+        if (one.has_offsets or one.is_share) and flow.groups.selects(name)
+    ]
+    refused = unreadable_groups(target, chosen)
+    if refused:
+        yield (
+            f"offsets of {plural(len(refused), 'group')} on {flow.flow.target} cannot be set "
+            f"({first_few(sorted(refused))}): grant READ on group {min(refused)}, or set "
+            "sync.group.offsets.enabled=false [GROUP_UNAUTHORIZED]"
+        )

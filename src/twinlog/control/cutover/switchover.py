@@ -21,11 +21,13 @@ wanted still, and whether a log has grown since its proof.
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from twinlog.cluster.topics.acls import topic_acls
 from twinlog.control.cutover.copies import FORGOTTEN, Copy, copies, incomplete, records_in
@@ -35,7 +37,6 @@ from twinlog.control.cutover.fence import AclFence
 from twinlog.control.cutover.fence_proof import Ends, FenceProof
 from twinlog.control.cutover.gates import Gate, Gates, require_open
 from twinlog.control.cutover.groups import CutoverGroups, GroupOutcome, GroupPlan
-from twinlog.control.cutover.hook import hook_environment, run_hook
 from twinlog.control.cutover.newest_status import newest_status
 from twinlog.control.cutover.promotion import (
     is_promoted,
@@ -470,3 +471,48 @@ def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
                     f"{one.group} is in use on the target and left: {position.target} at "
                     f"{position.now}, its place by the source is {position.to}"
                 )
+
+
+# Hooks: commands of the operator that switch DNS, a secret or a proxy, or stop producers. `/bin/sh`
+# runs them, and one fails if its exit code is not 0. A repeated command runs its hook again, so
+# hooks must be safe to repeat. Their output goes to stderr unchanged, and never into a message.
+
+STDERR: Final = 2
+
+
+def hook_environment(scope: CutoverScope, step: str) -> dict[str, str]:
+    """What a hook gets, beside the environment of this process."""
+    servers = {
+        side: ",".join(f"{host}:{port}" for host, port in settings.bootstrap)
+        for side, settings in (("SOURCE", scope.setup.source), ("TARGET", scope.setup.target))
+    }
+    return {
+        "TWINLOG_STEP": step,
+        "TWINLOG_FLOW": scope.name,
+        "TWINLOG_SOURCE": scope.config.flow.source,
+        "TWINLOG_TARGET": scope.config.flow.target,
+        "TWINLOG_SOURCE_BOOTSTRAP": servers["SOURCE"],
+        "TWINLOG_TARGET_BOOTSTRAP": servers["TARGET"],
+    }
+
+
+def run_hook(command: str, environment: Mapping[str, str]) -> None:
+    """Run the command in a shell until it ends.
+
+    Raises FlowError (HOOK_FAILED) if the shell's exit code is not 0 or the shell cannot be started.
+    """
+    words = ["/bin/sh", "-c", command]
+    try:
+        done = subprocess.run(words, env={**os.environ, **environment}, stdout=STDERR, check=False)
+    except (OSError, ValueError) as error:
+        raise _failed(environment, str(error)) from error
+    if done.returncode:
+        raise _failed(environment, f"it ended with {done.returncode}")
+
+
+def _failed(environment: Mapping[str, str], why: str) -> FlowError:
+    return FlowError(
+        f"{environment['TWINLOG_FLOW']}: the hook for the step {environment['TWINLOG_STEP']} "
+        f"failed: {why}; mend it and give the same command again",
+        code="HOOK_FAILED",
+    )

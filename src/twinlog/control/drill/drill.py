@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,21 +20,22 @@ from twinlog.cluster.groups.group_offsets import Committed, commit_offsets
 from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
 from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.topic_admin import create_topic
+from twinlog.config.advice.canonical import canonical
 from twinlog.config.files.raw import RawConfig
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.config.load import load
+from twinlog.config.load import load, load_raw
 from twinlog.config.regex.patterns import NamePattern
+from twinlog.config.values.origin import Setting
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.cutover.switchover import FenceKind
 from twinlog.control.drill.cleaning import clean
-from twinlog.control.drill.drill_file import drill_text
 from twinlog.control.drill.mirror_process import MirrorProcess
 from twinlog.control.drill.names import DrillNames, Part
 from twinlog.control.drill.rehearsal import Load, Measured, Rehearsal
 from twinlog.control.drill.verdict import Defect
 from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
 from twinlog.private_files import memory_file
 from twinlog.quantities import duration, first_few, plural
 
@@ -290,3 +291,75 @@ def _fence(source: ClusterClient) -> FenceKind:
             raise
         return FenceKind.NONE
     return FenceKind.ACL
+
+
+# A drill's configuration is the flow's, under aliases of its own. So it has its own remote topics,
+# offset map, checkpoints and leader, and changes nothing of the flow. What would act outside of
+# these is left out: HTTP, heartbeats, producer quotas, the source's groups, and `twinlog.start.*`.
+
+LEFT_OUT: Final = (
+    *("clusters", "enabled", "topics", "topics.exclude", "topics.blacklist"),
+    *("groups", "groups.exclude", "groups.blacklist", "emit.heartbeats.enabled"),
+    *("heartbeats.replication.enabled", "listeners", "admin.listeners", "source.cluster.alias"),
+    *("target.cluster.alias", "twinlog.start", "twinlog.start.new", "twinlog.source.group.id"),
+    *("twinlog.source.group.commit.interval.ms", "twinlog.rpo.enforce", "twinlog.rename"),
+    *("emit.checkpoints.enabled", "refresh.topics.enabled", "refresh.groups.enabled"),
+)
+OF_EACH: Final = {
+    "enabled": "true",
+    "topics.exclude": "none",
+    "groups.exclude": "none",
+    "emit.checkpoints.enabled": "true",
+    "heartbeats.replication.enabled": "false",
+}
+
+
+def drill_text(raw: RawConfig, flow: Flow, names: DrillNames, topics: Mapping[Part, int]) -> str:
+    """The text of an mm2.properties; `topics`: how many each part has. Secrets stay what they are
+    in the file.
+    """
+    aliases = [cluster.alias for cluster in load_raw(raw).clusters]
+    settings = dict(_general(raw, aliases))
+    clusters: list[str] = []
+    for part, count in topics.items():
+        source, target = (names.alias(part, one) for one in (flow.source, flow.target))
+        own = Flow(source, target)
+        clusters += [source, target]
+        renamed = {f"{flow}.": f"{own}.", f"{flow.source}.": f"{source}."}
+        settings.update(_renamed(raw, aliases, renamed | {f"{flow.target}.": f"{target}."}))
+        values = {
+            **OF_EACH,
+            "topics": ", ".join(names.topic(part, number) for number in range(count)),
+            "groups": ", ".join(names.group(part, number) for number in range(count)),
+        }
+        settings.update(_set({f"{own}.{name}": value for name, value in values.items()}))
+    # flows that are off have heartbeats as well
+    settings.update(_set({"clusters": ", ".join(clusters), "emit.heartbeats.enabled": "false"}))
+    return canonical(settings, clusters)
+
+
+def _general(raw: RawConfig, aliases: Sequence[str]) -> Iterator[tuple[str, Setting]]:
+    for key, one in raw.settings.items():
+        if not _prefix(key, aliases) and key not in LEFT_OUT:
+            yield key, one
+
+
+def _renamed(
+    raw: RawConfig, aliases: Sequence[str], prefixes: Mapping[str, str]
+) -> Iterator[tuple[str, Setting]]:
+    for key, one in raw.settings.items():
+        prefix = _prefix(key, aliases)
+        bare = key.removeprefix(prefix)
+        if prefix in prefixes and bare not in LEFT_OUT:
+            yield prefixes[prefix] + bare, replace(one, key=prefixes[prefix] + bare)
+
+
+def _prefix(key: str, aliases: Sequence[str]) -> str:
+    """`A.`, `A->B.` or nothing; the longest, as `A.` may begin `A.B.`, which is another cluster."""
+    flows = [f"{source}->{target}." for source in aliases for target in aliases]
+    found = [one for one in (*flows, *(f"{alias}." for alias in aliases)) if key.startswith(one)]
+    return max(found, key=len, default="")
+
+
+def _set(values: Mapping[str, str]) -> dict[str, Setting]:
+    return {key: Setting(key=key, value=value, file="drill") for key, value in values.items()}

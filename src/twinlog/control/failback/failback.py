@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from twinlog.client.record_lines import record_of
 from twinlog.cluster.groups.group_offsets import GroupOffsets
@@ -32,7 +32,6 @@ from twinlog.control.cutover.promotion import is_promoted, wait_until_over
 from twinlog.control.cutover.scope import CutoverScope, Say
 from twinlog.control.failback.copy_end import CopyEnd, copy_ends
 from twinlog.control.failback.parting import COMPARED, Parting, partings, record_at, source_logs
-from twinlog.control.failback.plan import FailbackPlan, Tail
 from twinlog.control.failback.promotion_watch import PromotionWatch
 from twinlog.control.failback.replay import (
     Replay,
@@ -50,6 +49,7 @@ from twinlog.control.failback.side_by_side import LogReads
 from twinlog.control.failback.tail import TailCounts, read_tail
 from twinlog.errors import Fate, FlowError, TwinlogError, or_raise
 from twinlog.mirror.state.intents import Intent, IntentKind
+from twinlog.model import TopicPartition
 from twinlog.quantities import count, first_few, plural
 
 PROGRESS_EVERY_S: Final = 5.0
@@ -313,3 +313,129 @@ def folder_of(scope: CutoverScope, folder: Path) -> SavedTail:
     """Where the tail of this flow is saved."""
     cluster_id = scope.source.metadata([]).cluster_id or ""
     return SavedTail(folder, Owner(flow=scope.name, source_cluster_id=cluster_id))
+
+
+# What `failback plan` reports: each partition's tail, what the source lost, why a run could not
+# begin, and what the way back needs.
+
+MOST_LINES: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tail:
+    """One partition: where its logs part, and what lies behind that on A."""
+
+    parting: Parting
+    counts: TailCounts
+
+    @property
+    def tp(self) -> TopicPartition:
+        return self.parting.source
+
+    @property
+    def is_empty(self) -> bool:
+        """A has no offset there that B lacks: not one, whatever it held."""
+        parting = self.parting
+        return parting.tail.first >= parting.tail.next and parting.deleted is None
+
+    def lines(self) -> Iterator[str]:
+        parting, counts = self.parting, self.counts
+        if parting.problem is not None:
+            yield f"  {self.tp}: {parting.problem}"
+            return
+        if not self.is_empty:
+            what = f"{plural(counts.valid, 'record')} that never arrived"
+            if counts.aborted:
+                what += f", and {count(counts.aborted)} that were rolled back"
+            if counts.records:
+                when = f"{in_iso(counts.oldest_ms)} to {in_iso(counts.newest_ms)}"
+                what += f", of {when}"
+            never = "" if parting.copy is not None else "; nothing of it was ever copied"
+            yield f"  {self.tp}: {parting.tail}: {what}{never}"
+        if parting.deleted is not None:
+            yield (
+                f"  {self.tp}: {parting.deleted} never arrived, and the source's retention has "
+                "deleted it since"
+            )
+        if parting.is_open:
+            yield f"  {self.tp}: a transaction is open from offset {parting.stable} on"
+        if parting.lost is not None:
+            yield (
+                f"  {self.tp}: the source lost {parting.lost}: the target has its "
+                f"{plural(parting.lost_records, 'record')}"
+            )
+        if parting.copy is not None and not parting.is_compared and not self.is_empty:
+            yield (
+                f"  {self.tp}: none of the last common records is left on both sides: that the "
+                "logs part here is said by the offset map alone"
+            )
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.parting.as_json(), **self.counts.as_json()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailbackPlan:
+    """Of one flow; computed from both clusters, and from nothing else."""
+
+    flow: str
+    promoted: str
+    """By whom, when and why; empty: it was not."""
+    tails: tuple[Tail, ...]
+    way_back: tuple[str, ...] = ()
+    """What the reverse flow takes, and what it cannot bring."""
+    replayed: tuple[str, ...] = ()
+    """How far a replay is."""
+
+    @property
+    def problems(self) -> list[str]:
+        """What keeps a run from beginning."""
+        out = []
+        if not self.promoted:
+            out.append(
+                "it was not promoted: a failback is behind a failover; what the source has is "
+                "copied by the mirror"
+            )
+        out += [f"{one.tp}: {one.parting.problem}" for one in self.tails if one.parting.problem]
+        return out
+
+    @property
+    def open_transactions(self) -> list[Parting]:
+        """Partitions whose tail is not decided yet."""
+        return [one.parting for one in self.tails if one.parting.is_open]
+
+    @property
+    def is_open(self) -> bool:
+        """A run could begin."""
+        return not self.problems and not self.open_transactions
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        if self.promoted:
+            yield f"{self.flow}: promoted {self.promoted}"
+        else:
+            yield f"{self.flow}: {self.problems[0]}"
+        empty = [one for one in self.tails if one.is_empty and not one.parting.problem]
+        records = sum(one.counts.valid for one in self.tails)
+        yield (
+            f"{plural(len(empty), 'partition')} of {len(self.tails)} without a divergent tail; "
+            f"{plural(records, 'record')} in all never arrived"
+        )
+        lines = [line for one in self.tails for line in one.lines()]
+        yield from lines[:MOST_LINES]
+        if len(lines) > MOST_LINES:
+            yield f"  and {plural(len(lines) - MOST_LINES, 'more line')}: --format json"
+        yield from self.replayed
+        yield from self.way_back
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "flow": self.flow,
+            "is_open": self.is_open,
+            "promoted": self.promoted or None,
+            "problems": self.problems,
+            "records": sum(one.counts.valid for one in self.tails),
+            "partitions": [one.as_json() for one in self.tails],
+            "replayed": list(self.replayed),
+            "way_back": list(self.way_back),
+        }

@@ -11,22 +11,23 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
-from twinlog.codes import FlowState
+from twinlog.clock import Clock, GrowingPause
+from twinlog.codes import FlowState, Trait, has
 from twinlog.control.duties.rounds import Duties
 from twinlog.control.flow.duty_catalogue import duties_of, led_flow
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.generation import Generation, views_of
 from twinlog.control.flow.phases import LED, Life, Phase, Step
-from twinlog.control.flow.process import Process, RunHost
 from twinlog.control.flow.shown import Shown
 from twinlog.control.flow.steering import Steering
 from twinlog.control.flow.topic_refresh import TopicRefresh
-from twinlog.control.flow.tries import Tries
 from twinlog.control.flow.trouble import FlowTrouble
+from twinlog.control.lanes.lanes import Job
 from twinlog.control.lanes.pacing import pacer_of
 from twinlog.control.leading.lead import APART_S, SetupWaiting, StandingBy
+from twinlog.control.risk.background import InBackground
 from twinlog.control.risk.pulse import Pulse
 from twinlog.control.risk.resting import RestingWatch, RestQuestions
 from twinlog.control.risk.source_watch import SourceWatch
@@ -34,8 +35,11 @@ from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog
+from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.state.intents import FlowIntents
+from twinlog.mirror.state.published_events import PublishedEvents
 from twinlog.quantities import duration
+from twinlog.survey.map_reader import Maps
 
 log = logging.getLogger(__name__)
 
@@ -389,3 +393,97 @@ def _beside(job: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=job, name="twinlog-leave", daemon=True)
     thread.start()
     return thread
+
+
+RETRY_S: Final = 0.5
+MAX_SETUP_PAUSE_S: Final = 30.0
+MAX_AWAY_PAUSE_S: Final = 5.0
+"""Of a cluster that does not answer: a standby takes over within 15 s, after an outage too."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Tries:
+    """Of one flow, over all its runs."""
+
+    clock: Clock
+    due_at: float = 0.0
+    """By the monotonic clock."""
+    began: float = field(init=False)
+    _pause: GrowingPause = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began = self.clock.monotonic()
+        self._pause = GrowingPause(first_s=RETRY_S, most_s=MAX_SETUP_PAUSE_S)
+
+    @property
+    def is_due(self) -> bool:
+        return self.clock.monotonic() >= self.due_at
+
+    @property
+    def lasted_s(self) -> float:
+        """Since the flow was known."""
+        return self.clock.monotonic() - self.began
+
+    @property
+    def due_ms(self) -> int:
+        """The next one, by the wall's clock."""
+        return self.clock.wall_ms() + int(1000 * (self.due_at - self.clock.monotonic()))
+
+    def again(self, after_s: float = 0.0) -> None:
+        """As if none had failed."""
+        self._pause.reset()
+        self.due_at = self.clock.monotonic() + after_s
+
+    def failed(self, error: TwinlogError) -> None:
+        pause_s = RETRY_S  # a free lead must not wait for us
+        if not isinstance(error, SetupWaiting):
+            most_s = MAX_AWAY_PAUSE_S if has(error.code, Trait.AWAY) else MAX_SETUP_PAUSE_S
+            pause_s = min(self._pause.next_s(most_s), most_s)
+        self.due_at = self.clock.monotonic() + pause_s
+
+
+T = TypeVar("T")
+
+
+class Process(Protocol):
+    """It has Spark, a thread that decides, and threads for what may block."""
+
+    clock: Clock
+    once: bool
+    background: InBackground
+    synced: SyncedOffsets
+    events: Callable[[str], PublishedEvents | None]
+    """What happened to a flow here, for other hosts; None where that is not kept."""
+
+    @property
+    def can_lead(self) -> bool:
+        """Spark is up."""
+
+    def start_lease(self, run: FlowRun, lanes: int) -> tuple[int, Job]:
+        """Start a Spark job of so many lanes; its number is unique in this process."""
+
+    def lane_count(self, setup: FlowSetup, partitions: int) -> int:
+        """How many lanes a flow gets."""
+
+    def lease_s(self, setup: FlowSetup) -> tuple[float, float]:
+        """How long a lease of the flow lasts, and its first one."""
+
+    def call(self, action: Callable[[], object]) -> None:
+        """Do it soon in the thread that decides; from any thread."""
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """Its answer from the thread that decides. Raises Disconnected."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunHost:
+    """The process, for one run."""
+
+    process: Process
+    reads: Callable[[], Maps]
+
+    def start_lease(self, flow: FlowRun, lanes: int) -> tuple[int, Job]:
+        return self.process.start_lease(flow, lanes)
+
+    def read_map(self, flow: FlowRun, then: Callable[[Maps], None]) -> None:
+        self.process.background(self.reads, then, flow.map_failed)

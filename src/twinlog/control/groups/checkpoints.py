@@ -9,28 +9,35 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.groups.group_list import list_groups
+from twinlog.cluster.groups.group_list import Group, list_groups
 from twinlog.cluster.groups.group_offsets import OffsetReader
+from twinlog.cluster.groups.share_groups import (
+    alter_start_offsets,
+    fetch_furthest_offsets,
+    fetch_start_offsets,
+)
+from twinlog.cluster.topics.internal_log import ends_of_logs, read_to_end
 from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
 from twinlog.control.duties.led_log import LedLog
 from twinlog.control.duties.rounds import Duty, LedFlow
 from twinlog.control.groups.checkpoint_rows import CheckpointRow
 from twinlog.control.groups.counterparts import TargetOffsets
 from twinlog.control.groups.group_rights import readable, sees_groups, unseen_line
-from twinlog.control.groups.group_sync import GroupSyncer
+from twinlog.control.groups.group_sync import GroupKind, GroupSyncer
 from twinlog.control.groups.no_counterpart import reasons
-from twinlog.control.groups.opposite_checkpoints import OppositeCheckpoints
-from twinlog.control.groups.share_sync import ShareGroups
 from twinlog.control.groups.translation_cache import TranslationCache, given_on_source
-from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.errors import TwinlogError, Unauthorized, Unsupported
+from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.names.filters import policy_of
-from twinlog.model import TopicPartition
+from twinlog.model import TopicId, TopicPartition
 from twinlog.quantities import first_few, plural
+from twinlog.survey.rights import denied
 from twinlog.wire.mm2_records import Checkpoint
 
 log = logging.getLogger(__name__)
@@ -241,3 +248,121 @@ class CheckpointDuty:
             checkpoints = [row.checkpoint for row in some]
             self._flow.groups.wrote(checkpoints, read_ms=self._read_ms)
             self._written.update((row.key, row) for row in some)
+
+
+# The checkpoints that the opposite flow keeps on the source: the offsets that its sync set for
+# groups there.
+
+
+class OppositeCheckpoints:
+    """A reader of that topic; for one thread."""
+
+    def __init__(self, flow: LedFlow, source: ClusterClient) -> None:
+        self._flow, self._source = flow, source
+        topic = policy_of(flow.config).checkpoints_topic(flow.config.target_alias)
+        self._tp = TopicPartition(topic, 0)
+        self._next = 0
+        self._named = SyncedOffsets()
+
+    def gave(self, group: str, tp: TopicPartition, offset: int, topic_id: TopicId | None) -> bool:
+        """Whether one of the last checkpoints names the offset. They need not be all that there
+        were: the topic is compacted.
+        """
+        return bool(self._named.gave(self._source.alias, group, tp, offset, topic_id))
+
+    def read(self) -> None:
+        """Note what was written since the last time. A topic that is missing, or hidden from our
+        user, says nothing. Raises TwinlogError.
+        """
+        try:
+            (end,) = ends_of_logs(self._source, [self._tp]).values()
+            if end < self._next:  # it was made again
+                self._next = 0
+            log = read_to_end(self._source, self._tp.topic, 0, self._next, end=end)
+            for one, ids, _ in CheckpointRow.all_in(log):
+                tp, topic_id = one.topic_partition, None if ids is None else ids.copy
+                self._named.note(self._source.alias, one.group, tp, one.downstream_offset, topic_id)
+            self._next = end
+        except Unauthorized:
+            error = denied(self._source.alias, "READ", self._tp.topic)
+            self._flow.log_once(
+                f"{self._flow.name}: what the sync of other processes gave to groups of "
+                f"{self._source.alias} is not known: {error}; or set "
+                "sync.group.offsets.enabled=false"
+            )
+        except TwinlogError as error:
+            if error.code != "TOPIC_MISSING":
+                raise
+
+
+# Share groups: their start offsets on the target, under the rules of `group_sync`. They get no
+# checkpoints, because a checkpoint does not name the kind of its group, and Java's
+# RemoteClusterUtils would translate it for a consumer group of that name.
+
+SHARE_GROUPS: Final = GroupKind(
+    is_of=lambda group: group.is_share,
+    reader=lambda there: partial(fetch_furthest_offsets, there),
+    commit=alter_start_offsets,
+)
+
+WITHOUT_SYNC: Final = (
+    "share groups have no checkpoints: sync.group.offsets.enabled=true sets their start offsets"
+)
+
+
+class ShareGroups:
+    """The share groups of one flow; for one thread."""
+
+    def __init__(
+        self, flow: LedFlow, here: Coordinators, there: Coordinators, offsets: TargetOffsets
+    ) -> None:
+        self._flow = flow
+        self._here = here
+        self._there = there
+        self._translations = TranslationCache(offsets, given_on_source(flow))
+        self._syncer = GroupSyncer(flow, there, SHARE_GROUPS)
+        self._names: tuple[str, ...] = ()
+        self.skipped: dict[str, str] = {}
+        """Groups left as they are, with the reason, after the last round."""
+
+    def choose(self, selected: Iterable[Group]) -> None:
+        """Those of the source's groups that are share groups are ours."""
+        self._names = tuple(sorted(group.name for group in selected if group.is_share))
+        if self._flow.config.groups.sync_s is None:
+            self.skipped = dict.fromkeys(self._names, WITHOUT_SYNC)
+
+    def forget(self) -> None:
+        """Find every offset on the target again."""
+        self._translations.forget()
+
+    def sync(self) -> None:
+        """One round: read, translate, set what is behind. Nothing is asked where there is none."""
+        self.skipped = {}
+        if not self._names:
+            self._translations.to_set(None)  # whatever comes from now on is news
+            return
+        try:
+            found = fetch_start_offsets(self._here, self._names)
+        except Unsupported:
+            self._leave_out(self._here)
+            return
+        self._translations.update(readable(self._flow, found))
+        try:
+            self._syncer.sync(self._translations.to_set(None), self._translations.target_ids())
+        except Unsupported:
+            self._leave_out(self._there)
+            return
+        self._translations.forget_topics(self._syncer.recreated)
+        self.skipped = self._syncer.skipped
+        self._translations.seen_to(self.skipped)
+
+    def _leave_out(self, cluster: Coordinators) -> None:
+        reason = (
+            f"brokers of {cluster.client.alias} do not offer start offsets of share groups: "
+            "those of Kafka 4.2 and later do"
+        )
+        self.skipped = dict.fromkeys(self._names, reason)
+        self._flow.log_once(
+            f"{self._flow.name}: {plural(len(self._names), 'share group')} of "
+            f"{self._here.client.alias} left out ({first_few(self._names)}): {reason}"
+        )

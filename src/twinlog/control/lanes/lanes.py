@@ -9,7 +9,8 @@ from typing import Final, Protocol
 
 from twinlog.channel.peer import Peer
 from twinlog.clock import CLOCK, Clock
-from twinlog.control.lanes.credentials import credentials_of, with_credentials
+from twinlog.cluster.security.renewal import known
+from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.control.lanes.partitions import LaneKey, Partition
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import (
@@ -210,3 +211,22 @@ def spread(partitions: Iterable[Partition], lanes: Iterable[Lane]) -> dict[int, 
         load[number] += 1
         out.setdefault(number, []).append(partition)
     return out
+
+
+def credentials_of(work: Work) -> Renewed:
+    """As the key files were when they were last checked; no file is read here."""
+    return Renewed(source=_now(work.source.security), target=_now(work.target.security))
+
+
+def with_credentials(work: Work, now: Renewed) -> Work:
+    """The same work with these."""
+    return replace(
+        work,
+        source=replace(work.source, security=now.source),
+        target=replace(work.target, security=now.target),
+    )
+
+
+def _now(settings: SecuritySettings | None) -> SecuritySettings | None:
+    # without the files' names: a file of that name on the lane's machine is another
+    return None if settings is None else replace(known(settings), files=())

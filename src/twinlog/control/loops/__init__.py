@@ -1,4 +1,4 @@
 """Keeps a flow from copying what would come back, or be there twice.
 
-`guard` is asked before anything is written; `refusals` has the wording of each reason.
+`guard` is asked before anything is written, and words each refusal.
 """

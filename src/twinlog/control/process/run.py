@@ -10,27 +10,32 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.reachable import address_for_executors
 from twinlog.channel.server import ChannelServer
+from twinlog.cluster.certificates import DAY_S, CertificateEnd, Ending, certificate_ends, urgent
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.security.renewal import CHECK_EVERY_S, current
+from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.flow.wiring import admins_of, flow_setup, lanes_of, neighbours_of
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.control.process.commands import CommandPort
-from twinlog.control.process.key_files import KeyFileWatch
 from twinlog.control.process.reload import FileWatch, Reloader
 from twinlog.control.process.supervisor import Supervisor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.status_file import StatusFile
 from twinlog.control.watch.vital import Vital
 from twinlog.errors import TwinlogError
+from twinlog.extras import require_extra
 from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import MESSAGES
 from twinlog.mirror.state.published_events import PublishedEvents
@@ -96,6 +101,7 @@ def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
 
 def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> MirrorResult:
     """Mirror until done (`once`) or stopped."""
+    require_extra("pyspark", "spark", "twinlog mirror")
     say_slow_kernels()
     # Spark is imported late: commands that do not need it start fast, and flows are set up
     # meanwhile
@@ -251,3 +257,70 @@ class _Engine:
             from twinlog.spark.session import stop_spark
 
             stop_spark(self._engine)
+
+
+# Checks the key files of all flows while they run, and warns of certificates that expire soon. Each
+# connection checks its own (`cluster.security.renewal`); lanes get new ones from this thread even
+# if the driver does not connect.
+
+TURN_S: Final = CHECK_EVERY_S / 2
+"""A check that comes a moment too early must not cost a whole interval."""
+
+
+class KeyFileWatch:
+    """A thread from `with` to its end; `update` tells it which flows there are."""
+
+    def __init__(
+        self,
+        *,
+        on_renewed: Callable[[], object] = lambda: None,
+        turn_s: float = TURN_S,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`on_renewed` is called when other files are in use than before; `now` is in seconds since
+        1970.
+        """
+        self._on_renewed = on_renewed
+        self._in_use: dict[SecuritySettings, SecuritySettings] = {}
+        self._turn_s = turn_s
+        self._now = now
+        self._flows: Sequence[FlowSnapshot] = ()
+        self._said: dict[CertificateEnd, float] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="twinlog-key-files", daemon=True)
+
+    def update(self, flows: Sequence[FlowSnapshot]) -> None:
+        """All flows as they are now; from any thread."""
+        self._flows = flows
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # not waited for: it may hang in a read of a disk that does not answer
+        self._stop.set()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._turn_s):
+            self.turn()
+
+    def turn(self) -> None:
+        """One check of all files, and what is to be said of their certificates."""
+        clusters = [one for flow in self._flows for one in flow.clusters()]
+        given = {one.security for one in clusters if one.security is not None}
+        in_use = {security: current(security) for security in given}
+        is_renewed = any(self._in_use.get(old, old) != new for old, new in in_use.items())
+        self._in_use = in_use
+        if is_renewed:
+            self._on_renewed()
+        self._log_ends(clusters)
+
+    def _log_ends(self, clusters: Sequence[ClusterSettings]) -> None:
+        now = self._now()
+        for ending, end in urgent(certificate_ends(clusters), now):
+            if now - self._said.get(end, float("-inf")) >= DAY_S:
+                self._said[end] = now
+                is_over = ending is Ending.OVER
+                code = "CERTIFICATE_EXPIRED" if is_over else "CERTIFICATE_ENDS_SOON"
+                log.warning("%s [%s]", end.line(now), code, extra={"code": code})

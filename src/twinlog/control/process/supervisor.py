@@ -8,25 +8,33 @@ minute is given up.
 
 from __future__ import annotations
 
+import itertools
+import queue
+import threading
+import time
 from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from twinlog.channel.server import ChannelEvent
+from twinlog.channel.peer import Peer
+from twinlog.channel.server import ChannelEvent, LaneConnected, LaneGone, LaneMessage
 from twinlog.clock import CLOCK, Clock
+from twinlog.control.duties.rounds import Duties
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.managed_flow import ManagedFlow, leave
 from twinlog.control.flow.phases import Phase, Step
-from twinlog.control.lanes.lanes import Job
-from twinlog.control.process.calls import Calls
+from twinlog.control.flow.set_up_publication import SetUpPublication
+from twinlog.control.flow.trouble import WRONG
+from twinlog.control.lanes.lanes import Job, Lane
 from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, Stop
-from twinlog.control.process.failed_set_ups import FailedSetUps
-from twinlog.control.process.leases import Leases, LeaseStarter
 from twinlog.control.process.reload import Reloaded, Reloader, Reloads
 from twinlog.control.process.sharing import Sharing
 from twinlog.control.process.showing import Showing
 from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.errors import TwinlogError
+from twinlog.errors import Disconnected, TwinlogError
+from twinlog.lane.messages import EndLane
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.state.published_events import PublishedEvents
 
@@ -236,3 +244,180 @@ def _is_gone(flow: ManagedFlow) -> bool:
     """It was taken from the configuration, and has ended."""
     why = flow.life.why
     return flow.life.is_over and Step.REMOVED in why and Step.STOPPED not in why
+
+
+class LeaseStarter(Protocol):
+    """Starts the Spark job of a lease."""
+
+    def start(self, lease: int, lanes: int) -> Job: ...
+
+
+class Leases:
+    """Of one process; in the supervisor's thread."""
+
+    def __init__(self) -> None:
+        self.starter: LeaseStarter | None = None
+        """None: Spark is coming up."""
+        self._numbers = itertools.count(1)
+        self._runs: dict[int, FlowRun] = {}
+        self._lanes: dict[Peer, tuple[FlowRun, Lane]] = {}
+
+    @property
+    def numbers(self) -> set[int]:
+        """Of leases that are known."""
+        return {*self._runs}
+
+    def start(self, run: FlowRun, lanes: int) -> tuple[int, Job]:
+        """The next lease of a run; those that are over are forgotten."""
+        if self.starter is None:
+            raise TwinlogError("a lease was asked for before Spark was up")
+        number = next(self._numbers)
+        self._runs = {le.number: one for one in {*self._runs.values()} for le in one.leases}
+        self._runs[number] = run
+        return number, self.starter.start(number, lanes)
+
+    def on_event(self, event: ChannelEvent) -> None:
+        """What lanes say goes to the run that they work for."""
+        match event:
+            case LaneConnected(peer):
+                run = self._runs.get(peer.identity.lease)
+                if run is None:
+                    peer.send(EndLane())  # of a lease that is over
+                elif (lane := run.on_connected(peer)) is not None:
+                    self._lanes[peer] = (run, lane)
+            case LaneMessage(peer, message):
+                if (known := self._lanes.get(peer)) is not None:
+                    known[0].on_message(known[1], message)
+            case LaneGone(peer, _):
+                if (known := self._lanes.pop(peer, None)) is not None:
+                    known[0].on_gone(known[1])
+
+
+# Flows that this process cannot set up, and the threads that publish that: one per flow, so that a
+# slow target delays neither the supervisor nor another flow.
+
+
+@dataclass(slots=True)
+class FailedSetUps:
+    """In the supervisor's thread; no call waits for a cluster but `join`."""
+
+    publishes: bool = False
+    """To other hosts: from the begin of the process's turns to their end."""
+    _published: dict[FlowSetup, tuple[SetUpPublication, Duties]] = field(default_factory=dict)
+    _ending: dict[FlowSetup, Duties] = field(default_factory=dict)
+    """Until what they say last is written: nothing is said again before it."""
+
+    def update(self, flows: Iterable[tuple[FlowSetup, FlowSnapshot]]) -> None:
+        """All flows as they are now, each with its set-up."""
+        if not self.publishes:
+            return
+        failed = {setup: seen for setup, seen in flows if _fails(setup, seen)}
+        for setup in self._published.keys() - failed.keys():
+            self._ending[setup] = self._published.pop(setup)[1]
+            self._ending[setup].stop()
+        self._ending = {one: duties for one, duties in self._ending.items() if duties.is_alive}
+        for setup, seen in failed.items():
+            if setup in self._published:
+                self._published[setup][0].seen = seen
+                continue
+            if setup in self._ending:
+                continue
+            duty = SetUpPublication(setup.config, setup.target, seen, setup.log_once)
+            duties = Duties(setup.name, [duty])
+            self._published[setup] = duty, duties
+            duties.start()
+
+    def end(self) -> None:
+        """The process ends; returns at once."""
+        self.publishes = False
+        self._ending |= {setup: duties for setup, (_, duties) in self._published.items()}
+        self._published.clear()
+        for duties in self._ending.values():
+            duties.stop()
+
+    def join(self, within_s: float) -> None:
+        """Behind `end`: wait for what they say last."""
+        until = time.monotonic() + within_s
+        for duties in self._ending.values():
+            duties.join(max(0.0, until - time.monotonic()))
+
+
+def _fails(setup: FlowSetup, seen: FlowSnapshot) -> bool:
+    is_failed = seen.generation < 0 and seen.state in WRONG
+    return is_failed and bool(setup.config.status_interval_seconds)
+
+
+# The supervisor thread decides everything, so flows need no locks:
+#
+#     channel thread  -- events -+
+#     worker threads  -- calls --+--> queue --> supervisor thread --> flows
+
+E = TypeVar("E")
+
+ANSWER_WITHIN_S: Final = 5.0
+
+
+class Calls(Generic[E]):
+    """Events of type E, and calls."""
+
+    def __init__(self, on_event: Callable[[E], None]) -> None:
+        self._on_event = on_event
+        self._queue: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+
+    def deliver(self, event: E) -> None:
+        """An event; from any thread."""
+        self._queue.put(lambda: self._on_event(event))
+
+    def call(self, action: Callable[[], object]) -> None:
+        """Do it in the thread that decides; from any thread."""
+        self._queue.put(action)
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing works without what is broken: that thread raises it; from any thread."""
+        self._queue.put(lambda: _raise(error))
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """Its answer from the thread that decides; from any other. Raises Disconnected."""
+        answer: Future[T] = Future()
+        self._queue.put(lambda: answer.set_result(question()))
+        try:
+            return answer.result(ANSWER_WITHIN_S)
+        except TimeoutError:
+            raise Disconnected("the supervisor does not answer: the process is ending") from None
+
+    def background(
+        self,
+        job: Callable[[], Any],
+        then: Callable[[Any], None],
+        otherwise: Callable[[TwinlogError], None],
+    ) -> None:
+        """Do a job that may block, then call back; an error that is no TwinlogError is a bug."""
+
+        def work() -> None:
+            try:
+                value = job()
+            except TwinlogError as error:
+                caught = error
+                self.call(lambda: otherwise(caught))
+            except BaseException as error:  # noqa: BLE001 (raised again by the supervisor)
+                self.fail(error)
+            else:
+                self.call(lambda: then(value))
+
+        # a thread a job: they are few, and a cluster that does not answer must not delay the end of
+        # the process
+        threading.Thread(target=work, name="twinlog-job", daemon=True).start()
+
+    def take(self, within_s: float) -> None:
+        """All that is there; waits so long for the first."""
+        while True:
+            try:
+                action = self._queue.get(timeout=within_s)
+            except queue.Empty:
+                return
+            within_s = 0.0
+            action()
+
+
+def _raise(error: BaseException) -> None:
+    raise error

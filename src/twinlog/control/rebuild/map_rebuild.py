@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -33,7 +33,6 @@ from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.leading.lead import SetupWaiting, StandingBy
-from twinlog.control.rebuild.claiming import Claimed, ClaimingSetup
 from twinlog.control.rebuild.logs import RebuildLog, moved
 from twinlog.control.rebuild.partition import OnStep, Rebuild, Rebuilt
 from twinlog.errors import Fate, FlowError, NotLeader, PartitionError, TwinlogError, or_raise
@@ -47,6 +46,7 @@ from twinlog.mirror.state.generations import producers_of
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import TopicId, TopicPartition, sequence_of
 from twinlog.survey.discovery import discover
+from twinlog.survey.map_reader import is_lost
 from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.records import Record
@@ -309,3 +309,52 @@ class MapRebuild:
 
     def _is_missing(self, topic: str) -> bool:
         return self._target.metadata([topic]).topics[topic].error == UNKNOWN_TOPIC_OR_PARTITION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A generation that is ours."""
+
+    generation: int
+    clean: bool
+    """The one before ended in order: nobody else's requests are on their way."""
+    map_topic: str
+    map_partitions: int
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ClaimingSetup(FlowSetup):
+    """A flow's set-up that goes as far as the claim."""
+
+    @classmethod
+    def of(cls, setup: FlowSetup) -> ClaimingSetup:
+        return cls(
+            config=setup.config,
+            policy=setup.policy,
+            source=setup.source,
+            target=setup.target,
+            lane_source=setup.lane_source,
+            lane_target=setup.lane_target,
+        )
+
+    def claim(self, held: Iterable[TopicId]) -> Claimed:
+        """Lead the flow and claim a generation, by the steps of `prepare`, which are safe to repeat
+        and to die after. Raises NotLeader while another process leads it.
+
+        `held`: the flow's target topics that ever held a record.
+        """
+        with self._lock:
+            ids, target = self._enter(once=True), self.clients.target
+            map_topic = map_topic_of(self.config.flow)
+            history = self.claims.history(target)
+            if history is not None and history.latest and is_lost(target, map_topic, history):
+                self.claims.note_lost_map(target, history.latest.generation, held)
+            map_reader = self.facts.own_map(self.clients)
+            map_partitions = map_reader.partitions
+            claim, clean = self.claims.claim(target, ids, map_reader, seen=history, fresh_id=False)
+            return Claimed(
+                generation=claim.generation,
+                clean=clean,
+                map_topic=map_topic,
+                map_partitions=map_partitions,
+            )

@@ -69,9 +69,9 @@ class RestQuestions:
 
     def find(self, plans: Sequence[PartitionPlan]) -> Rests:
         """Of those that could be asked; raises TwinlogError."""
-        maps = self.read_map()
         with ClusterClient(self.target, api_timeout_s=WITHIN_S) as client:
             ends = log_ends(client, [plan.target for plan in plans])
+        maps = self.read_map()  # after the ends (`mirror.map.translation`, rule A)
         found = {}
         for plan in plans:
             end = ends[plan.target]

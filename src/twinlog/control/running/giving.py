@@ -12,14 +12,17 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
+from twinlog.clock import CLOCK, Clock, GrowingPause
 from twinlog.control.lanes.lanes import Lease, spread
-from twinlog.control.lanes.map_retry import MapRetry, unmapped
-from twinlog.control.lanes.partitions import Partition, Placement
+from twinlog.control.lanes.partitions import RETRY_FAILED_S, Partition, Placement
 from twinlog.control.lanes.takes import in_messages, may_begin, put_off, runs_for_each, take_of
 from twinlog.control.running.run_state import RunState
-from twinlog.errors import TwinlogError
+from twinlog.errors import Fate, TwinlogError
+from twinlog.flow_log import FlowLog
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Term
 from twinlog.survey.map_reader import Maps
 
@@ -105,3 +108,55 @@ class Giving:
                 lane.peer.send(message)
         if run.pacer is not None:
             run.pacer.soon()
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class MapRetry:
+    """Of one flow: one line when it begins and one when it ends, with pauses that grow."""
+
+    flow: str
+    clock: Clock = CLOCK
+    is_reading: bool = False
+    began: float = 0.0
+    """Monotonic: when the reading began. Rows that came later may not be in it."""
+    _next_at: float = 0.0
+    _pause: GrowingPause = field(
+        default_factory=lambda: GrowingPause(first_s=0.5, most_s=RETRY_FAILED_S)
+    )
+    _problem: str = ""
+
+    @property
+    def is_due(self) -> bool:
+        """Nothing is being read, and the pause is over."""
+        return not self.is_reading and self.clock.monotonic() >= self._next_at
+
+    def begin(self) -> None:
+        """It is being read now."""
+        self.is_reading, self.began = True, self.clock.monotonic()
+
+    def failed(self, error: TwinlogError) -> None:
+        """None of it could be read."""
+        self.is_reading = False
+        self._next_at = self.clock.monotonic() + self._pause.next_s()
+        if error.code != self._problem:
+            self._problem = error.code
+            FlowLog(log, self.flow).warning(
+                "the offset map cannot be read: %s; trying again", error
+            )
+
+    def works(self) -> None:
+        """It was read."""
+        self.is_reading = False
+        self._next_at = 0.0
+        self._pause.reset()
+        if self._problem:
+            FlowLog(log, self.flow).news("the offset map can be read again")
+            self._problem = ""
+
+
+def unmapped(partition: Partition, error: TwinlogError) -> None:
+    """A partition cannot start without its map: it says why, and is tried again."""
+    partition.troubled(error.code, error.what, retriable=error.fate is Fate.RETRIABLE)

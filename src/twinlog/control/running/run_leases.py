@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.channel.peer import Peer
+from twinlog.clock import Clock, GrowingPause
 from twinlog.control.lanes.lanes import Job, Lane, Lease, LeaseState
-from twinlog.control.lanes.lease_retry import LeaseRetry
 from twinlog.control.lanes.partitions import LaneKey, Placement
 from twinlog.control.running.run_state import RunState
 from twinlog.errors import TwinlogError
@@ -143,3 +144,33 @@ class RunLeases:
                     self._run.log.warning("lane %s is given up: it is silent", lane.key)
                     lease.fell_silent = True
                     self.gone(lane)
+
+
+MAX_LEASE_RETRY_S: Final = 30.0
+
+
+@dataclass(slots=True, kw_only=True)
+class LeaseRetry:
+    """One flow's: a Spark job without a ready lane is likely to fail again."""
+
+    clock: Clock
+    _next: float = 0.0
+    _pause: GrowingPause = field(
+        default_factory=lambda: GrowingPause(first_s=4.0, most_s=MAX_LEASE_RETRY_S)
+    )
+
+    @property
+    def failed(self) -> int:
+        """How many have failed since a lane was ready."""
+        return self._pause.failures
+
+    def on_failure(self) -> None:
+        self._next = self.clock.monotonic() + self._pause.next_s()
+
+    def works(self) -> None:
+        """A lane is ready."""
+        self._pause.reset()
+
+    @property
+    def is_due(self) -> bool:
+        return self.clock.monotonic() >= self._next

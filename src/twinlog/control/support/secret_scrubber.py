@@ -1,7 +1,7 @@
 """Takes every secret of a configuration out of a text, whoever put it there.
 
 Nothing of ours writes secrets; this is the second lock of what leaves the house. It knows the
-secrets of a configuration in the forms of `secret_forms`, and some looks that only secrets have:
+secrets of a configuration in several forms, and some looks that only secrets have:
 private keys, tokens, headers, users in URLs, and what stands behind a key that names a secret, so
 that one which is no longer in the configuration goes as well. What somebody cut, broke over lines
 or wrote in another way, it cannot know.
@@ -9,20 +9,18 @@ or wrote in another way, it cannot know.
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
+from urllib.parse import quote, quote_plus
 
 from twinlog.cluster.security.jaas import BrokenJaas, parse_jaas
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.values.origin import Setting, is_secret
-from twinlog.control.support.secret_forms import (
-    cores_in_base64,
-    forms,
-    hide_around,
-    pairs_in_base64,
-)
+from twinlog.shown import shown
 
 HIDDEN: Final = "<hidden>"
 NAMED_LIKE_SECRETS: Final = (".type", ".location", ".url", ".algorithm", ".class")
@@ -177,3 +175,74 @@ def _any_of(texts: Iterable[str], around: str = "{}") -> re.Pattern[str] | None:
 
 def _hide_value(match: re.Match[str]) -> str:
     return f"{match[1]}{HIDDEN}"
+
+
+# The forms in which a log may contain a secret: quoted, escaped, URL-encoded, in base64.
+
+SURE_BASE64: Final = 8
+"""So many characters of base64 in the middle of others are no chance."""
+
+_BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=")
+
+
+def forms(secret: str) -> set[str]:
+    """Texts that say this secret; base64 is apart, since it runs over its ends."""
+    found: set[str] = set()
+    # a JAAS line has it in quotes, a properties file doubles backslashes, one may be in the other
+    for text in (secret, _quoted(secret), _quoted(_quoted(secret)), secret.replace("\n", "\\n")):
+        found |= {text, repr(text)[1:-1], shown(text)}
+        for ensure_ascii in (True, False):
+            in_json = json.dumps(text, ensure_ascii=ensure_ascii)[1:-1]
+            found |= {in_json, in_json.replace("/", "\\/")}
+    for encoded in (quote(secret, safe=""), quote(secret), quote_plus(secret)):
+        found |= {encoded, re.sub("%[0-9A-F]{2}", lambda hexed: hexed[0].lower(), encoded)}
+    return found
+
+
+def pairs_in_base64(users: Iterable[str], secret: str) -> Iterator[str]:
+    """What PLAIN and Basic send of a user and a password too short to be found within others."""
+    for user in users:
+        for text in (f"\0{user}\0{secret}", f"{user}\0{user}\0{secret}", f"{user}:{secret}"):
+            yield from _encoded(text.encode())
+        form = f"{quote_plus(user)}:{quote_plus(secret)}"  # an OAuth client's
+        yield from _encoded(form.encode())
+
+
+def cores_in_base64(secret: str) -> Iterator[str]:
+    """What a base64 text contains wherever the secret lies in it: for each of three places."""
+    data = secret.encode()
+    for before in range(3):
+        text = base64.b64encode(b"\0" * before + data).decode().rstrip("=")
+        # the first characters hold bits of what is before, the last one those of what follows
+        start = (0, 2, 3)[before]
+        end = len(text) - (0 if (before + len(data)) % 3 == 0 else 1)
+        if end - start >= SURE_BASE64:
+            core = text[start:end]
+            yield core
+            yield core.replace("+", "-").replace("/", "_")
+
+
+def hide_around(text: str, core: re.Pattern[str], hidden: str) -> str:
+    """Each base64 text with such a core, hidden as a whole."""
+    parts: list[str] = []
+    done = 0
+    for match in core.finditer(text):
+        if match.end() <= done:
+            continue  # in the one before
+        start, end = match.span()
+        while start > done and text[start - 1] in _BASE64:
+            start -= 1
+        while end < len(text) and text[end] in _BASE64:
+            end += 1
+        parts += [text[done:start], hidden]
+        done = end
+    return "".join([*parts, text[done:]])
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _encoded(data: bytes) -> Iterator[str]:
+    for encoded in (base64.b64encode(data), base64.urlsafe_b64encode(data)):
+        yield encoded.decode().rstrip("=")

@@ -13,9 +13,9 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -24,10 +24,10 @@ from twinlog import __version__
 from twinlog.cluster.broker_versions import broker_versions
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.config.flow.schema import FlowConfig, FlowProperties, MirrorConfig
+from twinlog.config.values.origin import ClientProperties, Setting, Settings, shown_key
 from twinlog.control.flow.wiring import flow_setup
-from twinlog.control.support.effective_config import effective_config
-from twinlog.control.support.secret_scrubber import SecretScrubber, settings_of
+from twinlog.control.support.secret_scrubber import HIDDEN, SecretScrubber, settings_of
 from twinlog.control.support.secrets_of_text import NotKnown, settings_of_text
 from twinlog.control.watch.events import last_events
 from twinlog.control.watch.status_file import running_mirrors
@@ -217,3 +217,44 @@ def _end_of(file: Path) -> str:
             return opened.read().decode("utf-8", errors="replace")
     except OSError as error:
         return f"{file} cannot be read: {error.strerror}\n"
+
+
+# The effective configuration as text: each value of every flow with its file and line. Values of
+# secret keys, and everything that a config provider returned, are hidden.
+
+
+def effective_config(config: MirrorConfig) -> str:
+    """All clusters and flows, a section each."""
+    return "\n".join(_lines(config)) + "\n"
+
+
+def _lines(config: MirrorConfig) -> Iterator[str]:
+    yield f"# {config.file}"
+    for warning in config.warnings:
+        yield f"# warning: {warning}"
+    for cluster in config.clusters:
+        yield f"\n[cluster {cluster.alias}]"
+        yield from _settings(cluster.settings.items())
+    for flow in config.flows:
+        yield from _flow(flow)
+
+
+def _flow(flow: FlowConfig) -> Iterator[str]:
+    yield f"\n[flow {flow.flow}]"
+    for field in fields(flow):
+        value = getattr(flow, field.name)
+        if not isinstance(value, (Settings, FlowProperties)):
+            yield f"{field.name} = {value}"
+    yield f"\n[flow {flow.flow}: settings]"
+    yield from _settings(flow.settings.items())
+    for field in fields(flow.clients):
+        client: ClientProperties = getattr(flow.clients, field.name)
+        yield f"\n[flow {flow.flow}: {field.name}]"
+        yield from _settings((key, client.origin(key)) for key in client)
+
+
+def _settings(settings: Iterable[tuple[str, Setting]]) -> Iterator[str]:
+    for name, setting in sorted(settings, key=lambda item: item[0]):
+        value = HIDDEN if setting.secret else setting.value
+        origin = f"line {setting.line}" if setting.line is not None else setting.location
+        yield f"{shown_key(name)} = {value}  # {origin}"

@@ -24,6 +24,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.control.verify.progress import WalkProgress
 from twinlog.errors import EnvironmentMissing, TwinlogError
+from twinlog.extras import require_extra
 from twinlog.mirror.verify.difference import Compared
 from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
 from twinlog.survey.verify.partition import VerifyTask, verify_partition
@@ -132,6 +133,7 @@ def workers(options: SparkOptions | None) -> Iterator[VerifyWorkers]:
     if options is None:
         yield Threads()
         return
+    require_extra("pyspark", "spark", "twinlog verify --master")
     from twinlog.spark.lease import SparkLeaseStarter
     from twinlog.spark.session import start_spark, stop_spark
 

@@ -18,16 +18,60 @@ from twinlog.cluster.client import CALL_PATIENCE, ClusterClient
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.cluster.net.hot_connection import HotConnection
-from twinlog.cluster.net.metadata import ClusterMetadata
+from twinlog.cluster.net.metadata import NO_EPOCH, ClusterMetadata
 from twinlog.cluster.net.retry import CHANCE
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.messages import Away, away
 from twinlog.lane.sides.background import JobKind, LaneJobs
-from twinlog.lane.sides.newest_epochs import NewestEpochs
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+
+# Detects metadata that is older than what another broker returned before, for example of a broker
+# that was frozen or cut off from the controller. If the lane followed it, reads would end at the
+# end of a replaced leader's log, and writes would never be acknowledged. A leader epoch only grows,
+# so the newest one counts, as in Java's clients, except:
+#
+# - With another topic ID: the topic was re-created, and its epochs start over.
+# - Without topic IDs (before Kafka 2.8) or epochs: every response counts.
+# - A cluster that was restored from a backup keeps older epochs: they count after OLDER_FOR_S
+#   without a newer one.
+
+OLDER_FOR_S: Final = 30.0
+"""Brokers that are asked in turn for so long are not all behind."""
+
+
+class _Newest(NamedTuple):
+    topic_id: TopicId
+    epoch: int
+    older_since: float | None
+    """Monotonic: since when all answers have been older."""
+
+
+class NewestEpochs:
+    """The newest leader epochs that a cluster's brokers told."""
+
+    def __init__(self) -> None:
+        self._newest: dict[TopicPartition, _Newest] = {}
+
+    def is_older(self, tp: TopicPartition, topic_id: TopicId, epoch: int, now: float) -> bool:
+        """Whether this epoch, told now (monotonic, s), is one that was replaced; it is kept if not.
+
+        To be called once for each answer.
+        """
+        if topic_id == NO_TOPIC_ID or epoch == NO_EPOCH:
+            self._newest.pop(tp, None)
+            return False
+        known = self._newest.get(tp)
+        if known is not None and known.topic_id == topic_id and epoch < known.epoch:
+            since = now if known.older_since is None else known.older_since
+            if now - since < OLDER_FOR_S:
+                self._newest[tp] = known._replace(older_since=since)
+                return True
+        self._newest[tp] = _Newest(topic_id, epoch, None)
+        return False
+
 
 CONNECT_TIMEOUT_S: Final = 10.0
 ANSWER_WITHIN_S: Final = 10.0

@@ -24,7 +24,6 @@ from twinlog.lane.events import LaneEvents
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.near_replicas import NO_REPLICA, NearReplicas
 from twinlog.lane.sides.pace import TopicBuckets
-from twinlog.lane.sides.source_broker import SourceBroker
 from twinlog.lane.sides.source_state import NO_NODE, SourceState, WaitsFor
 from twinlog.mirror.copy.fan_out import Copy
 from twinlog.mirror.copy.refusals import unreadable
@@ -491,3 +490,26 @@ def _whole_bytes(records: memoryview) -> int:
         for header, _ in read_headers(records):
             total += header.length
     return total
+
+
+@dataclass(slots=True)
+class SourceBroker:
+    """Its fetch session, and the one fetch that may be in flight."""
+
+    session: FetchSession
+    size: ReadSize
+    """Of one answer."""
+    is_fetching: bool = False
+    too_late: set[TopicPartition] = field(default_factory=set)
+    """Placed here while a fetch was in flight: its answer is not for them. It may be that of an
+    earlier copy, which had read on, and what lies between would be taken for a gap of the source.
+    """
+    throttled: int = 0
+    """How many answers a quota held back."""
+    answered_at: float = 0.0
+    """Monotonic: when it last told the ends of its partitions."""
+
+    def adapt(self, *, is_throttled: bool) -> None:
+        """Ask for less or more at once."""
+        self.throttled += is_throttled
+        self.size.adapt(is_throttled=is_throttled)

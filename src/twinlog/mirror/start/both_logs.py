@@ -4,7 +4,8 @@ them now.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
@@ -12,7 +13,6 @@ from twinlog.mirror.map.offset_map import Run, run_at
 from twinlog.mirror.ports import LogEnds, LogView, answer_of
 from twinlog.mirror.skips import skipped
 from twinlog.mirror.start.divergence import Known
-from twinlog.mirror.start.newest_first import newest_first
 from twinlog.mirror.start.pending_records import rolled_back
 from twinlog.mirror.start.request import StartRequest
 from twinlog.mirror.start.tail_check import (
@@ -221,3 +221,64 @@ class BothLogs:
 def _read(view: LogView, tp: TopicPartition, offset: int) -> memoryview:
     missing = f"its leader does not answer a read at {offset}"
     return answer_of(view.read({tp: offset}), tp, view, missing).records
+
+
+# Reads the end of a log, newest records first, although brokers read forwards only. A Fetch returns
+# about 1 MB of whole batches, and the number of their records is unknown beforehand. So the first
+# read begins at the oldest wanted offset. If it does not reach the end, the next ones begin nearer
+# to it until one does, and then go back. If the bound is reached, the oldest records are left out.
+# Logs have holes: a response that begins after a wanted offset shows that nothing is in between.
+
+MAX_READS: Final = 20
+"""Of the newest records only: a hundred of 600 KB would be 60 MB."""
+
+MAX_BYTES: Final = 24 << 20
+"""A single batch may be larger than an answer usually is."""
+
+
+class Newest(NamedTuple):
+    """What was read; the answers overlap, and are in no order."""
+
+    answers: list[memoryview]
+    whole_from: int
+    """Nothing from this wanted offset on was left out."""
+
+
+def newest_first(
+    read: Callable[[int], memoryview],
+    wanted: Sequence[int],
+    *,
+    max_reads: int = MAX_READS,
+    max_bytes: int = MAX_BYTES,
+) -> Newest:
+    """Answers that hold the newest of these offsets (rising), and older ones within the bounds."""
+    answers: list[memoryview] = []
+    top, step = len(wanted), len(wanted)
+    done: list[tuple[int, int]] = []
+    reads = size = 0
+    while top > 0 and reads < max_reads and size < max_bytes:
+        held = max((reached for _, reached in done if reached < top), default=0)
+        at = max(held, top - step)
+        raw = read(wanted[at])
+        answers.append(raw)
+        reads, size = reads + 1, size + len(raw)
+        reached = _reached(raw, wanted)
+        if reached >= top:
+            top = at
+            step = max(step, reached - at)
+        else:
+            done.append((at, reached))
+            step = max(1, min(step // 2, reached - at))
+        while older := next((one for one in done if one[0] < top <= one[1]), None):
+            top = older[0]
+    if top < len(wanted):
+        return Newest(answers, wanted[top])
+    return Newest(answers, wanted[-1] + 1 if wanted else 0)  # the bound came before the end
+
+
+def _reached(raw: memoryview, wanted: Sequence[int]) -> int:
+    """How many of the wanted offsets lie before the end of an answer."""
+    after = -1
+    for header, _ in read_headers(raw):
+        after = header.next_offset
+    return len(wanted) if after < 0 else bisect_left(wanted, after)

@@ -1,0 +1,18 @@
+"""Optional dependencies (`pip install 'twinlog[EXTRA]'`); whatever needs one asks here first."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from twinlog.errors import EnvironmentMissing
+
+
+def require_extra(module: str, extra: str, what: str) -> None:
+    """Raise EnvironmentMissing if `what` needs a package that is not installed. It is looked up,
+    not imported.
+    """
+    if find_spec(module) is None:
+        raise EnvironmentMissing(
+            f"{what} needs the Python package {module.replace('_', '-')}: "
+            f"pip install 'twinlog[{extra}]'"
+        )
