@@ -152,7 +152,8 @@ def test_a_connectors_connection_acts_on_the_source_where_nothing_else_is_set(
         "dedicated.mode.enable.internal.rest = true",
         "listeners = http://127.0.0.1:8083",
         "B.exactly.once.source.support = enabled",
-        "metric.reporters = com.example.Reporter",
+        "metric.reporters = org.apache.kafka.common.metrics.JmxReporter",
+        "B.connector.client.config.override.policy = All",
         "B.offset.storage.topic = x",
         "offset.storage.replication.factor = 1",
         "status.storage.replication.factor = 1",
@@ -195,6 +196,31 @@ def test_keys_of_connections_are_accepted_without_a_word(read: Loader, line: str
     ],
 )
 def test_rules_of_connect_that_make_no_difference_here(read: Loader, line: str, words: str) -> None:
+    (warning,) = warnings_of(read(line), WarningCode.DEAD_KEY)
+    assert warning.line == 5
+    assert words in warning.message
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("metric.reporters = com.example.Reporter", "no Java class is loaded"),
+        ("A.admin.metric.reporters = com.example.Reporter", "no Java class is loaded"),
+        ("B.producer.partitioner.class = com.example.Partitioner", "no Java class is loaded"),
+        ("B.plugin.path = /opt/plugins", "no Java class is loaded"),
+        ("B.rest.extension.classes = com.example.Extension", "no Java class is loaded"),
+        (
+            "A->B.value.converter = org.apache.kafka.connect.json.JsonConverter",
+            "no converter runs here",
+        ),
+        ("B.key.converter = com.example.Converter", "no converter runs here"),
+        (
+            "header.converter = org.apache.kafka.connect.storage.StringConverter",
+            "no converter runs here",
+        ),
+    ],
+)
+def test_java_classes_that_nothing_loads(read: Loader, line: str, words: str) -> None:
     (warning,) = warnings_of(read(line), WarningCode.DEAD_KEY)
     assert warning.line == 5
     assert words in warning.message

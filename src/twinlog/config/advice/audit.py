@@ -17,6 +17,7 @@ from twinlog.config.advice.effects import (
     judge_cluster,
     judge_flow,
     judge_general,
+    why_no_plugin,
     why_without_effect,
 )
 from twinlog.config.files.properties import DuplicateKey
@@ -126,7 +127,7 @@ def _audit_known(
         if reading.judgement.known and name in RENAMED:
             message = f"an old name; write {reading.prefix}{RENAMED[name]}"
             yield warning(WarningCode.DEPRECATED_KEY, setting, message)
-        why = why_without_effect(name)
+        why = why_without_effect(name) or why_no_plugin(name, setting.value)
         if reading.judgement.known and why and setting.value.strip():
             yield warning(WarningCode.DEAD_KEY, setting, why)
         source, arrow, _ = reading.prefix.partition(_ARROW)

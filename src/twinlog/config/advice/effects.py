@@ -21,6 +21,7 @@ from twinlog.config.keys.worker_keys import (
     TOP_LEVEL_WORKER_PREFIXES,
     WORKER_KEYS,
 )
+from twinlog.config.keys.worker_meanings import WORKER_MEANINGS
 from twinlog.config.values.nearest import nearest
 from twinlog.model import Flow
 
@@ -55,6 +56,33 @@ _WITHOUT_EFFECT = {
 def why_without_effect(name: str) -> str:
     """Return why a key of MirrorMaker 2 sets nothing here, or an empty text if it has an effect."""
     return next((why for start, why in _WITHOUT_EFFECT.items() if name.startswith(start)), "")
+
+
+_BYTES = ("key.converter", "value.converter", "header.converter")
+_PLUGINS = (
+    *("metric.reporters", "rest.extension.classes", "partitioner.class", "security.providers"),
+    *("plugin.path", "connector.client.config.override.policy"),
+)
+"""Last parts of keys whose values are Java classes, or a folder of them."""
+_UNCHANGED = (
+    *("org.apache.kafka.connect.converters.ByteArrayConverter", "ByteArrayConverter"),
+    *("org.apache.kafka.connect.storage.SimpleHeaderConverter", "SimpleHeaderConverter"),
+)
+_OF_ADOPTION = ("group.id", "offset.storage.topic")
+"""Keys that `twinlog mirror --adopt-mm2` reads."""
+_KAFKAS = ("org.apache.kafka.", "All", "None", "Principal")
+
+
+def why_no_plugin(name: str, value: str) -> str:
+    """Return why the Java class that a key of MirrorMaker 2 names does nothing here, or an empty
+    text if the key names none, or one that changes nothing.
+    """
+    classes = [one for one in map(str.strip, value.split(",")) if one]
+    if name.endswith(_BYTES) and not all(one in _UNCHANGED for one in classes):
+        return "no converter runs here, because records are copied as bytes; remove the line"
+    if name.endswith(_PLUGINS) and not all(one.startswith(_KAFKAS) for one in classes):
+        return "no Java class is loaded here, so the line has no effect; remove it"
+    return ""
 
 
 _OF_FLOWS = {
@@ -104,8 +132,10 @@ def judge_general(name: str) -> KeyEffect:
     role = _role_of(name)
     if role:
         return _judge_without_cluster(name, role)
-    if name in WORKER_KEYS:
+    if name in _OF_ADOPTION:
         return _dead("a worker's setting is read per target", f"write <target alias>.{name}")
+    if name in WORKER_KEYS:
+        return _dead(f"a setting of Connect's workers: {WORKER_MEANINGS[name]}", "remove the line")
     of_workers = {key for key in WORKER_KEYS if key.startswith(TOP_LEVEL_WORKER_PREFIXES)}
     return _unknown("", name, CONNECTOR_NAMES | PROCESS_KEYS | OWN_FLOW_NAMES | of_workers)
 
