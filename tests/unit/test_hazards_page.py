@@ -36,7 +36,9 @@ def hazards() -> dict[str, str]:
     """Each heading with the text right below it, where there is any."""
     parts = re.split(r"^##+ (.+)$", PAGE, flags=re.MULTILINE)[1:]
     found = dict(zip(parts[::2], parts[1::2], strict=True))
-    return {title: text for title, text in found.items() if "\n- `" in text or "Held by" in text}
+    return {
+        title: text for title, text in found.items() if "\n- `" in text or "Protection: " in text
+    }
 
 
 def test_every_named_test_exists() -> None:
