@@ -132,12 +132,16 @@ def judge_general(name: str) -> KeyEffect:
     role = _role_of(name)
     if role:
         return _judge_without_cluster(name, role)
-    if name in _OF_ADOPTION:
-        return _dead("a worker's setting is read per target", f"write <target alias>.{name}")
     if name in WORKER_KEYS:
-        return _dead(f"a setting of Connect's workers: {WORKER_MEANINGS[name]}", "remove the line")
+        return _judge_of_worker(name)
     of_workers = {key for key in WORKER_KEYS if key.startswith(TOP_LEVEL_WORKER_PREFIXES)}
     return _unknown("", name, CONNECTOR_NAMES | PROCESS_KEYS | OWN_FLOW_NAMES | of_workers)
+
+
+def _judge_of_worker(name: str) -> KeyEffect:
+    if name in _OF_ADOPTION:
+        return _dead("a worker's setting is read per target", f"write <target alias>.{name}")
+    return _dead(f"a setting of Connect's workers: {WORKER_MEANINGS[name]}", "remove the line")
 
 
 def _judge_without_cluster(name: str, role: Role) -> KeyEffect:

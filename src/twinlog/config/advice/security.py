@@ -11,6 +11,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from twinlog.config.files.providers import without_variables
+from twinlog.config.flow.custom_filter import METHODS
+from twinlog.config.flow.custom_policy import SEPARATES
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.keys.client_keys import SECURITY_PROTOCOL
 from twinlog.config.values.origin import ClientProperties, Setting, Settings
@@ -65,13 +67,15 @@ def _of_flow(flow: FlowConfig) -> Iterator[tuple[Setting, str, WarningCode]]:
             yield found, message, WarningCode.INSECURE
         for found, message in _without_protocol(client):
             yield found, message, WarningCode.NO_PROTOCOL
-    policy = flow.settings.get(_POLICY)
-    if policy is not None and flow.policy.custom:
+    for key in (_POLICY, *METHODS):
+        custom = flow.settings.get(key)
+        if custom is None or SEPARATES not in custom.value:
+            continue
         message = (
             "code of this module runs as our user whenever the file is read, also by `check`, "
             "`convert` and `--explain`"
         )
-        yield policy, message, WarningCode.CUSTOM_CODE
+        yield custom, message, WarningCode.CUSTOM_CODE
 
 
 def _without_protocol(client: ClientProperties) -> Iterator[tuple[Setting, str]]:

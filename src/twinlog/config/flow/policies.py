@@ -6,6 +6,7 @@ places, so an unknown class is an error, never ignored.
 
 from __future__ import annotations
 
+from twinlog.config.flow.custom_filter import METHODS
 from twinlog.config.flow.custom_policy import SEPARATES, keeps_names
 from twinlog.config.flow.schema import PolicyConfig, PolicyKind
 from twinlog.config.keys.flow_keys import MIRROR_PACKAGE
@@ -30,7 +31,6 @@ POLICY_CLASSES = {
 }
 
 _ADMIN = "forwarding.admin.class"
-_ONLY_DEFAULT = ("topic.filter.class", "config.property.filter.class", "group.filter.class")
 
 
 def policy_config(settings: Settings) -> PolicyConfig:
@@ -104,13 +104,16 @@ def _policy_kind(given: Setting | None) -> PolicyKind:
 
 def refuse_java_classes(settings: Settings) -> None:
     """Stop at classes that would change what is copied."""
-    for name in _ONLY_DEFAULT:
+    for name, method in METHODS.items():
         given = settings.get(name)
-        if given is not None and trimmed(given.value) != DEFINITIONS[name].default:
+        if given is None or SEPARATES in given.value:
+            continue
+        if trimmed(given.value) != DEFINITIONS[name].default:
             raise refuse(
                 given,
                 f"the Java class {given.shown} cannot run here, and the copy would differ",
-                "remove the line and say the same with the *.exclude keys",
+                f"write package.module:Class of a Python class with {method}(name), or remove the "
+                "line and use the *.exclude keys",
             )
     admin = settings.get(_ADMIN)
     if admin is not None and trimmed(admin.value) != DEFINITIONS[_ADMIN].default:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from twinlog.config.flow.custom_filter import custom_pattern
 from twinlog.config.flow.priority import Priorities, to_priorities
 from twinlog.config.flow.start import Starts, to_starts
 from twinlog.config.keys.key_table import DEFINITIONS
@@ -84,7 +85,7 @@ class FlowValues:
         return self.replicas(name) if name in self._settings else None
 
     def names(self, name: str) -> NamePattern:
-        return to_names(self.setting(name))
+        return custom_pattern(self._settings, name) or to_names(self.setting(name))
 
     def text(self, name: str) -> str:
         return trimmed(self.setting(name).value)

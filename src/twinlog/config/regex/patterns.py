@@ -8,7 +8,7 @@ name.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from twinlog.config.regex.java_regex import compile_java
@@ -23,8 +23,12 @@ class NamePattern:
 
     entries: tuple[str, ...]
     _regex: re.Pattern[str] | None = field(repr=False, compare=False)
+    _accepts: Callable[[str], bool] | None = field(default=None, repr=False, compare=False)
+    """The user's filter in Python, in place of a list of expressions."""
 
     def matches(self, name: str) -> bool:
+        if self._accepts is not None:
+            return self._accepts(name)
         return self._regex is not None and self._regex.fullmatch(name) is not None
 
     @property
