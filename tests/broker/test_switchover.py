@@ -301,7 +301,7 @@ def test_producers_are_stopped_by_their_owner(case: Case, fence: str) -> None:
             words += ["--fence-hook", shop.hook]
             shop.calm.touch()
             code, out, err = case.commands.do("abort", *words)
-            assert (code, "the hook has taken it away" in out) == (0, True), err
+            assert (code, "fence: removed by the hook" in out) == (0, True), err
             count = shop.count
             eventually(lambda: shop.count > count + 10, what="abort lets it write")
         else:

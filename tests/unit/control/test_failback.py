@@ -120,7 +120,7 @@ def test_a_folder_of_another_flow_or_one_that_was_changed_is_left(
         with pytest.raises(FlowError, match="is no record of"):
             SavedTail(tmp_path, OWNER).files()
     path.unlink()
-    with pytest.raises(FlowError, match="not there any more"):
+    with pytest.raises(FlowError, match="but not in the folder any more"):
         SavedTail(tmp_path, OWNER).files()
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(FlowError, match="cannot be read"):
@@ -547,7 +547,7 @@ def test_an_offset_that_somebody_else_committed_for_the_replay_is_not_believed(
     monkeypatch: pytest.MonkeyPatch, metadata: str
 ) -> None:
     at = Committed(22, metadata)
-    with pytest.raises(FlowError, match="committed by something else") as caught:
+    with pytest.raises(FlowError, match="another client than Twinlog committed it") as caught:
         Rows("orders").replay(monkeypatch, at=at)._begun([work((20, 24))])
     assert caught.value.code == "REPLAY_UNKNOWN"
 
