@@ -315,7 +315,7 @@ def test_another_connectors_name(left: Left) -> None:
     (error,) = mirror.supervisor.errors
     assert isinstance(error, AdoptionRefused)
     assert (error.code, error.exit_code) == ("MM2_NOT_FOUND", 2)
-    assert "but of mine: name the one to adopt with --connector" in str(error)
+    assert "but of mine: select one with --connector" in str(error)
     assert end_offsets(left.target, left.remote) == {0: 0}
 
 

@@ -392,14 +392,14 @@ def handed_over(process: Process) -> None:
 @pytest.mark.parametrize(
     ("ends", "reason"),
     [
-        (Process.stop, "this process was told to end"),
-        (lambda process: process.flow.removed(), "the configuration does not have it any more"),
+        (Process.stop, "this process is shutting down"),
+        (lambda process: process.flow.removed(), "it was removed from the configuration"),
         (
             lambda process: process.flow.replaced(process.flow.setup),
-            "the configuration changed: it begins again with the new one",
+            "the configuration changed: it restarts with the new one",
         ),
         (handed_over, "it is handed over to a process that leads fewer flows"),
-        (done, "all that was asked for is done"),
+        (done, "everything is done"),
     ],
 )
 def test_a_flow_that_ends_says_why(
@@ -414,7 +414,7 @@ def test_a_flow_that_ends_says_why(
 
 @pytest.mark.parametrize(
     ("ends", "reason"),
-    [(Process.stop, "this process was told to end"), (done, "all that was asked for is done")],
+    [(Process.stop, "this process is shutting down"), (done, "everything is done")],
 )
 def test_a_flow_that_has_ended_for_good_still_says_why(
     config: FlowConfig, ends: Callable[[Process], None], reason: str
@@ -437,7 +437,7 @@ def test_a_flow_that_is_done_but_for_what_failed_says_how_much(config: FlowConfi
         partition.troubled("FOREIGN_DATA", "others wrote it", retriable=False)
         partition.leave(Placement.FAILED)
     done(process)
-    said = "1 partition FAILED; all else that was asked for is done"
+    said = "1 partition FAILED; everything else is done"
     assert process.flow.snapshot().reason == said
 
 
