@@ -288,7 +288,7 @@ def test_records_of_somebody_else_are_not_taken_over(
     assert left.adopt().code == "MM2_PLACE_UNKNOWN"
     assert left.values() == values([*range(10), 77])
     assert left.noted() == [9]
-    assert "its last record, at offset 10, is none of" in caplog.text
+    assert "its last record, at offset 10, is not in" in caplog.text
 
 
 @pytest.mark.parametrize("policy", ["", IDENTITY], ids=["own", "identity"])

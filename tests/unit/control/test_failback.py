@@ -537,7 +537,7 @@ def test_a_replay_goes_on_only_with_the_files_that_hold_what_was_appended_last(
     log[:] = [replace(one, record=one.record._replace(value=b"new")) for one in records(20, 21, 23)]
     again = replace(work(), files=tuple(save(tmp_path / "again")))
     for folder, wrong in ((other, rest), (tmp_path / "again", again)):
-        with pytest.raises(FlowError, match="the folder that it was begun with") as caught:
+        with pytest.raises(FlowError, match="--save with the folder of the earlier run") as caught:
             Rows("orders").replay(monkeypatch, folder, at)._begun([wrong])
         assert caught.value.code == "REPLAY_UNKNOWN"
 
@@ -603,7 +603,7 @@ def test_where_the_brokers_forgot_how_far_it_came_nothing_is_appended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = Rows("orders")
-    with pytest.raises(FlowError, match="have forgotten how far it came") as caught:
+    with pytest.raises(FlowError, match="have lost its position") as caught:
         rows.replay(monkeypatch)._begun([work((20, 24))])
     assert (caught.value.code, rows.written) == ("REPLAY_UNKNOWN", [])
 

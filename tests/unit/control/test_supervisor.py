@@ -530,7 +530,7 @@ def test_commands_are_answered_with_what_they_change(config: FlowConfig) -> None
     process.comes_to(Phase.ENDING)
     assert process.stop() == Outcome(changes=("A->B: ending",))
     assert process.stop() == Outcome(), "it ends already"
-    with pytest.raises(Disconnected, match="ending"):
+    with pytest.raises(Disconnected, match="shutting down"):
         process.reload(changing(Setup(config)))
 
 
@@ -573,7 +573,7 @@ def test_commands_that_come_with_or_after_the_end_are_answered(config: FlowConfi
     assert stopped.result(0) == Outcome(changes=("A->B: left",))
     assert commands.put(Stop(who="a test")).result(0) == Outcome()
     for asked in (being_read, commands.put(Reload(who="a test"))):
-        with pytest.raises(Disconnected, match="ending"):
+        with pytest.raises(Disconnected, match="shutting down"):
             asked.result(0)
     process.files.may_be_read.set()
 

@@ -232,7 +232,7 @@ class Gates:
     def _foreign(self) -> Gate:
         ours = self._scope.rows().producers
         problems = [
-            f"{copy.target}: {plural(copy.foreign, 'record')} after the copy are not this flow's"
+            f"{copy.target}: {plural(copy.foreign, 'record')} of other writers after the copy"
             for copy in self._copies
             if copy.foreign
         ]
