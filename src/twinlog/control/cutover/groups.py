@@ -167,7 +167,7 @@ class GroupPlan:
         """Yield a line on the group, and lines on its partitions; inexact ones come first."""
         notes = []
         if self.in_use_there:
-            notes.append("in use on the target: its offsets are left")
+            notes.append("in use on the target: its offsets are left as they are")
         if self.from_checkpoints:
             notes.append("by its newest checkpoints")
         if self.problem:
@@ -405,7 +405,7 @@ def _position(
     found = None if copy is None else copy.translate(offset)
     why, is_ahead = "", False
     if found is None:
-        why = "nothing of it was copied, or its records are placed by key"
+        why = "nothing of it was copied, or its records are partitioned by key"
         if copy is not None and copy.problem:
             why = copy.problem
     elif copy is not None and (found.is_exact or (tp, offset) in whole):

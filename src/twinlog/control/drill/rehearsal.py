@@ -127,7 +127,7 @@ class Rehearsal:
         for before, after in zip(readers, others, strict=True):
             for tp, numbers in before.read.items():
                 read = [*numbers, *after.read[self._remote(scope, tp)]]
-                where = "what its group read of"
+                where = "the records that its group read from"
                 outcome.findings += findings(self._part, where, tp, read, whole[tp])
                 outcome.read_again += read_again(read)
         return outcome
@@ -164,7 +164,7 @@ class Rehearsal:
         outcome = self._outcome(there, cut_at)
         outcome.said_lost = None if min(missing, default=-1) < 0 else sum(missing)
         outcome.findings += [
-            Defect(part=self._part, where=f"group {one.group}", what="is not where it should be")
+            Defect(part=self._part, where=f"group {one.group}", what="is not at its offset")
             for one in left
         ]
         self._after_a_loss(scope, outcome, (writer, readers, others), cut_at)
@@ -197,7 +197,13 @@ class Rehearsal:
                     outcome.findings.append(
                         Defect(part=self._part, where=f"the group of {tp}", what=what)
                     )
-                again = findings(self._part, "what its group read there of", tp, later, later)
+                again = findings(
+                    self._part,
+                    "the records that its group read on the target from",
+                    tp,
+                    later,
+                    later,
+                )
                 outcome.findings += again
                 outcome.read_again += len(later) - len({*later} - {*numbers})
 

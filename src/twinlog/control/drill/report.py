@@ -100,7 +100,7 @@ def _rows(outcomes: list[Measured]) -> Iterator[list[str]]:
     yield ["records lost", *(count(one.lost) for one in outcomes)]
     yield ["seconds lost", *(f"{one.lost_s:.1f}" for one in outcomes)]
     said = ("" if one.said_lost is None else count(one.said_lost) for one in outcomes)
-    yield ["offsets lost, as the plan said", *said]
+    yield ["offsets lost, by the plan", *said]
     yield ["records read twice", *(count(one.read_again) for one in outcomes)]
 
 

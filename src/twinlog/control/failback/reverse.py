@@ -187,7 +187,7 @@ class Reverse:
         yield f"the way back: in the file, {scope.name}.enabled = false and"
         yield f"  {self.name}.enabled = true; then start the mirror with it"
         if scope.setup.is_identity:
-            yield "  it begins after the last record that both sides have, once run has said so"
+            yield "  failback run lets it begin after the last record that both sides have"
             yield "  its group sync translates groups exactly; they resume after the source's tail"
         else:
             yield (

@@ -157,7 +157,9 @@ def partitioned_as_before(
 
 
 def _moved(plan: PartitionPlan, began: int) -> LogFinding:
-    before = f"placed by key among {began} target partitions" if began else "kept its partitions"
+    before = (
+        f"was partitioned by key into {began} target partitions" if began else "kept its partitions"
+    )
     return partitions_differ(plan.source, plan.target, before)
 
 

@@ -270,7 +270,7 @@ class Leases:
     def start(self, run: FlowRun, lanes: int) -> tuple[int, Job]:
         """Start the next lease of a run, and drop ended ones."""
         if self.starter is None:
-            raise TwinlogError("a lease was asked for before Spark was up")
+            raise TwinlogError("a lease was requested before Spark had started")
         number = next(self._numbers)
         self._runs = {le.number: one for one in {*self._runs.values()} for le in one.leases}
         self._runs[number] = run

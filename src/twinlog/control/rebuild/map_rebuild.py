@@ -167,8 +167,8 @@ class MapRebuild:
     def _one(self, plan: PartitionPlan, *, is_lacking: bool) -> RebuiltLine:
         if plan.targets:
             raise PartitionError(
-                f"{plan.source}: is placed by key among several target partitions: its map cannot "
-                "be rebuilt from the records alone; nothing was changed",
+                f"{plan.source}: is partitioned by key into several target partitions: its map "
+                "cannot be rebuilt from the records alone; nothing was changed",
                 code="REBUILD_UNSUPPORTED",
             )
         key = plan.map_key
