@@ -138,7 +138,7 @@ def _fetch(client: ClusterClient, tp: TopicPartition, position: int) -> FetchedR
 def _moved(client: ClusterClient, tp: TopicPartition, position: int) -> FlowError:
     return FlowError(
         f"cluster {client.alias}: {tp} no longer has offset {position}: its retention "
-        "is deleting the tail, or a leader lost it; raise retention.ms of the topic, and run the "
+        "now deletes the tail, or a leader lost it; raise retention.ms of the topic, and run the "
         "same command again",
         code="TAIL_MOVED",
         fate=Fate.RETRIABLE,
