@@ -185,7 +185,7 @@ def test_group_that_is_in_use_on_the_target_and_has_no_offset(case: Case) -> Non
         assert not case.gate("groups")[0]
         words = (*UNFENCED, "--accept", "groups", "--within", "5")
         code, out, err = case.commands("switchover").do(*words)
-        assert (code, "begins there where its own settings say" in out) == (0, True), (out, err)
+        assert (code, "members start by their auto.offset.reset" in out) == (0, True), (out, err)
         reader.close()
 
 
@@ -242,4 +242,4 @@ def test_records_that_are_not_replicated_yet(case: Case, monkeypatch: pytest.Mon
         monkeypatch.setattr(fence_proof, "log_ends", unreplicated)
         code, out, err = case.commands("switchover").do(*UNFENCED, "--within", "10")
         assert (code, "[NOT_DRAINED]" in err) == (1, True), (out, err)
-        assert "replicas of the source have not got the ends of" in err
+        assert "replicas of the source are behind the ends of" in err

@@ -320,7 +320,7 @@ def test_groups_of_topics_placed_by_key_are_named_and_others_translated(
 
         eventually(lambda: translated(both) and translated(other))
         eventually(lambda: set(left_alone()) == {one, both})
-        assert f"records of {keyed_topic} are placed by key" in left_alone()[one]
+        assert f"records of {keyed_topic} are partitioned by key" in left_alone()[one]
         mirror.stop()
     said = "offsets of groups are not translated in 1 topic"
     assert caplog.text.count(said) == 1

@@ -172,8 +172,7 @@ def test_copies_of_topics_that_the_source_has_no_more_are_listed(
     _, (part,) = look(config)
     assert (part.topic, part.state, part.copied) == (fresh_topic, "SOURCE_DELETED", 30)
     assert (
-        part.message
-        == f"deleted at the source, or not visible any more; {part.target_topic} is kept"
+        part.message == f"deleted at the source, or no longer visible; {part.target_topic} is kept"
     )
     run(["status", str(config)])
     assert f"{part.target_topic} is kept" in capsys.readouterr().out

@@ -269,6 +269,6 @@ def test_nobody_is_told_to_go_over_while_the_copy_may_run(
     capsys.readouterr()
     assert do(pair, "failover", "run", "--yes") == 0
     said = capsys.readouterr()
-    assert "did not end in order: waiting" in said.out
+    assert "did not shut down cleanly: waiting" in said.out
     assert "was killed, and nothing of it can arrive" in said.out
     assert history(pair).is_closed

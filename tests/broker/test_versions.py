@@ -156,7 +156,7 @@ def share_groups_are_left_out(source: LocalCluster, target: LocalCluster, folder
             (flow,) = mirror.wait()
         said.append(flow.skipped_groups[share])
         assert set(flow.skipped_groups) == {share}
-    assert all("do not offer start offsets of share groups" in reason for reason in said)
+    assert all("do not support start offsets of share groups" in reason for reason in said)
     assert committed(target, consumers, pair.remote) == 4
 
 

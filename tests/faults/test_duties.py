@@ -197,7 +197,7 @@ def test_topic_with_records_of_others(
     assert partition_count(rig.target, rig.topic) == 2
     assert topic_configs(rig.target, rig.topic) == FOR_EVER
     told = [one.getMessage() for one in caplog.records]
-    assert keyed or any("keeps what it has, since others write to it" in line for line in told)
+    assert keyed or any("keeps its configs, as others write to it, too" in line for line in told)
 
 
 def test_two_flows_into_one_topic_do_not_fight_over_its_retention(

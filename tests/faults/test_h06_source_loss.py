@@ -46,7 +46,7 @@ def test_records_deleted_before_they_were_copied(
     with flow.mirror(once=True, keys=ACCEPT) as mirror:
         (found,) = mirror.wait()
     assert found.errors == {"SOURCE_TRUNCATED": 1}, "what is accepted is counted"
-    (said,) = {r.getMessage() for r in caplog.records if "resumes behind them" in r.getMessage()}
+    (said,) = {r.getMessage() for r in caplog.records if "resumes after them" in r.getMessage()}
     assert f"{flow.topic}-0: the source deleted upstream offsets [10, 30)" in said
     assert flow.numbers() == [*range(10), *range(30, 50)]
     flow.offsets_are_exact()

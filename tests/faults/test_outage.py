@@ -173,7 +173,7 @@ def test_stop_in_an_outage_of_the_source_is_in_order_and_promises_nothing(
         finally:
             begin(1)
     assert flow.state == "STOPPED"
-    assert flow.reason.startswith("this process was told to end; ")
+    assert flow.reason.startswith("this process is shutting down; ")
     assert rig.source.bootstrap in flow.reason
     assert (flow.lag, [row.lag for row in flow.partitions]) == (-1, [-1])
     assert "did not drain in time" not in caplog.text

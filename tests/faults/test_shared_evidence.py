@@ -145,7 +145,7 @@ def test_the_policy_is_put_right_while_a_mirror_runs(
         mirror.stop()
     said = {r.getMessage() for r in caplog.records if "INTERNAL_TOPIC_NOT_COMPACTED" in r.message}
     assert len(said) == 2, "once for each topic"
-    assert all("rows that were deleted meanwhile are lost" in line for line in said)
+    assert all("rows that were already deleted are lost" in line for line in said)
 
 
 def test_a_partition_without_a_row_takes_no_other_along(rig: Rig) -> None:

@@ -51,5 +51,5 @@ def test_each_generation_is_waited_for_anew(
         ours._check_meaning(history(3), fresh_id=False)
     now += late_requests.wait_s()
     ours._check_meaning(history(3), fresh_id=False)
-    with pytest.raises(SetupWaiting, match="did not end in order"):
+    with pytest.raises(SetupWaiting, match="was not shut down cleanly"):
         ours._check_meaning(history(4), fresh_id=False)

@@ -120,7 +120,7 @@ def test_a_folder_of_another_flow_or_one_that_was_changed_is_left(
         with pytest.raises(FlowError, match="is no record of"):
             SavedTail(tmp_path, OWNER).files()
     path.unlink()
-    with pytest.raises(FlowError, match="not there any more"):
+    with pytest.raises(FlowError, match="but not in the folder any more"):
         SavedTail(tmp_path, OWNER).files()
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(FlowError, match="cannot be read"):
@@ -537,7 +537,7 @@ def test_a_replay_goes_on_only_with_the_files_that_hold_what_was_appended_last(
     log[:] = [replace(one, record=one.record._replace(value=b"new")) for one in records(20, 21, 23)]
     again = replace(work(), files=tuple(save(tmp_path / "again")))
     for folder, wrong in ((other, rest), (tmp_path / "again", again)):
-        with pytest.raises(FlowError, match="the folder that it was begun with") as caught:
+        with pytest.raises(FlowError, match="--save with the folder of the earlier run") as caught:
             Rows("orders").replay(monkeypatch, folder, at)._begun([wrong])
         assert caught.value.code == "REPLAY_UNKNOWN"
 
@@ -547,7 +547,7 @@ def test_an_offset_that_somebody_else_committed_for_the_replay_is_not_believed(
     monkeypatch: pytest.MonkeyPatch, metadata: str
 ) -> None:
     at = Committed(22, metadata)
-    with pytest.raises(FlowError, match="committed by something else") as caught:
+    with pytest.raises(FlowError, match="another client than Twinlog committed it") as caught:
         Rows("orders").replay(monkeypatch, at=at)._begun([work((20, 24))])
     assert caught.value.code == "REPLAY_UNKNOWN"
 
@@ -603,7 +603,7 @@ def test_where_the_brokers_forgot_how_far_it_came_nothing_is_appended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = Rows("orders")
-    with pytest.raises(FlowError, match="have forgotten how far it came") as caught:
+    with pytest.raises(FlowError, match="have lost its position") as caught:
         rows.replay(monkeypatch)._begun([work((20, 24))])
     assert (caught.value.code, rows.written) == ("REPLAY_UNKNOWN", [])
 

@@ -171,7 +171,7 @@ def test_where_that_place_is_cleaned_away_no_new_record_is_taken_for_a_common_on
     if side == "A":  # it has nothing there that could be missed
         assert work.common() == (1 + cleaned, True)
         return
-    with pytest.raises(FlowError, match="on it holds other records") as caught:
+    with pytest.raises(FlowError, match="on it has other records than were copied") as caught:
         work.common()
     assert caught.value.code == "TAIL_UNKNOWN"
 

@@ -329,7 +329,7 @@ def test_a_refusal_is_said_once(
 ) -> None:
     target.fails = Unauthorized("grant WRITE on the topic")
     failed.update([(setup, own())])
-    eventually(lambda: "shown on this host alone: grant WRITE" in caplog.text)
+    eventually(lambda: "shown on this host only: grant WRITE" in caplog.text)
     failed.update([(setup, own(state="STANDBY"))])
     eventually(lambda: not is_under_way())
     failed.update([(setup, own())])

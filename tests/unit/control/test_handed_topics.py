@@ -108,6 +108,6 @@ def test_what_is_left_alone_is_said(flow: Rounds) -> None:
     flow.views = (view(not_ours="TAKEN_OVER"),)
     assert flow.round() == ([], True)
     assert flow.logged == [
-        "A->B: configs of A.orders are left as they are while it has stopped with TAKEN_OVER: it "
-        "may not be this flow's to change"
+        "A->B: configs of A.orders are left as they are while it has stopped with TAKEN_OVER: this "
+        "flow may not be allowed to change it"
     ]

@@ -392,14 +392,14 @@ def handed_over(process: Process) -> None:
 @pytest.mark.parametrize(
     ("ends", "reason"),
     [
-        (Process.stop, "this process was told to end"),
-        (lambda process: process.flow.removed(), "the configuration does not have it any more"),
+        (Process.stop, "this process is shutting down"),
+        (lambda process: process.flow.removed(), "it was removed from the configuration"),
         (
             lambda process: process.flow.replaced(process.flow.setup),
-            "the configuration changed: it begins again with the new one",
+            "the configuration changed: it restarts with the new one",
         ),
         (handed_over, "it is handed over to a process that leads fewer flows"),
-        (done, "all that was asked for is done"),
+        (done, "everything is done"),
     ],
 )
 def test_a_flow_that_ends_says_why(
@@ -414,7 +414,7 @@ def test_a_flow_that_ends_says_why(
 
 @pytest.mark.parametrize(
     ("ends", "reason"),
-    [(Process.stop, "this process was told to end"), (done, "all that was asked for is done")],
+    [(Process.stop, "this process is shutting down"), (done, "everything is done")],
 )
 def test_a_flow_that_has_ended_for_good_still_says_why(
     config: FlowConfig, ends: Callable[[Process], None], reason: str
@@ -437,7 +437,7 @@ def test_a_flow_that_is_done_but_for_what_failed_says_how_much(config: FlowConfi
         partition.troubled("FOREIGN_DATA", "others wrote it", retriable=False)
         partition.leave(Placement.FAILED)
     done(process)
-    said = "1 partition FAILED; all else that was asked for is done"
+    said = "1 partition FAILED; everything else is done"
     assert process.flow.snapshot().reason == said
 
 
@@ -530,7 +530,7 @@ def test_commands_are_answered_with_what_they_change(config: FlowConfig) -> None
     process.comes_to(Phase.ENDING)
     assert process.stop() == Outcome(changes=("A->B: ending",))
     assert process.stop() == Outcome(), "it ends already"
-    with pytest.raises(Disconnected, match="ending"):
+    with pytest.raises(Disconnected, match="shutting down"):
         process.reload(changing(Setup(config)))
 
 
@@ -573,7 +573,7 @@ def test_commands_that_come_with_or_after_the_end_are_answered(config: FlowConfi
     assert stopped.result(0) == Outcome(changes=("A->B: left",))
     assert commands.put(Stop(who="a test")).result(0) == Outcome()
     for asked in (being_read, commands.put(Reload(who="a test"))):
-        with pytest.raises(Disconnected, match="ending"):
+        with pytest.raises(Disconnected, match="shutting down"):
             asked.result(0)
     process.files.may_be_read.set()
 

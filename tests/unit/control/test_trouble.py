@@ -236,7 +236,7 @@ def test_another_trouble_in_between_is_no_all_clear(flow: WatchedFlow) -> None:
 
 
 def test_wait_for_the_lanes_before_is_no_outage(flow: WatchedFlow) -> None:
-    flow.fails(SetupWaiting("A->B: waiting until its lanes have surely stopped"))
+    flow.fails(SetupWaiting("A->B: waiting until its lanes have certainly stopped"))
     flow.trouble.is_over()
     assert flow.all_clear == []
 

@@ -28,7 +28,7 @@ def test_deleted_topic_is_told_once_and_its_copy_is_listed() -> None:
     assert survey(driver, "orders", "payments") == {}
     assert survey(driver, "orders") == {"payments": "A.payments"}
     assert survey(driver, "orders") == {}
-    said = "deleted at the source, or not visible any more; A.payments is kept"
+    said = "deleted at the source, or no longer visible; A.payments is kept"
     assert states(driver)["payments"] == ("SOURCE_DELETED", said)
     driver.pass_time(7200)
     assert survey(driver, "orders") == {}

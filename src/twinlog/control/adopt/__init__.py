@@ -1,1 +1,1 @@
-"""Taking over the work of a MirrorMaker 2: its positions, its offset syncs, its copies."""
+"""Adopts the work of a MirrorMaker 2: its positions, its offset syncs, its copies."""

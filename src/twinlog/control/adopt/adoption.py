@@ -1,18 +1,19 @@
-"""Taking the work of a MirrorMaker 2 over: where each partition resumes, in topics that it wrote.
+"""Adopts the work of a MirrorMaker 2: finds where each partition resumes in topics that it wrote.
 
-In order, and only while we lead the flow:
+The steps, in order, and only while this process leads the flow:
 
-1. no worker of its Connect group runs the connector, no transaction is open in a target topic, and
-   for some seconds neither its positions nor its topics grow: else `MM2_RUNNING`;
-2. partitions that Twinlog has no position of, and those that MirrorMaker 2 continued with since;
-3. for each one the source record that the target's last record is (`mirror.start.alignment`), at or
-   behind the position that MirrorMaker 2 noted;
-4. a row of the offset map: ordinal 0 is the next upstream record, and lies at the target's end;
-   with what MirrorMaker 2's offset syncs tell of the records before it (`mirror.map.mm2_offsets`).
+1. No worker of its Connect group runs the connector, no transaction is open in a target topic, and
+   for some seconds neither its positions nor its topics advance. Otherwise: `MM2_RUNNING`.
+2. Select the partitions for which Twinlog has no position, and those to which MirrorMaker 2 has
+   written since Twinlog did.
+3. For each one, find the source record that equals the target's last record
+   (`mirror.start.alignment`), at or after the position that MirrorMaker 2 noted.
+4. Write a row of the offset map: ordinal 0 is the next source record, at the target's end. The row
+   includes what MirrorMaker 2's offset syncs show of earlier records (`mirror.map.mm2_offsets`).
 
-From the row on it is a partition like any other: what stands before it in the target is not ours,
-and whoever writes behind it is noticed. A partition whose place is not found does not begin,
-and says why (`control.adopt.take_over`).
+After that row it is a partition like any other: earlier records of the target are not Twinlog's,
+and later records of another producer are detected. A partition whose position is not found does not
+start, and reports why (`control.adopt.take_over`).
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ QUIET_S: Final = 4.0
 LOOKBACK: Final = 2 * TAIL_RECORDS
 FURTHER_BACK: Final = (TAIL_RECORDS, 10_000, 1_000_000)
 BEFORE_STARTS: Final = -1
-"""The `start` of a term that precedes all that lanes begin in the same generation."""
+"""The `start` of a term before all terms of lanes in the same generation."""
 
 Maps = Mapping[PartitionKey, PartitionMap]
 
@@ -75,16 +76,16 @@ class Adopted:
     upstream: int
     downstream: int
     noted: int
-    """The last upstream offset that MirrorMaker 2 noted as copied; -1: none."""
+    """The last source offset that MirrorMaker 2 noted as copied, or -1 if none."""
     jumped_back: bool
-    """Among its last records some are there twice."""
+    """Some of its last records are on the target twice."""
     is_again: bool
     """Twinlog had copied it before."""
     before: tuple[Pair, ...]
-    """Where some of the records lie that are on the target."""
+    """Offset pairs of some of the records on the target."""
 
     def lines(self) -> Iterator[str]:
-        """What people should know."""
+        """Yield facts for the operator."""
         if self.noted >= 0 and self.upstream > self.noted + 1:
             yield (
                 f"{self.plan.target}: holds [{self.noted + 1}, {self.upstream}) of "
@@ -100,20 +101,20 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
-    """What is taken over from a MirrorMaker 2."""
+    """The partitions that are adopted from a MirrorMaker 2."""
 
     partitions: tuple[Adopted, ...] = ()
     refused: Mapping[TopicPartition, TwinlogError] = field(default_factory=dict)
-    """Why others cannot be, by source partition."""
+    """Why the other partitions cannot be adopted, by source partition."""
     notes: tuple[str, ...] = ()
 
     @property
     def begins_again(self) -> bool:
-        """Ordinals of some partitions are counted again: under another producer id."""
+        """Ordinals of some partitions begin again, which takes another producer ID."""
         return any(one.is_again for one in self.partitions)
 
     def said(self) -> Iterator[str]:
-        """All that people should know."""
+        """Yield all facts for the operator."""
         for one in self.partitions:
             yield from one.lines()
         yield from self.notes
@@ -121,7 +122,7 @@ class Adoption:
             yield f"not taken over from MirrorMaker 2: {problem}"
 
     def rows(self, generation: int, producer_id: int) -> Iterator[ChunkRow]:
-        """Of the offset map."""
+        """Yield the rows of the offset map."""
         for one in self.partitions:
             yield ChunkRow(
                 key=one.plan.map_key,
@@ -141,7 +142,7 @@ NOTHING: Final = Adoption()
 def write_rows(
     target: ClusterClient, topic: str, partitions: int, rows: Iterable[ChunkRow]
 ) -> None:
-    """Append rows to an offset map: from then on their partitions are ours."""
+    """Append rows to an offset map. Then Twinlog owns their partitions."""
     now_ms = int(time.time() * 1000)
     for row in rows:
         key, value = row.encode()
@@ -151,7 +152,7 @@ def write_rows(
 
 
 def refuse_running(target: ClusterClient, storage: OffsetStorage, flow: str) -> None:
-    """Raise AdoptionRefused while a worker runs the connector."""
+    """Raise AdoptionRefused if a worker runs the connector."""
     if connect_group(Coordinators(target), storage.group).may_run(storage.connector):
         raise AdoptionRefused(
             f"MirrorMaker 2 is running: workers of group {storage.group} on "
@@ -163,30 +164,31 @@ def refuse_running(target: ClusterClient, storage: OffsetStorage, flow: str) -> 
 
 @dataclass(slots=True, kw_only=True)
 class Adopter:
-    """Looks at what a MirrorMaker 2 left; writes nothing."""
+    """Reads what a MirrorMaker 2 left; writes nothing."""
 
     flow: str
     storage: OffsetStorage
     source: ClusterClient
     target: ClusterClient
     syncs: SyncsTopic | None
-    """None: it writes none."""
+    """None if it writes no offset syncs."""
     isolation: Isolation
-    """MirrorMaker 2 copied no records of transactions that were rolled back."""
+    """MirrorMaker 2 copied no records of aborted transactions."""
     accept_loss: bool = False
     is_shared: bool = False
-    """Topics keep their names: they are applications' as well."""
+    """Topics keep their names, so applications write to them as well."""
     may_run: bool = False
-    """MirrorMaker 2 runs still, and what it left is that of now: to be shown, not to be used."""
+    """MirrorMaker 2 may still run; then the result is only shown, not used."""
     _company: frozenset[int] = frozenset()
-    """Producer ids of other flows of ours: what they write is neither a MirrorMaker 2's nor a
-    stranger's."""
+    """Producer IDs of Twinlog's other flows; their records are neither MirrorMaker 2's nor another
+    client's.
+    """
     _source_may_lack: set[str] = field(default_factory=set)
-    """Topics that are compacted, among those that are taken over."""
+    """Compacted topics among those that are adopted."""
     _target_may_lack: set[str] = field(default_factory=set)
 
     def survey(self, plans: Sequence[PartitionPlan], maps: Maps) -> Adoption:
-        """All partitions that are to be taken over. Raises AdoptionRefused where none may be."""
+        """Return all partitions to adopt. Raises AdoptionRefused if none may be adopted."""
         if not self.may_run:
             refuse_running(self.target, self.storage, self.flow)
         if self.is_shared and has_state(self.target, within_s=STATE_WITHIN_S):
@@ -227,7 +229,7 @@ class Adopter:
             except TwinlogError as error:
                 refused[plan.source] = error
         notes = [
-            f"{self.flow}: offset syncs of MirrorMaker 2 are not known, so groups behind the place "
+            f"{self.flow}: offset syncs of MirrorMaker 2 are unknown, so groups before the offset "
             f"of the take-over are translated to the beginning of the remote topic: {unread}"
         ]
         return Adoption(
@@ -247,7 +249,7 @@ class Adopter:
             names = ", ".join(sorted(positions.others))
             raise AdoptionRefused(
                 f"{self.storage.topic} has no positions of "
-                f"{self.storage.connector}, but of {names}: name the one to adopt with --connector",
+                f"{self.storage.connector}, but of {names}: select one with --connector",
                 flow=self.flow,
                 code="MM2_NOT_FOUND",
             )
@@ -258,17 +260,17 @@ class Adopter:
         known = maps.get(plan.map_key)
         if known is None or not known.runs:
             if plan.targets:
-                return False  # MirrorMaker 2 places nothing by key
+                return False  # MirrorMaker 2 partitions no records by key
             if end > start or plan.source not in positions.noted:
-                return end > 0  # what it held may be deleted, and was copied all the same
+                return end > 0  # its records may be deleted, but were copied
             return self._begins_again(plan, maps)
         ours_from = max(start, known.runs[0].downstream)
         begin = max(ours_from, end - TAIL_RECORDS)
         return begin < end and self._is_anothers(plan.target, begin, end, known.producers)
 
     def _begins_again(self, plan: PartitionPlan, maps: Maps) -> bool:
-        """No partition of this name was ever ours. Else what is noted of it is from us, and says
-        nothing of a target topic that was created again since.
+        """Return True if Twinlog never copied a partition of this name. Otherwise the noted
+        position is Twinlog's, and does not apply to a target topic that was re-created since.
         """
         return not any(
             one.runs and (one.topic, key.partition) == plan.source for key, one in maps.items()
@@ -277,27 +279,27 @@ class Adopter:
     def _by_key(self, plan: PartitionPlan, noted: int) -> PartitionError:
         return PartitionError(
             f"{plan.source}: MirrorMaker 2 copied it up to offset {noted} and kept its partitions; "
-            f"by key (twinlog.target.partitions) all of it would come to {plan.target.topic} a "
-            "second time: give that topic as many partitions as the source's, or leave the topic "
+            f"by key (twinlog.target.partitions) all of it would be copied to {plan.target.topic} "
+            "again: give that topic as many partitions as the source's, or leave the topic "
             "out of the flow with topics.exclude",
             code="PARTITIONS_DIFFER",
         )
 
     def _is_anothers(self, tp: TopicPartition, begin: int, end: int, ours: set[int]) -> bool:
-        """The last data in a topic that we wrote to before is not ours."""
+        """Return True if another producer wrote the last batch of a topic that Twinlog wrote to."""
         last = None
         for header, _ in self._written(tp, begin, end):
             last = header
         return last is not None and (last.magic < 2 or last.producer_id not in ours)
 
     def _has_grown(self, tp: TopicPartition, before: int, now: int) -> bool:
-        """Not only by what other flows of ours wrote."""
+        """Return True if a producer other than Twinlog's other flows wrote to the partition."""
         return not self._company or any(self._written(tp, before, now))
 
     def _written(
         self, tp: TopicPartition, begin: int, end: int
     ) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
-        """What the target holds of [begin, end), without the records of other flows of ours."""
+        """Yield the target's batches in [begin, end), without those of Twinlog's other flows."""
         for header, some in read_committed(self.target, tp, begin, end):
             if header.magic < 2 or header.producer_id not in self._company:
                 yield header, some
@@ -309,8 +311,8 @@ class Adopter:
         positions: Positions,
         ends: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, PartitionError]:
-        """Raise AdoptionRefused where MirrorMaker 2 still writes. Returns, by source partition,
-        where somebody else does since we copied it: its own start says more of that.
+        """Raise AdoptionRefused if MirrorMaker 2 still writes. Return, by source partition, an
+        error if another client has written since Twinlog's copy; a start reports more of that.
         """
         strange: dict[TopicPartition, PartitionError] = {}
         targets = [plan.target for plan in due]
@@ -331,7 +333,7 @@ class Adopter:
                 what = f"a transaction is open in {tp}"
             if what and still_noted and _is_ours(maps.get(plan.map_key)):
                 strange[plan.source] = PartitionError(
-                    f"{tp}: somebody writes to it since Twinlog copied {plan.source} there: {what}",
+                    f"{tp}: another client writes to it since Twinlog copied {plan.source}: {what}",
                     code="OTHER_WRITER",
                 )
             elif what:
@@ -361,7 +363,7 @@ class Adopter:
         *,
         is_again: bool,
     ) -> Adopted | None:
-        """None: it holds what other flows of ours wrote, all that was ever written to it."""
+        """Return None if all records ever written to it are of Twinlog's other flows."""
         upstream, jumped = noted + 1, False
         tail, with_timestamp = self._tail(plan.target, *bounds)
         if tail:
@@ -388,10 +390,11 @@ class Adopter:
         )
 
     def _tail(self, tp: TopicPartition, start: int, end: int) -> tuple[list[Record], bool]:
-        """The target's last records, and whether their timestamps are their own.
+        """Return the target's last records, and whether their timestamps are their own.
 
-        Other flows of ours may have written any amount since: without a record to compare, what
-        MirrorMaker 2 wrote behind its position would be copied again. So all is read for one.
+        Twinlog's other flows may have written any amount since. Without a record to compare, the
+        records that MirrorMaker 2 wrote after its position would be copied again. So the log is
+        read back to its start, if necessary.
         """
         for back in (*FURTHER_BACK, end - start):
             records: list[Record] = []
@@ -413,9 +416,9 @@ class Adopter:
         with_timestamp: bool,
         is_again: bool,
     ) -> Aligned | None:
-        """None: the source has nothing of it any more, and nothing that was not copied is lost.
+        """Return None if the source no longer has any of it, and no record is lost by resuming.
 
-        What is noted says nothing where we copied on since (`is_again`): there only records do.
+        If Twinlog has copied since (`is_again`), the noted position does not count, only records.
         """
         tp = plan.source
         log_start = offset_at(self.source, tp, EARLIEST, isolation=self.isolation)
@@ -443,13 +446,13 @@ class Adopter:
         if counts and log_start > noted + 1:
             raise PartitionError(
                 f"{tp}: the source deleted [{noted + 1}, {log_start}) before MirrorMaker 2 noted "
-                "them as copied; to resume behind them set twinlog.source.loss=accept",
+                "them as copied; to resume after them set twinlog.source.loss=accept",
                 code="SOURCE_TRUNCATED",
             )
         what = (
-            f"{plan.target}: its last record, at offset {tail[-1].offset}, is none of {tp} at or "
-            f"behind {max(noted, log_start)}, so it is not known where the copy resumes: somebody "
-            "else wrote to it, or the source's log was rewritten"
+            f"{plan.target}: its last record, at offset {tail[-1].offset}, is not in {tp} at or "
+            f"after {max(noted, log_start)}, so the offset at which the copy resumes is unknown: "
+            "another client wrote to it, or the source's log was rewritten"
         )
         raise self._unknown(what, plan)
 
@@ -461,7 +464,7 @@ class Adopter:
 def adopter_of(
     flow: FlowConfig, storage: OffsetStorage, source: ClusterClient, target: ClusterClient
 ) -> Adopter:
-    """One that looks at a flow."""
+    """Return the adopter of a flow."""
     return Adopter(
         flow=str(flow.flow),
         storage=storage,
@@ -475,5 +478,5 @@ def adopter_of(
 
 
 def _is_ours(known: PartitionMap | None) -> bool:
-    """Twinlog copied the partition before."""
+    """Return True if Twinlog copied the partition before."""
     return known is not None and bool(known.runs)

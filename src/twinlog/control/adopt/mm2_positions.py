@@ -1,4 +1,4 @@
-"""MirrorMaker 2's own positions of a flow, as its offset storage topic holds them."""
+"""MirrorMaker 2's own positions of a flow, from its offset storage topic."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from twinlog.wire.records import Record
 
 @dataclass(slots=True, kw_only=True)
 class Positions:
-    """What an offset storage topic says of one connector."""
+    """The positions of one connector in an offset storage topic."""
 
     partitions: int
-    """Of the topic."""
+    """Partition count of the topic."""
     noted: dict[TopicPartition, int] = field(default_factory=dict)
     """Upstream offset of the last copied record, by source partition."""
     others: set[str] = field(default_factory=set)
-    """Names of other connectors of its kind, for the same source."""
+    """Names of other connectors of the same kind, for the same source."""
 
 
 def read_positions(target: ClusterClient, storage: OffsetStorage) -> Positions:
-    """Read the topic to its end. Raises AdoptionRefused where it does not exist."""
+    """Read the topic to its end. Raises AdoptionRefused if it does not exist."""
     topic = target.metadata([storage.topic]).topics[storage.topic]
     if topic.error:
         hidden = topic.error == TOPIC_AUTHORIZATION_FAILED
-        or_hidden = " (or our user may not see it: grant READ on it)" if hidden else ""
+        or_hidden = " (or this user may not see it: grant READ on it)" if hidden else ""
         raise AdoptionRefused(
             f"{target.alias}: there is no topic {storage.topic}{or_hidden}, in which a "
             "MirrorMaker 2 of this configuration keeps its positions: correct "

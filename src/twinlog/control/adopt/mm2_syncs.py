@@ -1,4 +1,4 @@
-"""Reads the offset syncs that a MirrorMaker 2 wrote, when its work is taken over."""
+"""Reads the offset syncs that a MirrorMaker 2 wrote."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ NO_PAIRS: Final[Pairs] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncsTopic:
-    """Where they are."""
+    """The topic of the offset syncs, and its cluster."""
 
     name: str
     on_target: bool
 
     @classmethod
     def of(cls, flow: FlowConfig) -> SyncsTopic | None:
-        """None where emit.offset-syncs.enabled=false."""
+        """Return the topic, or None if emit.offset-syncs.enabled=false."""
         if flow.offset_syncs is None:
             return None
         syncs = flow.offset_syncs
@@ -40,9 +40,8 @@ class SyncsTopic:
 
 
 def read_pairs(client: ClusterClient, topic: str) -> tuple[Pairs, str]:
-    """All that the topic holds, and why not where it may not be read; none where it is not there.
-
-    What is no offset sync is passed over.
+    """Return all offset syncs of the topic, and why they cannot be read, or an empty text. There
+    are none if the topic does not exist. Records that are no offset syncs are ignored.
     """
     try:
         return _read(client, topic), ""

@@ -1,18 +1,20 @@
-"""What becomes of each partition of a flow that takes the work of a MirrorMaker 2 over.
+"""Decides on each partition of a flow that adopts the work of a MirrorMaker 2.
 
-A partition that MirrorMaker 2 copied must not begin as a new one: all would be copied a second
-time. So the verdict goes into its plan. Without a row in the offset map it begins
+A partition that MirrorMaker 2 copied must not start as a new one, because everything would be
+copied again. So the verdict is added to its plan. A partition without a row in the offset map
+starts
 
-- where its adoption says, once its row is there;
-- as any other does, where MirrorMaker 2 noted nothing and nothing was ever written;
-- not at all else: it stands with the code of what kept it from being adopted.
+- at the position of its adoption, once its row exists;
+- as any other, if MirrorMaker 2 noted nothing, and nothing was ever written to it;
+- not at all otherwise: it fails with the code of the error that prevented its adoption.
 
-Each discovery checks those that are new, and again at those that stand; a trouble that may pass
-asks for the next discovery at once.
+Each discovery checks new partitions, and failed ones again. An error that may pass requests the
+next discovery immediately.
 
-- Dies before the row of an adoption is written: nothing has begun, the next check finds the same.
-- The answer to the row is lost: the next check finds the row, or finds the same again.
-- A reading of the map is older than the row: the partition waits for the next reading.
+- The process dies before the row of an adoption is written: nothing has begun, and the next check
+  finds the same.
+- The response to the row is lost: the next check finds the row, or finds the same again.
+- The map was read before the row was written: the partition waits for the next read.
 """
 
 from __future__ import annotations
@@ -31,37 +33,37 @@ from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader
 
 Copied = tuple[TopicPartition, TopicId, TopicId]
-"""A source partition, and between which topics it is copied."""
+"""A source partition, and the IDs of the topics between which it is copied."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TakeOver:
-    """Of one generation of a flow."""
+    """The verdicts in one generation of a flow."""
 
     flow: FlowConfig
     storage: OffsetStorage | None
-    """None: it takes nothing over."""
+    """None if the flow adopts nothing."""
     clients: Callable[[], tuple[ClusterClient, ClusterClient]]
-    """Of source and target."""
+    """Returns the clients of source and target."""
     map_reader: MapReader
     log_once: Callable[[str], None]
     once: bool
-    """Nobody checks again: what may pass is a failure as well."""
+    """There is no later check, so errors that may pass are failures as well."""
     _claim: Claim | None = None
     _verdicts: dict[Copied, Refusal | None] = field(default_factory=dict)
-    """None: it may begin as any other."""
+    """None if the partition may start as any other."""
     _adopted: set[Copied] = field(default_factory=set)
     _has_judged: bool = False
 
     def survey(self, plans: Iterable[PartitionPlan]) -> Adoption:
-        """What is to be adopted; nothing is written. Raises AdoptionRefused where none may be."""
+        """Return what is to be adopted, writing nothing. Raises AdoptionRefused if none may be."""
         if self.storage is None:
             return NOTHING
         maps = self.map_reader.read()
         unread = {p.source: found for p in plans if (found := maps.problem(p.source)) is not None}
         ours = {key[:3] for key, known in maps.items() if known.runs}
         known = {plan.source for plan in plans if _ids(plan) in ours}
-        # what is ours already and was continued by MirrorMaker 2 begins again under another
+        # partitions that MirrorMaker 2 continued after Twinlog begin again under another
         # producer id: with the next claim
         passed = unread.keys() | (known if self._claim is not None else set())
         adopter = adopter_of(self.flow, self.storage, *self.clients())
@@ -79,7 +81,7 @@ class TakeOver:
         return adoption
 
     def write(self, adoption: Adoption, claim: Claim) -> None:
-        """Write the rows of what is adopted: from then on it is ours."""
+        """Write the rows of adopted partitions. Then Twinlog owns them."""
         self._claim = claim
         rows = adoption.rows(claim.generation, claim.producer_id)
         write_rows(self.clients()[1], self.map_reader.topic, self.map_reader.partitions, rows)
@@ -87,13 +89,13 @@ class TakeOver:
             self._verdicts[_copied(one.plan)] = Refusal(
                 code="MAP_MISSING",
                 message=f"{one.plan.target}: its row in the offset map, written when it was taken "
-                "over from MirrorMaker 2, is not there; the map is read again",
+                "over from MirrorMaker 2, is missing; the map is read again",
                 is_retriable=True,
             )
             self._adopted.add(_copied(one.plan))
 
     def judged(self, plans: Sequence[PartitionPlan]) -> list[PartitionPlan]:
-        """The plans of a discovery, with the verdict on each."""
+        """Return the plans of a discovery, with the verdict on each."""
         if self.storage is None or self._claim is None:
             return list(plans)
         due = [plan for plan in plans if self._is_due(plan)]
@@ -116,7 +118,7 @@ class TakeOver:
         known = self._verdicts[_copied(plan)]
         if known is None or _copied(plan) in self._adopted:
             return False
-        return known.is_retriable or self._has_judged  # the first follows the check at once
+        return known.is_retriable or self._has_judged  # the first call directly follows `survey`
 
     def _refusal(self, error: TwinlogError) -> Refusal:
         is_retriable = error.fate is Fate.RETRIABLE

@@ -1,10 +1,10 @@
-"""Cutover: clients go over to a flow's target, planned (`switchover`) or because its source is gone
+"""Cutover: clients move to a flow's target, planned (`switchover`) or because its source is lost
 (`failover`).
 
-Read in this order: `scope` (what it is about), `copies` (how far each partition is), `groups`
-(where each group resumes), `promotion` (the step behind which there is no way back), `failover`;
-then `gates`, `fence`, `fence_proof`, `drain`, `switchover`.
+Read in this order: `scope` (the topics and groups concerned), `copies` (how far each partition is
+copied), `groups` (where each group resumes), `promotion` (the point of no return), `failover`; then
+`gates`, `fence`, `fence_proof`, `drain`, `switchover`.
 
-There is no state but intents (`mirror.state.intents`): each run looks at both clusters and
-continues from what is there. What happens if it dies behind each step: docs/adr/0023.
+The only state is the intents in the state topic (`mirror.state.intents`): each run reads both
+clusters and continues from there. docs/adr/0023 has what happens if it dies after each step.
 """

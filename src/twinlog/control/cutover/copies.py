@@ -1,16 +1,16 @@
 """Finds the end of each partition's copy, by the target's logs and the offset map, and the records
 that are not copied yet, if the source responds.
 
-Rows on the target decide which partitions there are. So a partition that was copied is returned,
+The target's rows decide which partitions there are. So a partition that was copied is returned,
 even if the source does not list it, lists it with another topic ID, or no longer has the records.
 
-The target's ends are read before the map (`mirror.map.translation`, rule A), the source's before
-both: so a partition that is found complete was complete at its source's end of that moment.
+The target's ends are read before the map (`mirror.map.translation`, rule A), and the source's ends
+before both. So a copy that is found complete reached the source's end of that moment.
 
-In a topic that is ours alone the log's end says how far the copy is. Behind a promotion it is not:
-new owners write to it. What the leader remembers of our producer ids still says it, since sequences
-are ordinals; where it has forgotten them, the end of the copy is not known, and nothing is
-translated by it.
+If only this flow writes to a topic, its copy ends where the log ends. After a promotion it may not,
+because the new owners write to the topic. The leader's state of the flow's producer IDs still shows
+the end of the copy, since sequences are ordinals. If the leader has dropped that state, the end of
+the copy is unknown, and nothing is translated.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ FORGOTTEN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """One partition; offsets and times (ms) are -1 where they are not known."""
+    """The copy of one partition; unknown offsets and times (ms) are -1."""
 
     source: TopicPartition
     target: TopicPartition
@@ -77,10 +77,10 @@ class Copy:
     source_start: int = UNKNOWN
     source_end: int = UNKNOWN
     newest_ms: int = UNKNOWN
-    """Of the newest record on the target."""
+    """Timestamp of the newest record on the target."""
     source_newest_ms: int = UNKNOWN
     foreign: int = 0
-    """Records behind the copy that are not ours."""
+    """Number of offsets after the copy, which other clients wrote."""
     problem: str = ""
     """Why the state of the copy is unknown; empty if it is known."""
     unlisted: str = ""
@@ -88,14 +88,13 @@ class Copy:
 
     @property
     def is_copied(self) -> bool:
-        """Something of it is on the target, and it is known how far that goes."""
+        """Return True if records of it are on the target, and the end of the copy is known."""
         return self.upstream != UNKNOWN
 
     @property
     def held_from(self) -> int:
-        """The first offset of the source whose record is on the target; 0 where that is not known.
-
-        The copy began behind those before it, or the target's log does by now.
+        """The first source offset whose record is on the target, or 0 if unknown. Earlier records
+        were never copied, or the target's log has already deleted them.
         """
         if self.known is None or self.reach is None:
             return 0
@@ -120,7 +119,7 @@ class Copy:
 
     @property
     def behind_ms(self) -> int:
-        """By how much the source's newest record is newer than the target's."""
+        """How much newer the source's newest record is than the target's, or -1 if unknown."""
         if self.left == 0:
             return 0
         if UNKNOWN in (self.newest_ms, self.source_newest_ms):
@@ -128,7 +127,7 @@ class Copy:
         return max(0, self.source_newest_ms - self.newest_ms)
 
     def translate(self, offset: int) -> Translation | None:
-        """An offset of the source as one of the target; None where it has none."""
+        """Translate a source offset to a target offset, or return None if it has none."""
         if self.known is None or self.reach is None:
             return None
         return downstream_within(self.known, self.reach, self.log, offset)
@@ -181,7 +180,7 @@ def copies(scope: CutoverScope, covers: Callable[[str], bool] | None = None) -> 
             target = TopicPartition(scope.remote(tp.topic), tp.partition)
             one = Copy(source=tp, target=target, problem=NOTHING)
         found[tp] = _with_source(one, here.topics[tp.topic].topic_id, end)
-    # the copy has advanced since, or the source lost the end of its log
+    # the copy has advanced since the ends were read, or the source lost the end of its log
     short = [tp for tp in ends if found[tp].source_end < found[tp].upstream]
     later = list_offsets(scope.source, short, LATEST, isolation=scope.config.isolation_level)
     for tp, answer in later.items():
@@ -337,7 +336,7 @@ def _id(found: ClusterMetadata, topic: str) -> TopicId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Logs:
-    """What was asked of the target's logs."""
+    """Responses of the target to queries about its logs."""
 
     starts: Mapping[TopicPartition, OffsetResult | TwinlogError]
     ends: Mapping[TopicPartition, OffsetResult | TwinlogError]

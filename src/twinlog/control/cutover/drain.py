@@ -133,18 +133,16 @@ class Drain:
         why = [f"{one.source} by {one.left}" for one in left]
         text = f"records are missing on the target ({first_few(why)})" if why else ""
         if missing:
-            waits = (
-                f"replicas of the source have not got the ends of {first_few(map(str, missing))}"
-            )
+            waits = f"replicas of the source are behind the ends of {first_few(map(str, missing))}"
             if named := [*map(str, open_transactions(self._scope.source, list(missing)))]:
                 waits = f"transactions are open on the source ({first_few(named)})"
             text = f"{text}; {waits}" if text else waits
-        todo = "twinlog status shows what holds it back"
+        todo = "twinlog status shows the cause"
         if not is_led:
             todo = "no mirror runs: start one with twinlog mirror FILE"
         return FlowError(
-            f"{text}; {todo}; then give the same command again, or take the "
-            "fence away with twinlog switchover abort",
+            f"{text}; {todo}; then run the same command again, or remove the "
+            "fence with twinlog switchover abort",
             flow=self._scope.name,
             code="NOT_DRAINED",
         )

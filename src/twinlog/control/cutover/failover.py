@@ -1,21 +1,21 @@
-"""Failover: the source is gone, or given up. What arrived is made the original.
+"""Failover: the source is lost or given up, and the copy on the target becomes the original.
 
-A source with another cluster ID than the flow copied from counts as lost: it came back with empty
-disks, or the file names the wrong cluster. A source that responds may have lost topics or groups.
-So the plan is made from both clusters.
+A source with another cluster ID than the flow copied from counts as lost: it was restored with
+empty disks, or the file names the wrong cluster. A source that responds may have lost topics or
+groups. So the plan is made from both clusters.
 
     groups -> promote -> wait until the copy has ended -> groups again
 
-1. *Groups* are set from their last known commits, forwards only. Died behind it: they stand where a
-   group sync would have put them, and the mirror, where one runs, copies on.
-2. *Promote*: a row of the state topic. Behind it there is no way back but `flow demote`, before
-   anybody has written to the remote topics.
+1. *Groups* are set from their last known commits, never backwards. If the run dies after this step,
+   groups are where a group sync would have set them, and a running mirror continues to copy.
+2. *Promote* writes a row to the state topic. After that only `flow demote` leads back, and only
+   before anybody has written to the remote topics.
 3. *Wait* until no lane can append any more (`promotion`).
-4. *Groups again*: where a mirror still ran, the copy got further meanwhile, and a group that had
-   been ahead of it may resume further on. Now nothing moves, so this is final.
+4. *Groups again*: if a mirror was still running, the copy has advanced since step 1, and a group
+   that was ahead of the copy may resume at a later offset. The copy has ended, so this is final.
 
-Every step looks at what is there and does what is missing. So a run that dies anywhere, or whose
-answer is lost, is given again and ends the same; two runs at once do the same twice.
+Every step reads the current state and does what is missing. So a run that dies anywhere, or whose
+response is lost, can be repeated and ends the same way; two runs at a time do the same work twice.
 """
 
 from __future__ import annotations
@@ -45,32 +45,31 @@ MOST_LINES = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverPlan:
-    """What would be so if clients went over now."""
+    """What a failover would do now, and which records and groups it would lose."""
 
     flow: str
     source_problem: str
-    """Why the source does not answer; empty where it does."""
+    """Why the source cannot be used, or empty if it can."""
     newest: NewestStatus
     copies: tuple[Copy, ...]
     groups: tuple[GroupPlan, ...]
     promoted: str
-    """By whom it was promoted already, and when."""
+    """Who promoted it and when, or empty if it is not promoted."""
     lacking: frozenset[TopicPartition] = frozenset()
-    """Partitions of which the source has records that the target lacks; empty if it is lost."""
+    """Partitions whose source has records that the target lacks; empty if the source is lost."""
     notes: tuple[str, ...] = ()
     """Facts that operators need before clients move to the target."""
     groups_problem: str = ""
-    """Why `groups` may lack some, or an empty text if it has all that are selected."""
+    """Why `groups` may be incomplete, or empty if it has all selected groups."""
 
     @property
     def topics(self) -> list[str]:
-        """Of the source, those that go over."""
+        """The source topics that fail over."""
         return sorted({copy.source.topic for copy in self.copies})
 
     def missing(self, copy: Copy) -> int:
-        """Records of it that are known to have existed and are not on the target; -1: not known.
-
-        They are offsets: markers and records that were cleaned away count.
+        """Number of source offsets that are known to be missing on the target, or -1 if unknown.
+        Markers and records that were compacted away count.
         """
         reported = self.newest.missing(copy.source, copy.upstream)
         if self.source_problem or (copy.deleted and copy.is_copied and reported == 0):
@@ -96,7 +95,7 @@ class FailoverPlan:
         return is_known and not is_odd and self.missing(copy) == 0
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """The plan as text."""
         if self.promoted:
             yield f"{self.flow}: {self.promoted}; the remote topics are the originals"
         if self.source_problem:
@@ -108,7 +107,7 @@ class FailoverPlan:
             yield f"groups: {self.groups_problem}"
         elif not self.groups:
             where = "checkpoints" if self.source_problem else "the source's groups"
-            yield f"no group is known by {where}: consumers begin where their own settings say"
+            yield f"no group is known by {where}: consumers start by their auto.offset.reset"
         for one in self.groups:
             yield from one.lines()
             yield from one.ahead()
@@ -151,14 +150,14 @@ class FailoverPlan:
 
 
 class Failover:
-    """One command; for one thread."""
+    """Runs one failover command; not thread-safe."""
 
     def __init__(self, scope: CutoverScope) -> None:
         self._scope = scope
         self._groups = CutoverGroups(scope, is_failover=True)
 
     def plan(self) -> FailoverPlan:
-        """Look at what is there; changes nothing."""
+        """Return the plan, changing nothing."""
         scope = self._scope
         found, groups = self._survey()
         promotion = scope.intents().promotion
@@ -199,15 +198,15 @@ class Failover:
         scope.require_copied()
         if not scope.is_whole and not topics:
             raise FlowError(
-                "nothing was copied of a topic that matches --topics: look at twinlog status",
+                "nothing was copied of a topic that matches --topics: see twinlog status",
                 flow=scope.name,
                 code="NOT_COPIED",
             )
         if is_promoted(scope, scope.intents(), topics):
-            say("promote: was done before")
+            say("promote: already done")
         else:
-            self._groups.set_all(self._survey()[1], say)  # the plan may have been read for long
-            say("promote: behind this there is no way back but twinlog flow demote, as long as")
+            self._groups.set_all(self._survey()[1], say)  # the plan may be old
+            say("promote: after this the only way back is twinlog flow demote, as long as")
             say("  nobody has written to the remote topics")
             promote(scope, topics)
             say(f"promote: {'the flow' if scope.is_whole else plural(len(topics), 'topic')}")
@@ -225,17 +224,17 @@ class Failover:
         return left
 
     def abort(self, say: Say) -> None:
-        """Before the promotion nothing is wanted yet; behind it this is refused."""
+        """Report that there is nothing to undo. After the promotion, raise FlowError (PROMOTED)."""
         if some_are_promoted(self._scope, self._scope.intents()):
             raise no_return(self._scope.name)
-        say("nothing was promoted, so nothing is to be taken back; groups that were set stay at")
-        say("  their places, as after a group sync")
+        say("nothing was promoted, so there is nothing to undo; groups that were set keep")
+        say("  their offsets, as after a group sync")
 
     def _settle(self, say: Say) -> list[GroupPlan]:
         self._groups.set_all(self._survey()[1], say)
         after = self._survey()[1]
         done = sum(one.is_done for one in after)
-        say(f"groups: {done} of {plural(len(after), 'group')} where they should be, or further")
+        say(f"groups: {done} of {plural(len(after), 'group')} at their offsets, or further")
         return [one for one in after if not one.is_done]
 
 
@@ -243,18 +242,18 @@ def _why(one: GroupPlan) -> str:
     if one.problem:
         return one.problem
     if one.in_use_there:
-        return "it is in use on the target, behind its place: stop it and give the command again"
+        return "it is in use on the target, before its offset: stop it and run the command again"
     nowhere = [
         position for position in one.partitions if position.outcome is GroupOutcome.NO_COUNTERPART
     ]
-    return str(nowhere[0]) if nowhere else "its offsets were refused: give the command again"
+    return str(nowhere[0]) if nowhere else "its offsets were rejected: run the command again"
 
 
 def no_return(flow: str) -> FlowError:
-    """Why a cutover cannot be taken back."""
+    """Return the error for a cutover that cannot be undone."""
     return FlowError(
         "it was promoted, and producers may have written to the remote topics since: "
-        "nothing was changed; if you know that nobody has, twinlog flow demote takes it back",
+        "nothing was changed; if you know that nobody has, undo it with twinlog flow demote",
         flow=flow,
         code="PROMOTED",
     )

@@ -1,15 +1,15 @@
 """The fence of a switchover by ACLs: DENY WRITE for everybody on the topics of the source.
 
-An ACL has no room for a name, so which are ours stands in the state topic, as intents of the kind
-FENCE, one a topic. An ACL of that kind that was there before us is not ours, and stays.
+An ACL has no field for its owner. So the state topic has an intent of the kind FENCE for each topic
+that Twinlog fenced. An ACL of that kind that existed before is left alone.
 
     put up     intents, then ACLs        take down    ACLs, then intents
 
-Died in between, there are intents without ACLs: put up again makes them, take down again finds them
-gone and takes the intents back. There is never an ACL of ours that nobody knows of. To create or
-delete one twice is to do it once.
+If a run dies in between, there are intents without ACLs: the next put-up creates the ACLs, the next
+take-down deletes the intents. So each of Twinlog's ACLs always has an intent. Creating or deleting
+an ACL twice has no further effect.
 
-Super users are not held by any ACL; the proof of the fence finds them (`fence_proof`).
+ACLs do not stop super users; the proof of the fence finds them (`fence_proof`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OPEN_WITHOUT_ACL: Final = "allow.everyone.if.no.acl.found"
 
 
 def fence_acl(topic: str) -> TopicAcl:
-    """What keeps producers from a topic."""
+    """Return the ACL that keeps producers from writing to a topic."""
     return TopicAcl(
         name=topic,
         pattern=int(Pattern.LITERAL),
@@ -45,16 +45,16 @@ def fence_acl(topic: str) -> TopicAcl:
 
 
 def shut_out(source: ClusterClient, topics: Iterable[str], acls: Iterable[TopicAcl]) -> list[str]:
-    """Topics that everybody may use because they have no ACL: with a fence, nobody could read them
-    any more.
+    """Return the topics that everybody may use because they have no ACL. With a fence nobody could
+    read them any more.
 
-    `allow.everyone.if.no.acl.found` is the authorizer's own key: brokers name it and hide its value
-    (ConfigHelper.scala: what has no known type may be a secret), so to have it is taken for true.
+    `allow.everyone.if.no.acl.found` is the authorizer's own key. Brokers list it but hide its value
+    (ConfigHelper.scala treats keys of unknown type as sensitive), so a listed key counts as true.
     """
     try:
         found = describe_broker_configs(source, [OPEN_WITHOUT_ACL])
     except TwinlogError:
-        return []  # our user may not read it
+        return []  # the user may not describe broker configs
     values = [one[OPEN_WITHOUT_ACL].value for one in found.values() if OPEN_WITHOUT_ACL in one]
     if all(value == "false" for value in values):
         return []
@@ -69,20 +69,22 @@ def _is_for(acl: TopicAcl, topic: str) -> bool:
 
 
 def wanted_fences(scope: CutoverScope, intents: FlowIntents) -> list[str]:
-    """Topics of the scope on which the fence is ours; also where they are not mirrored any more."""
+    """Return the scope's topics that Twinlog fenced, even if no longer mirrored."""
     return [topic for topic in intents.topics(IntentKind.FENCE) if scope.names(topic)]
 
 
 class AclFence:
-    """On the topics of one scope."""
+    """The fence on the topics of one scope."""
 
     def __init__(self, scope: CutoverScope) -> None:
         self._scope = scope
 
     def put_up(self, topics: Sequence[str]) -> list[str]:
-        """Fence them; those that were fenced by others before. BrokerRefused with the code
-        SECURITY_DISABLED where the source has no authorizer, Unauthorized without ALTER,
-        FlowError (FENCE_SHUTS_OUT) where readers would be kept out: then nothing was changed.
+        """Fence the topics. Return those that already had such an ACL, not made by Twinlog.
+
+        Raises BrokerRefused (SECURITY_DISABLED) if the source has no authorizer, Unauthorized
+        without ALTER, and FlowError (FENCE_SHUTS_OUT) if readers would be kept out. Then nothing
+        was changed.
         """
         scope = self._scope
         ours = {*wanted_fences(scope, scope.intents())}
@@ -100,7 +102,7 @@ class AclFence:
         return sorted(others.intersection(topics))
 
     def put_back(self, topics: Sequence[str]) -> None:
-        """Create the fence's ACLs again, unread: a broker may still list ACLs that were removed."""
+        """Create the fence's ACLs without reading first: a broker may still list removed ACLs."""
         steering, fenced = self._scope.steering, self._scope.rows().fenced(self._scope.name)
         rows = [
             change.intent.encode()
@@ -112,7 +114,7 @@ class AclFence:
         create_topic_acls(self._scope.source, [fence_acl(topic) for topic in topics])
 
     def take_down(self) -> list[str]:
-        """Take our fences away; those that were ours."""
+        """Remove Twinlog's fences. Return their topics."""
         scope = self._scope
         mine = wanted_fences(scope, scope.intents())
         if not mine:
@@ -122,18 +124,18 @@ class AclFence:
         return mine
 
     def standing(self, intents: FlowIntents) -> list[str]:
-        """Topics that our fence keeps producers from now: a wanted one may never have been put up,
-        or been removed with Kafka's tool since.
+        """Return the topics that Twinlog's fence protects now. An intended fence may never have
+        been created, or may have been removed with Kafka's tools.
         """
         mine = wanted_fences(self._scope, intents)
         try:
             found = fenced_topics(topic_acls(self._scope.source)) if mine else set()
         except TwinlogError:
-            return []  # then the gates are asked, and whoever puts it up says why not
+            return []  # the gates are checked then, and putting up the fence reports the error
         return [topic for topic in mine if topic in found]
 
     def open_brokers(self, topics: Sequence[str]) -> list[int]:
-        """Brokers of the source that do not enforce it yet."""
+        """Return the brokers of the source that do not enforce the fence yet."""
         source = self._scope.source
         nodes = sorted(source.metadata([]).brokers)
         return [

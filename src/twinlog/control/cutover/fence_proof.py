@@ -1,11 +1,10 @@
 """The proof that a fence holds: in several checks in a row no log of the topics has a new record.
 If a log has, the proof names the producers.
 
-The logs are asked for their true ends (the end of the leader's epoch), so that a record which is
-not replicated yet counts. A marker does not count, because a transaction that was open when the
-fence was put up may still end. Checks cannot find a producer that writes once an hour. So if ACLs
-are the fence, every broker must enforce them first; with `--fence none` the operator answers for
-it.
+The logs' true ends are read (the end of the leader's epoch), so records that are not replicated yet
+count. A marker does not count, because a transaction that was open when the fence was put up may
+still end. Checks cannot find a producer that writes once an hour. So if ACLs are the fence, every
+broker must enforce them first; with `--fence none` the operator is responsible.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Producers = Mapping[TopicPartition, Mapping[int, ProducerState]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenWriter:
-    """Somebody who wrote between two checks; without a producer id only the end shows it."""
+    """A producer that wrote between two checks. Without an ID only the log's end shows it."""
 
     tp: TopicPartition
     records: int
@@ -57,7 +56,7 @@ class SeenWriter:
 
 
 class FenceProof:
-    """Looks at the logs of some topics of the source."""
+    """Checks the logs of some topics of the source for new records."""
 
     def __init__(self, scope: CutoverScope, topics: Sequence[str]) -> None:
         self._scope = scope
@@ -67,8 +66,8 @@ class FenceProof:
         """Producer states at the leaders when the proof was complete."""
 
     def wait(self, say: Say, *, still_s: float, within_s: float) -> Ends:
-        """The logs' ends, once none has moved for `still_s`; FlowError (FENCE_LEAKS) with those who
-        write where that does not come within `within_s`.
+        """Return the logs' ends, once none has moved for `still_s`. Raises FlowError (FENCE_LEAKS)
+        with the producers that still write if that takes longer than `within_s`.
         """
         deadline = time.monotonic() + within_s
         ends, producers = self._ends(), self._producers()
@@ -105,9 +104,9 @@ class FenceProof:
         return _writers(grown, self._known, self._producers()) if grown else []
 
     def _with_records(self, ends: Ends, now: Ends) -> Ends:
-        """Return by how many offsets each log grew that got a record, or may have got one."""
+        """Return the logs that got a record, or may have got one, and by how many offsets."""
         grown = {tp: Span(ends.get(tp, 0), end) for tp, end in now.items() if end != ends.get(tp)}
-        found = {tp for tp, span in grown.items() if span.is_empty}  # it lost its end
+        found = {tp for tp, span in grown.items() if span.is_empty}  # the log lost its end
         deadline = time.monotonic() + SEEN_WITHIN_S
         while left := {tp: span for tp, span in grown.items() if tp not in found}:
             seen = first_records(self._scope.source, left, with_aborted=True)
@@ -121,7 +120,7 @@ class FenceProof:
         return {tp: grown[tp].next - grown[tp].first for tp in found}
 
     def _ends(self) -> Ends:
-        # a log that cannot be seen proves nothing
+        # a log whose end is unknown proves nothing
         found = log_ends(self._scope.source, self._tps)
         return {tp: or_raise(end).end_offset for tp, end in found.items()}
 
@@ -131,8 +130,8 @@ class FenceProof:
     def _leaks(self, writers: Mapping[TopicPartition, SeenWriter]) -> FlowError:
         who = first_few(map(str, writers.values()), MOST_WRITERS)
         return FlowError(
-            f"producers still write on the source: {who}; stop them and give "
-            "the same command again, or take the fence away with twinlog switchover abort",
+            f"producers still write on the source: {who}; stop them and run "
+            "the same command again, or remove the fence with twinlog switchover abort",
             flow=self._scope.name,
             code="FENCE_LEAKS",
             fate=Fate.FATAL,

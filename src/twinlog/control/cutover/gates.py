@@ -1,6 +1,6 @@
-"""The gates of a switchover: what must be so before producers are stopped, each with its evidence.
+"""The gates of a switchover: conditions that must hold before producers are stopped, with evidence.
 
-They are asked before the fence. Behind it the steps themselves prove what they need.
+They are checked before the fence only. After it, each step checks its own conditions.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ FEW: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """One."""
+    """One condition and its evidence."""
 
     name: str
     is_open: bool
     evidence: tuple[str, ...]
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """The gate as text."""
         word = "open" if self.is_open else "CLOSED"
         first, *more = self.evidence or ("",)
         yield f"gate {self.name}: {word}: {first}"
@@ -232,7 +232,7 @@ class Gates:
     def _foreign(self) -> Gate:
         ours = self._scope.rows().producers
         problems = [
-            f"{copy.target}: {plural(copy.foreign, 'record')} behind the copy are not ours"
+            f"{copy.target}: {plural(copy.foreign, 'record')} of other writers after the copy"
             for copy in self._copies
             if copy.foreign
         ]
@@ -240,16 +240,16 @@ class Gates:
         try:
             found = describe_producers(self._scope.target, targets)
         except Unsupported:
-            return _open("foreign", "the target's brokers do not tell who writes")
+            return _open("foreign", "the target's brokers do not report producers")
         for tp, producers in found.items():
             if isinstance(producers, TwinlogError):
                 problems.append(f"{tp}: {producers}")
             else:
                 strange = sorted(id_ for id_ in producers if id_ not in ours)
-                problems += [f"{tp}: producer id {id_} is none of ours" for id_ in strange]
+                problems += [f"{tp}: unknown producer id {id_}" for id_ in strange]
         if problems:
             return _closed("foreign", *_few(problems))
-        return _open("foreign", "nobody but the mirror is known to have written to remote topics")
+        return _open("foreign", "no other client is known to have written to remote topics")
 
     def _transactions(self) -> Gate:
         found = open_transactions(self._scope.source, [copy.source for copy in self._copies])
@@ -262,7 +262,7 @@ class Gates:
 
 
 def require_open(scope: CutoverScope, gates: Iterable[Gate], accepted: Iterable[str]) -> None:
-    """Raises FlowError (GATE_CLOSED) where one is closed that was not accepted."""
+    """Raise FlowError (GATE_CLOSED) if a gate is closed that the operator did not accept."""
     taken = {*accepted}
     closed = [gate for gate in gates if not gate.is_open and gate.name not in taken]
     if closed:

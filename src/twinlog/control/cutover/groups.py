@@ -41,14 +41,14 @@ from twinlog.survey.rights import denied
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 SHOWN = 10
-"""Partitions of a group, for people."""
+"""How many partitions of a group are listed."""
 
 Commits: TypeAlias = Mapping[str, Mapping[TopicPartition, Committed]]
-"""By group: where it resumes in partitions of the source."""
+"""Offsets at which each group resumes on the source, by partition."""
 
 
 class GroupOutcome(StrEnum):
-    """What is to be done with a group in one partition, or was."""
+    """What a cutover does with a group in one partition, or did."""
 
     BEHIND = "to be set"
     THERE = "is there"
@@ -66,12 +66,12 @@ class GroupPartition:
     metadata: str = ""
     target: TopicPartition
     to: int = -1
-    """Where it resumes on the target; -1: no offset is known."""
+    """The target offset at which it resumes, or -1 if unknown."""
     why_not_exact: str = ""
     waits_for_copy: bool = False
-    """It is not exact because the copy is not there yet."""
+    """The offset is not exact because the copy has not reached it."""
     now: int = -1
-    """Where it stands there; -1: nowhere."""
+    """The group's current offset on the target, or -1 if it has none."""
 
     @property
     def outcome(self) -> GroupOutcome:
@@ -109,32 +109,32 @@ class GroupPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """One group."""
+    """One group in all partitions of the scope."""
 
     group: str
     partitions: tuple[GroupPartition, ...]
     from_checkpoints: bool = False
-    """Its newest checkpoints are meant: what it committed after the last one is not known."""
+    """The offsets are from its newest checkpoints; later commits on the source are unknown."""
     in_use_there: bool = False
-    """It has members on the target: nothing of it is set."""
+    """It has members on the target, so none of its offsets is set."""
     in_use_here: bool = False
     problem: str = ""
-    """Why its offsets on the target are not known, or were not set."""
+    """Why its offsets on the target are unknown, or were not set."""
 
     @property
     def is_exact(self) -> bool:
-        """It resumes at exactly the next record everywhere."""
+        """Return True if it resumes at exactly the next record in every partition."""
         return not self.problem and all(one.is_exact for one in self.partitions)
 
     @property
     def is_done(self) -> bool:
-        """It stands on the target where it should, or further."""
+        """Return True if its offsets on the target are where they should be, or further."""
         done = (GroupOutcome.THERE, GroupOutcome.AHEAD, GroupOutcome.LEFT)
         return not self.problem and all(one.outcome in done for one in self.partitions)
 
     @property
     def to_set(self) -> dict[TopicPartition, Committed]:
-        """What is to be committed on the target; nothing where that would be refused."""
+        """The offsets to commit on the target; empty if the coordinator would reject them."""
         if self.in_use_there or self.problem:
             return {}
         behind = (one for one in self.partitions if one.outcome is GroupOutcome.BEHIND)
@@ -154,7 +154,7 @@ class GroupPlan:
 
     def nowhere(self) -> Iterator[str]:
         """Yield a line for each partition in which the group has no offset, if it is in use on the
-        target: its members begin as their auto.offset.reset says, which may be the end of the log.
+        target: its members start by auto.offset.reset, which may be the end of the log.
         """
         for one in self.partitions if self.in_use_there else ():
             if one.now < 0 < one.to:
@@ -167,7 +167,7 @@ class GroupPlan:
         """Yield a line on the group, and lines on its partitions; inexact ones come first."""
         notes = []
         if self.in_use_there:
-            notes.append("in use on the target: its offsets are left")
+            notes.append("in use on the target: its offsets are left as they are")
         if self.from_checkpoints:
             notes.append("by its newest checkpoints")
         if self.problem:
@@ -193,7 +193,7 @@ class GroupPlan:
 
 
 class CutoverGroups:
-    """The groups of a scope on both clusters; for one thread."""
+    """The groups of a scope on both clusters; not thread-safe."""
 
     def __init__(self, scope: CutoverScope, *, is_failover: bool = False) -> None:
         self._scope = scope
@@ -205,9 +205,9 @@ class CutoverGroups:
         self._next = 0
 
     def plan(self, copies: Sequence[Copy], *, settled: bool = False) -> list[GroupPlan]:
-        """Every selected group that committed something in the scope's topics, as it is now.
+        """Return every selected group that committed offsets in the scope's topics.
 
-        `settled`: one with offsets in an open transaction is waited for, and raises where it lasts.
+        `settled`: wait for pending transactional offsets, and raise if they stay pending.
         """
         known = {copy.source: copy for copy in copies}
         listed = {} if self._scope.source_problem is not None else list_groups(self._here)
@@ -283,7 +283,7 @@ class CutoverGroups:
         )
 
     def set(self, plans: Iterable[GroupPlan]) -> dict[str, str]:
-        """Set what is behind; groups that were refused, with the reason."""
+        """Set the offsets that are behind. Return the rejected groups with the reason."""
         wanted: dict[str, GroupOffsets] = {one.group: one.to_set for one in plans if one.to_set}
         refused: dict[str, str] = {}
         for group, answer in commit_offsets(self._there, wanted).items():
@@ -303,7 +303,7 @@ class CutoverGroups:
         refused = self.set(plans)
         because = f", which {why}," if why else ""
         for group, problem in refused.items():
-            say(f"groups: {group}{because} was refused: {problem}")
+            say(f"groups: {group}{because} was rejected: {problem}")
         if done := [group for group in wanted if group not in refused]:
             because = f" ({why})" if why else ""
             say(f"groups: {plural(len(done), 'group')} set{because}: {first_few(done)}")
@@ -405,7 +405,7 @@ def _position(
     found = None if copy is None else copy.translate(offset)
     why, is_ahead = "", False
     if found is None:
-        why = "nothing of it was copied, or its records are placed by key"
+        why = "nothing of it was copied, or its records are partitioned by key"
         if copy is not None and copy.problem:
             why = copy.problem
     elif copy is not None and (found.is_exact or (tp, offset) in whole):

@@ -93,7 +93,7 @@ class NewestStatus:
             yield f"the mirror is {status.state}{reason}"
 
     def line(self) -> str:
-        """In words."""
+        """The row as one line of text."""
         one = self.status
         if one is None:
             return f"no mirror has reported what the source had: {self.problem}"
@@ -102,13 +102,13 @@ class NewestStatus:
         if self.over:
             return f"{self.over}, so this proves nothing: {who} for the last time"
         if one.loss_records < 0:
-            return f"{who} that it did not know what the source had"
+            return f"{who} that it did not know which records the source had"
         lost = f"{count(one.loss_records)} records of the last {duration(one.loss_ms / 1000)}"
         if one.loss_records == 0:
-            lost = f"nothing that was there {duration(max(0, one.loss_ms) / 1000)} before that"
+            lost = f"no record from {duration(max(0, one.loss_ms) / 1000)} before that or earlier"
         unknown = ""
         if one.loss_unknown:
-            unknown = f"; of {plural(one.loss_unknown, 'partition')} it was not known"
+            unknown = f"; for {plural(one.loss_unknown, 'partition')} this was unknown"
         return f"{who} that without the source {lost} would be lost{unknown}"
 
     def as_json(self) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class NewestStatus:
 
 
 def newest_status(scope: CutoverScope) -> NewestStatus:
-    """Of whatever age; what cannot be read is reported as well.
+    """Return the newest status row of any age, or the reason why it cannot be read.
 
     If the flow is led, and the first row that a command reads looks too old, wait for another row,
     for two of the leader's intervals and at most LIVE_MS.

@@ -1,15 +1,15 @@
-"""The step behind which there is no way back: the remote topics become the originals, and the copy
-has surely ended.
+"""The point of no return: the remote topics become the originals, and the copy has certainly ended.
 
-    our row, then we look for claims  |  a leader's claim, then it looks for rows
+    this command: write the row, then read claims  |  a leader: write its claim, then read rows
 
-Both are in one log, the state topic. So of a promotion and a claim one sees the other: a leader
-that claims behind our row finds it before its first record (`FlowSetup.prepare`), and one that
-claimed before it is seen here, until it says that its lanes have drained. It follows the row within
-two seconds. Where it never says so, it was killed: then we lead in its place, so that no other
-does, and wait until nothing of its lanes can arrive any more.
+Both are records of one log, the state topic. So either the promotion sees the claim, or the leader
+that claims sees the promotion. A leader that claims after the row finds it before its first record
+(`FlowSetup.prepare`). A leader that claimed earlier applies the row within two seconds, and then
+reports in the state topic that its lanes have drained. If that report never comes, the leader was
+killed: this command then leads the flow itself, so that no other process does, and waits until no
+request of the old lanes can arrive any more.
 
-Died behind the row: the copy ends all the same, and the next run finds the row and continues.
+If the run dies after the row, the copy still ends, and the next run finds the row and continues.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from twinlog.mirror.state.intents import FlowIntents, IntentKind
 from twinlog.model import TopicPartition
 
 FOLLOWS_WITHIN_S: Final = 10.0
-"""A leader that lives has followed by then: 2 s until it sees the row, and its lanes drain."""
+"""A live leader has followed within this time: 2 s until it reads the row, and its lanes drain."""
 ENDS_WITHIN_S: Final = 60.0
 POLL_S: Final = 0.2
 FENCED_STILL_S: Final = 4.0
-"""Of topics, no row says that their lanes have let go: twice the time in which a leader follows. By
-then it has nothing to copy any more.
+"""When only some topics are promoted, no row reports that their lanes have ended. So this waits
+twice the time in which a leader follows; afterwards it has nothing to copy any more.
 """
 OPEN_STILL_S: Final = late_requests.wait_s() + 2.0
-"""Where the source may be written to, a leader that is frozen has lanes that copy the next record:
-so long until it follows, or has lost them.
+"""If the source may still be written to, a frozen leader has lanes that may copy the next record.
+This is the time until it follows, or has lost its lanes.
 """
 
 
 def is_promoted(scope: CutoverScope, intents: FlowIntents, topics: Sequence[str]) -> bool:
-    """Whether the scope was promoted: the flow, or each of these topics."""
+    """Return True if the scope was promoted: the flow, or each of these topics."""
     if intents.promotion is not None:
         return True
     named = {*intents.topics(IntentKind.PROMOTE)}
@@ -69,7 +69,7 @@ def some_are_promoted(scope: CutoverScope, intents: FlowIntents) -> bool:
 
 
 def promote(scope: CutoverScope, topics: Sequence[str]) -> None:
-    """Write the rows that are not there yet."""
+    """Write the promotion rows that do not exist yet."""
     steering = scope.steering
     names = [""] if scope.is_whole else topics
     steering.write(steering.wanted(IntentKind.PROMOTE, names))
@@ -78,10 +78,10 @@ def promote(scope: CutoverScope, topics: Sequence[str]) -> None:
 def wait_until_over(
     scope: CutoverScope, copies: Sequence[Copy], say: Say, *, is_fenced: bool = False
 ) -> None:
-    """Return when nothing can be written to the remote topics by the copy any more. `is_fenced`:
-    the source has nothing that is not copied, and gets nothing.
+    """Return when the copy cannot write to the remote topics any more. `is_fenced`: everything on
+    the source is copied, and no producer can write to it.
 
-    Raises FlowError (COPY_RUNS) where that cannot be shown; the promotion stands, and the same
+    Raises FlowError (COPY_RUNS) if that cannot be shown; the promotion remains, and the same
     command checks again.
     """
     if not scope.is_whole and scope.intents().promotion is None:
@@ -94,7 +94,7 @@ def wait_until_over(
 
 
 def _ended(scope: CutoverScope, within_s: float) -> str | None:
-    """How the last generation ended; None where it has not said so in time."""
+    """Return how the last generation ended, or None if it has not reported that in time."""
     deadline = time.monotonic() + within_s
     while True:
         history = scope.history()
@@ -118,15 +118,15 @@ def _lead_until_over(scope: CutoverScope, say: Say) -> str:
                 wait_to_lead(membership, scope.config, once=True)
                 break
             except (NotLeader, SetupWaiting):
-                pass  # another process leads, or is about to: it follows, or does not
+                pass  # another process leads, or is about to; it follows or it does not
             over = _ended(scope, POLL_S)
             if over is not None:
                 return over
             if time.monotonic() > deadline:
                 raise _runs(scope, scope.history())
         say(
-            "the mirror that led it last did not end in order: waiting "
-            f"{late_requests.wait_s():.0f} s until nothing of it can arrive any more"
+            "the mirror that led it last did not shut down cleanly: waiting "
+            f"{late_requests.wait_s():.0f} s until none of its requests can arrive any more"
         )
         over = _ended(scope, late_requests.wait_s())
         history = scope.history()
@@ -145,8 +145,8 @@ def _runs(scope: CutoverScope, history: FlowHistory | None) -> FlowError:
     latest = None if history is None else history.latest
     where = "somewhere" if latest is None else f"on {latest.host} (process {latest.pid})"
     return FlowError(
-        f"it was promoted, but the mirror {where} has not said that its lanes have "
-        "ended: producers must not write yet; look why it does not follow, or end it, and give "
+        f"it was promoted, but the mirror {where} has not reported that its lanes have "
+        "ended: producers must not write yet; find out why it does not follow, or end it, and run "
         "the same command again",
         flow=scope.name,
         code="COPY_RUNS",
@@ -155,9 +155,9 @@ def _runs(scope: CutoverScope, history: FlowHistory | None) -> FlowError:
 
 
 def _wait_until_still(scope: CutoverScope, copies: Sequence[Copy], say: Say, led_s: float) -> None:
-    """Until nothing is appended for longer than a leader takes to let topics go, from the end of
-    one check to the beginning of another. A log that cannot be checked is not still: whoever leads
-    it may have a request of ours before it.
+    """Wait until nothing is appended for longer than a leader takes to release topics, measured
+    from the end of one check to the start of the next. A log that cannot be checked does not count
+    as still, because a request of this flow may be pending at its leader.
     """
     topics = sorted({copy.target.topic for copy in copies})
     deadline = time.monotonic() + ENDS_WITHIN_S
@@ -165,7 +165,7 @@ def _wait_until_still(scope: CutoverScope, copies: Sequence[Copy], say: Say, led
     while True:
         history = scope.history()
         if history is None or history.latest is None or history.is_closed:
-            say("no mirror runs, and the last one ended in order")
+            say("no mirror runs, and the last one shut down cleanly")
             return
         still_s = led_s if scope.is_led() else OPEN_STILL_S
         began = time.monotonic()
@@ -181,7 +181,7 @@ def _wait_until_still(scope: CutoverScope, copies: Sequence[Copy], say: Say, led
 
 
 def _ends(scope: CutoverScope, topics: Sequence[str]) -> dict[TopicPartition, int] | None:
-    """Of every partition, also those that records come to by key; None where one is not seen."""
+    """Return all partitions' log ends, also of those written by key; None if one is unknown."""
     there = scope.target.metadata(topics).topics if topics else {}
     tps = [tp for topic in there.values() for tp in topic.tps]
     out = {}

@@ -1,4 +1,4 @@
-"""The scope of a cut-over: one flow, its two clusters, and all of its topics or some.
+"""The scope of a cutover: one flow, its two clusters, and all of its topics or some.
 
 Both clusters are identified first: their IDs are compared with the flow's newest claim on the
 target. Another target is refused. A source that does not respond, or is another cluster than the
@@ -28,15 +28,15 @@ from twinlog.survey.flow_clusters import never_led, source_changed, target_chang
 from twinlog.survey.state_reader import state_rows_if_any
 
 Say = Callable[[str], None]
-"""Takes a line of evidence for people, as soon as it is known."""
+"""Takes a line of evidence for the operator, as soon as it is known."""
 
 SOURCE_ANSWERS_WITHIN_S: Final = 10.0
-"""It may be lost: that is when clients go over."""
+"""The source may be lost, which is a reason for a cutover."""
 GIVES_UP_S: Final = 60.0
 
 
 class CutoverScope:
-    """One flow and the topics of it that go over; for one thread, to be closed."""
+    """One flow and its topics that move to the target; not thread-safe, and must be closed."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class CutoverScope:
         reason: str = "",
         source_problem: TwinlogError | None = None,
     ) -> None:
-        """`topics`: None is the whole flow, and every topic that its source may get later.
+        """`topics`: None means the whole flow, and every topic that its source may get later.
         `source_problem`: the source was queried a moment ago, and did not respond.
 
         Raises FlowError (CLUSTER_CHANGED) if the target is not the one that the flow copies to.
@@ -87,17 +87,17 @@ class CutoverScope:
 
     @property
     def name(self) -> str:
-        """Of the flow."""
+        """The flow's name."""
         return self.setup.name
 
     @property
     def reads_committed(self) -> bool:
-        """The flow copies no record of a transaction that is open or was aborted."""
+        """Return True if the flow copies no record of an open or aborted transaction."""
         return self.config.isolation_level is Isolation.READ_COMMITTED
 
     def covers(self, topic: str) -> bool:
-        """Whether a topic of the source goes over. Heartbeats do not: a mirror writes them. Nor do
-        those that were released, which nobody copies.
+        """Return True if a source topic is part of the cutover. Heartbeats topics are not, because
+        a mirror writes them, nor are released topics, which are not copied.
         """
         if topic not in self._covered:
             is_heartbeat = self.policy.is_heartbeats_topic(topic)
@@ -105,7 +105,7 @@ class CutoverScope:
         return self._covered[topic]
 
     def copies(self, topic: str) -> bool:
-        """Whether the flow copies a topic of the source."""
+        """Return True if the flow copies this source topic."""
         is_wanted = self._selector.selects(topic) and topic not in self._released
         return is_wanted and self.names(topic)
 
@@ -118,15 +118,15 @@ class CutoverScope:
         return sorted(filter(self._selector.selects, again))
 
     def names(self, topic: str) -> bool:
-        """Whether it is among those that were asked for, mirrored or not. Topics that went over by
-        name before are no part of the whole flow any more.
+        """Return True if the topic was asked for, mirrored or not. Topics that were promoted by
+        name before are no longer part of the whole flow.
         """
         if self._topics is None:
             return topic not in self._promoted
         return self._topics.matches(topic)
 
     def remote(self, topic: str) -> str:
-        """The name of its remote topic."""
+        """Return the name of the topic's remote topic."""
         return self.policy.format_remote_topic(self.config.source_alias, topic)
 
     def require_source(self) -> None:
@@ -149,7 +149,7 @@ class CutoverScope:
         if self.claim is None:
             raise never_led(self.config)
 
-    # -- what the state topic says now
+    # -- current rows of the state topic
 
     def intents(self) -> FlowIntents:
         """Return the flow's intents (paused, released, promoted, ...)."""
@@ -165,7 +165,7 @@ class CutoverScope:
         return state_rows_if_any(self.target)
 
     def is_led(self) -> bool:
-        """Whether a mirror is in the flow's group: it leads, or will within seconds."""
+        """Return True if a mirror is in the flow's group: it leads, or will within seconds."""
         found = list_groups(Coordinators(self.target)).get(f"twinlog-{self.name}")
         return found is not None and found.is_active
 

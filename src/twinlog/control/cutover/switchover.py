@@ -1,22 +1,22 @@
-"""Switchover: clients go over while both clusters live, and nothing is lost.
+"""Switchover: clients move to the target while both clusters run, without losing records.
 
     gates -> fence -> proof of the fence -> drain -> groups -> promote -> hook
 
-1. *Gates* change nothing. They are asked before the fence alone: behind it lag grows no more, and
-   each step proves what it needs.
-2. *Fence*: intents, then ACLs (`fence`). Died in between, or behind it: producers are held, or are
-   not; the next run, or `abort`, finds the intents.
-3. *Proof* and *drain* change nothing. A log that grows behind the proof is found right before the
-   promotion.
-4. *Groups* are set forwards only (`groups`). Died behind it: they stand where a group sync would
-   put them.
-5. *Promote*: the point of no return (`promotion`). Until then `abort` takes the fence away, and the
-   flow continues as if nothing had been.
-6. *Hook*: run again where the command is given again.
+1. *Gates* change nothing. They are checked before the fence only: after it, lag grows no more, and
+   each step checks its own conditions.
+2. *Fence*: intents, then ACLs (`fence`). If the run dies here, producers are fenced or not; the
+   next run, or `abort`, finds the intents.
+3. *Proof* and *drain* change nothing. If a log grows after the proof, the check right before the
+   promotion finds it.
+4. *Groups* are set, never backwards (`groups`). If the run dies after this step, groups are where a
+   group sync would have set them.
+5. *Promote*: the point of no return (`promotion`). Until then `abort` removes the fence, and the
+   flow continues unchanged.
+6. *Hook*: a repeated command runs it again.
 
-A zombie (a run that was frozen, and continues behind another one, or behind `abort`) can only do
-what the rows of the state topic still say: right before its promotion it looks whether its fence is
-wanted still, and whether a log has grown since its proof.
+A zombie (a run that was frozen, and continues after another run, or after `abort`) can only do what
+the rows of the state topic still allow. Right before its promotion it checks whether its fence is
+still wanted, and whether a log has grown since its proof.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ POLL_S = 0.5
 
 
 class FenceKind(StrEnum):
-    """What keeps producers from the source."""
+    """The means of keeping producers from writing to the source."""
 
     ACL = "acl"
     HOOK = "hook"
@@ -64,13 +64,13 @@ class FenceKind(StrEnum):
 
     @property
     def still_s(self) -> float:
-        """For how long no log may grow: with ACLs every broker refuses writers anyway."""
+        """Seconds in which no log may grow; with ACLs the brokers also reject writers."""
         return 2.0 if self is FenceKind.ACL else 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ways:
-    """How an operator wants it."""
+    """Options of a switchover."""
 
     fence: FenceKind = FenceKind.ACL
     fence_hook: str = ""
@@ -79,12 +79,12 @@ class Ways:
     """Gates that may be closed."""
     most_lag: int = 1000
     within_s: float = 120.0
-    """For how long each step waits for what it needs."""
+    """Time limit of each step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchoverPlan:
-    """Where things stand."""
+    """The current state of both clusters, as far as a switchover needs it."""
 
     flow: str
     gates: tuple[Gate, ...]
@@ -93,7 +93,7 @@ class SwitchoverPlan:
     fenced: tuple[str, ...]
     """Topics with a fence of this flow."""
     is_begun: bool
-    """The gates were passed before: every topic has this flow's fence, newer than any promotion."""
+    """All gates were passed before: every topic has this flow's fence, newer than a promotion."""
     promoted: str
     notes: tuple[str, ...] = ()
     """Facts that operators need before clients move to the target."""
@@ -107,14 +107,14 @@ class SwitchoverPlan:
         return all(gate.is_open for gate in self.gates)
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """The plan as text."""
         if self.promoted:
             yield f"{self.flow}: {self.promoted}; the remote topics are the originals"
             return
         if self.fenced:
             yield (
                 f"{self.flow}: producers of {plural(len(self.fenced), 'topic')} are fenced off "
-                f"({first_few(self.fenced)}); twinlog switchover abort takes that back"
+                f"({first_few(self.fenced)}); undo this with twinlog switchover abort"
             )
         yield from self.notes
         for gate in self.gates:
@@ -139,13 +139,13 @@ class SwitchoverPlan:
 
 @dataclass(slots=True)
 class Switchover:
-    """One command; for one thread."""
+    """Runs one switchover command; not thread-safe."""
 
     scope: CutoverScope
     ways: Ways
     say: Say
     before_groups: Callable[[], None] = lambda: None
-    """Consumers may be ended here: producers are fenced off, and everything is copied."""
+    """Called when producers are fenced off and everything is copied; may stop consumers."""
     groups: CutoverGroups = field(init=False)
     fence: AclFence = field(init=False)
 
@@ -154,7 +154,7 @@ class Switchover:
         self.fence = AclFence(self.scope)
 
     def plan(self) -> SwitchoverPlan:
-        """Look at what is there; changes nothing."""
+        """Return the plan, changing nothing."""
         scope = self.scope
         scope.require_source()
         intents = scope.intents()
@@ -183,12 +183,12 @@ class Switchover:
         )
 
     def run(self, plan: SwitchoverPlan) -> None:
-        """All steps that are not done. Raises FlowError where one cannot be; what was done before
-        stays, and the same command continues from there.
+        """Run all steps that are not done. Raises FlowError if one fails; completed steps remain,
+        and the same command continues from there.
         """
         began = time.monotonic()
         if plan.promoted:
-            self.say("promote: was done before")
+            self.say("promote: already done")
         else:
             began = self._until_promoted(plan)
         wait_until_over(
@@ -212,25 +212,25 @@ class Switchover:
             self.say("hook: done")
 
     def abort(self) -> None:
-        """Take the fence away. Raises FlowError (PROMOTED) behind the point of no return. It asks
-        for no more than it needs: whatever else is broken, producers must be let in again.
+        """Remove the fence. Raises FlowError (PROMOTED) after the point of no return. This needs as
+        little as possible, because producers must be able to write again even if other parts fail.
         """
         self.scope.require_source()
         if some_are_promoted(self.scope, self.scope.intents()):
             raise no_return(self.scope.name)
         if self.ways.fence is FenceKind.HOOK:
             run_hook(self.ways.fence_hook, hook_environment(self.scope, "unfence"))
-            self.say("fence: the hook has taken it away")
+            self.say("fence: removed by the hook")
         mine = self.fence.take_down()
         if some_are_promoted(self.scope, self.scope.intents()):
-            self.fence.put_back(mine)  # a run was a moment ahead of us
+            self.fence.put_back(mine)  # another run promoted in the meantime
             raise no_return(self.scope.name)
-        self.say(f"fence: taken from {plural(len(mine), 'topic')}; the flow continues as before")
+        self.say(f"fence: removed from {plural(len(mine), 'topic')}; the flow continues as before")
 
     # -- steps
 
     def _until_promoted(self, plan: SwitchoverPlan) -> float:
-        """Returns when the fence was put up."""
+        """Run the steps up to the promotion. Return the time at which the fence was put up."""
         self.scope.require_copied()
         if plan.is_begun:
             self.say("gates: were passed before the fence")
@@ -238,8 +238,8 @@ class Switchover:
             require_open(self.scope, plan.gates, self.ways.accepted)
         if not self.scope.is_led():
             raise FlowError(
-                "no mirror runs to copy what is left: start one with twinlog "
-                "mirror FILE, and give the same command again",
+                "no mirror runs to copy the remaining records: start one with twinlog "
+                "mirror FILE, and run the same command again",
                 flow=self.scope.name,
                 code="NOT_DRAINED",
             )
@@ -256,7 +256,7 @@ class Switchover:
         self.before_groups()
         self._groups(ends)
         self._check_again(plan.topics, proof, ends, drain)
-        self.say("promote: behind this there is no way back but twinlog flow demote, as long as")
+        self.say("promote: after this the only way back is twinlog flow demote, as long as")
         self.say("  nobody has written to the remote topics; before it, switchover abort")
         promote(self.scope, plan.topics)
         return began
@@ -272,7 +272,7 @@ class Switchover:
                 others = self.fence.put_up(topics)
                 self.say(f"fence: DENY WRITE for everybody on {plural(len(topics), 'topic')}")
                 if others:
-                    self.say(f"fence: was there before us, and stays: {first_few(others)}")
+                    self.say(f"fence: existed before, and stays: {first_few(others)}")
                 self._until_enforced(topics)
 
     def _until_enforced(self, topics: Sequence[str]) -> None:
@@ -281,7 +281,7 @@ class Switchover:
             if time.monotonic() > deadline:
                 raise FlowError(
                     f"brokers {open_} of the source do not enforce the fence "
-                    "yet; give the same command again, or take it away with twinlog switchover "
+                    "yet; run the same command again, or remove it with twinlog switchover "
                     "abort",
                     flow=self.scope.name,
                     code="FENCE_LEAKS",
@@ -290,11 +290,11 @@ class Switchover:
         self.say("fence: every broker of the source enforces it")
 
     def _groups(self, ends: Ends) -> None:
-        """Set every group, until each is where it should be and none reads on at the source."""
+        """Set every group, until each is at its offset and none still reads on the source."""
         deadline = time.monotonic() + self.ways.within_s
         waits = False
         while True:
-            found = copies(self.scope)  # they are complete: what is set does not move them
+            found = copies(self.scope)  # they are complete, so setting offsets does not change them
             refused = self.groups.set(self.groups.plan(found, settled=True))
             plans = self.groups.plan(found, settled=True)
             left = [*self._left(plans, refused), *self._reading(plans, ends)]
@@ -302,8 +302,8 @@ class Switchover:
                 break
             if time.monotonic() > deadline:
                 raise FlowError(
-                    f"{first_few(left)}; give the same command again, or take "
-                    "the fence away with twinlog switchover abort",
+                    f"{first_few(left)}; run the same command again, or remove "
+                    "the fence with twinlog switchover abort",
                     flow=self.scope.name,
                     code="GROUPS_LEFT",
                 )
@@ -313,7 +313,7 @@ class Switchover:
             time.sleep(POLL_S)
         for line in _overlaps(plans):
             self.say(f"groups: {line}")
-        self.say(f"groups: {plural(len(plans), 'group')} compared, each at its place or further")
+        self.say(f"groups: {plural(len(plans), 'group')} compared, each at its offset or further")
 
     def _left(self, plans: Iterable[GroupPlan], refused: Mapping[str, str]) -> Iterator[str]:
         taken = "groups" in self.ways.accepted
@@ -325,7 +325,7 @@ class Switchover:
             if not (one.is_done and one.is_exact) or any(one.ahead()):
                 why = refused.get(one.group) or next(one.lines())
                 wrong = next((p for p in one.partitions if not p.is_exact or p.now != p.to), None)
-                yield f"group {one.group} is not at its place: {wrong or why}"
+                yield f"group {one.group} is not at its offset: {wrong or why}"
 
     def _reading(self, plans: Iterable[GroupPlan], ends: Ends) -> Iterator[str]:
         """Yield a line for each group with members on the source that has not read to its end: the
@@ -367,21 +367,22 @@ class Switchover:
         if self.ways.fence is FenceKind.ACL:
             fences = fenced_topics(topic_acls(scope.source))
             if open_ := sorted({*topics} - fences):
-                raise self._changed(f"somebody took the fence from {first_few(open_)}")
+                raise self._changed(f"the fence was removed from {first_few(open_)}")
         if writers := proof.has_moved(ends):
             raise self._changed(f"the source was written to: {first_few(map(str, writers))}")
         if not drain.is_over():
             raise self._changed("the copy is not complete any more")
 
     def _fence_again(self, topics: Sequence[str]) -> None:
-        """Whoever aborts takes the fence away and looks for a promotion; whoever promotes looks for
-        the fence. One of the two sees the other.
+        """Put the fence up again if `abort` has removed it in the meantime. `abort` removes the
+        fence and then looks for a promotion; a run promotes and then looks for the fence. So at
+        least one of the two sees the other.
         """
         if self.ways.fence is not FenceKind.ACL:
             return
         fences = fenced_topics(topic_acls(self.scope.source))
         if open_ := sorted({*topics} - fences):
-            self.say(f"fence: somebody took it from {first_few(open_)}: it is put up again")
+            self.say(f"fence: it was removed from {first_few(open_)}: it is put up again")
             self.fence.put_back(open_)
             self._until_enforced(topics)
 
@@ -398,7 +399,7 @@ class Switchover:
         return "producers on the source stay fenced off"
 
     def _groups_again(self) -> None:
-        """A group that was away when groups were set may have continued at the source since."""
+        """Set groups again: one that was inactive before may have continued on the source since."""
         plans = self.groups.plan(copies(self.scope), settled=True)
         self.groups.set_all(plans, self.say, "had moved on at the source")
 
@@ -430,22 +431,22 @@ class Switchover:
         ]
         if not late:
             return
-        what = f"records came to the source behind the copy ({first_few(late)})"
+        what = f"records were written to the source after the copy ({first_few(late)})"
         if "copy" in self.ways.accepted:
-            self.say(f"promote: {what}: they stay there alone")
+            self.say(f"promote: {what}: they exist only there")
             return
         demote = "flow demote" if scope.is_whole else "topic demote"
         raise FlowError(
-            f"it was promoted, but {what}: let no client go over; stop who writes "
-            f"there, let twinlog {demote} take the promotion back, and give the same command "
-            "again; or leave them there with --accept copy",
+            f"it was promoted, but {what}: do not move clients; stop the producers on the "
+            f"source, undo the promotion with twinlog {demote}, and run the same command "
+            "again; or leave the records there with --accept copy",
             flow=scope.name,
             code="FENCE_LEAKS",
         )
 
     def _changed(self, what: str, code: str = "FENCE_LEAKS") -> FlowError:
         return FlowError(
-            f"{what}; nothing was promoted: give the same command again, or "
+            f"{what}; nothing was promoted: run the same command again, or "
             "remove the fence with twinlog switchover abort",
             flow=self.scope.name,
             code=code,
@@ -453,23 +454,23 @@ class Switchover:
 
 
 def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
-    """Groups that went over before the producers, and are not where their commits on the source
-    would put them.
+    """Yield a line for each partition of a group that moved to the target before the producers and
+    whose offset there differs from its commit on the source.
     """
     for one in plans:
         for position in one.partitions if one.in_use_there else ():
             if position.outcome is GroupOutcome.BEHIND:
                 where, risk = str(position.now), "records in between may be read twice"
                 if position.now < 0:
-                    where, risk = "nowhere", "it begins there where its own settings say"
+                    where, risk = "nowhere", "its members start by their auto.offset.reset"
                 yield (
                     f"{one.group} is in use on the target and left: {position.target} at {where}, "
-                    f"its place by the source is {position.to}: {risk}"
+                    f"its offset by the source is {position.to}: {risk}"
                 )
             elif position.outcome is GroupOutcome.AHEAD:
                 yield (
                     f"{one.group} is in use on the target and left: {position.target} at "
-                    f"{position.now}, its place by the source is {position.to}"
+                    f"{position.now}, its offset by the source is {position.to}"
                 )
 
 
@@ -481,7 +482,7 @@ STDERR: Final = 2
 
 
 def hook_environment(scope: CutoverScope, step: str) -> dict[str, str]:
-    """What a hook gets, beside the environment of this process."""
+    """Return the environment variables of a hook, in addition to this process's own."""
     servers = {
         side: ",".join(f"{host}:{port}" for host, port in settings.bootstrap)
         for side, settings in (("SOURCE", scope.setup.source), ("TARGET", scope.setup.target))
@@ -513,6 +514,6 @@ def run_hook(command: str, environment: Mapping[str, str]) -> None:
 def _failed(environment: Mapping[str, str], why: str) -> FlowError:
     return FlowError(
         f"{environment['TWINLOG_FLOW']}: the hook for the step {environment['TWINLOG_STEP']} "
-        f"failed: {why}; mend it and give the same command again",
+        f"failed: {why}; fix it and run the same command again",
         code="HOOK_FAILED",
     )

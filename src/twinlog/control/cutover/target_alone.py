@@ -1,5 +1,5 @@
-"""What the target alone knows of a flow whose source does not answer: how far each partition was
-copied and until when, and where groups stand. What waited at the source is known to nobody.
+"""What the target alone shows of a flow whose source does not respond: how far each partition was
+copied and until when, and the groups' offsets. How much was not copied yet is unknown.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from twinlog.mirror.map.runs import k_at
 
 
 def with_copies(config: FlowConfig, seen: FlowSnapshot) -> FlowSnapshot:
-    """`seen`, whose source cannot be asked, with the copies that the target has; what cannot be
-    read of it is in the reason.
+    """Return `seen`, whose source does not respond, with the copies on the target. If something
+    cannot be read from the target, the reason says so.
     """
     problem = TwinlogError(seen.source_problem, code=seen.code)
     setup = flow_setup(config)
@@ -59,7 +59,7 @@ def _partition(copy: Copy, *, is_shared: bool) -> PartitionSnapshot:
 
 
 def _with_trouble(part: PartitionSnapshot, reported: PartitionSnapshot | None) -> PartitionSnapshot:
-    """With what the process that leads the flow says of it."""
+    """Return the partition with the state and code that the leader reported for it."""
     if reported is None or not (reported.code or reported.message):
         return part
     return replace(part, state=reported.state, code=reported.code, message=reported.message)

@@ -1,12 +1,13 @@
 """The source's names of a flow's remote topics, by the rows of copies on the target.
 
-A name cannot be renamed back: several topics of the source may be renamed to one, and the rules may
-have changed since. A row says it for each topic that was copied (`mirror.state.copies`), by the
-topic's id, and lies on the target: it also answers when the source is gone.
+A remote name cannot be mapped back by rule: several source topics may be renamed to one, and the
+rules may have changed since. So a row has the source's name of each topic that was copied
+(`mirror.state.copies`), by topic ID. It is stored on the target, and is available if the source is
+lost.
 
-A remote topic without a row has its plain name or none: the policy says what it would be, and that
-counts only where the flow would name that very topic so. So what another rule names `A.eu-orders`
-is never taken for a copy of `eu-orders`.
+A remote topic without a row has a name from the policy, and that counts only if the flow would
+name the topic so today. So a topic `A.eu-orders` that another rule created is never taken for a
+copy of `eu-orders`.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from twinlog.model import TopicId
 
 @dataclass(frozen=True, slots=True)
 class FlowUpstreams:
-    """Of one flow, as its rows were."""
+    """The source's topic names of one flow, by the rows that were read."""
 
     config: FlowConfig
     rows: dict[str, CopyRow]
-    """By remote topic; ended ones too: what was copied stays a copy."""
+    """By remote topic. Ended rows are included, because their topics are still copies."""
 
     @classmethod
     def of(cls, config: FlowConfig, rows: Iterable[CopyRow]) -> FlowUpstreams:
@@ -36,16 +37,16 @@ class FlowUpstreams:
         return cls(config, {row.topic: row for row in rows if row.flow == flow and row.topic})
 
     def name(self, remote: str, topic_id: TopicId) -> str | None:
-        """What a topic of the target is called on the source; None where it is no copy from it."""
+        """Return the source's name of a remote topic, or None if it is no copy from the source."""
         row = self._row(remote, topic_id)
         return plain_upstream(self.config, remote) if row is None else row.source_topic
 
     def copies(self, there: Mapping[str, TopicMetadata]) -> dict[str, str]:
-        """The source's names by remote topic, of all that are there; each has one remote topic.
+        """Return the source's names of all existing remote topics; each has one remote topic.
 
-        A topic may have had other names before (another policy, a rule that changed, a source topic
-        that was created again), and those copies stay. What was begun counts, then what the flow
-        calls it now: a stale copy would take groups to where nothing is written any more.
+        A topic may have had other remote names (another policy, a changed rule, a re-created
+        source topic), and those copies remain. A copy that was begun wins, then the current name,
+        because groups of a stale copy would resume where nothing is written any more.
         """
         policy, alias = policy_of(self.config), self.config.source_alias
         best: dict[str, tuple[bool, bool, str]] = {}

@@ -1,7 +1,7 @@
-"""Drill: a switchover and a failover of a flow are rehearsed with topics, groups and clients of
-their own, on the real clusters, and everything is removed again.
+"""Drill: rehearses a switchover and a failover of a flow with its own topics, groups and clients,
+on the real clusters, and removes everything again.
 
-Read in this order: `names` (what is a drill's), `clients` (who writes and reads), `rehearsal` (what
-is done), `verdict` (what was lost, repeated or moved), `drill` (from start to end, and the flow
-under names of its own), `cleaning`, `report`.
+Read in this order: `names` (names of a drill), `clients` (its producer and consumer), `rehearsal`
+(the steps), `verdict` (records that were lost, duplicated or moved), `drill` (from start to end,
+and the flow's configuration under other names), `cleaning`, `report`.
 """

@@ -1,6 +1,6 @@
-"""Removes what a drill left on both clusters: topics, groups, ACLs, rows of the state.
+"""Removes what a drill left on both clusters: topics, groups, ACLs, and rows in state topics.
 
-Only what has a drill's mark in its name; what others made has none. Each step may be done again.
+Only names with a drill's mark are removed. Each step may be repeated.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from twinlog.wire.record import Record
 
 OF_A_DRILL: Final = re.compile(rf"({PREFIX}[0-9a-f]{{8}})[sf]-")
 WITHIN_S: Final = 60.0
-"""A killed member of a group is forgotten by then, and a topic's deletion has reached all."""
+"""Within this time a killed member has left its group, and all brokers know of a deleted topic."""
 AGAIN_S: Final = 1.0
 ROWS_AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftovers:
-    """What drills left on one cluster."""
+    """Remains of drills on one cluster."""
 
     cluster: str
     topics: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     running: tuple[str, ...] = ()
-    """Marks of drills with a group that somebody is in: their mirrors or clients live."""
+    """Marks of drills with an active group: their mirrors or clients are running."""
     fences: tuple[str, ...] = ()
     """Topics with an ACL of a drill."""
     rows: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
-    """Keys by topic of ours."""
+    """Keys by Twinlog's topic."""
 
     def __bool__(self) -> bool:
         return bool(self.topics or self.groups or self.fences or any(self.rows.values()))
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """The remains as text."""
         for kind, names in (
             ("topic", self.topics),
             ("group", self.groups),
@@ -66,7 +66,7 @@ class Leftovers:
 
 
 def leftovers(client: ClusterClient, mark: str = "") -> Leftovers:
-    """What is there of one drill, or of all; raises TwinlogError."""
+    """Return what one drill, or every drill, left on a cluster. Raises TwinlogError."""
 
     def is_one(name: str) -> bool:
         return OF_A_DRILL.search(name) is not None and mark in name
@@ -75,7 +75,7 @@ def leftovers(client: ClusterClient, mark: str = "") -> Leftovers:
     try:
         denied = {acl.name for acl in topic_acls(client) if acl == fence_acl(acl.name)}
     except TwinlogError:
-        denied = set()  # no authorizer, or nobody who may see it: then no fence was made either
+        denied = set()  # no authorizer, or ACLs may not be read; then no fence was made either
     listed = list_groups(Coordinators(client)).values()
     groups = {group.name: group.is_active for group in listed if is_one(group.name)}
     return Leftovers(
@@ -98,8 +98,8 @@ def _mark_of(name: str) -> str:
 
 
 def clean(client: ClusterClient, mark: str, say: Say) -> bool:
-    """Delete it; whether nothing is left. A cluster that does not answer is said and no error:
-    the other one is to be cleaned as well.
+    """Delete the remains of a drill. Return True if nothing is left. A cluster that does not
+    respond is reported, and is no error, so that the other one is cleaned as well.
     """
     deadline = time.monotonic() + WITHIN_S
     while True:
@@ -110,7 +110,7 @@ def clean(client: ClusterClient, mark: str, say: Say) -> bool:
                 return True
             problems = list(_delete(client, found))
         except TwinlogError as error:
-            problems = [f"cluster {client.alias}: it is not known what: {error}"]
+            problems = [f"cluster {client.alias}: what is left is unknown: {error}"]
         if time.monotonic() > deadline:
             for line in (*(found.lines() if found else ()), *problems):
                 say(f"left: {line}")
@@ -119,7 +119,7 @@ def clean(client: ClusterClient, mark: str, say: Say) -> bool:
 
 
 def _delete(client: ClusterClient, found: Leftovers) -> Iterator[str]:
-    """Why something is left for now."""
+    """Delete what was found. Yield the reasons why something is left for now."""
     try:
         if found.fences:
             delete_topic_acls(client, [fence_acl(topic) for topic in found.fences])
@@ -129,7 +129,7 @@ def _delete(client: ClusterClient, found: Leftovers) -> Iterator[str]:
         for topic in found.topics:
             try:
                 delete_topic(client, topic)
-            except TwinlogError as error:  # the others may go nevertheless
+            except TwinlogError as error:  # other topics may still be deleted
                 yield str(error)
         for topic, keys in found.rows.items():
             for begin in range(0, len(keys), ROWS_AT_ONCE):
@@ -145,7 +145,7 @@ def _forget(client: ClusterClient, tp: TopicPartition, keys: tuple[bytes, ...]) 
 
 
 def _rows(client: ClusterClient, topic: str, is_one: Callable[[str], bool]) -> Iterator[bytes]:
-    """Keys whose newest row is not a tombstone yet."""
+    """Yield the keys whose newest row is no tombstone."""
     newest: dict[bytes, bool] = {}
     for record in read_to_end(client, topic, 0):
         if record.key is not None:

@@ -1,7 +1,7 @@
-"""The drill's own application: one thread that writes numbered records, one that reads and commits.
+"""The drill's application: a thread that writes numbered records, and one that reads and commits.
 
-Record n of a partition has the key n. The writer counts what was acknowledged; where an answer is
-lost, the end of the log says how much arrived, since nobody else writes there.
+Record n of a partition has the key n. The writer counts acknowledged records. If a response is
+lost, the end of the log shows how many records arrived, since no other client writes there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AGAIN_S: Final = 0.5
 
 
 class DrillClient:
-    """Works in a thread of its own until it is ended."""
+    """Works in its own thread until it is stopped."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         self._settings = settings
@@ -43,18 +43,18 @@ class DrillClient:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """It ends soon; nobody waits for it."""
+        """Ask the thread to end; does not wait."""
         self._end.set()
 
     def end(self) -> None:
-        """Waits for what it is doing; raises what ended it early."""
+        """Stop the thread, wait for its end, and raise its error, if any."""
         self.stop()
         if self._thread.ident is not None:
             self._thread.join()
         self.check()
 
     def check(self) -> None:
-        """Raises what ended it early."""
+        """Raise the error that ended the thread, if any."""
         if self.error is not None:
             raise self.error
 
@@ -62,7 +62,7 @@ class DrillClient:
         try:
             with ClusterClient(self._settings) as client:
                 self._work(client)
-        except Exception as error:  # noqa: BLE001 (a thread's end: who started it raises it)
+        except Exception as error:  # noqa: BLE001 (`check` raises it)
             self.error = error
 
     def _work(self, client: ClusterClient) -> None:
@@ -70,7 +70,7 @@ class DrillClient:
 
 
 class DrillWriter(DrillClient):
-    """Writes the numbers of each partition in their order."""
+    """Writes the numbers of each partition in order."""
 
     def __init__(
         self,
@@ -83,23 +83,23 @@ class DrillWriter(DrillClient):
         """`first`: each partition's first number."""
         super().__init__(settings)
         self.written = dict(first)
-        """How many numbers of each partition are acknowledged, those of others before us too."""
+        """How many numbers of each partition are acknowledged, including those before `first`."""
         self.first_at: dict[TopicPartition, float] = {}
-        """When each partition's first record of ours was acknowledged; monotonic seconds."""
+        """When each partition's first record was acknowledged; monotonic seconds."""
         self.refused_at: float | None = None
-        """When a broker first refused us, which ends it; monotonic seconds."""
+        """When a broker first rejected a record, which ends the writer; monotonic seconds."""
         self._acked: dict[TopicPartition, list[tuple[int, float]]] = {tp: [] for tp in first}
         self._value = b"." * record_bytes
         self._at_once = max(1, round(records_per_s * ROUND_S / max(1, len(first))))
         self._pause_s = len(first) * self._at_once / records_per_s
 
     def acked_at(self, tp: TopicPartition, number: int, otherwise: float) -> float:
-        """When that record was acknowledged; monotonic seconds. `otherwise`: it never was."""
+        """Return the monotonic time of a record's acknowledgement, or `otherwise` if none came."""
         return next((at for end, at in self._acked[tp] if end > number), otherwise)
 
     @property
     def is_writing(self) -> bool:
-        """Every partition has taken a record of ours."""
+        """Every partition has accepted a record."""
         return len(self.first_at) == len(self.written)
 
     def _work(self, client: ClusterClient) -> None:
@@ -132,7 +132,7 @@ class DrillWriter(DrillClient):
 
 
 class DrillReader(DrillClient):
-    """Reads topics of one group from where it stands, and commits what it has read."""
+    """Reads topics of one group from its offsets, and commits what it has read."""
 
     def __init__(
         self, settings: ClusterSettings, group: str, tps: Sequence[TopicPartition]
@@ -144,10 +144,10 @@ class DrillReader(DrillClient):
         self.read: dict[TopicPartition, list[int]] = {tp: [] for tp in tps}
         """Numbers in the order in which they were read."""
         self.resumed: dict[TopicPartition, int] = {}
-        """Where it began."""
+        """The offsets at which it began."""
 
     def cut(self) -> None:
-        """Its cluster is lost: it reads and commits nothing more."""
+        """Treat the cluster as lost: read and commit nothing more."""
         self._is_cut = True
         self.end()
 
@@ -157,7 +157,7 @@ class DrillReader(DrillClient):
         position = {tp: found[tp].offset if tp in found else 0 for tp in self._tps}
         self.resumed = dict(position)
         is_over = False
-        while not is_over:  # once more behind the end: what was there then is read
+        while not is_over:  # one more round after the end, to read all records
             is_over = self._end.wait(ROUND_S)
             if self._is_cut:
                 return
@@ -178,12 +178,12 @@ class DrillReader(DrillClient):
 
 
 def numbers_in(client: ClusterClient, tp: TopicPartition) -> list[int]:
-    """Of all records of a partition, in their order."""
+    """Return the numbers of all records of a partition, in order."""
     return [number_of(record) for record in read_to_end(client, tp.topic, tp.partition)]
 
 
 def number_of(record: Record) -> int:
-    """-1 for a record that is none of the drill's."""
+    """Return a record's number, or -1 if the drill did not write it."""
     key = bytes(record.key or b"")
     return int(key) if key.isdigit() else -1
 

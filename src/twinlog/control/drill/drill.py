@@ -1,7 +1,6 @@
-"""A drill from begin to end: topics of its own, a mirror of its own, both rehearsals, and nothing
-left behind.
+"""A drill from start to end: its own topics, its own mirror, both rehearsals, and the clean-up.
 
-Died anywhere: its mirror ends a second later, and topics, groups, ACLs and rows with the drill's
+If the drill dies, its mirror ends a second later. Topics, groups, ACLs and rows with the drill's
 mark are left: `twinlog drill clean` shows and removes them. No file is left, because the mirror's
 configuration, which may contain passwords, is only in memory. The flow itself is never touched.
 """
@@ -43,12 +42,14 @@ MOST_PARTITIONS: Final = 100
 COPIED_CONFIGS: Final = (
     *("compression.type", "max.message.bytes", "min.insync.replicas", "message.timestamp.type"),
 )
-"""Of the chosen topics; what deletes or compacts records is not copied: each is to be found."""
+"""Copied from the chosen topics. Configs that delete or compact records are not copied, because the
+drill looks for every record.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicShape:
-    """A topic of the flow, of which the drill makes one that is like it."""
+    """A topic of the flow, for which the drill creates one of the same shape."""
 
     topic: str
     partitions: int
@@ -66,7 +67,7 @@ class TopicShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillPlan:
-    """What would be done."""
+    """What a drill would do."""
 
     flow: str
     shapes: tuple[TopicShape, ...]
@@ -75,7 +76,7 @@ class DrillPlan:
     parts: tuple[Part, ...]
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """The plan as text."""
         for one in self.shapes:
             yield f"a topic like {one.topic}: {plural(one.partitions, 'partition')}"
         rate = f"{self.load.records_per_s:.0f} records/s of {self.load.record_bytes} bytes"
@@ -101,7 +102,7 @@ class DrillPlan:
 
 @dataclass(slots=True, kw_only=True)
 class DrillResult:
-    """What it measured."""
+    """The measurements of a drill."""
 
     plan: DrillPlan
     mark: str
@@ -111,7 +112,7 @@ class DrillResult:
     problem: str = ""
     """Why it ended early."""
     is_clean: bool = True
-    """Nothing of it is left on the clusters."""
+    """Nothing is left on the clusters."""
     evidence: list[str] = field(default_factory=list)
 
     @property
@@ -137,7 +138,7 @@ class DrillResult:
 
 
 class Drill:
-    """One drill of one flow; for one thread."""
+    """One drill of one flow; not thread-safe."""
 
     def __init__(self, raw: RawConfig, config: FlowConfig, say: Say) -> None:
         self._raw, self._config = raw, config
@@ -152,7 +153,7 @@ class Drill:
     def plan(
         self, topics: NamePattern | None, most: int, load: Load, parts: Sequence[Part]
     ) -> DrillPlan:
-        """Look at the flow's topics; changes nothing. Raises FlowError (NOTHING_TO_DRILL)."""
+        """Return the plan, changing nothing. Raises FlowError (NOTHING_TO_DRILL)."""
         with CutoverScope(self._setup, topics) as scope:
             scope.require_source()
             found = scope.source.metadata(None).topics
@@ -170,7 +171,7 @@ class Drill:
         if not shapes:
             raise FlowError(
                 "the source has no topic that the flow mirrors and --topics "
-                "chooses: look at twinlog topology",
+                "selects: see twinlog topology",
                 flow=self._setup.name,
                 code="NOTHING_TO_DRILL",
             )
@@ -183,7 +184,7 @@ class Drill:
         )
 
     def run(self, plan: DrillPlan) -> DrillResult:
-        """All of it; what goes wrong is in the result. Whatever happens, it is removed again."""
+        """Run the drill and clean up in any case. Errors are in the result."""
         names = DrillNames.new()
         began = time.monotonic()
         result = DrillResult(plan=plan, mark=names.mark, began_ms=int(time.time() * 1000))
@@ -223,7 +224,7 @@ class Drill:
                     configs=shape.configs,
                 )
             _commit_first(source, names, part, plan.shapes)
-        self._say(f"topics of {first_few(one.topic for one in plan.shapes)} are there again")
+        self._say(f"topics like {first_few(one.topic for one in plan.shapes)} are created")
         self._say("starting a mirror of its own (Spark takes some seconds)")
         mirror = MirrorProcess(path, "--listen", "off", pass_fds=(file,))
         try:
@@ -257,7 +258,7 @@ class Drill:
 def _commit_first(
     source: ClusterClient, names: DrillNames, part: Part, shapes: Sequence[TopicShape]
 ) -> None:
-    """Groups that are there before the mirror looks for groups: it does so seldom."""
+    """Create the groups before the mirror first lists groups, because it lists them rarely."""
     wanted = {
         names.group(part, number): {
             TopicPartition(names.topic(part, number), p): Committed(offset=0)
@@ -294,8 +295,8 @@ def _fence(source: ClusterClient) -> FenceKind:
 
 
 # A drill's configuration is the flow's, under aliases of its own. So it has its own remote topics,
-# offset map, checkpoints and leader, and changes nothing of the flow. What would act outside of
-# these is left out: HTTP, heartbeats, producer quotas, the source's groups, and `twinlog.start.*`.
+# offset map, checkpoints and leader, and changes nothing of the flow. Keys with effects beyond
+# these are left out: HTTP, heartbeats, producer quotas, the source's groups, and `twinlog.start.*`.
 
 LEFT_OUT: Final = (
     *("clusters", "enabled", "topics", "topics.exclude", "topics.blacklist"),
@@ -315,8 +316,8 @@ OF_EACH: Final = {
 
 
 def drill_text(raw: RawConfig, flow: Flow, names: DrillNames, topics: Mapping[Part, int]) -> str:
-    """The text of an mm2.properties; `topics`: how many each part has. Secrets stay what they are
-    in the file.
+    """Return the text of an mm2.properties file. `topics`: number of topics of each part.
+    References to secrets are kept as they are in the file.
     """
     aliases = [cluster.alias for cluster in load_raw(raw).clusters]
     settings = dict(_general(raw, aliases))
@@ -333,7 +334,7 @@ def drill_text(raw: RawConfig, flow: Flow, names: DrillNames, topics: Mapping[Pa
             "groups": ", ".join(names.group(part, number) for number in range(count)),
         }
         settings.update(_set({f"{own}.{name}": value for name, value in values.items()}))
-    # flows that are off have heartbeats as well
+    # disabled flows emit heartbeats as well
     settings.update(_set({"clusters": ", ".join(clusters), "emit.heartbeats.enabled": "false"}))
     return canonical(settings, clusters)
 
@@ -355,7 +356,7 @@ def _renamed(
 
 
 def _prefix(key: str, aliases: Sequence[str]) -> str:
-    """`A.`, `A->B.` or nothing; the longest, as `A.` may begin `A.B.`, which is another cluster."""
+    """Return `A.`, `A->B.` or nothing; the longest match, because `A.B` may be another cluster."""
     flows = [f"{source}->{target}." for source in aliases for target in aliases]
     found = [one for one in (*flows, *(f"{alias}." for alias in aliases)) if key.startswith(one)]
     return max(found, key=len, default="")

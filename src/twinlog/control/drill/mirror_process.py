@@ -26,7 +26,7 @@ def watch(parent):
 threading.Thread(target=watch, args=(int(sys.argv[1]),), daemon=True).start()
 sys.exit(run(sys.argv[2:]))
 """
-"""It ends when the drill does, also where that is killed."""
+"""It ends when the drill ends, even if the drill is killed."""
 
 
 class MirrorProcess:
@@ -45,16 +45,16 @@ class MirrorProcess:
         )
 
     def check(self) -> None:
-        """Raises FlowError (DRILL_FAILED) with its last lines where it has ended by itself."""
+        """Raise FlowError (DRILL_FAILED) with its last lines if it has ended by itself."""
         code = self._process.poll()
         if code is not None and not self._is_killed:
             raise FlowError(
-                f"the drill's mirror ended with {code}; what it said last: {self._last_lines()}",
+                f"the drill's mirror ended with {code}; its last lines: {self._last_lines()}",
                 code="DRILL_FAILED",
             )
 
     def kill(self) -> None:
-        """SIGKILL for it and all of its processes; harmless when it has ended."""
+        """Send SIGKILL to it and all of its processes; harmless if it has ended."""
         self._is_killed = True
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -63,6 +63,6 @@ class MirrorProcess:
 
     def _last_lines(self) -> str:
         log = self._log.fileno()
-        # its child processes may still write, and share the position in the file
+        # its child processes may still write, and share the file position
         text = os.pread(log, os.fstat(log).st_size, 0).decode(errors="replace")
         return "".join(text.splitlines(keepends=True)[-LINES:]).strip()

@@ -1,5 +1,4 @@
-"""Names of a drill: what begins with them is nobody else's, and is removed.
-
+"""Names of a drill: everything whose name begins with its mark belongs to it, and is removed.
 Topics end in `.internal`, so that mirrors with the usual `topics.exclude` leave them alone.
 """
 
@@ -15,7 +14,7 @@ SUFFIX: Final = ".internal"
 
 
 class Part(StrEnum):
-    """What is rehearsed."""
+    """The part of a drill that is rehearsed."""
 
     SWITCHOVER = "switchover"
     FAILOVER = "failover"
@@ -23,7 +22,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DrillNames:
-    """Of one drill; `mark` is in all of them."""
+    """The names of one drill; `mark` is in all of them."""
 
     mark: str
 
@@ -32,13 +31,13 @@ class DrillNames:
         return cls(f"{PREFIX}{secrets.token_hex(4)}")
 
     def alias(self, part: Part, alias: str) -> str:
-        """What a cluster is called in the drill's configuration."""
+        """Return the alias of a cluster in the drill's configuration."""
         return f"{self.mark}{part.value[0]}-{alias}"
 
     def topic(self, part: Part, number: int) -> str:
-        """On the source."""
+        """Return the name of a topic on the source."""
         return f"{self.mark}{part.value[0]}-{number}{SUFFIX}"
 
     def group(self, part: Part, number: int) -> str:
-        """The application that reads that topic."""
+        """Return the name of the group that reads that topic."""
         return f"{self.mark}{part.value[0]}-{number}"

@@ -1,10 +1,10 @@
-"""One rehearsal: clients work, go over by the steps of the real commands, and work on.
+"""One rehearsal: clients run, move to the target by the steps of the real commands, and continue.
 
-Switchover: nothing may be lost, doubled or moved, in the remote topics and in what groups read.
+Switchover: no record may be lost, duplicated or moved, in the remote topics and as read by groups.
 
-Failover: mirror and clients are cut off at one moment, as by the loss of the source, and the source
-is not asked any more. What had not arrived is the loss that was measured; what had arrived must be
-whole, and every record of it must be read, some of them twice.
+Failover: mirror and clients are cut off at the same time, as if the source were lost, and the
+source is not queried any more. Records that had not arrived are the measured loss. All other
+records must be complete, and each must be read; some are read twice.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from twinlog.quantities import duration, plural
 
 POLL_S: Final = 0.3
 BEGINS_WITHIN_S: Final = 300.0
-"""Spark starts, topics are found, a checkpoint is written."""
+"""Time for Spark to start, topics to be found, and a checkpoint to be written."""
 WORKS_WITHIN_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What the drill's application does."""
+    """The load of the drill's application."""
 
     seconds: float = 10.0
     records_per_s: float = 200.0
@@ -45,18 +45,18 @@ class Load:
 
 @dataclass(slots=True, kw_only=True)
 class Measured:
-    """What a rehearsal measured."""
+    """The measurements of a rehearsal."""
 
     part: Part
     written: int = 0
-    """Records that were acknowledged on either side."""
+    """Records that were acknowledged by either cluster."""
     lost: int = 0
     lost_s: float = 0.0
     """Age of the oldest lost record when the source was cut off."""
     said_lost: int | None = None
-    """What the plan of a failover said of it; None: it could not know."""
+    """The loss by the plan of the failover, or None if it was unknown."""
     interruption_s: float = 0.0
-    """From the last moment at which producers could write until they all could again."""
+    """Time from the last moment at which producers could write until all could write again."""
     read_again: int = 0
     findings: list[Defect] = field(default_factory=list)
 
@@ -74,7 +74,7 @@ class Measured:
 
 
 class Rehearsal:
-    """Of one part, on topics that are there and empty; for one thread."""
+    """The rehearsal of one part, on new and empty topics; not thread-safe."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Rehearsal:
         mirror: MirrorProcess,
         say: Say,
     ) -> None:
-        """`partitions`: of each topic."""
+        """`partitions`: the partition count of each topic."""
         self._part, self._config, self._load, self._mirror = part, config, load, mirror
         self._say: Say = lambda line: say(f"{part.value}: {line}")
         self._topics = {names.topic(part, n): count for n, count in enumerate(partitions)}
@@ -94,7 +94,7 @@ class Rehearsal:
         self._clients: list[DrillClient] = []
 
     def run(self, fence: FenceKind) -> Measured:
-        """Raises FlowError where a step cannot be done."""
+        """Run the rehearsal. Raises FlowError if a step fails."""
         with CutoverScope(flow_setup(self._config), reason="drill") as scope:
             try:
                 if self._part is Part.SWITCHOVER:
@@ -127,13 +127,13 @@ class Rehearsal:
         for before, after in zip(readers, others, strict=True):
             for tp, numbers in before.read.items():
                 read = [*numbers, *after.read[self._remote(scope, tp)]]
-                where = "what its group read of"
+                where = "the records that its group read from"
                 outcome.findings += findings(self._part, where, tp, read, whole[tp])
                 outcome.read_again += read_again(read)
         return outcome
 
     def _all_read(self, writer: DrillWriter, readers: Sequence[DrillReader]) -> None:
-        """Consumers read to the end, and stop: producers are fenced off."""
+        """Wait until producers are fenced off, and consumers have read to the end and stopped."""
         self._until(lambda: writer.refused_at is not None or not writer.is_alive, "the fence holds")
         for one in (writer, *readers):
             one.end()
@@ -145,7 +145,7 @@ class Rehearsal:
             source.require_source()
             writer, readers = self._begin(scope)
             self._until(lambda: _is_copied(source), "the first copy")
-        scope.source_problem = FlowError("the drill takes it for lost", code="DRILL_FAILED")
+        scope.source_problem = FlowError("the drill treats it as lost", code="DRILL_FAILED")
         work = Failover(scope)
         self._until(
             lambda: {one.group for one in work.plan().groups} >= {*self._groups},
@@ -164,7 +164,7 @@ class Rehearsal:
         outcome = self._outcome(there, cut_at)
         outcome.said_lost = None if min(missing, default=-1) < 0 else sum(missing)
         outcome.findings += [
-            Defect(part=self._part, where=f"group {one.group}", what="is not where it should be")
+            Defect(part=self._part, where=f"group {one.group}", what="is not at its offset")
             for one in left
         ]
         self._after_a_loss(scope, outcome, (writer, readers, others), cut_at)
@@ -197,7 +197,13 @@ class Rehearsal:
                     outcome.findings.append(
                         Defect(part=self._part, where=f"the group of {tp}", what=what)
                     )
-                again = findings(self._part, "what its group read there of", tp, later, later)
+                again = findings(
+                    self._part,
+                    "the records that its group read on the target from",
+                    tp,
+                    later,
+                    later,
+                )
                 outcome.findings += again
                 outcome.read_again += len(later) - len({*later} - {*numbers})
 
@@ -222,7 +228,7 @@ class Rehearsal:
     def _go_over(
         self, scope: CutoverScope, before: DrillWriter
     ) -> tuple[DrillWriter, list[DrillReader]]:
-        """The application on the target, for half of the time; all of it is read when it ends."""
+        """Run the application on the target for half of the time; it reads everything at last."""
         there = DrillWriter(
             scope.setup.target,
             {self._remote(scope, tp): number for tp, number in before.written.items()},
@@ -251,7 +257,7 @@ class Rehearsal:
             one.start()
 
     def _work(self, share: float = 1.0) -> None:
-        """The application works for a while."""
+        """Let the application run for a while."""
         until = time.monotonic() + self._load.seconds * share
         self._until(lambda: time.monotonic() >= until, "", self._load.seconds + WORKS_WITHIN_S)
 
@@ -279,7 +285,7 @@ class Rehearsal:
         return TopicPartition(scope.remote(tp.topic), tp.partition)
 
     def _written(self, scope: CutoverScope, there: DrillWriter) -> dict[TopicPartition, int]:
-        """By partition of the source: how many numbers there are in all."""
+        """Return how many numbers there are in total, by partition of the source."""
         return {
             TopicPartition(topic, p): there.written[TopicPartition(scope.remote(topic), p)]
             for topic, count in self._topics.items()
@@ -301,11 +307,11 @@ class Rehearsal:
 
 
 def _is_copied(scope: CutoverScope) -> bool:
-    """Every partition, a part of it at least."""
+    """Return True if at least a part of every partition is copied."""
     try:
         found: list[Copy] = copies(scope)
     except TwinlogError:
-        return False  # topics of its own are being made
+        return False  # the drill's topics are being created
     return bool(found) and all(one.is_copied for one in found)
 
 

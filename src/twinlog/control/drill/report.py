@@ -1,4 +1,4 @@
-"""The report of a drill: JSON for programs, a page for people, their checksums, and a signature.
+"""The report of a drill: JSON, an HTML page, their checksums, and a signature.
 
 `drill-ID.json`, `drill-ID.html`, `drill-ID.sha256` (as `sha256sum --check` reads it) and, with a
 key, `drill-ID.sha256.sig`: Ed25519 (RFC 8032) over the bytes of the checksums.
@@ -35,13 +35,13 @@ pre { overflow-x: auto; padding: .6rem; border: 1px solid #8886 }
 
 
 def signing_key(path: Path) -> Ed25519PrivateKey:
-    """An unencrypted private key in PEM; UsageError where it is none."""
+    """Return an unencrypted private key from PEM. Raises UsageError if the file has none."""
     try:
         key = load_pem_private_key(path.read_bytes(), None)
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise UsageError(
             f"--sign {path}: no private key in PEM without a passphrase ({type(error).__name__}); "
-            "openssl genpkey -algorithm ed25519 -out FILE makes one"
+            "create one with openssl genpkey -algorithm ed25519 -out FILE"
         ) from error
     if not isinstance(key, Ed25519PrivateKey):
         raise UsageError(f"--sign {path}: not an Ed25519 key")
@@ -49,7 +49,7 @@ def signing_key(path: Path) -> Ed25519PrivateKey:
 
 
 def write_report(result: DrillResult, folder: Path, key: Ed25519PrivateKey | None) -> list[Path]:
-    """The files, in the order in which they were written; UsageError where that cannot be."""
+    """Write the files, and return them in that order. Raises UsageError if that fails."""
     stem = folder / f"drill-{result.mark.rpartition('-')[2]}"
     data = {"v": 1, **result.as_json()}
     files = {
@@ -74,7 +74,7 @@ def write_report(result: DrillResult, folder: Path, key: Ed25519PrivateKey | Non
 
 
 def page(result: DrillResult) -> str:
-    """One file that needs nothing else."""
+    """Return a self-contained HTML page."""
     verdict = "green" if result.is_green else "red"
     began = datetime.fromtimestamp(result.began_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     parts = [
@@ -100,7 +100,7 @@ def _rows(outcomes: list[Measured]) -> Iterator[list[str]]:
     yield ["records lost", *(count(one.lost) for one in outcomes)]
     yield ["seconds lost", *(f"{one.lost_s:.1f}" for one in outcomes)]
     said = ("" if one.said_lost is None else count(one.said_lost) for one in outcomes)
-    yield ["offsets lost, as the plan said", *said]
+    yield ["offsets lost, by the plan", *said]
     yield ["records read twice", *(count(one.read_again) for one in outcomes)]
 
 

@@ -1,4 +1,4 @@
-"""What became of numbered records: lost, doubled, moved, or none of the drill's."""
+"""The verdict on numbered records: lost, doubled, moved, or not written by the drill."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from twinlog.quantities import first_few, plural
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defect:
-    """What is wrong with one partition."""
+    """A defect of one partition."""
 
     part: str
     where: str
-    """As `the target log of orders-0`."""
+    """Such as `the target log of orders-0`."""
     what: str
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class Defect:
 def findings(
     part: str, where: str, tp: TopicPartition, found: Sequence[int], wanted: Sequence[int]
 ) -> Iterator[Defect]:
-    """How records differ from what is wanted: each number once, in ascending order."""
+    """Yield how records differ from the wanted ones: each number once, in ascending order."""
 
     def finding(numbers: Sequence[int], what: str) -> Defect:
         shown = first_few(str(number) for number in numbers)
@@ -44,12 +44,12 @@ def findings(
     if doubled := sorted(number for number, times in counts.items() if times > 1):
         yield finding(doubled, "doubled")
     if strange := sorted({*counts} - {*wanted}):
-        yield finding(strange, "none of the drill's")
-    firsts = list(dict.fromkeys(found))  # a doubled one is not moved as well
+        yield finding(strange, "not written by the drill")
+    firsts = list(dict.fromkeys(found))  # a doubled record does not count as moved as well
     if moved := [b for a, b in pairwise(firsts) if b < a]:
         yield finding(moved, "moved")
 
 
 def read_again(found: Sequence[int]) -> int:
-    """How many were read before; what a group reads twice."""
+    """Return how many records were read more than once."""
     return len(found) - len({*found})

@@ -1,6 +1,6 @@
-"""What a process that leads a flow does beside copying, in rounds.
+"""The work of a flow's leader beside copying, in rounds.
 
-`rounds` runs duties, and says what one is; `handed_topics` is what they may touch, `led_log` how
-they write for others to read. Each other file is one duty. Those of groups are in
-`control.groups`, and `control.flow.duty_catalogue` lists all.
+`rounds` runs duties and defines what a duty is. `handed_topics` decides which topics they may
+change, and `led_log` is how they write for readers. Each other file is one duty. The duties on
+groups are in `control.groups`, and `control.flow.duty_catalogue` lists all duties.
 """

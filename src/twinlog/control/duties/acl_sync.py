@@ -1,7 +1,7 @@
-"""Gives remote topics the ACLs of their sources: a duty, and a look for `check`.
+"""Copies the ACLs of source topics to remote topics: a duty, and a comparison for `check`.
 
-The rules are in `mirror.names.acl_rules`. Both clusters are read first, and only what is missing is
-created. A cluster without an authorizer has no ACLs: there is nothing to do, and nothing wrong.
+The rules are in `mirror.names.acl_rules`. Both clusters are read first, and only missing ACLs are
+created. A cluster without an authorizer has no ACLs, which is no error.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from twinlog.wire.topic_acl import TopicAcl
 log = logging.getLogger(__name__)
 
 OFF_KEY: Final = "set sync.topic.acls.enabled=false"
-"""What avoids the lines about rights that are missing for it."""
+"""Avoids the log lines about missing permissions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclChanges:
-    """What the target lacks, and what it has too much of; both sorted."""
+    """The ACLs that the target lacks, and those that it should not have; both sorted."""
 
     missing: tuple[TopicAcl, ...]
     leftover: tuple[TopicAcl, ...]
@@ -45,8 +45,9 @@ class AclChanges:
 def find_acl_changes(
     flow: FlowConfig, remotes: Mapping[str, str], source: ClusterClient, target: ClusterClient
 ) -> AclChanges:
-    """Compare the ACLs of source topics with those of their copies, whose names `remotes` has;
-    SECURITY_DISABLED where a cluster has no authorizer, Unauthorized without DESCRIBE.
+    """Compare the ACLs of source topics with those of their copies, whose names `remotes` has.
+    Raises BrokerRefused (SECURITY_DISABLED) if a cluster has no authorizer, and Unauthorized
+    without DESCRIBE.
     """
     rules = AclRules.of(flow)
     wanted = rules.wanted(topic_acls(source), remotes)
@@ -66,14 +67,14 @@ def give_acls(
     target: ClusterClient,
     confirm: Callable[[], None] = lambda: None,
 ) -> AclChanges:
-    """Make those of the copies as those of their source topics; raises as `find_acl_changes`.
+    """Make the copies' ACLs equal to those of their source topics. Raises as `find_acl_changes`.
 
-    `confirm` is called before anything is changed, and raises where it must not be.
+    `confirm` is called before anything is changed, and raises if the change is not allowed.
     """
     found = find_acl_changes(flow, remotes, source, target)
     if found.missing or found.leftover:
         confirm()
-    # what is denied must never be readable for a moment
+    # denials first, so that a denied topic is never readable for a moment
     create_topic_acls(target, sorted(found.missing, key=_denials_first))
     delete_topic_acls(target, found.leftover)
     return found
@@ -82,8 +83,8 @@ def give_acls(
 def acls_of_new(
     flow: FlowConfig, remotes: Mapping[str, str], source: ClusterClient, target: ClusterClient
 ) -> Iterator[str]:
-    """Give topics that hold nothing yet their ACLs before anything is copied into them; a line
-    where that is not possible.
+    """Create the ACLs of empty topics before anything is copied to them. Yield a line if that is
+    not possible.
     """
     if not remotes or not flow.acl_sync.enabled:
         return
@@ -101,7 +102,7 @@ def _not_copied(flow: FlowConfig, error: Unauthorized) -> str:
 
 
 class AclSync:
-    """The duty: one round compares, creates what is missing, deletes where that is asked for."""
+    """The duty: a round compares, creates missing ACLs, and deletes others if configured."""
 
     name = "topic ACLs"
     ends_once = True
@@ -164,6 +165,6 @@ def _denials_first(acl: TopicAcl) -> int:
 
 
 def acl_sync(flow: LedFlow) -> AclSync | None:
-    """The flow's, where its configuration asks for one."""
+    """Return the flow's duty, or None if it is not configured."""
     config = flow.config
     return AclSync(flow) if config.acl_sync.enabled and config.new_topics.enabled else None

@@ -1,7 +1,7 @@
-"""Keeps the configs of remote topics as those of their sources: a duty, and a look for `check`.
+"""Keeps the configs of remote topics equal to their sources': a duty, and a comparison for `check`.
 
-MirrorMaker 2 sends every config of every topic each time. Here the target is read first, and only
-what differs is sent. That takes no further right: who may alter configs may describe them.
+MirrorMaker 2 sends every config of every topic each time. This reads the target first, and sends
+only differences. That needs no further permission, because ALTER_CONFIGS includes DESCRIBE_CONFIGS.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from twinlog.survey.topic_configs import unread_configs
 log = logging.getLogger(__name__)
 
 LINES_SHOWN: Final = 20
-"""Of one round: the first sync of a large cluster must not fill the log."""
+"""Lines per round, so that the first sync of a large cluster does not fill the log."""
 TO_KEEP: Final = (
     "set back to what the source has; to keep a value of the target's own, add its name to the "
     "list of config.properties.exclude [CONFIG_OVERWRITTEN]"
@@ -47,18 +47,18 @@ TO_KEEP: Final = (
 
 @dataclass(slots=True, kw_only=True)
 class ConfigDrift:
-    """What one comparison of both clusters found."""
+    """The result of comparing both clusters."""
 
     topics: dict[str, list[ConfigDiff]] = field(default_factory=dict)
-    """By remote topic, those that differ."""
+    """The differences, by remote topic."""
     own: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By remote topic, the values that it should have of its own."""
+    """The values that a remote topic should have of its own, by remote topic."""
     kept: dict[str, list[ConfigDiff]] = field(default_factory=dict)
-    """By remote topic, what would shorten the life of records, and is not to be copied."""
+    """By remote topic, changes that would shorten retention, and are not copied."""
     unread: dict[str, TwinlogError] = field(default_factory=dict)
     """Source topics whose configs may not be read."""
     closed: list[str] = field(default_factory=list)
-    """Remote topics whose configs may not be read, and so not be altered."""
+    """Remote topics whose configs may not be read, and so may not be altered."""
     unknown: dict[str, list[str]] = field(default_factory=dict)
     """By remote topic, configs that the target's brokers do not have."""
 
@@ -72,8 +72,8 @@ def find_drift(
 ) -> ConfigDrift:
     """Compare source topics with their copies, whose names `remotes` has.
 
-    `with_others`: remote topics that hold more than this flow's copy. Whatever the source says,
-    nothing there is to live shorter.
+    `with_others`: remote topics that have records beside this flow's copy. Retention is never
+    shortened there, whatever the source has.
     """
     chosen, out = ConfigPropertyFilter.of(flow), ConfigDrift()
     here = describe_topic_configs(source, remotes)
@@ -86,7 +86,7 @@ def find_drift(
         if isinstance(theirs, TwinlogError):
             if isinstance(theirs, Unauthorized):
                 out.closed.append(remote)
-            continue  # else it is gone, and created again with its source's configs
+            continue  # else it was deleted, and is created again with its source's configs
         wanted = wanted_configs(chosen, configs)
         found = differences(wanted, theirs)
         keeps = flow.config_sync.keeps_retention or remote in with_others
@@ -102,7 +102,7 @@ def find_drift(
 
 
 def closed_configs(flow: FlowConfig, remotes: Collection[str]) -> str:
-    """What to say of remote topics whose configs we may not alter."""
+    """Return the log line for remote topics whose configs may not be altered."""
     return (
         f"configs are not kept equal for {plural(len(remotes), 'topic')} of {flow.flow.target} "
         f"({first_few(remotes)}): grant ALTER_CONFIGS on topic {next(iter(remotes))}, or set "
@@ -111,22 +111,22 @@ def closed_configs(flow: FlowConfig, remotes: Collection[str]) -> str:
 
 
 def lowered(drift: ConfigDrift) -> Iterator[str]:
-    """A line for each remote topic on which records are about to live shorter."""
+    """Yield a line for each remote topic whose retention is about to be shortened."""
     for remote, found in drift.topics.items():
         if shorter := [*map(str, filter(shortens_life, found))]:
             yield (
-                f"{remote}: {', '.join(shorter)}: as at the source; records that it shuts out are "
+                f"{remote}: {', '.join(shorter)}: as at the source; older records are "
                 "deleted. To keep them: twinlog.sync.retention = raise-only [RETENTION_LOWERED]"
             )
 
 
 def changes_of(found: Iterable[ConfigDiff]) -> list[ConfigChange]:
-    """As they are sent."""
+    """Return the requested changes."""
     return [ConfigChange(one.name, one.new) for one in found]
 
 
 class ConfigSync:
-    """The duty: one round makes one comparison and sends what it found."""
+    """The duty: a round compares both clusters and sends the differences."""
 
     name = "topic configs"
     ends_once = True
@@ -135,7 +135,8 @@ class ConfigSync:
         self._flow = flow
         self._log = FlowLog(log, flow.name)
         self._own: dict[str, dict[str, str]] = {}
-        """What remote topics had after the last round: where that is gone, somebody changed it."""
+        """Configs of remote topics after the last round; if one is gone, another client changed it.
+        """
         self._logged: set[tuple[str, ConfigDiff]] = set()
         self._lowered: list[str] = []
         interval_s = float(flow.config.config_sync.interval_seconds)
@@ -171,11 +172,9 @@ class ConfigSync:
             line = unknown_line(self._flow.config.flow.target, drift.unknown.values())
             self._flow.log_once(f"{self._flow.name}: {line}")
         for remote, kept in drift.kept.items():
-            why = (
-                "since others write to it, too" if remote in shared else "by twinlog.sync.retention"
-            )
+            why = "as others write to it, too" if remote in shared else "by twinlog.sync.retention"
             self._flow.log_once(
-                f"{self._flow.name}: {remote} keeps what it has, {why}: {', '.join(map(str, kept))}"
+                f"{self._flow.name}: {remote} keeps its configs, {why}: {', '.join(map(str, kept))}"
             )
         for name, error in refused.items():
             if name not in denied:
@@ -186,7 +185,7 @@ class ConfigSync:
         self._own = drift.own if is_whole else self._own | drift.own
 
     def _shared(self, topics: Sequence[CopiedTopic], target: ClusterClient) -> frozenset[str]:
-        """Remote topics that hold records of others, among them those of other flows."""
+        """Return the remote topics that have records of other flows or other clients."""
         state = cluster_state(target)
         return (
             self._rounds.with_others
@@ -200,19 +199,19 @@ class ConfigSync:
         )
 
     def _log_lowered(self, lines: list[str]) -> None:
-        """Before it is done; once where it is refused again and again."""
+        """Log before the change; once, even if it is rejected again and again."""
         for line in lines:
             if line not in self._lowered:
                 self._log.warning("%s", line)
         self._lowered = lines
 
     def _log_done(self, done: Mapping[str, list[ConfigDiff]]) -> set[tuple[str, ConfigDiff]]:
-        """A line for a topic; a warning where a value that somebody gave it was overwritten.
-        Returns what was found.
+        """Log a line per topic, as a warning if a value of the target's own was overwritten. Return
+        what was found.
 
-        Such a value may be the cure of a code. What was set since the last round is said each
-        time and however much else changes; of the first round, which finds what is old, the first
-        lines are.
+        Such a value may have been set to fix an error code. Values that were set since the last
+        round are logged each time, however many there are. The first round finds old values, and
+        logs only the first lines.
         """
         logged: set[tuple[str, ConfigDiff]] = set()
         first: list[str] = []
@@ -239,7 +238,7 @@ class ConfigSync:
         return logged
 
     def _is_foreign(self, remote: str, one: ConfigDiff) -> bool:
-        """Not merely an older value of the source: somebody set it on the target."""
+        """Return True if the value was set on the target, and is no older value of the source."""
         if remote not in self._own:
             return one.was_own
         return self._own[remote].get(one.name) != (one.old if one.was_own else None)
@@ -249,7 +248,7 @@ class ConfigSync:
 
 
 def config_sync(flow: LedFlow) -> ConfigSync | None:
-    """The flow's, where its configuration asks for one."""
+    """Return the flow's duty, or None if it is not configured."""
     config = flow.config
     wanted = config.config_sync.enabled and config.new_topics.enabled
     return ConfigSync(flow) if wanted else None

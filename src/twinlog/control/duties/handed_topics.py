@@ -1,16 +1,14 @@
-"""Which topics a duty may touch: those that the flow's own lanes copy now, and no others.
+"""Which topics a duty may change: only those that the flow's own lanes copy now.
 
-A name is no proof. Behind it may be a topic of somebody else, the only copy of a source topic that
-was deleted and created again, or a topic that clients have gone over to. Whether a remote topic is
-our copy is found out by the lanes, at the start of each partition. So a topic is handed to a duty
-when every partition of it is with a lane that has begun it between the topics of these ids, and
-none stands with a code that says otherwise. A duty that is handed topics has no other way to name
-one.
+A name proves nothing. It may be the name of another client's topic, of the only copy of a source
+topic that was deleted and re-created, or of a topic that clients have moved to. Lanes find out at
+the start of each partition whether a remote topic is the flow's copy. So a duty gets a topic if
+lanes have started every partition of it between the topics of these IDs, and none has failed with a
+code that contradicts this. Duties have no other way to name a topic.
 
-What was found is evidence while somebody watches: it ends with the lane, with a pause, and with
-the lead. So right before a change a duty asks the lanes once more, confirms that the process leads
-and that nothing else is wanted by now (`LedFlow.confirm`), and compares the ids behind what it has
-read.
+This evidence is valid while lanes run: it ends with the lane, with a pause, and with the lead. So
+right before a change a duty queries the lanes again, confirms that the process leads and that no
+intent forbids the change (`LedFlow.confirm`), and compares the IDs after its reads.
 """
 
 from __future__ import annotations
@@ -32,23 +30,23 @@ MAX_PAUSE_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandedTopics:
-    """The topics of a flow, as its duties may take them at one moment."""
+    """The topics of a flow that its duties may change, at one moment."""
 
     ours: tuple[CopiedTopic, ...] = ()
     left_alone: Mapping[str, str] = field(default_factory=dict)
-    """By remote topic, the code that says why nothing may touch it."""
+    """By remote topic, the code that forbids changes."""
     with_others: frozenset[str] = frozenset()
-    """Remote topics that hold records of others as well: nothing that deletes records, or sends
-    some to other partitions, is done to them.
+    """Remote topics that also have records of other writers. No duty deletes records of them, or
+    moves records to other partitions.
     """
     waiting: int = 0
-    """Topics of which some partition was not begun yet."""
+    """Number of topics of which some partition was not started yet."""
     watched: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """By remote topic, the partitions that are copied into: nobody watches the others."""
+    """By remote topic, the partitions that lanes copy to."""
 
 
 def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:
-    """Sort the topics of these partitions."""
+    """Sort the topics of these partitions by what duties may do with them."""
     topics: dict[CopiedTopic, list[PartitionView]] = {}
     for view in views:
         one = CopiedTopic(
@@ -78,8 +76,8 @@ def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:
 
 
 class TopicRounds:
-    """When a duty deals with which topics: with all of them at each interval, and in between with
-    those that were not begun before.
+    """Decides which topics a duty handles in a round: all of them once per interval, and in between
+    those that were not started before.
     """
 
     def __init__(
@@ -100,19 +98,20 @@ class TopicRounds:
 
     @property
     def interval_s(self) -> float:
-        """Until the next round; a partition may wait for its leader for hours."""
+        """Seconds until the next round; a partition may wait for its leader for hours."""
         left_s = self._whole_at + self._interval_s - self._clock()
         pause_s = self._pause_s if self._waiting else self._interval_s
         return min(pause_s, max(left_s, FIRST_PAUSE_S), self._interval_s)
 
     @property
     def with_others(self) -> frozenset[str]:
-        """Remote topics of the last round that hold records of others as well."""
+        """Remote topics of the last round that also have records of other writers."""
         return self._with_others
 
     def beside(self, topics: Iterable[CopiedTopic], target: ClusterClient) -> frozenset[str]:
-        """Remote topics that hold records, or may, in partitions that are not copied into. They
-        are of others: a topic that keeps its name may have more partitions than its source.
+        """Return the remote topics that have records, or may have some, in partitions that lanes do
+        not copy to. Those are of other writers, because a topic that keeps its name may have more
+        partitions than its source.
         """
         names = sorted(one.target for one in topics)
         found = target.metadata(names).topics if names else {}
@@ -127,9 +126,10 @@ class TopicRounds:
         return frozenset(tp.topic for tp in tps if tp not in empty)
 
     def take(self) -> tuple[list[CopiedTopic], bool]:
-        """The topics of this round, and whether these are all. Says once which ones are left alone.
+        """Return the topics of this round, and whether these are all. Topics that are left alone
+        are logged once.
 
-        Raises TwinlogError when the supervisor does not answer.
+        Raises TwinlogError if the supervisor does not respond.
         """
         found = handed_topics(self._flow.partitions())
         is_whole = not self._waiting or self._clock() - self._whole_at >= self._interval_s
@@ -141,7 +141,7 @@ class TopicRounds:
         for remote, code in found.left_alone.items():
             self._flow.log_once(
                 f"{self._flow.name}: {self._what} of {remote} are left as they are while it has "
-                f"stopped with {code}: it may not be this flow's to change"
+                f"stopped with {code}: this flow may not be allowed to change it"
             )
         return [one for one in found.ours if is_whole or one not in self._done], is_whole
 
@@ -152,24 +152,24 @@ class TopicRounds:
         source: ClusterClient,
         target: ClusterClient,
     ) -> None:
-        """Right before a change: what was read under these names was said of these very topics, and
-        they are still ours to change. Raises NotNow.
+        """Check right before a change that the results which were read under these names are of
+        these topics, and that the flow may still change them. Raises NotNow.
 
-        To read both clusters may take minutes, in which a lane may have found what takes a topic
-        from us.
+        Reading both clusters may take minutes, in which a lane may have found that a topic is not
+        the flow's any more.
         """
         topics = [*topics]
         now = handed_topics(self._flow.partitions())
         changed = {one for one in topics if one.source in names}
         others = now.with_others & {one.target for one in changed}
         if not changed <= {*now.ours} or not others <= self._with_others:
-            raise NotNow("a topic is not known as ours alone by now", flow=self._flow.name)
+            raise NotNow("a topic may have other writers now", flow=self._flow.name)
         self._flow.confirm()
         if still_there(topics, source, target) != names:  # last: it takes the least time
-            raise NotNow("a topic was deleted or re-created meanwhile", flow=self._flow.name)
+            raise NotNow("a topic was deleted or re-created", flow=self._flow.name)
 
     def did(self, topics: Iterable[CopiedTopic], *, is_whole: bool) -> None:
-        """The round has succeeded."""
+        """Note that the round has succeeded."""
         self._done = {*topics} if is_whole else self._done | {*topics}
         if is_whole:
             self._whole_at = self._clock()

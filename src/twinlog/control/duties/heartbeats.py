@@ -1,6 +1,7 @@
-"""Duty: heartbeats, MirrorMaker 2's sign of life, into one cluster of a flow.
+"""Duty: writes MirrorMaker 2's heartbeats to one cluster of a flow.
 
-Each side is a duty of its own: a cluster that is away must not silence the other.
+Each side is a duty of its own, so that an outage of one cluster does not stop the other's
+heartbeats.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from twinlog.wire.mm2_records import Heartbeat
 from twinlog.wire.records import Record
 
 GIVES_UP_S: Final = 10.0
-"""A heartbeat that comes much later than its time says nothing."""
+"""A heartbeat that is written much later than its timestamp is useless."""
 
 
 def into_target(flow: LedFlow) -> Duty | None:
-    """The flow's own, and those of pairs that are not enabled."""
+    """Return the duty for the flow's own heartbeats and those of flows that are not enabled."""
     beats = [beat for beat in flow.config.heartbeats if beat.into_target]
     return Heartbeats(flow, flow.target, beats) if beats else None
 
 
 def into_source(flow: LedFlow) -> Duty | None:
-    """Those of pairs that are not enabled: they come to the target with the other records."""
+    """Return the duty for flows that are not enabled; their heartbeats are copied to the target."""
     beats = [beat for beat in flow.config.heartbeats if not beat.into_target]
     return Heartbeats(flow, flow.source, beats) if beats else None
 
 
 class Heartbeats:
-    """Writes heartbeats to one cluster; where that is refused, it is said once."""
+    """Writes heartbeats to one cluster; a rejection is logged once."""
 
     ends_once = False
 
@@ -63,7 +64,7 @@ class Heartbeats:
         now = time.monotonic()
         if now < self._refused_until:
             return
-        # half a second early is in time: rounds do not come to the millisecond
+        # up to half a second early counts, because rounds are not exact to the millisecond
         due = [beat for beat, at in self._due.items() if at <= now + 0.5]
         try:
             self._write(due)

@@ -1,11 +1,11 @@
-"""A topic of one partition to which whoever leads a flow appends what it found.
+"""A topic of one partition to which a flow's leader appends results.
 
-Readers take the newest row of a key for what is so now. A leader that was frozen wakes with what it
-found before, and its successor knows what it wrote itself: nothing would put the older row right
-while nothing moves. So right before it appends, a process asks its own clock whether it still
-leads; and what arrives all the same (the freeze fell between that and the request, or the request
-was late) shows in the offsets: the log is not where the successor left it. It then reads the
-topic again, and writes what differs.
+Readers take the newest row of a key as current. A leader that was frozen may append an older result
+when it continues. Its successor knows only its own rows, so nothing would correct the older row as
+long as nothing changes. So right before an append the process checks by its own clock whether it
+still leads. A row may still arrive later, if the process was frozen after that check, or if the
+request was delayed. The successor detects this by the offsets, because the log does not end where
+its own last row ended. It then reads the topic again, and writes what differs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CHECK_EVERY_S: Final = 60.0
 
 
 class LedLog:
-    """One such topic; for one thread."""
+    """One such topic; not thread-safe."""
 
     def __init__(
         self,
@@ -36,30 +36,31 @@ class LedLog:
         self._flow, self._client, self._clock = flow, client, clock
         self._tp = TopicPartition(topic, 0)
         self._end = -1
-        """The log ends there if nobody else writes; -1: not known."""
+        """The expected log end, if no other process writes, or -1 if unknown."""
         self._is_foreign = False
-        """Somebody else wrote since it was read."""
+        """Another process has written since the topic was read."""
         self._next_check = 0.0
 
     def read(self) -> Iterator[Record]:
-        """All records, oldest first. Raises TwinlogError."""
+        """Yield all records, oldest first. Raises TwinlogError."""
         self._end, self._is_foreign = -1, False
         (end,) = ends_of_logs(self._client, [self._tp]).values()
         yield from read_to_end(self._client, self._tp.topic, 0, end=end)
         self._end, self._next_check = end, self._clock() + CHECK_EVERY_S
 
     def append(self, records: Sequence[Record]) -> None:
-        """As one batch. Raises NotNow where this process does not lead any more."""
+        """Append one batch. Raises NotNow if this process no longer leads."""
         if not self._flow.leads():
-            raise NotNow(f"{self._flow.name}: is led elsewhere by now")
+            raise NotNow(f"{self._flow.name}: another process leads it now")
         base = append(self._client, self._tp, records)
         self._is_foreign |= self._end not in (-1, base)
         self._end = base + len(records)
 
     def others_wrote(self) -> bool:
-        """Whether the topic holds what is neither read nor ours, once a minute; else False.
+        """Return True if the topic has records that this process neither read nor wrote. This is
+        checked once a minute; in between it is False.
 
-        Raises TwinlogError where the log's end cannot be asked.
+        Raises TwinlogError if the log's end cannot be read.
         """
         if self._end < 0 or self._clock() < self._next_check:
             return False

@@ -1,12 +1,13 @@
-"""Takes chunks of the offset map away that nobody can ask for any more.
+"""Removes chunks of the offset map that no query can need any more.
 
-A run says where records lie. Once both logs have deleted them, every question about them is
-answered by a log's start, so their chunks get a null value, and compaction removes them. A branch
-of a keyed topic is never asked what lies behind its mark. So the map is bounded by what the logs
-still hold, and by the first chunk of each partition, which stays: it says where the copy began.
+A run maps source offsets to target offsets. If both logs have deleted its records, every query for
+them is answered by a log's start. So their chunks get a null value, and compaction removes them.
+Offsets after the mark of a branch of a keyed topic are never queried. So the map's size is limited
+by the records in the logs. The first chunk of each partition is kept, because it has the start of
+the copy.
 
-Null values are safe to write twice, to die between, and for a process that has just lost the lead:
-log starts never go back, and a mark neither.
+Null values may be written twice or in part, also by a process that has just lost the lead, because
+log starts and marks never decrease.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from twinlog.wire.records import Record
 
 PRUNED_EVERY_S: float = 600.0
 FEWEST_RUNS: Final = 1_000
-"""A smaller map is not worth the question where its logs begin."""
+"""For a smaller map the log starts are not queried."""
 
 RECORDS_PER_BATCH: Final = 1_000
 OFFSETS_TIMEOUT_S: Final = 5.0
@@ -37,14 +38,14 @@ OFFSETS_TIMEOUT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Gone:
-    """A chunk that is to be removed, and where its rows may lie."""
+    """A chunk that is to be removed, and the partitions that may have its rows."""
 
     key: bytes
     homes: frozenset[int]
 
 
 class MapPruning:
-    """Of one led flow: every one has a map."""
+    """The duty of one led flow; every flow has a map."""
 
     name = "map-pruning"
     ends_once = True
@@ -79,11 +80,11 @@ class MapPruning:
         except Unauthorized as error:
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
             self._flow.log_once(
-                f"{self._flow.name}: rows of the offset map that nobody needs stay there: {error}"
+                f"{self._flow.name}: unneeded rows of the offset map cannot be removed: {error}"
             )
 
     def _starts(self, views: Sequence[PartitionView]) -> dict[TopicPartition, tuple[int, int]]:
-        """Where both logs of a source partition begin."""
+        """Return the log starts of both sides by source partition."""
         sources, targets = {v.source for v in views}, {v.target for v in views}
         here = list_offsets(self._source, sources, EARLIEST, timeout_s=OFFSETS_TIMEOUT_S)
         there = list_offsets(self._target, targets, EARLIEST, timeout_s=OFFSETS_TIMEOUT_S)
@@ -117,7 +118,7 @@ def _behind(
     view: PartitionView | None,
     starts: dict[TopicPartition, tuple[int, int]],
 ) -> int:
-    """The ordinal below which nobody asks; -1 where it is not known."""
+    """Return the ordinal below which the map is not needed, or -1 if unknown."""
     if known.key.branches:
         return -1 if known.mark is None else known.mark.ordinal
     if view is None or view.source not in starts or view.map_key != known.key or not known.runs:
@@ -129,5 +130,5 @@ def _behind(
         if not at:
             return -1
         run = known.runs[at - 1]
-        ordinals.append(run.ordinal)  # of a record that may still be there, or lies before one
+        ordinals.append(run.ordinal)  # of the first record at or before the start
     return min(ordinals)

@@ -1,13 +1,13 @@
 """MirrorMaker 2's own positions of a flow: read when its work is taken over, and kept up to date
-from then on, so that MirrorMaker 2 can take its work back.
+after that, so that MirrorMaker 2 can continue its work.
 
-A position is the last upstream record that is on the target. Written are those that changed, every
-few seconds and once more when the copy has drained: so after a stop in order MirrorMaker 2 resumes
-behind the last record, and after a crash some seconds before it.
+A position is the last source record that is on the target. Changed positions are written every few
+seconds, and once more when the copy has drained. So after a clean stop MirrorMaker 2 resumes after
+the last record, and after a crash some seconds before it.
 
-A MirrorMaker 2 that has its work back notes positions of its own, and resumes by the newest. So a
-round is for the leader alone. The last one comes after a pause or a promotion as well: it leaves
-alone what somebody else has noted since.
+A MirrorMaker 2 that runs again notes its own positions, and resumes at the newest one. So only the
+leader runs a round. The last round also runs after a pause or a promotion, and leaves positions
+alone that another process has noted since.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INTERVAL_S: Final = 5.0
 
 
 class Mm2Positions:
-    """The duty: one round writes the positions that changed."""
+    """The duty: a round writes the positions that changed."""
 
     name = "positions of MirrorMaker 2"
     interval_s = INTERVAL_S
@@ -55,8 +55,8 @@ class Mm2Positions:
         except Unauthorized as error:
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
             self._flow.log_once(
-                f"{self._flow.name}: {self.name} are not kept up to date, so it could not take its "
-                f"work back: {error}"
+                f"{self._flow.name}: {self.name} are not kept up to date, so it could not continue "
+                f"its work: {error}"
             )
 
     def _round(self, *, is_last: bool = False) -> None:
@@ -80,7 +80,7 @@ class Mm2Positions:
         self._written |= due
 
     def last_round(self) -> None:
-        """The copy has drained: what is written now is exact."""
+        """Write the exact positions; the copy has drained."""
         self._tried(is_last=True)
 
     def _write(self, target: ClusterClient, due: Mapping[TopicPartition, int]) -> None:
@@ -96,9 +96,9 @@ class Mm2Positions:
             append(target, TopicPartition(self._storage.topic, partition), records)
 
     def close(self) -> None:
-        """Every round has connections of its own."""
+        """Do nothing, because each round opens its own connections."""
 
 
 def mm2_positions(flow: LedFlow) -> Duty | None:
-    """None where nothing was taken over from MirrorMaker 2."""
+    """Return the duty, or None if nothing was adopted from MirrorMaker 2."""
     return None if flow.adopted is None else Mm2Positions(flow, flow.adopted)

@@ -1,4 +1,4 @@
-"""Duty: offset syncs, from which MirrorMaker 2's readers translate offsets of groups."""
+"""Duty: writes offset syncs, by which MirrorMaker 2's clients translate offsets of groups."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ from twinlog.wire.records import Record
 
 INTERVAL_S: Final = 1.0
 DELAYED_AT_MOST_S: Final = 10.0
-"""For the newest record of a busy partition; MirrorMaker 2: offset.flush.interval.ms, a minute."""
+"""Delay of a busy partition's newest record; MirrorMaker 2: offset.flush.interval.ms, a minute."""
 RECORDS_PER_BATCH: Final = 2_000
 
 
 def offset_syncs(flow: LedFlow) -> Duty | None:
-    """None where emit.offset-syncs.enabled=false."""
+    """Return the duty, or None if emit.offset-syncs.enabled=false."""
     config = flow.config.offset_syncs
     return None if config is None else OffsetSyncs(flow, config)
 
 
 @dataclass(slots=True)
 class _Written:
-    """What was written of one partition."""
+    """The syncs that were written for one partition."""
 
     reach: tuple[int, int] = (-1, -1)
-    """How far the copy was when it was last checked."""
+    """The end of the copy when it was last checked, on both sides."""
     point: SyncPoint | None = None
     at: float = -math.inf
     is_delayed: bool = False
-    """Newer records than `point` are copied, and none of them was due."""
+    """Newer records than `point` are copied, but no sync was due."""
 
 
 class OffsetSyncs:
-    """Writes a flow's offset syncs to the cluster that is to hold them."""
+    """Writes a flow's offset syncs to the configured cluster."""
 
     name = "offset syncs"
     interval_s = INTERVAL_S
@@ -68,7 +68,7 @@ class OffsetSyncs:
         self._log = LedLog(flow, self._client, self._topic)
         self._written: dict[PartitionKey, _Written] = {}
         self._found: dict[TopicPartition, OffsetSync] | None = None
-        """What was in the topic at the start, newest by partition; None: not read yet."""
+        """The newest sync by partition in the topic at the start, or None if not read yet."""
         self._may_read = True
         self._refused_until = 0.0
 
@@ -88,7 +88,7 @@ class OffsetSyncs:
             raise
 
     def _forget(self) -> None:
-        """The topic may have been deleted, or the last write be lost: read again what is there."""
+        """Read the topic again; it may have been deleted, or the last write may be lost."""
         self._found = None
         self._written.clear()
 
@@ -104,7 +104,7 @@ class OffsetSyncs:
         if self._found is None:
             ensure_mm2_topic(self._client, self._topic, self._config.replication_factor)
             self._found = self._read()
-        # in this order: a map that is older than what is known as copied may lack a gap
+        # in this order: a map that is older than the end of the copy may lack a gap
         views = self._flow.partitions()
         maps = self._flow.read_map()
         if len(self._written) > len(views):
@@ -138,11 +138,11 @@ class OffsetSyncs:
     def _due(
         self, view: PartitionView, known: PartitionMap, written: _Written, now: float
     ) -> list[SyncPoint]:
-        """What to write of one partition now; `written` is changed as if it were done."""
+        """Return the syncs to write for one partition, and update `written` as if they were."""
         reach = (view.next_upstream, view.next_downstream)
         is_quiet, written.reach = written.reach == reach, reach
         if is_quiet and not written.is_delayed:
-            return []  # so are most of thousands of partitions, from one second to the next
+            return []  # usually, for most of thousands of partitions
         newest = newest_point(known.runs, *reach)
         if newest is None:
             return []
@@ -168,7 +168,7 @@ class OffsetSyncs:
         if before is not None and continues and is_still_there(known.runs, before):
             return points_after(known.runs, before, newest, self._config.lag_max)
         if not self._may_read:
-            return [newest]  # what is there is not known, and a history would make readers forget
+            return [newest]  # the topic's syncs are unknown; a history would reset MM2's clients
         return history(known.runs, newest, self._config.lag_max)
 
     def _at_the_start(self, view: PartitionView, known: PartitionMap) -> SyncPoint | None:
@@ -187,10 +187,10 @@ class OffsetSyncs:
                     continue
                 out[sync.topic_partition] = sync
         except Unauthorized as error:
-            # MirrorMaker 2 needs no READ here either
+            # MirrorMaker 2 needs no READ permission here either
             self._may_read = False
             self._flow.log_once(
-                f"{self._flow.name}: offset syncs of earlier runs are not known, so each partition "
+                f"{self._flow.name}: offset syncs of earlier runs are unknown, so each partition "
                 f"resumes with its newest: {error}{self._hint}"
             )
         return out

@@ -1,13 +1,15 @@
-"""The flow's own topics on its target: that they keep what the flow needs, and that lost rows of
-the offset map are known as lost.
+"""The flow's own topics on its target: keeps their configs, and detects lost rows of the offset
+map.
 
-Somebody may set `cleanup.policy=delete` on them while a mirror runs (a topic operator that puts
-every topic right does). Then rows vanish in silence after the retention time. A round puts the
-policy right where we may, and says so; else it says what to do. And it notes which copies have rows
-(`mirror.state.mapped`), and under which producer ids the flow has written: in a topic that several
-flows share, the others know ours by the state topic alone. Where that was created again, or lost
-its rows, only the offset map knows them still, and what people want only whoever follows it. So the
-leader writes that again, and its claim: without it nobody could see that a mirror runs.
+Another client, such as a topic operator, may set `cleanup.policy=delete` on them while a mirror
+runs. Then rows would be deleted silently after the retention time. A round resets the policy if it
+may, and logs this; otherwise it logs what to do. It also notes which copies have rows
+(`mirror.state.mapped`), and under which producer IDs the flow has written, because in a topic that
+several flows share, other flows know this flow's records only by the state topic.
+
+If the state topic was re-created, or lost its rows, only the offset map still has the producer IDs,
+and only the leader still has the intents that it follows. So the leader writes these again, and its
+claim, without which other processes could not see that a mirror runs.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ Row = tuple[bytes, bytes]
 
 
 class OwnTopics:
-    """Of one led flow: every one has them."""
+    """The duty of one led flow; every flow has these topics."""
 
     name = "own-topics"
     interval_s = CHECK_EVERY_S
@@ -46,11 +48,11 @@ class OwnTopics:
         self._flow = flow
         self._target = ClusterClient(flow.target)
         self._mapped: dict[Copy, frozenset[int]] = {}
-        """Partitions that have rows in the map, or had."""
+        """Partitions that have rows in the map, or had some."""
         self._said: dict[Copy, frozenset[int]] = {}
-        """What of that the state topic says."""
+        """The part of it that is in the state topic."""
         self._said_in: TopicId | None = None
-        """The id of the state topic that says it; None: to be read."""
+        """The ID of that state topic, or None if it is to be read."""
 
     def round(self) -> None:
         for name in (STATE_TOPIC, map_topic_of(self._flow.config.flow)):
@@ -65,7 +67,7 @@ class OwnTopics:
         ]
         if rows:
             self._said_in = None  # until it is written
-            self._flow.confirm()  # who leads now may know of more
+            self._flow.confirm()  # a new leader may know of more rows
             append_rows(self._target, STATE, rows, int(time.time() * 1000))
         self._said, self._said_in = dict(self._mapped), topic_id
 
@@ -73,21 +75,21 @@ class OwnTopics:
         try:
             check_policy(self._target, name)
         except Unauthorized:
-            return  # said when the flow was set up
+            return  # reported when the flow was set up
         except ConfigError as error:
             try:
                 compact_again(self._target, name)
             except TwinlogError as refusal:
                 self._flow.log_once(f"{self._flow.name}: {error}; {refusal}")
                 return
-            self._said_in = None  # it may lack rows by now
+            self._said_in = None  # rows may already be deleted
             self._flow.log_once(
-                f"{self._flow.name}: {error}. It is set so again; rows that were deleted meanwhile "
-                f"are lost, and partitions that miss theirs will say MAP_MISSING [{error.code}]"
+                f"{self._flow.name}: {error}. The policy is reset; rows that were already deleted "
+                f"are lost, and their partitions will fail with MAP_MISSING [{error.code}]"
             )
 
     def _read_state(self) -> list[Row]:
-        """Take over what the state topic says; what it should say beside, and does not."""
+        """Read the state topic. Return the rows that it lacks."""
         state = state_rows(self._target)
         records = state.of(self._flow.name)
         self._said = mapped_copies(self._flow.name, records).partitions
@@ -96,7 +98,7 @@ class OwnTopics:
         wrote = {one for copied in self._flow.read_map().values() for one in copied.producers}
         there = {key for key, _ in records}
         followed = self._flow.intents().rows()
-        if self._flow.claim is not None:  # who promotes the flow waits for the end of the last one
+        if self._flow.claim is not None:  # a promotion waits for the end of the last claim
             followed.append(self._flow.claim.encode())
         return [
             *(row for row in followed if row[0] not in there),
@@ -104,7 +106,7 @@ class OwnTopics:
         ]
 
     def _search_rows(self) -> None:
-        """In the map, where a partition has begun of which none is known."""
+        """Look for rows in the map if a partition has started without known rows."""
         begun: dict[Copy, set[int]] = {}
         for view in self._flow.partitions():
             copy = view.source_topic_id, view.target_topic_id
@@ -124,8 +126,8 @@ class OwnTopics:
 
 
 def whole(maps: Iterable[PartitionKey]) -> set[tuple[TopicId, TopicId, int]]:
-    """Partitions that lack no row: a keyed one has one for each branch, and they are written one by
-    one.
+    """Return the partitions that lack no row. A keyed partition has a row for each branch, and
+    these are written one by one.
     """
     found = Counter(key._replace(branch=0) for key in maps)
     return {key[:3] for key, count in found.items() if count >= max(1, key.branches)}

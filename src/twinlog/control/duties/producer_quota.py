@@ -1,10 +1,10 @@
-"""Duty: holds the producers of the source back while the flow does not keep `twinlog.rpo.seconds`,
-where `twinlog.rpo.enforce` asks for it; lets them go when it does, and at every end of the flow.
+"""Duty: throttles the producers of the source while `twinlog.rpo.seconds` is exceeded, if
+`twinlog.rpo.enforce` is set. The quota is removed when the flow has caught up, and when it ends.
 
-What a process that was killed left behind is removed by the next leader, which finds the row
-(`client/producer_hold.py`), also where its configuration asks for no quota. One that loses the lead
-removes what it has set: with the target away there is no next leader, and the source is not to
-wait for it.
+If the process was killed, the next leader finds the row and removes the quota
+(`client/producer_hold.py`), even if its configuration sets no quota. A process that loses the lead
+removes its own quota: if the target is down, there is no next leader, and the source must not wait
+for one.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ log = logging.getLogger(__name__)
 
 EVERY_S: Final = 2.0
 CHECK_EVERY_S: Final = 30.0
-"""For what a process that lost the lead did without knowing it."""
+"""Detects quotas that a process set after it had lost the lead without knowing."""
 ENDS_WITHIN_S: Final = 10.0
-"""At the end of a flow; what takes longer, the next leader does."""
+"""Time limit at the end of a flow; if it takes longer, the next leader removes the quota."""
 
 
 def producer_quota(flow: LedFlow) -> Duty | None:
-    """Where the configuration asks for it, or somebody's quota was left behind."""
+    """Return the duty if it is configured, or if a quota was left behind."""
     is_wanted = flow.config.rpo_enforced and flow.config.rpo_seconds is not None
     return ProducerQuota(flow) if is_wanted or flow.has_held_producers else None
 
 
 class ProducerQuota:
-    """The duty; it also lets producers go while the flow is paused."""
+    """The duty; it also removes the quota while the flow is paused."""
 
     name = "producer quota"
     ends_once = False
@@ -57,7 +57,8 @@ class ProducerQuota:
         self._refused_until = 0.0
         self._next_check = 0.0
         self._may_be_held = True
-        """Until a check has shown otherwise: a process that was killed may have left it."""
+        """True until a check has shown otherwise, because a killed process may have left a quota.
+        """
 
     @property
     def interval_s(self) -> float:
@@ -67,9 +68,9 @@ class ProducerQuota:
         wanted = self._wanted()
         if self._rate is not None and self._rate.is_in_vain:
             self._flow.log_once(
-                f"{self._flow.name}: it did not help to hold producers of "
-                f"{self._flow.source.alias} back: who writes has a quota of its own, or the "
-                "copy itself is held back; they are let go, and it is tried again every "
+                f"{self._flow.name}: throttling producers of "
+                f"{self._flow.source.alias} did not help: they have quotas of their own, or the "
+                "copy itself is throttled; the quota is removed, and it is tried again every "
                 "10 minutes [PRODUCERS_HELD]"
             )
         if wanted is None:
@@ -81,21 +82,21 @@ class ProducerQuota:
         if time.monotonic() < self._refused_until:
             return
         if wanted != self._flow.held_rate.bytes_per_second:
-            self._flow.confirm()  # after a promotion nobody would let them go
+            self._flow.confirm()  # after a promotion no process would remove the quota
         self._may_be_held = True
         try:
             theirs = self._hold.hold(wanted)
         except Unauthorized as error:
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
             self._flow.log_once(
-                f"{self._flow.name}: producers are not held back: {error}; or set "
+                f"{self._flow.name}: producers are not throttled: {error}; or set "
                 "twinlog.rpo.enforce=none"
             )
             return
         if theirs is not None:
             self._flow.held_rate.bytes_per_second = None
             self._flow.log_once(
-                f"{self._flow.name}: producers are not held back: users of "
+                f"{self._flow.name}: producers are not throttled: users of "
                 f"{self._flow.source.alias} have a default quota of {size(int(theirs))}/s that is "
                 "not the flow's; give users quotas of their own in place of it, or set "
                 "twinlog.rpo.enforce=none"
@@ -110,7 +111,7 @@ class ProducerQuota:
             self._flow.held_rate.bytes_per_second = wanted
 
     def last_round(self) -> None:
-        """Nobody looks after them any more."""
+        """Remove the quota, because this process no longer watches the producers."""
         self._hold.end()
         if self._may_be_held:
             work = threading.Thread(target=self._end, daemon=True)
@@ -138,7 +139,7 @@ class ProducerQuota:
         return self._rate.see(time.monotonic(), loss_ms, now.bytes, brokers, waiting)
 
     def _free(self, hold: ProducerHold) -> None:
-        self._log_freed(hold.let_go())  # before the target is asked, which may be away
+        self._log_freed(hold.let_go())  # before the target is queried, which may be down
         self._log_freed(hold.free())
         self._may_be_held = False
 
@@ -146,7 +147,7 @@ class ProducerQuota:
         self._flow.held_rate.bytes_per_second = None
         if found is not Freed.NOTHING:
             self._log.warning(
-                "producers of %s are let go: %s", self._flow.source.alias, found.value
+                "producers of %s are no longer throttled: %s", self._flow.source.alias, found.value
             )
 
     def _end(self) -> None:
@@ -159,7 +160,7 @@ class ProducerQuota:
 
     def _may_stay(self, why: object) -> None:
         self._log.warning(
-            "producers of %s may still be held back: %s; the next start lets them go, or "
+            "producers of %s may still be throttled: %s; the next start removes the quota, or "
             "`twinlog flow unthrottle` [PRODUCERS_HELD]",
             self._flow.source.alias,
             why,

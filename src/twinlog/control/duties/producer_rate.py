@@ -1,10 +1,11 @@
-"""How fast producers may write while a flow does not keep its RPO.
+"""Decides how fast producers may write while a flow exceeds its RPO.
 
-They get half of what the copy carries, so that it catches up about as fast as it fell behind, and
-less where the loss grows on. A quota helps only while records are copied: where nothing moves (the
-target is away, the flow is paused), producers are let go, for an outage of the copy is to be no
-outage of the source. Nor are they held back, or more than they are, while less and less waits: a
-copy that catches up needs nobody's help, as with the history of a topic that is copied again.
+They get half of the copy's throughput, so that it catches up about as fast as it fell behind, and
+less if the loss still grows. A quota helps only while records are copied. If nothing is copied (the
+target is down, the flow is paused), producers are not throttled, because an outage of the copy must
+not become an outage of the source. Producers are also not throttled, or not further, while the
+number of waiting records decreases: such a copy catches up by itself, as when the history of a
+topic is copied again.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ SHARE: Final = 0.5
 LESS: Final = 0.7
 ADJUST_S: Final = 10.0
 MEASURED_S: Final = 20.0
-"""A flow with a limit moves in bursts."""
+"""A flow with a rate limit copies in bursts."""
 MOST_LOWERINGS: Final = 20
-"""Who gets a thousandth of what they got and it helps nothing is not who writes."""
+"""If a thousandth of the rate does not help, other producers write."""
 IN_VAIN_S: Final = 600.0
 STANDS_AFTER_S: Final = 30.0
-"""So long without a byte."""
+"""Seconds without a copied byte after which the copy counts as stopped."""
 
 MOVING: Final = (
     *(PartitionState.STARTING, PartitionState.COPYING),
@@ -38,37 +39,37 @@ MOVING: Final = (
 
 @dataclass(slots=True)
 class HeldRate:
-    """What is set, for those who look at the flow; written by the duty's thread."""
+    """The quota that is set, for display; written by the duty's thread."""
 
     bytes_per_second: int | None = None
-    """Of each user at each broker; None: nothing holds them back."""
+    """The rate of each user at each broker, or None if there is no quota."""
 
 
 def curable_loss_ms(parts: Iterable[PartitionSnapshot]) -> int:
-    """The loss that slower producers would make less: of partitions that are copied and are behind.
+    """Return the loss that slower producers would reduce: of partitions that are copied and lag.
 
-    One that has stopped with a code or is paused, or waits for a transaction to end, would stay
-    behind however slow they are, and the producers of all others must not pay for it.
+    A partition that has failed with a code, is paused, or waits for the end of a transaction would
+    lag however slow producers are. The producers of all others must not be throttled for it.
     """
     behind = (part for part in parts if part.lag > 0 and not part.code)
     return max((part.loss_ms for part in behind if part.state in MOVING), default=0)
 
 
 class Waiting(NamedTuple):
-    """Records that are not copied yet, and of how many partitions that is known."""
+    """Number of records that are not copied yet, and of partitions for which it is known."""
 
     partitions: int
     records: int
 
     @classmethod
     def of(cls, parts: Iterable[PartitionSnapshot]) -> Self:
-        """Of those that slower producers would help."""
+        """Count only partitions that slower producers would help."""
         lags = [one.lag for one in parts if one.lag >= 0 and not one.code and one.state in MOVING]
         return cls(len(lags), sum(lags))
 
 
 class ProducerRate:
-    """Decides; seconds are of one clock that only goes forward."""
+    """Decides the rate; times are seconds of a monotonic clock."""
 
     def __init__(self, rpo_ms: int) -> None:
         self._rpo_ms = rpo_ms
@@ -80,14 +81,14 @@ class ProducerRate:
         self._lowered = 0
         self._not_before = float("-inf")
         self.is_in_vain = False
-        """Producers were let go because it did not help; tried again after some minutes."""
+        """The quota was removed because it did not help; it is tried again after some minutes."""
         self.rate: int | None = None
-        """Bytes per second of each user at each broker; None: as they like."""
+        """Bytes per second of each user at each broker, or None without a quota."""
 
     def see(
         self, at: float, loss_ms: int, copied: int, brokers: int, waiting: Waiting
     ) -> int | None:
-        """The rate from now on. `copied`: bytes since the flow began; `loss_ms` -1: not known."""
+        """Return the new rate. `copied`: bytes since the flow began; `loss_ms`: -1 if unknown."""
         speed, falls_behind = self._speed(at, copied), self._falls_behind(at, waiting)
         stands = self._moved_at is None or at - self._moved_at > STANDS_AFTER_S
         self.is_in_vain = self.is_in_vain and at < self._not_before
@@ -103,7 +104,7 @@ class ProducerRate:
             self._lowered += grows
             self._set(at, loss_ms, self.rate * LESS if grows else self.rate)
             if self._lowered > MOST_LOWERINGS:
-                # users with quotas of their own, or a flow back, which holds this one's user
+                # users have quotas of their own, or the flow back is throttled as this flow's user
                 self.rate, self.is_in_vain, self._not_before = None, True, at + IN_VAIN_S
         return self.rate
 
@@ -112,7 +113,7 @@ class ProducerRate:
         self._next, self._last_loss_ms = at + ADJUST_S, loss_ms
 
     def _falls_behind(self, at: float, waiting: Waiting) -> bool:
-        """Whether no less waits than some seconds ago; False while it is too early to say."""
+        """Return True if no fewer records wait than some seconds ago; False if it is too early."""
         seen = self._waiting
         if seen and waiting.partitions != seen[-1][1].partitions:
             seen.clear()
@@ -123,11 +124,11 @@ class ProducerRate:
         return at - began >= 1.0 and waiting.records >= max(before.records, 1)
 
     def _speed(self, at: float, copied: int) -> float | None:
-        """Bytes per second over the last seconds; None where none was copied, or it is too early
-        to say.
+        """Return bytes per second over the last seconds, or None if nothing was copied or it is too
+        early.
         """
         seen = self._seen
-        if seen and copied < seen[-1][1]:  # partitions left: what they copied is not counted on
+        if seen and copied < seen[-1][1]:  # partitions left, and their bytes are not counted
             seen.clear()
         if seen and copied > seen[-1][1]:
             self._moved_at = at

@@ -1,5 +1,5 @@
-"""Duty: what the flow looks like here is written to the target every few seconds, so that `status`
-shows it from every host. Continues while the flow is paused.
+"""Duty: writes the flow's status to the target every few seconds, so that `status` shows it from
+every host. Continues while the flow is paused.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from twinlog.model import TopicPartition
 log = logging.getLogger(__name__)
 
 GIVES_UP_S: Final = 10.0
-"""What is written much later than its time says nothing."""
+"""A status that is written much later than its timestamp is useless."""
 
 HOME: Final = TopicPartition(STATUS_TOPIC, 0)
 LONGEST_TEXT: Final = 200
 MOST_NAMED: Final = 20
-"""Topics of which records will be deleted."""
+"""Limit of topics whose records will be deleted."""
 ENDS_WITHIN_S: Final = 2.0
-"""What it says at the end is worth no longer wait."""
+"""The last status is not worth a longer wait."""
 
 EVENTS_AGAIN_S: Final = 240.0
-"""Events are written when there is a new one, and so often: who looks for the first time reads the
-last ten minutes.
+"""Events are written when there is a new one, and in this interval, because a first reader reads
+the last ten minutes.
 """
 
 USUAL: Final = frozenset(
@@ -64,17 +64,17 @@ USUAL: Final = frozenset(
 
 
 def is_unusual(part: PartitionSnapshot) -> bool:
-    """It is not simply copied."""
+    """Return True if the partition has a code, or is not being copied normally."""
     return bool(part.code) or part.state not in USUAL
 
 
 def publication(flow: LedFlow) -> Duty | None:
-    """Where twinlog.status.interval.seconds does not turn it off."""
+    """Return the duty, or None if twinlog.status.interval.seconds=0."""
     return Publication(flow) if flow.config.status_interval_seconds else None
 
 
 class StatusTopic:
-    """For the rows of one flow, and one thread; that they are refused is said once."""
+    """Writes the rows of one flow; not thread-safe. A rejection is logged once."""
 
     def __init__(
         self, client: ClusterClient, config: FlowConfig, log_once: Callable[[str], None]
@@ -84,7 +84,7 @@ class StatusTopic:
         self._refused_until = 0.0
 
     def append(self, rows: Sequence[Row], at_ms: int) -> bool:
-        """Whether they were written; raises TwinlogError, but for a refusal."""
+        """Return True if the rows were written. Raises TwinlogError, except if unauthorized."""
         now = time.monotonic()
         if now < self._refused_until:
             return False
@@ -96,7 +96,7 @@ class StatusTopic:
         except Unauthorized as error:
             self._refused_until = now + REFUSED_PAUSE_S
             self._log_once(
-                f"{self.config.flow}: its status is shown on this host alone: {error}; "
+                f"{self.config.flow}: its status is shown on this host only: {error}; "
                 "or set twinlog.status.interval.seconds=0"
             )
             return False
@@ -106,13 +106,13 @@ class StatusTopic:
         return True
 
     def ensure(self) -> None:
-        """Make it where it is not there."""
-        # whether it is compacted is nobody's concern: what is old says nothing
+        """Create the topic if it does not exist."""
+        # compaction does not matter, because old rows are ignored
         ensure_mm2_topic(self.client, STATUS_TOPIC, self.config.state_topic_replication_factor)
 
 
 class Publication:
-    """What the flow looks like, and what happened to it."""
+    """Writes the flow's status and its events."""
 
     ends_once = False
     runs_while_held = True
@@ -123,7 +123,7 @@ class Publication:
         self._topic = StatusTopic(self._client, flow.config, flow.log_once)
         self._last: PublishedStatus | None = None
         self._events: PublishedEvents | None = None
-        """As written last."""
+        """The events that were written last."""
         self._events_again = 0.0
 
     @property
@@ -147,7 +147,7 @@ class Publication:
             self._events, self._events_again = events, now + EVENTS_AGAIN_S
 
     def last_round(self) -> None:
-        """Whoever looks is not to take it for one that runs."""
+        """Write that the flow has stopped, so that readers do not take it for a running one."""
         if self._last is not None:
             work = threading.Thread(target=self._end, args=(self._last,), daemon=True)
             work.start()
@@ -158,7 +158,7 @@ class Publication:
         ended = replace(
             last,
             state=FlowState.STOPPED.value,
-            reason="it ended in order",
+            reason="it shut down cleanly",
             at_ms=now_ms,
             since_ms=now_ms,
             lanes=0,
@@ -174,7 +174,7 @@ class Publication:
 
 
 def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:
-    """The flow as it is now, as small as it can be."""
+    """Return the flow's current status in its smallest form."""
     unusual = [part for part in snapshot.partitions if is_unusual(part)]
     return PublishedStatus(
         flow=snapshot.flow,
@@ -210,7 +210,7 @@ def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:
 
 
 def kept_of(parts: tuple[PartitionSnapshot, ...]) -> Kept:
-    """How soon the source deletes what of these partitions waits."""
+    """Return how soon the source deletes waiting records of these partitions."""
     known = [part for part in parts if part.is_left_known]
     ending = [part for part in known if part.left_ms >= 0]
     first = min(ending, key=lambda part: part.left_ms, default=None)
@@ -234,7 +234,7 @@ def _proof(verified: Verified) -> Proof:
 
 
 def _behind(parts: tuple[PartitionSnapshot, ...]) -> Iterator[Behind]:
-    """For whoever finds the source gone: what it had, as far as anybody knows."""
+    """Yield what is known of the source's uncopied records, in case the source is lost."""
     late = [part for part in parts if part.loss_records > 0 and part.upstream >= 0]
     for part in sorted(late, key=lambda part: -part.loss_records)[:MOST_BEHIND]:
         yield Behind(
@@ -246,7 +246,7 @@ def _behind(parts: tuple[PartitionSnapshot, ...]) -> Iterator[Behind]:
 
 
 def _unusual(parts: list[PartitionSnapshot]) -> Iterator[Unusual]:
-    # those with a code first: a paused flow has nothing but paused partitions
+    # partitions with a code first, because in a paused flow all partitions are unusual
     for part in sorted(parts, key=lambda part: not part.code)[:MOST_UNUSUAL]:
         yield Unusual(
             topic=part.topic,

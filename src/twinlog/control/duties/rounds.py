@@ -1,8 +1,7 @@
-"""Duties: what a process that leads a flow does for it beside copying, in rounds, each duty in a
-thread of its own.
+"""Duties: the work of a flow's leader beside copying, in rounds, each duty in its own thread.
 
-A duty never stops the copy. A round that fails is said in one line and tried again; so a round
-must be safe to repeat, to die in, and to be run by a process that has just lost the lead without
+A duty never stops the copy. A round that fails is logged in one line and tried again. So a round
+must be safe to repeat, to crash in, and to be run by a process that has just lost the lead without
 knowing it.
 """
 
@@ -41,51 +40,51 @@ HELD_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 30.0
 ONE_LINE_EVERY_S: Final = 60.0
 REFUSED_PAUSE_S: Final = 600.0
-"""Where a right is missing: as often as MirrorMaker 2 looks for topics and groups, so that one
-which was granted meanwhile is found.
+"""Interval of attempts without a permission: as often as MirrorMaker 2 lists topics and groups, so
+that a permission that was granted in the meantime is found.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView(Pairing):
-    """How far one partition of the flow is; offsets are -1 while they are not known."""
+    """The progress of one partition of the flow; unknown offsets are -1."""
 
     next_upstream: int
-    """All records below it are on the target."""
+    """All source records below this offset are on the target."""
     next_downstream: int
-    """Where the next record will lie."""
+    """The target offset of the next record."""
     source_end: int
     is_broken: bool = False
-    """One of the two logs is not what it should be, or its topic not the one that was copied: no
-    offset of the target can be trusted, and so none is given.
+    """One of the two logs was damaged, or its topic is not the one that was copied. So target
+    offsets cannot be trusted, and none is given.
     """
     is_unseen: bool = False
-    """No lane of this process has found its place in both logs yet."""
+    """No lane of this process has found its position in both logs yet."""
     is_keyed: bool = False
     """Its records go to several target partitions by key."""
     is_begun: bool = False
-    """A lane of this process has found that the target holds this copy, or nothing yet."""
+    """A lane of this process has verified that the target has this copy, or is empty."""
     has_others: bool = False
-    """Its target topic holds records that this flow did not copy, or may hold some."""
+    """The target topic has, or may have, records that this flow did not copy."""
     map_epoch: int | None = None
-    """Under which leader of the map's partition its rows surely are there, as its lane says (-1: it
-    does not know); None: it is in no lane.
+    """The leader epoch of the map's partition in which its rows certainly exist, as its lane
+    reports (-1 if unknown); None if it is in no lane.
     """
     not_ours: str = ""
-    """The code that says that nothing of ours may write to its target topic now; mostly empty."""
+    """The code that forbids writes to the target topic now; usually empty."""
 
 
 def confirmed(
     views: Iterable[PartitionView], source: ClusterClient, target: ClusterClient
 ) -> list[PartitionView]:
-    """Those whose two topics have the ids of the copy now. To be asked right before something is
-    written, and behind whatever was read by name: ids never come back.
+    """Return the partitions whose topics both still have the IDs of the copy. Call this right
+    before a write, and after everything that was read by name, because IDs are never reused.
 
-    A lane's position is one between two topic ids, but groups, checkpoints and MirrorMaker 2's own
-    positions go by name. Under the name there may be a topic created again by now, whose first
-    records such a position would skip; no lane notices while it is paused.
+    A lane's position is valid between two topic IDs. But groups, checkpoints and MirrorMaker 2's
+    own positions are stored by name. The topic of that name may have been re-created, and such a
+    position would skip its first records. No lane notices this while it is paused.
 
-    One metadata request to each cluster, for these topics alone. Raises TwinlogError.
+    This sends one metadata request to each cluster, for these topics only. Raises TwinlogError.
     """
     if not (views := [*views]):
         return []
@@ -101,35 +100,35 @@ def confirmed(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedFlow:
-    """A flow as its duties see it; may be used from any thread."""
+    """A flow as its duties see it; thread-safe."""
 
     config: FlowConfig
     policy: ReplicationPolicy
     generation: int
     source: ClusterSettings
-    """As the flow's admin client enters it; a duty opens clients of its own."""
+    """The settings of the flow's admin client; a duty opens its own clients."""
     target: ClusterSettings
     partitions: Callable[[], tuple[PartitionView, ...]]
-    """All wanted partitions now. Raises TwinlogError when the supervisor does not answer."""
+    """All wanted partitions now. Raises TwinlogError if the supervisor does not respond."""
     read_map: Callable[[], Maps]
-    """The offset map up to this moment."""
+    """The current offset map."""
     snapshot: Callable[[], FlowSnapshot]
-    """The flow as it is now. Raises TwinlogError when the supervisor does not answer."""
+    """The flow as it is now. Raises TwinlogError if the supervisor does not respond."""
     may_act: Callable[[], bool] = lambda: False
-    """Whether this process leads by its own clock, and the state topic, read now, names nobody
-    else and wants nothing that the run does not follow yet. Raises TwinlogError where that cannot
-    be asked.
+    """Returns True if this process leads by its own clock, and the state topic, read now, has no
+    other leader and no intent that this run does not follow yet. Raises TwinlogError if that cannot
+    be read.
     """
     claim: Claim | None = None
-    """Of this generation, as the state topic has it."""
+    """The claim of this generation, as the state topic has it."""
     intents: Callable[[], FlowIntents] = FlowIntents
-    """What people want of the flow, as it is followed now."""
+    """The intents that the flow follows now."""
     leads: Callable[[], bool] = lambda: False
-    """Whether this process leads by its own clock; asks nobody."""
+    """Returns True if this process leads by its own clock; sends no request."""
     log_once: Callable[[str], None]
-    """Says a line once in the life of the process: for what is left out and stops nothing."""
+    """Logs a line once in the life of the process, for problems that stop nothing."""
     events: Callable[[], PublishedEvents | None] = lambda: None
-    """What happened to it in this process, for other hosts; None: that is not kept."""
+    """Recent events in this process, for other hosts, or None if they are not kept."""
     groups: GroupsReport = field(default_factory=GroupsReport)
     """For the snapshots."""
     held_rate: HeldRate = field(default_factory=HeldRate)
@@ -137,45 +136,45 @@ class LedFlow:
     verified: VerifiedReport = field(default_factory=VerifiedReport)
     """For the snapshots."""
     synced: SyncedOffsets = field(default_factory=SyncedOffsets)
-    """What the syncs of this process gave to groups, on every cluster."""
+    """The offsets that this process's syncs set for groups, on every cluster."""
     has_held_producers: bool = False
-    """The flow's former leader held the source's producers back, and has not let them go."""
+    """The flow's former leader throttled the source's producers, and has not removed the quota."""
     adopted: OffsetStorage | None = None
-    """Where MirrorMaker 2 keeps its positions, if its work was taken over."""
+    """MirrorMaker 2's offset storage, if its work was adopted."""
 
     @property
     def name(self) -> str:
         return str(self.config.flow)
 
     def confirm(self) -> None:
-        """Right before a change of something that others may own by now: a process that was frozen
-        knows nothing of a promotion, or of who leads. Raises NotNow, which ends the round.
+        """Check right before a change that this process may make it. A process that was frozen does
+        not know of a promotion, or of another leader. Raises NotNow, which ends the round.
         """
         if not self.may_act():
-            raise NotNow(f"{self.name}: is led elsewhere, or something else is wanted of it by now")
+            raise NotNow(f"{self.name}: another process leads, or its intents have changed")
 
 
 class NotNow(TwinlogError):
-    """The round ends without a change; nobody needs to hear of it."""
+    """Ends a round without a change; it is not reported."""
 
 
 class Duty(Protocol):
-    """One kind of work."""
+    """One kind of work beside copying."""
 
     @property
     def name(self) -> str:
-        """For lines and thread names: `heartbeats`."""
+        """Name in log lines and of the thread, such as `heartbeats`."""
 
     @property
     def interval_s(self) -> float:
-        """From the start of one round to the start of the next."""
+        """Seconds from the start of one round to the start of the next."""
 
     @property
     def ends_once(self) -> bool:
-        """Whether `--once` ends with a round of it."""
+        """`--once` ends with a round of this duty."""
 
     def round(self) -> None:
-        """Do what is due. Raises TwinlogError; is then called again after a pause."""
+        """Do the work that is due. If it raises TwinlogError, it is called again after a pause."""
 
     def close(self) -> None:
         """Close connections; called in the thread of the rounds, after the last one."""
@@ -183,25 +182,25 @@ class Duty(Protocol):
 
 @runtime_checkable
 class RunsWhileHeld(Protocol):
-    """A duty that is no work for the flow: what it does continues while the flow is paused."""
+    """A duty that continues while the flow is paused, because it does not touch the copy."""
 
     runs_while_held: bool
 
 
 @runtime_checkable
 class LastRound(Protocol):
-    """A duty that has something to do when the copy has drained and nothing moves any more."""
+    """A duty that has work to do after the copy has drained."""
 
     def last_round(self) -> None:
         """Called once, after all rounds. Raises TwinlogError."""
 
 
 DutyFactory = Callable[[LedFlow], Duty | None]
-"""None: the configuration does not ask for it."""
+"""Returns None if the configuration does not ask for the duty."""
 
 
 class Duties:
-    """The duties of one led flow, from the start of its run to the end."""
+    """The duties of one led flow, from the start to the end of its run."""
 
     def __init__(
         self,
@@ -219,7 +218,7 @@ class Duties:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Begin with the rounds; returns at once."""
+        """Start the threads of the rounds."""
         for duty in self._duties:
             thread = threading.Thread(
                 target=self._work, args=(duty,), name=f"twinlog-{duty.name}", daemon=True
@@ -228,29 +227,27 @@ class Duties:
             thread.start()
 
     def hold(self, *, is_held: bool) -> None:
-        """No round begins while it is held, but of what shows the flow; what is to be done last, at
-        a stop, is done.
-        """
+        """Pause or resume the duties, except those that run while held. Last rounds still run."""
         self._is_held = is_held
 
     def stop(self) -> None:
-        """No further round begins; returns at once."""
+        """Start no further rounds; does not wait."""
         self._stop.set()
 
     @property
     def is_alive(self) -> bool:
-        """Rounds are made, or what ends them is done."""
+        """Return True if a round or the end of a duty is still running."""
         return any(thread.is_alive() for thread in self._threads)
 
     def join(self, within_s: float) -> None:
-        """Wait for rounds under way to end; what takes longer ends with the process."""
+        """Wait for running rounds to end; longer ones end with the process."""
         until = time.monotonic() + within_s
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
 
     def end(self, within_s: float, *, is_last: bool = True) -> None:
-        """The copy has drained: wait for rounds under way, then do what is to be done last, unless
-        another process does it by now (`is_last`).
+        """Wait for running rounds after the copy has drained, and then run the last rounds, unless
+        another process already leads (`is_last` is False).
         """
         self.stop()
         self.join(within_s)
@@ -260,11 +257,11 @@ class Duties:
                     duty.last_round()
                 except TwinlogError as error:
                     self._log.warning("%s: not done at the end: %s", duty.name, error)
-                except Exception:  # noqa: BLE001 (the rest of the end must be done)
+                except Exception:  # noqa: BLE001 (the other duties must end as well)
                     self._log.bug("%s: a bug at the end", duty.name)
 
     def run_once(self) -> None:
-        """One round of each duty that ends `--once`; what fails is said, the rest continues."""
+        """Run one round of each duty that ends `--once`; failures are logged."""
         for duty in self._duties:
             if duty.ends_once and not self._stop.is_set() and not self._is_held:
                 self._round(duty, _Troubles(self._name, duty.name))
@@ -304,7 +301,7 @@ class Duties:
 
 
 class _Troubles:
-    """One line a minute for each kind of trouble, and longer pauses while it lasts."""
+    """Logs one line a minute for each kind of error, and makes pauses longer while it lasts."""
 
     def __init__(self, flow: str, duty: str) -> None:
         self._log = FlowLog(log, flow)

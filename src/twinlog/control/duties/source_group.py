@@ -1,9 +1,9 @@
-"""The consumer group that a flow has on its source, as MirrorMaker 1 had one.
+"""The consumer group of a flow on its source, as MirrorMaker 1 had one.
 
-A partition that was never copied starts where the group stands, so that a mirror takes over from
-MirrorMaker 1. From then on the group's offset is the next upstream offset that is not on the target
-yet: what lag monitors of the group show keeps its meaning. Nothing here ever decides where
-a copy resumes that has begun: that is known from the target alone.
+A partition that was never copied starts at the group's offset, so that a mirror can replace
+MirrorMaker 1. After that the group's offset is the next source offset that is not on the target
+yet, so that lag monitors of the group stay meaningful. This group never decides where a copy
+resumes that has begun, because the target alone determines that.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ MS: Final = 1000.0
 
 
 class GroupCommits:
-    """The duty: one round commits all offsets of the group, also those that did not move.
-
-    Brokers forget the offsets of a group without members after a while: so they are committed
-    again.
+    """The duty: a round commits all offsets of the group, even if they did not change, because
+    brokers delete the offsets of a group without members after a while.
     """
 
     name = "offsets of the source's group"
@@ -50,7 +48,7 @@ class GroupCommits:
             }
             if not wanted:
                 return
-            self._flow.confirm()  # a MirrorMaker 1 that has its work back commits more than we know
+            self._flow.confirm()  # a MirrorMaker 1 that runs again commits newer offsets
             found = commit_offsets(Coordinators(source), {self._group: wanted})[self._group]
         errors = [found] if isinstance(found, TwinlogError) else [e for e in found.values() if e]
         if any(map(is_refused_as_active, errors)):
@@ -63,14 +61,14 @@ class GroupCommits:
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
             self._flow.log_once(
                 f"{self._flow.name}: offsets of group {self._group} are not committed on "
-                f"{self._flow.config.flow.source}, so they do not say how far the copy is: "
+                f"{self._flow.config.flow.source}, so they do not show the progress of the copy: "
                 f"{denied[0]}"
             )
         elif errors:
             raise errors[0]
 
     def close(self) -> None:
-        """Every round has connections of its own."""
+        """Do nothing, because each round opens its own connections."""
 
 
 def group_commits(flow: LedFlow) -> Duty | None:

@@ -1,23 +1,23 @@
-"""Duty: verifies the copy while it is made, with at most a thirtieth of the mirror's CPU.
+"""Duty: verifies the copy while it runs, with at most a thirtieth of the mirror's CPU.
 
 Sections of partitions are read from both logs and compared by the offset map, as `twinlog verify`
-does: `sample` takes the newest records of each partition in turn, which brokers still have in their
-page cache, `full` all from where both logs begin. It has connections of its own and asks the
-supervisor two questions a round. So no lane waits for it, and none knows of it.
+does. `sample` compares the newest records of each partition in turn, which brokers still have in
+their page cache; `full` compares everything from the start of both logs. The duty has its own
+connections and sends the supervisor two requests a round, so lanes do not wait for it.
 
-The budget is CPU: that of this thread may be at most SHARE of what the driver and its lanes have
-used. A section that is begun is ended, and the next one waits until the budget has caught up; their
-size follows what the last one cost, so none takes long. Where all cores are busy, lanes and brokers
-come first: the thread has a lower priority.
+The CPU time of this thread may be at most SHARE of that of the driver and its lanes. A section that
+was begun is completed, and the next one waits until the budget allows it. The size of a section
+depends on the cost of the previous one, so none takes long. The thread has a lower priority, so
+lanes and brokers come first if all cores are busy.
 
-What brokers let us read belongs to the copy. Where a limit of the flow or a quota of either side
-holds the copy back, nothing is verified, nor for HELD_S after that was last seen: a quota counts
-what the flow's clients read together, so each section would take from what is copied.
+Read quotas belong to the copy. While a limit of the flow or a quota of either cluster throttles the
+copy, nothing is verified, nor for HELD_S after that was last seen: a quota counts all reads of the
+flow's clients, so each section would slow down the copy.
 
-What differs is compared once more, with what people decided meanwhile and by a map that is read
-again, before it is said: once, with COPY_DIFFERS. Nothing is repaired, and the copy runs on.
+A difference is compared again, with the current intents and a new read of the map, before it is
+reported once, as COPY_DIFFERS. Nothing is repaired, and the copy continues.
 
-It only reads. A process that dies in it, or has lost the lead without knowing it, has changed
+This only reads. A process that dies in it, or has lost the lead without knowing it, has changed
 nothing; its successor begins again.
 """
 
@@ -64,20 +64,20 @@ FIRST_OFFSETS: Final = 50
 LEAST_OFFSETS: Final = 10
 MOST_OFFSETS: Final = 50_000
 SECTION_MS: Final = 50
-"""Of CPU: a section that costs more is followed by a smaller one."""
+"""CPU time of a section; a section that costs more is followed by a smaller one."""
 SECTION_BYTES: Final = 4 << 20
-"""Of the source: nothing ends a section that is begun, and a quota may begin to bind in it."""
+"""Bytes read from the source: a section is always completed, even if a quota begins to throttle."""
 READ_BYTES: Final = 1 << 20
 HELD_S: Final = 60.0
 CLEANED_KNOWN_S: Final = 600.0
 GIVES_UP_S: Final = 30.0
 NICE: Final = 10
 SECTIONS_A_ROUND: Final = 50
-"""A round is to end: the duty may be held or stopped."""
+"""Limit of a round, because the duty may be paused or stopped."""
 
 
 def verification(flow: LedFlow) -> Duty | None:
-    """Where twinlog.verify does not turn it off."""
+    """Return the duty, or None if twinlog.verify=off."""
     return Verification(flow) if flow.config.verify is not VerifyMode.OFF else None
 
 
@@ -86,17 +86,17 @@ class _Section:
     view: PartitionView
     written: MappedCopy
     begin: int
-    """Of source offsets."""
+    """The range is of source offsets."""
     end: int
 
 
 class Verification:
-    """Of one led flow."""
+    """The verification of one led flow."""
 
     name = "verify"
     ends_once = False
     _of_process: ClassVar[WeakSet[Verification]] = WeakSet()
-    """Each has its part of the driver's CPU, and its own lanes'."""
+    """All verifications; each gets an equal share of the driver's CPU, and its own lanes'."""
 
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow
@@ -107,13 +107,13 @@ class Verification:
         self._is_shared = flow.config.policy.kind is PolicyKind.IDENTITY
         self._offsets = FIRST_OFFSETS
         self._done: dict[tuple[TopicPartition, TopicId, TopicId], int] = {}
-        """Up to which source offset each pair of logs was compared."""
+        """The source offset up to which each pair of logs was compared."""
         self._last: TopicPartition | None = None
-        """The partition of the section before."""
+        """The partition of the previous section."""
         self._lacking: dict[tuple[str, str], tuple[float, bool]] = {}
         self._refused_until = 0.0
         self._held_until = 0.0
-        """Monotonic: until then what brokers let us read is the copy's."""
+        """Monotonic time until which the brokers' quotas are left to the copy."""
         flow.verified.last = Verified(mode=flow.config.verify.value)
         self._of_process.add(self)
 
@@ -135,10 +135,10 @@ class Verification:
             )
 
     def _verify(self) -> None:
-        """As many sections as the budget allows; large flows are asked about once a round.
+        """Compare as many sections as the budget allows; partitions are queried once a round.
 
-        Over budget a round asks for the snapshot that exists anyway, and for nothing else: what
-        partitions and the map cost is this thread's CPU, too, and grows with the flow.
+        If the budget is spent, a round only reads the snapshot that exists anyway. Reading
+        partitions and the map costs this thread's CPU time as well, and more in a larger flow.
         """
         snapshot, began = self._flow.snapshot(), time.monotonic()
         if snapshot.state is FlowState.THROTTLED:
@@ -154,7 +154,7 @@ class Verification:
             return
         if began < self._held_until:
             return
-        maps = self._flow.read_map()  # behind the views: it has all that is copied
+        maps = self._flow.read_map()  # after the views, so it has everything that is copied
         for _ in range(SECTIONS_A_ROUND):
             if _is_spent(mirror_s):
                 return
@@ -168,7 +168,7 @@ class Verification:
                 return
 
     def _choose(self, views: Sequence[PartitionView], maps: Maps) -> _Section | None:
-        """Of the next partition in turn that has something to compare."""
+        """Return a section of the next partition in turn that has records to compare."""
         behind = (v for v in views if self._last is None or v.source > self._last)
         for view in (*behind, *views):
             done = self._done.get(_pair(view), 0)
@@ -223,7 +223,7 @@ class Verification:
     # -- one section
 
     def _compared_again(self, section: _Section) -> Compared | None:
-        """By what holds now; None where the partition is another by now."""
+        """Compare again by current data. Return None if the partition was replaced."""
         views = {_pair(view): view for view in self._flow.partitions() if _is_usable(view)}
         view = views.get(_pair(section.view))
         if view is None:
@@ -271,7 +271,7 @@ class Verification:
             found,
             read_bytes=READ_BYTES,
         )
-        # what was deleted, and what was there before the copy began, is not to be walked over
+        # skip deleted offsets, and those before the start of the copy
         self._done[_pair(view)] = max(section.end, here, written.runs[0].upstream)
         return found
 
@@ -294,7 +294,7 @@ class Verification:
 
 
 def _is_spent(mirror_s: float) -> bool:
-    """Whether this thread has had its part of what the mirror has used."""
+    """Return True if this thread has used its share of the mirror's CPU time."""
     return time.thread_time() > SHARE * mirror_s
 
 
@@ -304,7 +304,7 @@ def _is_usable(view: PartitionView) -> bool:
 
 
 def _pair(view: PartitionView) -> tuple[TopicPartition, TopicId, TopicId]:
-    """Which two logs: a topic that was created again is another."""
+    """Identify the two logs; a re-created topic has another ID."""
     return view.source, view.source_topic_id, view.target_topic_id
 
 

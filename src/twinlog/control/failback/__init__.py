@@ -1,11 +1,11 @@
-"""Failback: the source of a flow is back behind a failover, with records that never arrived.
+"""Failback: after a failover the flow's source is back, with records that were never copied.
 
-Read in this order: `copy_end` (where the copy ended), `parting` (where the logs of both sides
-part), both with `side_by_side` (reads of many partitions in few requests); `tail` (the records that
-only the source has), `saved` (they are saved before anything else), `plan`, `promotion_watch` (the
-promotion that a run relies on, read again), `failback`; then `replay` (they are appended to the new
-primary) and `reverse` (the flow that leads back).
+Read in this order: `copy_end` (where the copy ended) and `parting` (where the logs of both sides
+diverge), both with `side_by_side` (reads of many partitions in few requests); `tail` (the records
+that only the source has), `saved` (they are saved before anything else), `promotion_watch` (checks
+the promotion that a run relies on), `failback` (the plan and the run); then `replay` (the tail is
+appended to the new primary) and `reverse` (the flow back).
 
-There is no state but the files and what the clusters hold. What happens if it dies behind each
-step: docs/adr/0024.
+The only state is the files and what the clusters have. docs/adr/0024 has what happens if a run
+dies after each step.
 """

@@ -1,18 +1,18 @@
-"""Where the copy of each partition ended, exactly, long after new owners have written behind it.
+"""Finds the exact end of each partition's copy, long after new owners have written after it.
 
-Three witnesses, the surest first. None is taken for more than it says: where they leave a choice,
-the end is not known, and the caller gets the reason.
+A is the old source, B the target. There are three kinds of evidence, the most certain first. If
+they allow more than one answer, the end is unknown, and the caller gets the reason.
 
-1. What B's leader remembers of our producer id: its last sequence is the last ordinal. Leaders
-   forget it, by the time of our last *record*: old records may be forgotten at once.
-2. B's own log. In a topic that was ours alone our batches come first and those of others behind
-   them, so the border is bisected by the producer ids of batches. Where the cleaner has left a hole
-   at that border, records of ours may have lain in it: not known.
-3. Under the identity policy others may lie between ours: found as a start finds it, from the map's
-   mark on (`mirror.start.our_end`). What would stop a start leaves the end unknown.
+1. The state of this flow's producer ID at B's leader: its last sequence is the last ordinal.
+   Leaders drop it by the time of the ID's last *record*, so if that is old, immediately.
+2. B's log. If only this flow wrote to the topic, its batches come first and those of other
+   producers after them. So the border is bisected by the producer IDs of batches. If compaction has
+   removed batches at that border, they may have been the flow's, and the end is unknown.
+3. Under the identity policy other records may be between the flow's. The end is found as at a start
+   of the flow, from the map's mark on (`mirror.start.our_end`). If that fails, the end is unknown.
 
-It only reads; whatever moves in between makes the answer older, never wrong, since nothing of the
-copy is appended any more (`control.cutover.promotion`).
+This only reads. If a log changes in the meantime, the result is older but not wrong, since the copy
+appends nothing any more (`control.cutover.promotion`).
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from twinlog.wire.record_batch import BatchHeader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyEnd:
-    """Of one partition."""
+    """Where the copy of one partition ended."""
 
     key: PartitionKey
     known: PartitionMap
     ordinal: int
-    """How many records the copy wrote in all."""
+    """Number of records that the copy wrote in total."""
     reach: Reach
-    """Behind the last of them, on both sides."""
+    """The offsets after the last of them, on both sides."""
     behind: int = 0
-    """Offsets of B's log behind that."""
+    """Number of offsets in B's log after the copy."""
 
 
 class SearchView(ClusterLogView):
@@ -91,7 +91,7 @@ class FlowRows:
 
 class CopyEnds:
     """Finds where the copies of one flow end. `prepare` queries all partitions once, `find` reads
-    the few batches that one partition needs. For one thread.
+    the few batches that one partition needs. Not thread-safe.
     """
 
     def __init__(self, scope: CutoverScope) -> None:
@@ -109,8 +109,8 @@ class CopyEnds:
         """Reads of the current search."""
 
     def prepare(self, targets: Collection[TopicPartition]) -> None:
-        """Query all partitions once: the producers that the leaders remember, then the log ends,
-        and which topics may lack offsets because they are compacted.
+        """Query all partitions once: the producer states at the leaders, then the log ends, and
+        which topics may lack offsets because they are compacted.
         """
         wanted = [tp for tp in targets if self.topic_id(tp) is not None]
         self._writers = known_producers(self._client, wanted)
@@ -118,7 +118,7 @@ class CopyEnds:
         self._cleaned = may_lack_offsets(self._client, {tp.topic for tp in wanted})
 
     def topic_id(self, target: TopicPartition) -> TopicId | None:
-        """Of the remote topic; None where it has no such partition."""
+        """Return the remote topic's ID, or None if it has no such partition."""
         topic = self._metadata.topics.get(target.topic)
         is_there = topic is not None and not topic.error and self._metadata.partition(target)
         return topic.topic_id if is_there and topic is not None else None
@@ -126,7 +126,7 @@ class CopyEnds:
     def find(
         self, source: TopicPartition, target: TopicPartition, sides: BothReads
     ) -> CopyEnd | None:
-        """None: nothing of it was ever copied. Raises FlowError where the end is not known."""
+        """Return the copy's end, or None if nothing was copied. Raises FlowError if unknown."""
         self._reads = sides.target
         topic_id = self.topic_id(target)
         if topic_id is None:
@@ -165,9 +165,11 @@ class CopyEnds:
         topic_id: TopicId,
         log: tuple[int, int],
     ) -> None:
-        """Rows may be missing since their topic was deleted: then all of the source would be taken
-        for what never arrived, and be appended once more. Or the topic of the remote name is
-        somebody else's, and was refused as such: then all of it would be appended to his records.
+        """Raise FlowError if the partition may have been copied although the map has no row of it.
+
+        If the map's topic was deleted, all records of the source would seem not copied, and would
+        be appended twice. If the topic of the remote name belongs to another client, and the flow
+        had rejected it, they would be appended to that client's records.
         """
         if not log[1]:
             return
@@ -180,24 +182,24 @@ class CopyEnds:
         if is_ours or had_row or not self._has_map:
             raise self._unknown(
                 target,
-                "the offset map has no row of it, as if its topic had been deleted; where nobody "
-                "else has written there yet, twinlog offsets rebuild rebuilds the rows",
+                "the offset map has no row of it, as if its topic had been deleted; if no other "
+                "client has written there yet, rebuild the rows with twinlog offsets rebuild",
             )
         if not self._scope.setup.is_identity and not self._is_led_into(source, target, topic_id):
             raise self._unknown(
                 target,
-                "it holds records, and the flow never began to copy there: it is somebody else's",
+                "it holds records, and the flow never began to copy there: another client owns it",
             )
 
     def _is_led_into(
         self, source: TopicPartition, target: TopicPartition, topic_id: TopicId
     ) -> bool:
-        """Whether the flow wrote to this very topic: a copy or, behind a promotion, the tail."""
+        """Return True if the flow wrote to this topic: its copy or, after a promotion, the tail."""
         if source.topic in self._rows.replayed:
             return True
         return self._rows.has_begun(target.topic, topic_id)
 
-    # -- a topic that was ours alone
+    # -- topics that only this flow wrote to
 
     def _in_ours(
         self, target: TopicPartition, known: PartitionMap, log: tuple[int, int]
@@ -215,14 +217,14 @@ class CopyEnds:
             following = self._batch_from(target, end, log[1])
             if following is None or following.producer_id not in known.producers:
                 return end - k, end
-            # of several ids of ours an earlier one is remembered, and the last one is not
+            # an earlier ID of this flow is remembered, and its last one is not
         try:
             border = copy_border(known, log, partial(self._batch_from, target))
         except BorderUnknown as unknown:
             raise self._unknown(target, str(unknown)) from unknown
         return border - k, border
 
-    # -- a topic that others may have written to before
+    # -- topics that other clients may have written to before
 
     def _in_shared(self, key: PartitionKey, target: TopicPartition) -> tuple[int, int]:
         known = self._maps[key]
@@ -231,7 +233,7 @@ class CopyEnds:
         is_cleaned = target.topic in self._cleaned
         if tail is None and is_cleaned and not mark.is_final:
             raise self._unknown(
-                target, "the topic is compacted, and its brokers have forgotten our producer id"
+                target, "the topic is compacted, and its brokers have forgotten the flow's producer"
             )
         runs, runs_from = runs_for_start(known, 1)
         request = StartRequest(
@@ -248,7 +250,7 @@ class CopyEnds:
         there = self._log_of(target)
         view, ours = SearchView(self._reads), self._rows.producers
         try:
-            # the source may be gone: no record of it is compared
+            # the source may be lost, so no records are compared
             end = find_end(request, there, tail, view, ours, lambda *_: False)
         except PartitionError as error:
             if error.fate is Fate.RETRIABLE:
@@ -259,7 +261,7 @@ class CopyEnds:
         return end.ordinal, max(mark.downstream, there.log_start)
 
     def _tail(self, target: TopicPartition, known: PartitionMap, mark: Mark) -> ProducerTail | None:
-        """What is remembered of the id that wrote last; None where that one is forgotten."""
+        """Return the state of the producer ID that wrote last, or None if the leader dropped it."""
         tails = [
             (
                 ahead,
@@ -291,7 +293,7 @@ class CopyEnds:
 
     def _unknown(self, target: TopicPartition, why: str) -> FlowError:
         return FlowError(
-            f"where the copy to {target} ended is not known: {why}; leave "
+            f"the end of the copy to {target} is unknown: {why}; leave "
             f"its topic out with --topics, save both sides with twinlog export, and compare them",
             flow=self._scope.name,
             code="TAIL_UNKNOWN",

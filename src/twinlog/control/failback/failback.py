@@ -1,18 +1,18 @@
-"""Failback: the old source A is back; what only it has is saved, and then kept or replayed.
+"""Failback: the old source A is back. Records that only A has are saved, then kept or replayed.
 
-    look -> save -> look again -> (replay) -> say how the flow back is started
+    compare -> save -> compare again -> (replay) -> report how the flow back is started
 
-1. *Look*: where the logs part, and what lies behind that. Nothing is changed.
-2. *Save*: a file per partition and range (`saved`). Died anywhere: the next run finds what is whole
-   and writes what is missing.
-3. *Look again*: A must not have grown, or the run ends; the next run saves the new records to one
-   more file. The flow must still be promoted by the same rows (`promotion_watch`), and the copy
-   must end on B where it did when the two logs were compared. A save may take hours. If another
-   operator demotes the flow in that time, the mirror copies the tail itself.
-4. *Replay*, where asked for: `replay`.
+1. *Compare*: where the logs diverge, and what A has after that. Nothing is changed.
+2. *Save*: a file per partition and range (`saved`). If a run dies, the next one keeps the complete
+   files and writes the missing ones.
+3. *Compare again*: if A has grown, the run ends, and the next run saves the new records to one more
+   file. The flow must still be promoted by the same rows (`promotion_watch`), and the copy must end
+   on B where it did when the two logs were compared. A save may take hours. If another operator
+   demotes the flow in that time, the mirror copies the tail itself.
+4. *Replay*, if requested: `replay`.
 
-It begins behind the promotion only, when the copy has surely ended: before that what is missing on
-B may still arrive.
+A run begins only after the promotion, when the copy has certainly ended. Before that, records that
+are missing on B may still be copied.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ from twinlog.quantities import count, first_few, plural
 
 PROGRESS_EVERY_S: Final = 5.0
 SETTLED_MS: Final = 60_000
-"""Of topics that were promoted by name no row says that their lanes have let go. A leader that
-lives follows within 2 s, and lanes of one that was killed end within 20 s.
+"""When only some topics are promoted, no row reports that their lanes have ended. A live leader
+follows within 2 s, and the lanes of a killed one end within 20 s.
 """
 
 
 class Failback:
-    """One command; for one thread."""
+    """Runs one failback command; not thread-safe."""
 
     def __init__(self, scope: CutoverScope, say: Say) -> None:
         scope.require_source()
@@ -69,12 +69,12 @@ class Failback:
         self._reverse = Reverse(scope, say)
 
     def plan(self) -> FailbackPlan:
-        """Look at what is there; reads the whole tail, changes nothing."""
+        """Return the plan. This reads the whole tail and changes nothing."""
         found = self._reverse.settled([*partings(self._scope)])
         if not found:
             raise FlowError(
-                "the source has no topic of it that matches: look at "
-                "--topics, and at `topics` in the file",
+                "the source has no matching topic of this flow: check "
+                "--topics, and `topics` in the file",
                 flow=self._scope.name,
                 code="NOT_COPIED",
             )
@@ -92,8 +92,8 @@ class Failback:
         )
 
     def run(self, plan: FailbackPlan, saved: SavedTail, *, replays: bool) -> list[SavedFile]:
-        """Save what never arrived, and append it to the target where it is to be replayed; raises
-        FlowError where that cannot be done.
+        """Save the divergent tails, and append them to the target if `replays`. Raises FlowError if
+        that fails.
         """
         self._require(plan)
         watch = PromotionWatch(self._scope, [one.tp.topic for one in plan.tails])
@@ -116,8 +116,8 @@ class Failback:
         return files
 
     def abort(self) -> None:
-        """Take back replays that have begun and have appended nothing. Saved files stay: the save
-        has changed nothing on either cluster.
+        """Undo replays that have begun and have appended nothing. Saved files remain, because the
+        save has changed nothing on either cluster.
 
         Raises FlowError (REPLAYED) if a replay has appended records, or may have.
         """
@@ -125,19 +125,19 @@ class Failback:
         begun = sorted(filter(scope.covers, scope.intents().topics(IntentKind.REPLAY)))
         undone = take_back(scope, transactions_of(scope), begun) if begun else []
         if undone:
-            self._say(f"the replay of {first_few(undone)} had appended nothing: it is taken back")
+            self._say(f"the replay of {first_few(undone)} had appended nothing: it is undone")
         if topics := [one for one in begun if one not in undone]:
             raise FlowError(
-                f"the tail of {first_few(topics)} was begun to be appended to "
-                "the target, where consumers may have read it: nothing was changed; to finish it, "
-                "give failback run --tail replay again",
+                f"the replay of {first_few(topics)} had begun to append records to "
+                "the target, where consumers may have read them: nothing was changed; to finish "
+                "it, run failback run --tail replay again",
                 flow=self._scope.name,
                 code="REPLAYED",
             )
-        self._say("no record was changed on either cluster, so there is nothing else to take back;")
+        self._say("no record was changed on either cluster, so there is nothing else to undo;")
         self._say("  saved files stay where they are")
 
-    # -- looking
+    # -- planning
 
     def _promoted(self, topics: Sequence[str]) -> str:
         intents = self._scope.intents()
@@ -148,7 +148,9 @@ class Failback:
         return f"{newest}, {in_iso(newest.at_ms)}"
 
     def _positions(self) -> GroupOffsets:
-        """Asked for only where a replay was begun: it takes a right on a group."""
+        """Return the replay positions. They are queried only if a replay was begun, because that
+        needs a permission on a group.
+        """
         begun = self._scope.intents().topics(IntentKind.REPLAY)
         return positions(self._scope) if begun else {}
 
@@ -186,17 +188,17 @@ class Failback:
                 f"{one.source} from offset {one.stable} on" for one in plan.open_transactions
             )
             raise FlowError(
-                f"transactions are open on the source: {where}: what they wrote is "
-                "not decided yet; wait until transaction.timeout.ms of their producers has passed, "
-                "or end them with kafka-transactions.sh, and give the same command again",
+                f"transactions are open on the source: {where}, so it is undecided whether their "
+                "records count; wait until transaction.timeout.ms of their producers has passed, "
+                "or end them with kafka-transactions.sh, and run the same command again",
                 flow=plan.flow,
                 code="TAIL_OPEN",
                 fate=Fate.RETRIABLE,
             )
 
     def _checked_again(self, plan: FailbackPlan) -> list[Parting]:
-        """Now that the copy has ended: it may have continued behind the plan, and where the logs
-        part has moved with it.
+        """Compare the logs again after the copy has ended. It may have advanced after the plan, and
+        the point of divergence with it.
         """
         found = self._reverse.settled([*partings(self._scope)])
         tails = tuple(Tail(parting=one, counts=TailCounts()) for one in found)
@@ -204,7 +206,7 @@ class Failback:
         return found
 
     def _until_over(self, found: Sequence[Parting], promotion: Intent) -> None:
-        """Nothing of the copy can arrive any more: else the logs would part somewhere else."""
+        """Wait until the copy cannot append any more; else the point of divergence would move."""
         scope = self._scope
         if not promotion.topic:
             copies = [Copy(source=one.source, target=one.target) for one in found]
@@ -216,7 +218,7 @@ class Failback:
         if not closed and age_ms < SETTLED_MS:
             raise FlowError(
                 f"its topics were promoted {count(age_ms / 1000)} s ago, and lanes "
-                "may still write to them: give the same command again a minute behind that",
+                "may still write to them: run the same command again a minute later",
                 flow=scope.name,
                 code="COPY_RUNS",
                 fate=Fate.RETRIABLE,
@@ -246,9 +248,10 @@ class Failback:
         return files
 
     def _require_same(self, saved: SavedTail, files: Sequence[SavedFile], one: Parting) -> None:
-        """A may have lost its end since, and been written again under offsets that were saved:
-        what is there now is in no file. A file that ends after A's end does not belong to this
-        log. If it were replayed, a later tail with the same offsets would be left out.
+        """Raise FlowError if the saved files do not match A's log. A may have lost the end of its
+        log, and may have other records at the saved offsets now, which are in no file. A file that
+        ends after A's end does not belong to this log. If it were replayed, a later tail with the
+        same offsets would be left out.
         """
         for file in files if one.problem is None else ():
             if file.span.next > one.log[1]:
@@ -280,8 +283,8 @@ class Failback:
                 moved.append(f"{one.source} from offset {one.log[1]} on")
         if moved:
             raise FlowError(
-                f"somebody writes to the source: {first_few(moved)}; what was "
-                "there is saved: stop its producers, and give the same command again",
+                f"producers write to the source: {first_few(moved)}; the earlier records "
+                "are saved: stop its producers, and run the same command again",
                 flow=self._scope.name,
                 code="TAIL_GROWS",
                 fate=Fate.RETRIABLE,
@@ -295,7 +298,7 @@ class Failback:
                 f"the copy to {first_few(map(str, moved_ends))} does not end where it ended when "
                 "both logs were compared: a mirror copies records that this run took for missing. "
                 "Saved files stay, and nothing was appended. Find out why the mirror does not "
-                "follow the promotion, or end it, then give the same command again",
+                "follow the promotion, or end it, then run the same command again",
                 flow=self._scope.name,
                 code="COPY_RUNS",
                 fate=Fate.RETRIABLE,
@@ -310,20 +313,20 @@ def _is_same_end(one: CopyEnd | None, now: CopyEnd | TwinlogError | None) -> boo
 
 
 def folder_of(scope: CutoverScope, folder: Path) -> SavedTail:
-    """Where the tail of this flow is saved."""
+    """Return the folder in which the tail of this flow is saved."""
     cluster_id = scope.source.metadata([]).cluster_id or ""
     return SavedTail(folder, Owner(flow=scope.name, source_cluster_id=cluster_id))
 
 
-# What `failback plan` reports: each partition's tail, what the source lost, why a run could not
-# begin, and what the way back needs.
+# The report of `failback plan`: each partition's tail, the records that the source lost, reasons
+# why a run cannot begin, and what the flow back needs.
 
 MOST_LINES: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """One partition: where its logs part, and what lies behind that on A."""
+    """One partition: where its logs diverge, and what A has after that."""
 
     parting: Parting
     counts: TailCounts
@@ -334,7 +337,7 @@ class Tail:
 
     @property
     def is_empty(self) -> bool:
-        """A has no offset there that B lacks: not one, whatever it held."""
+        """Return True if A has no offset, of whatever content, that B lacks."""
         parting = self.parting
         return parting.tail.first >= parting.tail.next and parting.deleted is None
 
@@ -346,7 +349,7 @@ class Tail:
         if not self.is_empty:
             what = f"{plural(counts.valid, 'record')} that never arrived"
             if counts.aborted:
-                what += f", and {count(counts.aborted)} that were rolled back"
+                what += f", and {count(counts.aborted)} of aborted transactions"
             if counts.records:
                 when = f"{in_iso(counts.oldest_ms)} to {in_iso(counts.newest_ms)}"
                 what += f", of {when}"
@@ -366,8 +369,8 @@ class Tail:
             )
         if parting.copy is not None and not parting.is_compared and not self.is_empty:
             yield (
-                f"  {self.tp}: none of the last common records is left on both sides: that the "
-                "logs part here is said by the offset map alone"
+                f"  {self.tp}: none of the last common records is left on both sides, so only the "
+                "offset map shows that the logs diverge here"
             )
 
     def as_json(self) -> dict[str, Any]:
@@ -376,41 +379,41 @@ class Tail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailbackPlan:
-    """Of one flow; computed from both clusters, and from nothing else."""
+    """The failback plan of one flow, computed from both clusters only."""
 
     flow: str
     promoted: str
-    """By whom, when and why; empty: it was not."""
+    """Who promoted it, when and why, or empty if it is not promoted."""
     tails: tuple[Tail, ...]
     way_back: tuple[str, ...] = ()
-    """What the reverse flow takes, and what it cannot bring."""
+    """What the flow back copies, and what it cannot copy."""
     replayed: tuple[str, ...] = ()
-    """How far a replay is."""
+    """The progress of a replay."""
 
     @property
     def problems(self) -> list[str]:
-        """What keeps a run from beginning."""
+        """The reasons why a run cannot begin."""
         out = []
         if not self.promoted:
             out.append(
-                "it was not promoted: a failback is behind a failover; what the source has is "
-                "copied by the mirror"
+                "it was not promoted: a failback follows a failover; the mirror copies the records "
+                "that the source has"
             )
         out += [f"{one.tp}: {one.parting.problem}" for one in self.tails if one.parting.problem]
         return out
 
     @property
     def open_transactions(self) -> list[Parting]:
-        """Partitions whose tail is not decided yet."""
+        """The partitions with an open transaction in their tail."""
         return [one.parting for one in self.tails if one.parting.is_open]
 
     @property
     def is_open(self) -> bool:
-        """A run could begin."""
+        """Return True if a run could begin."""
         return not self.problems and not self.open_transactions
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """The plan as text."""
         if self.promoted:
             yield f"{self.flow}: promoted {self.promoted}"
         else:

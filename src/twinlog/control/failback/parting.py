@@ -1,13 +1,14 @@
-"""Where the logs of both sides part: all before it both have, what is behind it only one.
+"""Finds where the logs of both sides diverge: both have the records before it, only one side has
+each record after it.
 
-    A   ... 21 22 | 23 24 25        the divergent tail: never reached B
-    B   ... 21 22 | 23 24 25        what new owners wrote since
+    A   ... 21 22 | 23 24 25        the divergent tail: never copied to B
+    B   ... 21 22 | 23 24 25        written by new owners since
 
-Usually that is the end of the copy (`copy_end`). But A may have lost the end of its own log with
-its brokers, and may have been written to since under the same offsets. So the last records that
-both should have are compared; where they differ, the place from which they do is bisected.
+Usually that is the end of the copy (`copy_end`). But A may have lost the end of its log with its
+brokers, and may have other records at the same offsets now. So the last records that both sides
+should have are compared. If they differ, the first difference is bisected.
 
-What A lost is the other way round: B has it, and nothing here is at risk.
+Records that A lost are still on B, so nothing is at risk there.
 """
 
 from __future__ import annotations
@@ -35,43 +36,43 @@ from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Record
 
 COMPARED: Final = 20
-"""So many records are tried until one is still in both logs."""
+"""Number of records that are tried until one is still in both logs."""
 MARKER: Final = (Record(-1, -1, None, None, ()), True)
-"""Stands for the end of a transaction, which is no record."""
+"""Stands for a transaction marker, which is no record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
-    """One partition of A."""
+    """Where the logs of one partition of A diverge."""
 
     source: TopicPartition
     target: TopicPartition
     topic_id: TopicId = NO_TOPIC_ID
-    """Of A's topic."""
+    """ID of A's topic."""
     target_id: TopicId = NO_TOPIC_ID
     target_log: tuple[int, int] | None = None
-    """B's log; None: it has no such partition."""
+    """The start and end of B's log, or None if it has no such partition."""
     at: int = 0
     """The first offset of A that B does not have."""
     log: tuple[int, int] = (0, 0)
     """A's log: its start and its end."""
     stable: int = 0
-    """Its last stable offset: behind it a transaction is open."""
+    """A's last stable offset: from there on a transaction is open."""
     copy: CopyEnd | None = None
-    """None: nothing of it was ever copied, so all of it is tail."""
+    """None if nothing was copied; then the whole log is tail."""
     lost: Span | None = None
-    """Offsets that were copied, and that A does not have any more, or not with these records."""
+    """Offsets that were copied, and that A has no longer, or with other records."""
     lost_records: int = 0
-    """How many of them B has."""
+    """Number of records on B at the lost offsets."""
     is_compared: bool = False
-    """The last common record was found the same on both sides."""
+    """The last common record was found to be equal on both sides."""
     is_home: bool = False
-    """The flow back writes behind the tail already, under the same name."""
+    """The flow back already writes after the tail, under the same topic name."""
     problem: TwinlogError | None = None
 
     @property
     def tail(self) -> Span:
-        """All offsets of A that never reached B; also those that retention has deleted since."""
+        """All offsets of A that were never copied to B, including those that retention deleted."""
         return Span(min(self.at, self.log[1]), self.log[1])
 
     @property
@@ -82,7 +83,7 @@ class Parting:
 
     @property
     def is_open(self) -> bool:
-        """A transaction is open in it, so what it is is not decided."""
+        """Return True if a transaction is open in the tail, so that its outcome is undecided."""
         return self.stable < self.log[1]
 
     def as_json(self) -> dict[str, Any]:
@@ -103,7 +104,7 @@ class Parting:
 
 
 def partings(scope: CutoverScope) -> list[Parting]:
-    """Every partition that A has of the scope's topics, sorted."""
+    """Return every partition that A has of the scope's topics, sorted."""
     here = scope.source.metadata(None)
     ids = {
         tp: topic.topic_id
@@ -142,7 +143,7 @@ def partings(scope: CutoverScope) -> list[Parting]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLog:
-    """One log of A, as its leader says."""
+    """One log of A, as its leader reports it."""
 
     start: int
     stable: int
@@ -152,8 +153,8 @@ class SourceLog:
 def source_logs(
     client: ClusterClient, tps: Sequence[TopicPartition]
 ) -> dict[TopicPartition, SourceLog | TwinlogError]:
-    """As they are now. The end is asked for first: a last stable offset below it then means a
-    transaction that is open, not a record that came between two questions.
+    """Return the logs now. The end is queried first, so a last stable offset below it means an open
+    transaction, not a record that was appended between two requests.
     """
     end = list_offsets(client, tps, LATEST)
     stable = list_offsets(client, tps, LATEST, isolation=Isolation.READ_COMMITTED)
@@ -170,7 +171,9 @@ def source_logs(
 
 
 def _other_name(scope: CutoverScope, tp: TopicPartition, target: TopicPartition) -> FlowError:
-    """Under the identity policy the way back writes to the topic that has the target's name."""
+    """Return the error for a renamed topic: under the identity policy the flow back writes to the
+    topic that has the target's name.
+    """
     return FlowError(
         f"{tp.topic} is called {target.topic} on {scope.config.flow.target} "
         "(twinlog.rename), and the flow back would not write to it but to a topic of that name: "
@@ -181,15 +184,16 @@ def _other_name(scope: CutoverScope, tp: TopicPartition, target: TopicPartition)
 
 
 def _came_from_target(scope: CutoverScope, topic: str) -> bool:
-    """`B.orders` on A is B's own: it never was to be copied there."""
+    """Return True for topics such as `B.orders` on A: they are B's and were not to be copied."""
     if scope.setup.is_identity:
         return False
     return scope.policy.topic_source(topic) == scope.config.target_alias
 
 
 def _came_by_ids(scope: CutoverScope, topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
-    """The same where names do not tell: topics of A whose records were on B before, and by which
-    flow they came. What the flow back brought is distinguished from A's own by its map (`reverse`).
+    """Return the topics of A whose records were on B before, and the flow that copied them. This
+    finds what topic names do not show. The map of the flow back distinguishes its own copies from
+    A's records (`reverse`).
     """
     way_back = f"{scope.config.flow.target}->{scope.config.flow.source}"
     home = scope.target.metadata([]).cluster_id or ""
@@ -207,8 +211,8 @@ def _came_back(scope: CutoverScope, tp: TopicPartition, flow: str) -> FlowError:
     return FlowError(
         f"topic {tp.topic} of {scope.config.flow.source} holds records that were on "
         f"{scope.config.flow.target} before (copied by {flow}), and nothing of it was copied there "
-        "since: replayed, they would be there twice; leave it out with --topics, and save what it "
-        "holds with twinlog export",
+        "since: a replay would duplicate them; leave it out with --topics, and save its "
+        "records with twinlog export",
         flow=scope.name,
         code="COPIED_BACK",
     )
@@ -242,7 +246,7 @@ def _parting(
         raise FlowError(
             f"topic {tp.topic} of {scope.config.flow.source} was re-created since "
             "it was copied: its offsets are not those of the copy; leave it out with --topics, "
-            "and save what it holds with twinlog export",
+            "and save its records with twinlog export",
             flow=scope.name,
             code="TAIL_UNKNOWN",
         )
@@ -250,7 +254,7 @@ def _parting(
     at, lost = copy.reach.upstream, None
     if common < copy.ordinal:
         before = run_at(copy.known.runs, common - 1)
-        # right behind the last common record: what was a marker there may be a record now
+        # directly after the last common record: a marker there may have become a record
         at = copy.known.runs[0].upstream if before is None else before.upstream_of(common - 1) + 1
         lost = Span(at, copy.reach.upstream)
     return replace(
@@ -264,14 +268,14 @@ def _parting(
 
 
 class Comparing:
-    """The records that both sides should have, of one partition."""
+    """Compares the records that both sides should have, of one partition."""
 
     def __init__(self, flow: str, sides: BothReads, one: Parting, copy: CopyEnd) -> None:
         self._flow, self._sides, self._copy = flow, sides, copy
         self._source, self._target, self._log = one.source, one.target, one.log
 
     def common(self) -> tuple[int, bool]:
-        """How many records of the copy both sides have, and whether one was really compared."""
+        """Return how many of the copy's records both sides have, and whether any was compared."""
         first = self._copy.known.runs[0].ordinal
         high = min(self._copy.ordinal, self._ordinal_at(self._log[1]))
         lowest = max(first, high - COMPARED)
@@ -284,8 +288,8 @@ class Comparing:
         return self._first_other(first, ordinal), True
 
     def _first_other(self, first: int, other: int) -> int:
-        """The first ordinal whose records differ, where those at `other` do; bisected."""
-        low, high = first, other  # all below `low` are the same; up to `other` none is, from `high`
+        """Return the first ordinal whose records differ, by bisection; they differ at `other`."""
+        low, high = first, other  # equal below `low`; none comparable from `high` up to `other`
         while low < high:
             middle = (low + high) // 2
             seen = self._first_comparable(range(middle, min(high, middle + COMPARED)))
@@ -300,9 +304,9 @@ class Comparing:
         if low < other and self._source_holds(low, other):
             raise FlowError(
                 f"{self._source}: from offset {self._upstream(other)} on it "
-                "holds other records than were copied, and which of those from offset "
-                f"{self._upstream(low)} on is not known, since {self._target} has them no more: "
-                "leave its topic out with --topics, save both sides with twinlog export, and "
+                "has other records than were copied. Which records from offset "
+                f"{self._upstream(low)} on differ is unknown, since {self._target} no longer has "
+                "them: leave its topic out with --topics, save both sides with twinlog export, and "
                 "compare them",
                 flow=self._flow,
                 code="TAIL_UNKNOWN",
@@ -310,7 +314,7 @@ class Comparing:
         return other
 
     def _source_holds(self, low: int, high: int) -> bool:
-        """Whether A has records where these ordinals were. Where it has none, none is missed."""
+        """Return True if A has records at the offsets of these ordinals; else none can be lost."""
         begin, end = max(self._upstream(low), self._log[0]), self._upstream(high)
         if begin >= end:
             return False
@@ -326,7 +330,7 @@ class Comparing:
         return self._copy.known.runs[0].upstream if run is None else run.upstream_of(ordinal)
 
     def _ordinal_at(self, upstream: int) -> int:
-        """How many records of the copy lie below an offset of A."""
+        """Return how many records of the copy are before an offset of A."""
         runs = self._copy.known.runs
         at = following(runs, upstream - 1, UPSTREAM)
         if not at:
@@ -343,7 +347,7 @@ class Comparing:
         return None
 
     def _is_same(self, ordinal: int) -> bool | None:
-        """None: one side has it no more, so nothing can be said."""
+        """Compare one record. Return None if one side no longer has it."""
         run = run_at(self._copy.known.runs, ordinal)
         if run is None:
             return None
@@ -373,7 +377,7 @@ def _batches(
 
 
 def record_at(reads: LogReads, tp: TopicPartition, offset: int) -> tuple[Record, bool] | None:
-    """The record at an offset, and whether its timestamp is the broker's; None: there is none."""
+    """Return the record at an offset, and whether the broker set its timestamp; None if missing."""
     answer = reads.read(tp, offset, FIRST_BYTES)
     if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
         return None

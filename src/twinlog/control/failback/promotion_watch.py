@@ -17,7 +17,7 @@ from twinlog.survey.state_reader import StateReader
 
 
 class PromotionWatch:
-    """The promotion of one flow, or of its topics by name; for one thread."""
+    """The promotion of one flow, or of its topics by name; not thread-safe."""
 
     def __init__(self, scope: CutoverScope, topics: Sequence[str]) -> None:
         """Raise FlowError (NOT_PROMOTED) if these topics are not promoted."""
@@ -25,7 +25,7 @@ class PromotionWatch:
         self._state = StateReader(scope.target, scope.name)
         intents = scope.intents()
         if not is_promoted(scope, intents, sorted(set(topics))):
-            raise self._gone("its promotion was taken back since the plan was made")
+            raise self._gone("its promotion was undone since the plan was made")
         flow = intents.promotion
         named = [intents.get(IntentKind.PROMOTE, topic) for topic in sorted(set(topics))]
         self._rows = [flow] if flow else [one for one in named if one is not None]
@@ -43,12 +43,12 @@ class PromotionWatch:
         """
         intents = self._state.read().intents
         if any(intents.get(*one.key) != one for one in self._rows):
-            raise self._gone("its promotion was taken back while this command ran")
+            raise self._gone("its promotion was undone while this command ran")
         gone = [one for one in replayed if intents.get(IntentKind.REPLAY, one) is None]
         if gone:
             raise FlowError(
-                "another command (failback abort) has taken this replay back: nothing more was "
-                "appended; if no other command runs, give the same command again",
+                "another command (failback abort) has undone this replay: nothing more was "
+                "appended; if no other command runs, run the same command again",
                 flow=self._scope.name,
                 code="REPLAY_FENCED",
                 fate=Fate.RETRIABLE,
@@ -58,7 +58,7 @@ class PromotionWatch:
         return FlowError(
             f"{why}, so the mirror may copy the tail itself: nothing more was appended to the "
             "target, and saved files stay. To fail back, promote the flow again (twinlog failover "
-            "run), then give the same command again",
+            "run), then run the same command again",
             flow=self._scope.name,
             code="NOT_PROMOTED",
         )

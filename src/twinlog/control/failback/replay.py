@@ -1,31 +1,31 @@
-"""The saved tail is appended to the new primary B: each record once, whatever dies.
+"""Appends the saved tail to the new primary B: each record exactly once, even if a run dies.
 
-    begin an epoch -> where did we stop? -> (records + the next offset of A), in one transaction
+    begin an epoch -> read the position -> (records + the next offset of A), in one transaction
 
-The offset of A behind the last record that is on B is a committed offset of a group of our own on
-B, at the remote partition. It is written in the transaction that appends the records, so both are
-there or neither is:
+The position of a replay is A's offset after the last record that is on B. It is a committed offset
+of a group of Twinlog's on B, for the remote partition, and is written in the transaction that
+appends the records. So both exist or neither does:
 
-- dies before the end of a transaction, or its answer is lost: the next epoch rolls it back, or
-  finishes it where its end was decided, *before* it reads where it stopped;
-- a frozen run thaws: its epoch is fenced, nothing of it is taken any more, its offsets neither;
-- the flow is demoted, and the mirror resumes its copy with the first record of the tail: see below;
-- the remote topic is deleted, and somebody makes one of that name: its id is compared right before
-  each transaction, and nothing is appended to another topic than the one that was checked;
-- leaders, coordinators, log starts move, B is compacted, new owners write in between: the offset is
-  in no record of the topic, so none of this changes it;
-- records are older than the brokers remember a producer id by: sequences begin again with each
-  epoch, and the next one is not needed to know where we stopped.
+- A run dies before the end of a transaction, or the response is lost: the next epoch aborts the
+  transaction, or completes it if its end was decided, *before* the run reads the position.
+- A frozen run continues: its epoch is fenced, and neither its records nor its offsets are accepted.
+- The flow is demoted, and the mirror resumes its copy with the first record of the tail: see below.
+- The remote topic is deleted and re-created: its ID is compared right before each transaction, and
+  nothing is appended to another topic than the one that was checked.
+- Leaders, coordinators or log starts change, B is compacted, new owners write in between: the
+  position is in no record of the topic, so this does not matter.
+- Brokers have dropped the producer ID's state because the records are old: sequences begin again
+  with each epoch, and the position does not depend on them.
 
-Brokers forget committed offsets of a group that nobody is in after a week
-(`offsets.retention.minutes`). So an intent, kept for ever, says that the replay of a topic was
-begun; where it stands and the offset does not, nobody knows what was appended (REPLAY_UNKNOWN). The
-first offset is written by a transaction without records, before that row, for every partition: one
-whose tail is empty now may have one by the next run.
+Brokers delete the committed offsets of a group without members after a week
+(`offsets.retention.minutes`). So a permanent intent records that the replay of a topic was begun.
+If the intent exists and the position does not, it is unknown what was appended (REPLAY_UNKNOWN).
+The first position of every partition is written by a transaction without records, before that
+intent, because a partition with an empty tail may have one when the next run starts.
 
-Beside the offset stands which record was appended last. Who continues finds that record in
-the files: else the folder is another one than before, or the source lost its end and was written
-again under the same offsets (REPLAY_UNKNOWN).
+The metadata of the committed offset names the record that was appended last. The next run finds
+that record in the files. If it does not, the folder is a different one, or the source lost the end
+of its log and has other records at these offsets (REPLAY_UNKNOWN).
 
 **A demotion at the same time.** The intent `replay` and a demotion are rows of one log:
 
@@ -33,19 +33,19 @@ again under the same offsets (REPLAY_UNKNOWN).
               append its records, check the promotion, commit
     demotion: check for `replay`, write the row, check again (`client.steering`)
 
-- The demotion's row is after `replay`: the demotion finds `replay` and takes itself back.
+- The demotion's row is after `replay`: the demotion finds `replay` and undoes itself.
 - It is before `replay`: the first check ends the run (NOT_PROMOTED) before anything is appended.
-- It stays although it is after `replay`, because its command was killed between its two steps, or
-  is an older release: the first check after the row rolls the portion back. So every committed
+- It remains although it is after `replay`, because its command was killed between its two steps, or
+  is an older release: the first check after the row aborts the portion. So every committed
   portion was appended before the row. A leader that follows the row begins its copy after these
   records. It did not write them, so it stops before its own first record (EXTRA_RECORDS,
   TAKEN_OVER). No record of the tail is on the target twice.
 
-A promotion that was taken back and given again is another row (`promotion_watch`).
+A promotion that was undone and given again is another row (`promotion_watch`).
 
-What a reader of uncommitted records sees of a run that died is, as of every such producer, also
-what was rolled back. Records that the source's applications rolled back are not replayed, nor those
-that somebody wanted left out of the copy (`twinlog topic skip`): the files have both.
+After a run died, readers of uncommitted records also see the records of its aborted transactions,
+as for any transactional producer. Records that the source's applications aborted are not replayed,
+nor are records that an operator left out of the copy (`twinlog topic skip`). The files have both.
 """
 
 from __future__ import annotations
@@ -74,28 +74,28 @@ from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, fingerprint
 
 TRANSACTION_TIMEOUT_MS: Final = 30_000
-"""So long readers of committed records wait at most behind a run that died."""
+"""Maximum time that readers of committed records wait after a run died."""
 MOST_RECORDS: Final = 1_000
 MOST_BYTES: Final = 500_000
-"""Of keys and values in a transaction, half of what a topic takes by default; a larger record goes
-alone.
+"""Keys and values per transaction: half of a topic's default limit. A larger record gets its own
+transaction.
 """
 REPORTED_EVERY: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailWork:
-    """One partition whose tail is to be on B."""
+    """One partition whose tail is to be appended to B."""
 
     source: TopicPartition
     target: TopicPartition
     first: int
-    """Where the tail begins on A."""
+    """The first offset of the tail on A."""
     files: tuple[SavedFile, ...]
     target_id: TopicId = NO_TOPIC_ID
-    """Of the remote topic that was checked; the zero id: there was none, or brokers have none."""
+    """ID of the remote topic that was checked; zero if there was none, or brokers have no IDs."""
     skips: tuple[Skip, ...] = ()
-    """What somebody wanted left out of the copy is left out here as well."""
+    """Records that an operator left out of the copy; a replay leaves them out as well."""
 
     @property
     def next(self) -> int:
@@ -103,23 +103,23 @@ class TailWork:
 
 
 NOTHING_YET: Final = "begun"
-"""Stands beside the first offset of a partition."""
+"""The metadata of a partition's first position."""
 
 
 def last_appended(record: Record) -> str:
-    """Stands beside an offset of the replay: which record of A lies right before it on B."""
+    """Return the metadata of a position: the last record of A that was appended to B."""
     return f"{record.offset} {fingerprint(record)}"
 
 
 def group_of(flow: str) -> str:
-    """Return the group whose offsets say how far a replay has come; no flow translates them."""
+    """Return the group whose offsets are the positions of a replay; no flow translates them."""
     return f"{OWN_GROUPS}failback-{flow}"
 
 
 def work_of(
     partings: Sequence[Parting], files: Sequence[SavedFile], skips: Sequence[WantedSkip] = ()
 ) -> list[TailWork]:
-    """What there is to be replayed: all partitions of each topic that has a tail."""
+    """Return the work of a replay: all partitions of each topic that has a tail."""
     out = []
     for one in partings:
         mine = tuple(file for file in files if file.tp == one.source and file.span.next > one.at)
@@ -140,7 +140,7 @@ def work_of(
 
 
 class Replay:
-    """Of one flow; for one thread."""
+    """The replay of one flow; not thread-safe."""
 
     def __init__(
         self, scope: CutoverScope, saved: SavedTail, watch: PromotionWatch, say: Say
@@ -150,9 +150,9 @@ class Replay:
         self._transactions = transactions_of(scope)
 
     def run(self, work: Sequence[TailWork]) -> int:
-        """How many records were appended now; raises FlowError where that cannot be done."""
+        """Append the tails. Return how many records were appended. Raises FlowError on failure."""
         if not work:
-            self._say("replay: there is nothing to be replayed")
+            self._say("replay: there is nothing to replay")
             return 0
         self._require_targets(work)
         self._watch.require()
@@ -180,12 +180,12 @@ class Replay:
         self._require_same(*work)
 
     def _require_same(self, *work: TailWork) -> None:
-        """Before each write, which goes by name: the topic there is the one that was checked."""
+        """Check before a write, which goes by name, that the topics are those that were checked."""
         if ids := {one.target.topic: one.target_id for one in work if one.files}:
             require_same_topics(self._scope, ids)
 
     def _begun(self, work: Sequence[TailWork]) -> dict[TopicPartition, Committed]:
-        """Where each partition resumes; from then on a lost offset is found out."""
+        """Return each partition's position, creating it at first. Later its loss is detected."""
         at: dict[TopicPartition, Committed] = {}
         found = positions(self._scope)
         begun = {*self._scope.intents().topics(IntentKind.REPLAY)}
@@ -199,8 +199,8 @@ class Replay:
                     continue  # nothing is to be appended
                 raise FlowError(
                     f"the replay of {one.source} was begun, and the brokers of "
-                    f"the target have forgotten how far it came (group {self._group}): compare the "
-                    f"files with what {one.target} holds, and append what is missing by hand",
+                    f"the target have lost its position (group {self._group}): compare the "
+                    f"files with the records of {one.target}, and append missing ones by hand",
                     flow=self._scope.name,
                     code="REPLAY_UNKNOWN",
                 )
@@ -226,34 +226,34 @@ class Replay:
             raise
 
     def _resume_offset(self, work: TailWork, found: Committed) -> int:
-        """Behind what was appended, where the files are those of before."""
+        """Return the position, if the files are those of the earlier run."""
         last = -1 if found.metadata == NOTHING_YET else found.offset - 1
         if last >= work.first and found.metadata:
             last = self._last_offset(work, found)
         if last < work.first:
-            return work.first  # of this tail nothing was appended
+            return work.first  # nothing of this tail was appended
         if not work.files or not found.metadata or self._holds(work, found.metadata):
             return found.offset
         raise FlowError(
-            f"the replay of {work.source} came to offset {found.offset}, and "
-            "no saved file has the record that was appended last: give --save with the folder that "
-            "it was begun with; where this is that folder, the source lost its end and was "
-            f"rewritten: compare the files with what {work.target} holds, and append what is "
-            "missing by hand. Nothing was appended",
+            f"the replay of {work.source} reached offset {found.offset}, and "
+            "no saved file has the record that was appended last: use --save with the folder of "
+            "the earlier run; if this is that folder, the source lost its end and was "
+            f"rewritten: compare the files with the records of {work.target}, and append missing "
+            "ones by hand. Nothing was appended",
             flow=self._scope.name,
             code="REPLAY_UNKNOWN",
         )
 
     def _last_offset(self, work: TailWork, found: Committed) -> int:
-        """Of the record that was appended last."""
+        """Return the offset of the record that was appended last."""
         offset = found.metadata.partition(" ")[0]
         if offset.isdecimal() and offset.isascii():
             return int(offset)
         raise FlowError(
-            f"the replay of {work.source} came to offset {found.offset} as its "
-            f"group {self._group} has it, and that was committed by something else than Twinlog "
-            f"(beside it stands {found.metadata[:80]!r}): compare the files with what "
-            f"{work.target} holds, and append what is missing by hand. Nothing was appended",
+            f"group {self._group} has offset {found.offset} for the replay of {work.source}, and "
+            "another client than Twinlog committed it "
+            f"(metadata {found.metadata[:80]!r}): compare the files with the records of "
+            f"{work.target}, and append missing ones by hand. Nothing was appended",
             flow=self._scope.name,
             code="REPLAY_UNKNOWN",
         )
@@ -285,7 +285,7 @@ class Replay:
             if number % REPORTED_EVERY == REPORTED_EVERY - 1:
                 self._say(f"replay: {work.source}: up to offset {after} of {work.next}")
         if at < work.next:
-            # markers and what was rolled back lie behind the last record
+            # markers and aborted records follow the last record
             self._require_same(work)
             self._transactions.write(work.target, (), {work.target: work.next}, metadata=last)
             said = f"{work.source} [{at}, {work.next}) -> {work.target}"
@@ -305,9 +305,10 @@ class Replay:
 
 
 def positions(scope: CutoverScope) -> GroupOffsets:
-    """By partition of the target, the next offset of A that is to be replayed there.
+    """Return the next offset of A to be replayed, by partition of the target.
 
-    Settled: a coordinator answers the end of a transaction before the group's offsets show it.
+    Pending offsets are waited for: a coordinator may confirm the end of a transaction before the
+    group's offsets show it.
     """
     group = group_of(scope.name)
     return or_raise(fetch_offsets(Coordinators(scope.target), [group], settled=True)[group])
@@ -320,7 +321,7 @@ def require_same_topics(scope: CutoverScope, ids: Mapping[str, TopicId]) -> None
         if not now.has(name, topic_id):
             raise FlowError(
                 f"topic {name} of the target was deleted or re-created since it was checked: "
-                "nothing more is appended to it. Give the same command again, or leave its topic "
+                "nothing more is appended to it. Run the same command again, or leave its topic "
                 "out with --topics; the tail is saved",
                 flow=scope.name,
                 code="TARGET_RECREATED",
@@ -329,7 +330,7 @@ def require_same_topics(scope: CutoverScope, ids: Mapping[str, TopicId]) -> None
 
 
 def take_back(scope: CutoverScope, transactions: Transactions, topics: Sequence[str]) -> list[str]:
-    """Take back the intent `replay` of the topics of which nothing was appended; return them.
+    """Delete the intent `replay` of the topics of which nothing was appended. Return these topics.
 
     A run that appends now is fenced first, so that it cannot commit after the check. A run that
     begins later finds its intent gone before its first commit.
@@ -365,7 +366,7 @@ def transactions_of(scope: CutoverScope) -> Transactions:
 
 
 def replayed_lines(partings: Sequence[Parting], at: GroupOffsets) -> Iterator[str]:
-    """How far a replay is that was begun."""
+    """Yield a line on the progress of each partition's replay that was begun."""
     for one in partings:
         found = at.get(one.target)
         if found is not None:
@@ -375,18 +376,18 @@ def replayed_lines(partings: Sequence[Parting], at: GroupOffsets) -> Iterator[st
 
 
 def compacted_lines(scope: CutoverScope, topics: set[str]) -> Iterator[str]:
-    """Where a replay would do more than to add records."""
+    """Yield a warning for each compacted topic, where a replay may replace newer records."""
     if topics:
         for topic in sorted(may_lack_offsets(scope.target, topics)):
             yield (
                 f"  {topic} of the target is compacted, as far as is known: a replayed record "
-                "becomes the newest of its key, also where a new owner has written a later one; "
+                "becomes the newest of its key, even if a new owner has written a later one; "
                 "--tail keep leaves it"
             )
 
 
 def _portions(records: Iterator[Record]) -> Iterator[tuple[list[Record], int]]:
-    """Records of a transaction each, with the offset of A behind them."""
+    """Yield the records of each transaction, with the offset of A after them."""
     some: list[Record] = []
     size = 0
     for record in records:

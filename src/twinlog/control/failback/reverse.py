@@ -1,30 +1,30 @@
-"""The flow back, B->A: what it takes, what it cannot bring, and where it begins.
+"""The flow back, B->A: what it copies, what it cannot copy, and where it begins.
 
-Under the default policy it makes `B.orders` on A, and has nothing to do with this failback: names
-keep apart what came from where. So what new owners wrote to `A.orders` on B stays there.
+Under the default policy it creates `B.orders` on A, and is independent of this failback, because
+names show where records came from. So records that new owners wrote to `A.orders` on B stay there.
 
-Under the identity policy it writes into the very topics that A had. It must begin at the record of
-B behind the last one that both sides have, and never copy that one again. This is said by rows of
-its own offset map, written before the flow was ever started:
+Under the identity policy it writes to the same topics that A had. It must begin at B's record after
+the last common one, and never copy that one again. This is set by rows of its own offset map, which
+are written before the flow is first started:
 
     A->B    (ordinal, offset on A, offset on B)   of every record that both have
-    B->A    (ordinal, offset on B, offset on A)   the same, turned round
-            (n, first on B that A lacks, end of A's log)   what comes next, behind the tail
+    B->A    (ordinal, offset on B, offset on A)   the same, reversed
+            (n, first on B that A lacks, end of A's log)   the next record, after the tail
 
-Its mark is the end of A's log. So the start finds its place as after any restart, a record that
-somebody writes to A behind the mark is foreign (TAKEN_OVER), and every offset of the shared past is
-translated exactly, by everything that reads maps: groups go back by the flow's own sync, and by
+The mark is the end of A's log. So the start finds its position as after any restart, and a record
+that another client writes to A after the mark is foreign (TAKEN_OVER). Every offset of the common
+records is translated exactly by everything that reads maps: the flow's own group sync, and
 `switchover`.
 
-The rows are of term (-1, 0), before all generations; whoever leads the flow later cuts above them.
+The rows have the term (-1, 0), before all generations; a later leader of the flow cuts after them.
 
-- Dies before or within the rows: the guard still refuses the flow (COPIED_BACK), since the topics
-  are copies of A's by rows of B's state topic. Run again, the same keys get the same values.
-- Dies behind them, before those rows have ended (`mirror.state.copies`): the same.
-- A grew meanwhile: run again, the mark and the last run are written again.
-- A frozen run thaws when the flow runs: its rows are below the first cut, and void from there on.
-- The flow was ever started: its own rows are newer; nothing is written, and what it has copied to A
-  is no part of the tail (`Reverse.settled`).
+- A run dies before or while it writes the rows: the guard still refuses the flow (COPIED_BACK),
+  since by rows of B's state topic the topics are copies of A's. The next run writes the same rows.
+- It dies after them, before those rows of copies have ended (`mirror.state.copies`): the same.
+- A grew in the meantime: the next run writes the mark and the last run of offsets again.
+- A frozen run continues while the flow runs: its rows are below the first cut, and void after it.
+- The flow was already started: its own rows are newer. So nothing is written, and the records that
+  it copied to A are no part of the tail (`Reverse.settled`).
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ from twinlog.survey.cluster_state import cluster_state, write_copies
 from twinlog.survey.map_reader import Maps, read_maps
 
 BEFORE_ALL: Final = Term(-1, 0)
-"""Of rows that were there before the flow was led by anybody."""
+"""The term of rows that were written before any process led the flow."""
 RUNS_PER_ROW: Final = 400
-"""As many as a lane puts into a row (`mirror.map.map_tail`)."""
+"""As many as a lane writes to a row (`mirror.map.map_tail`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReverseStart:
-    """One partition of the flow back, under the identity policy."""
+    """Where the flow back begins in one partition, under the identity policy."""
 
     tp: TopicPartition
     key: PartitionKey
@@ -70,7 +70,7 @@ class ReverseStart:
 
     @property
     def begin(self) -> int:
-        """The first offset of B that is copied."""
+        """The first offset of B that the flow copies."""
         return self.runs[-1].upstream
 
     def rows(self) -> Iterator[ChunkRow]:
@@ -88,10 +88,10 @@ class ReverseStart:
 
 
 def reverse_start(flow: str, one: Parting) -> ReverseStart | None:
-    """Where the flow back begins in a partition; None where B does not have it.
+    """Return where the flow back begins in a partition, or None if B does not have it.
 
-    Raises FlowError (REVERSE_UNKNOWN) where B holds records between the copied ones, or before
-    them, that never were on A: from one offset on they cannot be copied.
+    Raises FlowError (REVERSE_UNKNOWN) if B has records between the copied ones, or before them,
+    that never were on A. Then no single offset separates copied from new records.
     """
     copy = one.copy
     if copy is None:
@@ -127,8 +127,8 @@ def reverse_start(flow: str, one: Parting) -> ReverseStart | None:
 
 def _unknown(flow: str, one: Parting, where: str) -> FlowError:
     return FlowError(
-        f"{one.target} of the target holds records {where} that never were on the source: "
-        "the flow back cannot begin at one place; leave its topic out with --topics, and give it "
+        f"{one.target} of the target holds records {where} that never were on the source, so "
+        "the flow back has no single start offset; leave its topic out with --topics, and give it "
         "another name on the way back",
         flow=flow,
         code="REVERSE_UNKNOWN",
@@ -136,7 +136,7 @@ def _unknown(flow: str, one: Parting, where: str) -> FlowError:
 
 
 class Reverse:
-    """The flow back of one flow; for one thread."""
+    """The flow back of one flow; not thread-safe."""
 
     def __init__(self, scope: CutoverScope, say: Say) -> None:
         self._scope, self._say = scope, say
@@ -145,9 +145,9 @@ class Reverse:
         self._map_topic = map_topic_of(flow.reverse)
 
     def prepare(self, found: Sequence[Parting]) -> int:
-        """Say where the flow back begins, and let it begin; how many partitions were set.
+        """Report where the flow back begins, and permit it. Return how many partitions were set.
 
-        Nothing is done under the default policy. Raises FlowError where it has no one place.
+        Does nothing under the default policy. Raises FlowError if there is no single start offset.
         """
         if not self._scope.setup.is_identity:
             return 0
@@ -165,7 +165,7 @@ class Reverse:
         return len(fresh)
 
     def settled(self, found: Sequence[Parting]) -> list[Parting]:
-        """The same without what the flow back has written to A since: that is no tail."""
+        """Return the partitions without what the flow back wrote to A, which is no tail."""
         if not self._scope.setup.is_identity:
             return [*found]
         maps = self._maps()
@@ -182,13 +182,13 @@ class Reverse:
         return replace(one, log=(one.log[0], end), stable=min(one.stable, end), is_home=True)
 
     def lines(self, found: Sequence[Parting]) -> Iterator[str]:
-        """What to do when the run has ended."""
+        """Yield the operator's next steps after the run."""
         scope = self._scope
         yield f"the way back: in the file, {scope.name}.enabled = false and"
         yield f"  {self.name}.enabled = true; then start the mirror with it"
         if scope.setup.is_identity:
-            yield "  it begins behind the last record that both sides have, once run has said so"
-            yield "  groups come home by its group sync, exactly, behind the tail of the source"
+            yield "  failback run lets it begin after the last record that both sides have"
+            yield "  its group sync translates groups exactly; they resume after the source's tail"
         else:
             yield (
                 f"  topics of {scope.config.flow.target} come as "
@@ -198,13 +198,13 @@ class Reverse:
             names = sorted({one.target.topic for one in found if one.copy is not None})
             if names:
                 yield (
-                    f"  {first_few(names)}: by the name a copy from {scope.config.flow.source}, so "
-                    f"not copied back: {count(behind)} offsets that new owners wrote stay there"
+                    f"  {first_few(names)}: copies from {scope.config.flow.source} by their names, "
+                    f"so not copied back: {count(behind)} offsets of new owners stay there"
                 )
-            yield "  groups come home by its group sync (docs/groups.md)"
+            yield "  groups fail back by its group sync (docs/groups.md)"
         yield f"  when it has caught up: twinlog switchover run FILE --flow '{self.name}'"
         if scope.setup.is_identity:
-            yield "  for a day its gate `foreign` names who wrote there before: --accept foreign"
+            yield "  for a day its gate `foreign` names earlier producers there: --accept foreign"
 
     def _maps(self) -> Maps:
         maps = read_maps(self._scope.source, self._scope.config.flow.reverse)
@@ -247,7 +247,7 @@ class Reverse:
             append_rows(self._scope.source, TopicPartition(self._map_topic, home), some, now_ms)
 
     def _let_in(self, topics: set[str]) -> None:
-        """The topics of B are no copies of A's any more: they may be copied to A."""
+        """End the rows by which B's topics are copies of A's, so that they may be copied to A."""
         target = self._scope.target
         state = cluster_state(target)
         ended = [

@@ -1,4 +1,4 @@
-"""The tail on disk: a file per partition and range, and a manifest, before anything else is done.
+"""The tail on disk: a file per partition and range, and a manifest, written before any other step.
 
     DIR/orders-0-00000000000000000023-00000000000000000040.jsonl
     DIR/manifest.json
@@ -8,19 +8,19 @@ to this user, because the files may be appended to the target. The manifest is w
 names the flow and the source cluster of the folder. A folder with files of such names and no
 manifest is refused (SAVED_OTHERWISE), because the origin of these records is unknown.
 
-A file holds all records that A had of [23, 40). It appears under its name only when it is whole:
-written beside it, fsynced, linked. A name is never taken twice, and nothing is ever overwritten but
-the manifest, which only gains. So:
+A file holds all records that A had of [23, 40). It is written under a temporary name, fsynced and
+linked, so its final name appears only when it is complete. Names are never reused, and nothing is
+overwritten except the manifest, to which entries are only added. So:
 
-- dies while it writes: `.partial` is left, and removed by the next run;
-- dies behind the link: the next run finds the file, reads it, and takes it as it is, also when A's
-  cleaner or retention has taken records since;
-- dies before a file is in the manifest: the manifest is made of the files again;
-- the tail grew meanwhile: what is behind is one more file;
-- two runs at once: the folder is locked, the second one ends.
+- A run dies while it writes: the next run removes the `.partial` file.
+- It dies after the link: the next run reads the file and keeps it, even if A's cleaner or retention
+  has deleted records since.
+- It dies before a file is in the manifest: the manifest is written from the files again.
+- The tail has grown in the meantime: the new records become one more file.
+- Two runs at a time: the folder is locked, and the second run ends.
 
-A file is whole by its name, and what is in the manifest is compared with it: one that was changed
-ends the run (SAVED_OTHERWISE), and is not touched.
+Files are compared with the manifest. If a file has changed, the run aborts (SAVED_OTHERWISE) and
+leaves the file as it is.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class SavedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Whose tail a folder holds."""
+    """The flow and source cluster whose tail a folder holds."""
 
     flow: str
     source_cluster_id: str
@@ -110,7 +110,7 @@ class SavedTail:
             except BlockingIOError as error:
                 raise FlowError(
                     f"{self._folder}: another twinlog failback saves there now: wait until it has "
-                    "ended, and give the same command again",
+                    "ended, and run the same command again",
                     code="SAVE_BUSY",
                 ) from error
             is_owned = self._check_owner()
@@ -121,18 +121,18 @@ class SavedTail:
             yield
 
     def files(self) -> list[SavedFile]:
-        """All that are there, read and compared with the manifest; sorted by place."""
+        """Return all files, read and compared with the manifest, sorted by partition and range."""
         on_read = {str(one["file"]): one for one in self._manifest().get("files", ())}
         found = [self._read(path) for path in self._paths()]
         if missing := sorted(on_read.keys() - {one.name for one in found}):
-            raise self.otherwise(f"{missing[0]} is in {MANIFEST}, and not there any more")
+            raise self.otherwise(f"{missing[0]} is in {MANIFEST}, but not in the folder any more")
         for one in found:
             if one.name in on_read and on_read[one.name]["sha256"] != one.sha256:
                 raise self.otherwise(f"{one.name} is not what was saved: its SHA-256 differs")
         return sorted(found, key=lambda one: (one.tp, one.span))
 
     def save(self, client: ClusterClient, tp: TopicPartition, span: Span, on_read: OnRead) -> Path:
-        """One range, whole, under its final name."""
+        """Save one range to a complete file. Return its path."""
         name = f"{tp.topic}-{tp.partition}-{span.first:020d}-{span.next:020d}.jsonl"
         path, partial = self._folder / name, self._folder / (name + PARTIAL)
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
@@ -147,7 +147,7 @@ class SavedTail:
     def write_manifest(
         self, files: Sequence[SavedFile], partings: Sequence[Mapping[str, Any]]
     ) -> None:
-        """What there is, with what retention had deleted before; the last step of a save."""
+        """Write the manifest with the files and deleted ranges, as the last step of a save."""
         now = {(one["topic"], one["partition"]): one for one in partings}
         before = {
             (one["topic"], one["partition"]): one for one in self._manifest().get("partitions", ())
@@ -171,12 +171,12 @@ class SavedTail:
         _sync(self._folder)
 
     def records(self, one: SavedFile) -> Iterator[Mapping[str, Any]]:
-        """The lines of a file, read again."""
+        """Yield the records of a file, read again."""
         with open(self._folder / one.name, "rb", opener=own_opener) as lines:
             for line in lines:
                 yield json.loads(line)
 
-    # -- what is there
+    # -- reading the folder
 
     def _paths(self) -> list[Path]:
         if not self._folder.is_dir():
@@ -246,7 +246,7 @@ class SavedTail:
         return bool(found)
 
     def otherwise(self, what: str) -> FlowError:
-        """The folder is not what it should be."""
+        """Return the error for a folder that is not as this flow saved it."""
         return FlowError(
             f"{self._folder}: {what}; nothing was changed: keep the folder as it is, and save to "
             "another one with --save",
@@ -255,7 +255,7 @@ class SavedTail:
 
 
 def uncovered(span: Span, files: Sequence[SavedFile]) -> list[Span]:
-    """The parts of a range that no file holds; `files` are those of its partition, sorted."""
+    """Return the parts of a range that no file holds; `files` are those of its partition."""
     out, at = [], span.first
     for one in sorted(files, key=lambda one: one.span):
         if one.span.first > at:
@@ -269,7 +269,7 @@ def uncovered(span: Span, files: Sequence[SavedFile]) -> list[Span]:
 
 
 def publish(partial: Path, path: Path) -> None:
-    """Give a whole file its name: unlike a rename a link replaces nothing."""
+    """Give a complete file its name. Unlike a rename, a link replaces nothing."""
     os.link(partial, path)
     partial.unlink()
     _sync(path.parent)

@@ -1,9 +1,7 @@
-"""The records of a divergent tail, read as they lie in A's log, each with what became of its
-transaction.
+"""Reads the records of a divergent tail from A's log, each with the outcome of its transaction.
 
-Only below the last stable offset: there the broker says of every transaction whether it was rolled
-back, and that never changes. What an open one wrote is not decided yet; a tail with one is not read
-(`failback`).
+It reads only below the last stable offset, where the outcome of every transaction is known and
+final. A tail with an open transaction is not read (`failback`).
 """
 
 from __future__ import annotations
@@ -27,11 +25,11 @@ READ_BYTES: Final = 4 << 20
 NO_EPOCH: Final = -1
 
 OnRead = Callable[[int], None]
-"""Takes the offset that was come to."""
+"""Takes the offset that has been reached."""
 
 
 class Transaction(StrEnum):
-    """What became of the transaction of a record."""
+    """The outcome of a record's transaction."""
 
     NONE = "none"
     COMMITTED = "committed"
@@ -40,21 +38,21 @@ class Transaction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailRecord:
-    """One record, and what its batch says of it."""
+    """One record, with facts from its batch."""
 
     record: Record
     is_log_append_time: bool
     leader_epoch: int
-    """Of A's leader that took it; -1 in formats that have none."""
+    """Epoch of A's leader that appended it, or -1 if the format has none."""
     transaction: Transaction
 
 
 @dataclass(slots=True, kw_only=True)
 class TailCounts:
-    """What a tail holds, counted while it is read."""
+    """Counts of a tail's records."""
 
     records: int = 0
-    """All of them, those that were rolled back too."""
+    """All records, including aborted ones."""
     aborted: int = 0
     oldest_ms: int = -1
     newest_ms: int = -1
@@ -68,7 +66,7 @@ class TailCounts:
 
     @property
     def valid(self) -> int:
-        """What a reader of committed records gets."""
+        """The number of records that readers of committed records get."""
         return self.records - self.aborted
 
     def as_json(self) -> dict[str, Any]:
@@ -83,10 +81,10 @@ class TailCounts:
 def read_tail(
     client: ClusterClient, tp: TopicPartition, span: Span, on_read: OnRead = lambda _: None
 ) -> Iterator[TailRecord]:
-    """Every record of [first, next) in its order; the span must lie below the last stable offset.
+    """Yield every record of [first, next) in order; the span must be below the last stable offset.
 
-    Raises FlowError (TAIL_MOVED) where the log does not give all of it any more: retention deletes
-    it just now, or a leader lost it.
+    Raises FlowError (TAIL_MOVED) if the log no longer has all of it, because retention deletes it
+    at this moment, or a leader lost it.
     """
     position = span.first
     while position < span.next:
@@ -139,9 +137,9 @@ def _fetch(client: ClusterClient, tp: TopicPartition, position: int) -> FetchedR
 
 def _moved(client: ClusterClient, tp: TopicPartition, position: int) -> FlowError:
     return FlowError(
-        f"cluster {client.alias}: {tp} does not give offset {position} any more: its retention "
-        "deletes the tail just now, or a leader lost it; give the same command again, and raise "
-        "retention.ms of the topic first",
+        f"cluster {client.alias}: {tp} no longer has offset {position}: its retention "
+        "now deletes the tail, or a leader lost it; raise retention.ms of the topic, and run the "
+        "same command again",
         code="TAIL_MOVED",
         fate=Fate.RETRIABLE,
     )

@@ -1,5 +1,5 @@
-"""Which duties a led flow has, in the order in which `--once` ends with a round of each, and what
-they see of it.
+"""The duties of a led flow, in the order in which `--once` runs the last round of each, and the
+view of the flow that they get.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published_events import PublishedEvents
 
 CLAIMS_WITHIN_S: Final = 5.0
-"""What a duty waits for the state topic, which it reads before each act."""
+"""Timeout of a duty's reads of the state topic, before each change."""
 
 DUTIES: Final[tuple[DutyFactory, ...]] = (
     config_sync,
@@ -51,7 +51,7 @@ DUTIES: Final[tuple[DutyFactory, ...]] = (
 
 
 def duties_of(flow: LedFlow) -> list[Duty]:
-    """Those that the flow's configuration asks for."""
+    """Return the duties for which the flow's configuration asks."""
     made = (factory(flow) for factory in DUTIES)
     return [duty for duty in made if duty is not None]
 
@@ -65,10 +65,10 @@ def led_flow(
     synced: SyncedOffsets,
     events: Callable[[], PublishedEvents | None],
 ) -> LedFlow:
-    """The flow as its duties see it.
+    """Return the flow as its duties see it.
 
-    What a duty may act on follows from the partitions that it was given: so nothing else may be
-    wanted of the flow now than when its thread was given them, however long that is ago.
+    A duty acts on the partitions that it was given. So the intents must be the same as when its
+    thread got them, however long ago that was.
     """
     setup, reader, asked = prepared.setup, prepared.map_reader, threading.local()
 
@@ -80,7 +80,7 @@ def led_flow(
         then = getattr(asked, "intents", None)
         with ClusterClient(setup.target, api_timeout_s=CLAIMS_WITHIN_S) as target:
             is_same = setup.claims.is_latest(target, prepared.generation, then or intents())
-        return is_same and not prepared.lost_lead  # last: what was read may be older than a freeze
+        return is_same and not prepared.lost_lead  # last, as the read may be older than a freeze
 
     return LedFlow(
         config=setup.config,

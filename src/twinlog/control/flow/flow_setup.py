@@ -1,15 +1,13 @@
-"""Everything that must be true before a flow copies its first record: who leads, which generation,
-what exists.
+"""Everything that is needed before a flow copies its first record: the lead, a generation, topics.
 
-Steps, each safe to repeat and to die after:
+The steps, each safe to repeat and to crash after:
 
-1. membership of the consumer group on the state topic: one driver leads, the others wait;
-2. the state topic is read and a claim for the next generation is written; the first claim in the
-   log wins;
-3. the flow's producer id comes from its last generation, or is a fresh one: it stands in the claim,
-   so it is recorded before its first use;
-4. the target's capabilities (`survey.capabilities`) and its producer expiry;
-5. topics are discovered and created; with `--once` the end offsets of this moment are the goal.
+1. Join the consumer group on the state topic: one driver leads, the others wait.
+2. Read the state topic and write a claim for the next generation; the first claim in the log wins.
+3. Take the flow's producer ID from its last generation, or a fresh one. The claim has it, so it is
+   recorded before its first use.
+4. Determine the target's capabilities (`survey.capabilities`) and its producer expiry.
+5. Discover and create topics; with `--once` the current end offsets are the goal.
 """
 
 from __future__ import annotations
@@ -56,12 +54,13 @@ log = logging.getLogger(__name__)
 
 REACHED_WITHIN_S: Final = 5.0
 END_WAITS_S: Final = 0.5
-"""For a look for topics, before the end of a generation is noted beside it."""
+"""How long the end of a generation waits for a running topic discovery; then both run in parallel.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
 class PreparedFlow:
-    """A flow that may start."""
+    """A flow that is ready to start."""
 
     work: Work
     generation: int
@@ -70,13 +69,13 @@ class PreparedFlow:
     source_topics: Mapping[str, int]
     """Partition counts of all topics that the source lists."""
     clean: bool
-    """The generation before ended in order: nobody else's requests are on their way."""
+    """The generation before was closed, so no requests of other processes are pending."""
     start: Starts
     guarantee: str
     setup: FlowSetup
     map_reader: MapReader
     news: StateNews
-    """What the state topic said when the flow was set up."""
+    """The rows of the state topic when the flow was set up."""
     read_news: Callable[[], StateNews]
     news_at_hand: Callable[[], StateNews | None]
     """Returns the same, or None if that may block."""
@@ -95,30 +94,30 @@ class PreparedFlow:
         return self.map_reader.read()
 
     def close(self, *, drained: bool) -> None:
-        """Note on the target that all lanes have drained, and give the lead away."""
+        """Note on the target that all lanes have drained, and give up the lead."""
         self.setup.close(self.generation if drained else None)
 
     def rest(self, *, drained: bool, successor: FlowSetup | None) -> None:
-        """End this generation but stay a member: for the successor, or until we lead again, which
-        after a lost lead is at once where the coordinator was away itself, and knows us still.
+        """End this generation but stay a member, for the successor or to lead again. After a lost
+        lead that is immediate if the coordinator itself was down, and still knows this member.
         """
         self.setup.rest(self.generation if drained else None, successor)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class FlowSetup(FlowEnds):
-    """How one flow is brought up; kept between tries."""
+    """How one flow is set up; kept between attempts."""
 
     neighbours: Neighbours = field(default_factory=Neighbours)
-    """The flows beside it in this process, itself among them."""
+    """All flows of this process, including this one."""
     adopts: OffsetStorage | None = None
-    """Where the MirrorMaker 2 keeps its positions whose work is taken over."""
+    """The positions of the MirrorMaker 2 whose work is adopted."""
     membership: Membership | None = None
     newcomers: Newcomers = field(default_factory=Newcomers)
     released: frozenset[str] = frozenset()
-    """Topics that people have released from the flow."""
-    handed: HandedTopics | None = None  # what lanes copy; None: this is the only survey
-    acts: tuple[int, FlowIntents] | None = None  # our generation, and what it follows
+    """Topics that operators have released from the flow."""
+    handed: HandedTopics | None = None  # topics that lanes copy; None: this is the only discovery
+    acts: tuple[int, FlowIntents] | None = None  # this generation, and the intents that it follows
     claims: FlowClaims = field(init=False)
     questions: SourceQuestions = field(init=False)
     clients: FlowClients = field(init=False)
@@ -141,7 +140,7 @@ class FlowSetup(FlowEnds):
 
     @property
     def guard(self) -> LoopGuard:
-        """What keeps it from copying in a circle, or twice."""
+        """The checks that keep the flow from copying in a loop, or twice."""
         return LoopGuard(
             config=self.config,
             policy=self.policy,
@@ -150,20 +149,20 @@ class FlowSetup(FlowEnds):
             handed=self.handed,
             still_leads=self._still_leads,
             before_begin=self._give_acls,
-            judges_topics=self.adopts is None,  # else what MirrorMaker 2 copied is ours, too
+            judges_topics=self.adopts is None,  # else copies of MirrorMaker 2 count as own
         )
 
     # -- steps
 
     def prepare(self, *, once: bool) -> PreparedFlow:
-        """All steps; raises what keeps the flow from starting."""
+        """Run all steps. Raises the error that prevents the start."""
         with self._lock:
             source, target = self.clients.both()
             self.handed, self.acts = None if once else HandedTopics(), None
             self._has_ended = False
             self.questions = SourceQuestions(self.source, self.config)
             news_of = StateReader(self.clients.of_state, self.name)
-            # before the source is asked: who was promoted may have none any more
+            # before the source is queried, because a promoted flow may have none any more
             if has_state(target, within_s=REACHED_WITHIN_S):
                 self._stay_fenced(news_of.read(), once=once)
             ids = self._enter(once=once)
@@ -187,8 +186,8 @@ class FlowSetup(FlowEnds):
             claim, clean = self.claims.claim(
                 target, ids, map_reader, seen=history, fresh_id=adoption.begins_again
             )
-            # whoever promotes it looks for claims behind its own row: one of us sees the other
-            # and where lanes of the generation before us may still write, it waits for them
+            # a promotion writes its row and then looks for claims, so one of the two is seen; while
+            # lanes of the generation before may still write, the promotion waits for them
             ended = claim.generation if clean else None
             self._stay_fenced(news_of.read(), once=once, ended=ended)
             self.acts = claim.generation, news.intents
@@ -217,31 +216,31 @@ class FlowSetup(FlowEnds):
             )
 
     def log_once(self, line: str) -> None:
-        """What is left out and stops nothing: said once in the life of this process."""
+        """Log a line once in the life of this process, for problems that stop nothing."""
         if line not in self._logged:
             self._logged.add(line)
             log.warning("%s", line, extra={"flow": self.name})
 
     def _enter(self, *, once: bool) -> tuple[str, str]:
-        """Both clusters answer, and this process leads the flow; their ids."""
+        """Contact both clusters and lead the flow. Return the cluster IDs."""
         source, target = self.clients.both()
-        # a short first question: a cluster that is away is said at once, and asked again
+        # a short timeout first, so that an outage is reported soon; then it is tried again
         source_id = source.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
         target_id = target.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
         if not self._is_let_in:
             self.guard.before_anything(source, target)
-            self._is_let_in = True  # a standby asks no more; each look for topics does
+            self._is_let_in = True  # a standby checks no more; each discovery does
         self.facts.own_topic(target, STATE_TOPIC, 1)
         self._lead(once=once)
         return source_id, target_id
 
     def _lead(self, *, once: bool) -> None:
         self.membership = take_part(self.membership, self.target, self.config)
-        self._stay_resigned(self.membership)  # before: it was not there yet for `resign` to leave
+        self._stay_resigned(self.membership)  # `resign` may have come before the membership existed
         try:
             wait_to_lead(self.membership, self.config, once=once)
         except (StandingBy, NotLeader):
-            self.claims.idle = None  # another process leads, and its number may be the same
+            self.claims.idle = None  # another process leads, and may claim the same number
             raise
         self._stay_resigned(self.membership)
 
@@ -251,7 +250,7 @@ class FlowSetup(FlowEnds):
             raise StandingBy("standing by: this process has left the flow's group")
 
     def _still_leads(self, target: ClusterClient) -> bool:
-        """As of now; before there is a claim, nobody else can have one behind it."""
+        """Return True if this process still leads. Before its claim no other one can follow."""
         if self._has_ended:
             return False
         if self.acts is not None and not self.claims.is_latest(target, *self.acts):
@@ -263,7 +262,7 @@ class FlowSetup(FlowEnds):
             self.log_once(line)
 
     def discover(self) -> Discovery:
-        """Look for topics now."""
+        """Discover topics now."""
         with self._lock:
             try:
                 source, target = self.clients.both()
@@ -276,7 +275,7 @@ class FlowSetup(FlowEnds):
         self.released = topics
 
     def _stay_fenced(self, news: StateNews, *, once: bool, ended: int | None = None) -> None:
-        """Raises where the flow was promoted. `ended`: our generation, in which nothing ran."""
+        """Raise if the flow was promoted. `ended`: this generation, in which nothing ran."""
         promotion = news.intents.promotion
         if promotion is None:
             return
@@ -293,7 +292,7 @@ class FlowSetup(FlowEnds):
     def _discover(
         self, source: ClusterClient, target: ClusterClient, *, create: bool = True
     ) -> Discovery:
-        """Without `create`: only checked, before nothing may be written, not even who copies."""
+        """Discover topics. Without `create` they are only checked, and nothing is written."""
         found = discover(
             replace(self.config, released=self.released),
             self.policy,
@@ -345,12 +344,12 @@ class FlowSetup(FlowEnds):
         )
 
     def resign(self) -> None:
-        """Lead no more, for good: a standby leaves the group at once, from any thread.
+        """Lead no more, permanently: a standby leaves the group immediately. Thread-safe.
 
-        Without the lock, which a set-up holds while it waits to lead. The order decides who acts:
-        here the flag is set before the role is read, there the role is read before the flag. So a
-        set-up that leads either sees the flag before it claims anything, or is seen leading here
-        and ends in order, by `close`. Nothing is claimed behind a group that was left.
+        It does not take the lock, because a set-up holds it while it waits to lead. This sets the
+        flag and then reads the role; a set-up reads its role and then the flag. So a set-up that
+        leads either sees the flag before it claims anything, or is seen leading here, and is ended
+        by `close`. Nothing is claimed after the group was left.
         """
         self._has_resigned = True
         membership = self.membership
@@ -358,8 +357,8 @@ class FlowSetup(FlowEnds):
             membership.leave()
 
     def close(self, generation: int | None) -> None:
-        """Note the end of a generation that drained, or in which no lane ran, leave the group,
-        close the connections.
+        """Note the end of a generation that has drained, or in which no lane ran. Then leave the
+        group, and close the connections.
         """
         with self._ending() as target:
             try:
@@ -373,7 +372,7 @@ class FlowSetup(FlowEnds):
                     self.membership = None
 
     def rest(self, generation: int | None, successor: FlowSetup | None) -> None:
-        """As `close`, but the membership stays, or goes to the successor where it leads there."""
+        """As `close`, but keep the membership, or pass it to the successor."""
         with self._ending() as target:
             try:
                 if generation is not None:
@@ -384,12 +383,12 @@ class FlowSetup(FlowEnds):
 
     @contextmanager
     def _ending(self) -> Iterator[ClusterClient]:
-        """A client of the target, for what is to be noted there at the end of a generation.
+        """A client of the target with which the end of a generation is noted.
 
-        One of its own where a look for topics is under way, which may wait a minute for a source
-        that is away: what is noted too late is not noted, and the lead is missed for a session.
-        That survey changes nothing any more, and closes the connections when it is over. A set-up
-        that waits to lead is waited for: it leaves the group by itself (`resign`).
+        If a discovery is running, a separate client is used. The discovery may wait a minute for a
+        source that is down, and an end that is noted too late leaves the flow without a leader for
+        a session. The discovery changes nothing any more, and closes the connections at its end. A
+        set-up that waits to lead is waited for, because it leaves the group itself (`resign`).
         """
         self._has_ended = True
         is_free = self._lock.acquire(timeout=END_WAITS_S)
@@ -406,7 +405,7 @@ class FlowSetup(FlowEnds):
             self._lock.release()
 
     def hand_on(self, successor: FlowSetup) -> None:
-        """What outlives a change of the configuration: the membership, and which topics are new."""
+        """Pass on what outlives a change of the configuration: the membership and the newcomers."""
         if successor.source == self.source:
             successor.newcomers = self.newcomers
         if self.membership is not None:
@@ -419,12 +418,12 @@ class FlowSetup(FlowEnds):
     def _disconnect(self) -> None:
         self.questions.close()
         self.clients.close()
-        self._is_let_in = False  # addresses may lead elsewhere when they are dialled again
+        self._is_let_in = False  # addresses may lead to other clusters when they are dialled again
 
 
 def _paused(flow: str, pause: Intent, *, once: bool) -> TwinlogError:
-    """Why a flow does not begin that must copy, or take over, before it may rest."""
-    said = f"{flow} is paused {pause}: `twinlog flow resume` takes it back"
+    """Return the error for a paused flow that must first copy (`--once`) or adopt."""
+    said = f"{flow} is paused {pause}: undo this with `twinlog flow resume`"
     if once:
         return FlowError(said, code="PAUSED")
-    return SetupWaiting(f"{said}; what MirrorMaker 2 left is taken over then")
+    return SetupWaiting(f"{said}; the work of MirrorMaker 2 is adopted then")

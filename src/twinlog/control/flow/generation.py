@@ -1,4 +1,4 @@
-"""One generation of a flow while this process leads it: the run, and what goes beside it."""
+"""One generation of a flow while this process leads it: the run, and the work beside it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ DUTIES_END_WITHIN_S: Final = 2.0
 
 
 def views_of(run: FlowRun) -> tuple[PartitionView, ...]:
-    """Its partitions as duties see them; one that was released has positions until its lane has
-    given it back.
+    """Return the partitions as duties see them. A released partition is included until its lane has
+    returned it.
     """
     every = run.partitions.values()
     return tuple(view_of(p) for p in every if p.is_wanted or p.lane is not None)
@@ -30,7 +30,7 @@ def views_of(run: FlowRun) -> tuple[PartitionView, ...]:
 
 @dataclass(slots=True, kw_only=True)
 class Generation:
-    """In the supervisor's thread, but for `end`."""
+    """Used in the supervisor's thread, except for `end`."""
 
     prepared: PreparedFlow
     run: FlowRun
@@ -46,7 +46,7 @@ class Generation:
     """None with `--once`."""
 
     def tend(self, background: InBackground) -> None:
-        """Look where it is time."""
+        """Do the periodic work that is due."""
         self.steering.tend(background)
         if self.pulse is not None:
             self.pulse.tend(background)
@@ -58,14 +58,14 @@ class Generation:
 
     @property
     def is_drained(self) -> bool:
-        """Nothing of ours, or of those before us, is on its way any more."""
+        """Return True if no request of this or an earlier generation can be pending."""
         run = self.run
         if run.clock.monotonic() < run.foreign_until:
-            return False  # also of a run that has no partition
+            return False  # even if the run has no partition
         return not any(partition.waits_s() for partition in run.partitions.values())
 
     def limits(self) -> RiskLimits:
-        """What may be lost."""
+        """Return the limits by which risks of loss are shown."""
         if self.source_watch is None:
             return NO_LIMITS
         return RiskLimits(
@@ -82,8 +82,9 @@ class Generation:
         rests: bool,
         successor: FlowSetup | None,
     ) -> None:
-        """No lane is left; may block, and raises TwinlogError where the end could not be noted.
-        `last_rounds`: `--once` is done; `rests`: our membership stays, or goes to the successor.
+        """End the generation after its last lane. It may block, and raises TwinlogError if the end
+        could not be noted. `last_rounds`: `--once` is done; `rests`: the membership stays, or goes
+        to the successor.
         """
         if last_rounds:
             self.duties.run_once()

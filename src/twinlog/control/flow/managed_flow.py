@@ -1,5 +1,5 @@
-"""One flow from its set-up to its end; `phases` has the table of its steps, which are the methods
-here. What may block is done in the background, and comes back as a step.
+"""One flow from its set-up to its end. The methods are the steps in the table of `phases`. Blocking
+work runs in the background, and its result arrives as a step.
 
     tried -> (background: set up) -> led -> ... -> drained -> (background: note the end) -> closed
 """
@@ -48,7 +48,7 @@ ONCE_GIVES_UP_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A process that leads fewer flows, and since when it is to have this one."""
+    """A process that leads fewer flows, and when it was offered this one."""
 
     process: str
     since: float
@@ -56,20 +56,20 @@ class Offer:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ManagedFlow:
-    """In the supervisor's thread."""
+    """Used in the supervisor's thread."""
 
     setup: FlowSetup
     process: Process
     life: Life = field(default_factory=Life)
     generation: Generation | None = None
-    """While it is led, and while its end is noted."""
+    """Set while the flow is led, and while its end is noted."""
     tries: Tries = field(init=False)
     trouble: FlowTrouble = field(init=False)
     shown: Shown = field(init=False)
     error: TwinlogError | None = None
     """Why the flow was given up."""
     successor: FlowSetup | None = None
-    """Its set-up under the configuration that replaces this one."""
+    """The set-up under the configuration that replaces this one."""
     offer: Offer | None = None
 
     def __post_init__(self) -> None:
@@ -87,20 +87,20 @@ class ManagedFlow:
 
     @property
     def log(self) -> FlowLog:
-        """For lines about it."""
+        """The log for lines about this flow."""
         return FlowLog(log, self.setup.name)
 
-    # -- what time asks for
+    # -- periodic work
 
     def tend(self) -> None:
-        """About ten times a second."""
+        """Do the work that is due; called about ten times a second."""
         if self.phase is Phase.WAITING and self.tries.is_due:
             self.tried()
         elif self.phase in LED and self.generation is not None:
             self._tend(self.generation)
 
     def stop_duties(self) -> None:
-        """No round of a duty begins any more; returns at once."""
+        """Start no further rounds of duties; does not wait."""
         if self.generation is not None:
             self.generation.duties.stop()
 
@@ -129,7 +129,7 @@ class ManagedFlow:
         self.process.background(job, self.led, self.failed)
 
     def failed(self, error: TwinlogError) -> None:
-        """It could not be set up: when it is tried again, or that it is not."""
+        """The set-up failed: decide whether and when it is tried again."""
         once = self.process.once
         hopeless = error.fate is not Fate.RETRIABLE and not isinstance(error, SetupWaiting)
         lasted_s = self.tries.lasted_s
@@ -151,7 +151,7 @@ class ManagedFlow:
             self._renew()
 
     def led(self, prepared: PreparedFlow) -> None:
-        """A generation is ours."""
+        """This process leads a new generation."""
         self.life.take(Step.LED)
         self.trouble.is_over()
         generation = self.generation = self._generation(prepared)
@@ -229,7 +229,7 @@ class ManagedFlow:
     # -- while it is led
 
     def follows(self, intents: FlowIntents) -> None:
-        """The run follows what people want now."""
+        """The run has applied new intents."""
         if intents.promotion is not None:
             self._ends(Step.PROMOTED)
         elif self.phase is Phase.ENDING:
@@ -241,17 +241,17 @@ class ManagedFlow:
             self.life.take(Step.RESUMED)
 
     def offered(self, process: str, now: float) -> None:
-        """To another process."""
+        """The flow is offered to another process."""
         self.life.take(Step.OFFERED)
         self.offer = Offer(process, now)
 
     def kept(self) -> None:
-        """The other process has gone."""
+        """The other process has left."""
         self.life.take(Step.KEPT)
         self.offer = None
 
     def handed_over(self) -> None:
-        """Nobody but the other process would lead it now."""
+        """Only the other process can lead the flow now."""
         self._ends(Step.HANDED_OVER)
 
     def lost(self) -> None:
@@ -260,29 +260,29 @@ class ManagedFlow:
         membership = self.setup.membership
         self.trouble.lead_lost(None if membership is None else membership.state.problem)
 
-    # -- what may come at any time
+    # -- steps that may come at any time
 
     def replaced(self, successor: FlowSetup) -> None:
-        """The configuration changed."""
+        """The configuration of the flow has changed."""
         if Step.REMOVED in self.life.why:
-            return  # another one has its name by now
+            return  # another flow already has its name
         self.successor = successor
         self._ends(Step.REPLACED)
         if self.phase is Phase.WAITING:
             self._renew()
 
     def removed(self) -> None:
-        """The configuration does not have it any more."""
+        """The flow was removed from the configuration."""
         ran = self.phase not in (Phase.WAITING, Phase.LEFT)
         self._ends(Step.REMOVED)
         if not ran:
             leave(self.setup)
 
     def stopped(self) -> None:
-        """The process ends."""
+        """The process shuts down."""
         self._ends(Step.STOPPED)
         if self.phase is Phase.LEFT:
-            # now, not behind the lanes of other flows: it would be handed a flow, or hold joins up
+            # now, before other flows' lanes drain: a late leave could receive a flow or delay joins
             _beside(self.setup.resign)
 
     def _ends(self, why: Step) -> None:
@@ -290,7 +290,7 @@ class ManagedFlow:
             self.run.stop()
 
     def hurry(self) -> None:
-        """What failed may work now: the next try is due."""
+        """Try a failed set-up again now, because its cause may be gone."""
         if not self.trouble.is_standing_by:
             self.tries.again()
         if self.setup.membership is not None:
@@ -310,7 +310,7 @@ class ManagedFlow:
         leads = Step.LOST not in why
         end = partial(
             generation.end,
-            # one that lost its lead is not closed: the cluster may be gone, the lead another's
+            # after a lost lead it is not closed: the cluster may be down, or another process leads
             drained=leads and generation.is_drained,
             last_rounds=self.process.once and Step.STOPPED not in why,
             leads=leads,
@@ -320,7 +320,7 @@ class ManagedFlow:
         self.process.background(end, lambda _: self.closed(successor), failed)
 
     def closed(self, heir: FlowSetup | None) -> None:
-        """Its end is noted. `heir`: the successor that has our membership."""
+        """The end is noted. `heir`: the successor that has the membership."""
         before, why = self.phase, self.life.why
         self.life.take(Step.CLOSED)
         if before is not Phase.RESTARTING or self.generation is None:
@@ -333,7 +333,7 @@ class ManagedFlow:
             self.trouble.forget()
         apart_s = 0.0
         if Step.HANDED_OVER in why:
-            # back in the group at once we might be chosen again
+            # rejoining the group immediately might get the flow back
             apart_s = APART_S
             said = "standing by: handed over to a process that leads fewer flows"
             self.trouble.rests(FlowState.STANDBY, StandingBy(said))
@@ -343,28 +343,28 @@ class ManagedFlow:
             leave(self.setup)
 
     def cut(self) -> None:
-        """The time for an end in order is over."""
+        """The time limit for a clean shutdown has passed."""
         if not self.life.is_over and self.run is not None:
             self.log.warning("its lanes did not drain in time and are cancelled")
             self.run.abort()
         self.life.take(Step.CUT)
 
     def _renew(self, *, is_handed_on: bool = False) -> None:
-        """Resume with the changed configuration, where there is one and nothing runs."""
+        """Continue with the changed configuration, if there is one and nothing runs."""
         if self.successor is None:
             return
         old, self.setup = self.setup, self.successor
         self.successor = self.error = None
         self.life.renewed()
-        self.trouble.forget()  # it may be of other clusters now
+        self.trouble.forget()  # the new configuration may have other clusters
         self.tries.due_at = self.process.clock.monotonic()
         if not is_handed_on:
             leave(old)
 
-    # -- showing
+    # -- snapshots
 
     def last_snapshot(self) -> FlowSnapshot:
-        """As it was shown last, where that is of now."""
+        """Return the last snapshot if it is of the current run, or a new one."""
         return self.shown.last(self.run) or self.snapshot()
 
     def snapshot(self) -> FlowSnapshot:
@@ -377,14 +377,14 @@ class ManagedFlow:
 
 
 def leave(setup: FlowSetup) -> threading.Thread:
-    """Leave its group for good, in the background; what fails then matters to nobody."""
+    """Leave the flow's group permanently, in the background; failures are only logged."""
 
     def close() -> None:
         setup.resign()
         try:
             setup.close(None)
         except TwinlogError as error:
-            FlowLog(log, setup.name).info("could not leave in order: %s", error)
+            FlowLog(log, setup.name).info("could not leave cleanly: %s", error)
 
     return _beside(close)
 
@@ -398,16 +398,16 @@ def _beside(job: Callable[[], None]) -> threading.Thread:
 RETRY_S: Final = 0.5
 MAX_SETUP_PAUSE_S: Final = 30.0
 MAX_AWAY_PAUSE_S: Final = 5.0
-"""Of a cluster that does not answer: a standby takes over within 15 s, after an outage too."""
+"""If a cluster does not respond: a standby takes over within 15 s, also after an outage."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Tries:
-    """Of one flow, over all its runs."""
+    """When the set-up of one flow is tried, over all its runs."""
 
     clock: Clock
     due_at: float = 0.0
-    """By the monotonic clock."""
+    """The time of the next attempt; monotonic."""
     began: float = field(init=False)
     _pause: GrowingPause = field(init=False)
 
@@ -421,21 +421,21 @@ class Tries:
 
     @property
     def lasted_s(self) -> float:
-        """Since the flow was known."""
+        """Seconds since the flow was created."""
         return self.clock.monotonic() - self.began
 
     @property
     def due_ms(self) -> int:
-        """The next one, by the wall's clock."""
+        """The time of the next attempt; wall clock."""
         return self.clock.wall_ms() + int(1000 * (self.due_at - self.clock.monotonic()))
 
     def again(self, after_s: float = 0.0) -> None:
-        """As if none had failed."""
+        """Forget earlier failures."""
         self._pause.reset()
         self.due_at = self.clock.monotonic() + after_s
 
     def failed(self, error: TwinlogError) -> None:
-        pause_s = RETRY_S  # a free lead must not wait for us
+        pause_s = RETRY_S  # so that a free lead is taken soon
         if not isinstance(error, SetupWaiting):
             most_s = MAX_AWAY_PAUSE_S if has(error.code, Trait.AWAY) else MAX_SETUP_PAUSE_S
             pause_s = min(self._pause.next_s(most_s), most_s)
@@ -446,38 +446,38 @@ T = TypeVar("T")
 
 
 class Process(Protocol):
-    """It has Spark, a thread that decides, and threads for what may block."""
+    """The process of a flow: it has Spark, a thread that decides, and threads for blocking work."""
 
     clock: Clock
     once: bool
     background: InBackground
     synced: SyncedOffsets
     events: Callable[[str], PublishedEvents | None]
-    """What happened to a flow here, for other hosts; None where that is not kept."""
+    """Returns recent events of a flow, for other hosts, or None if they are not kept."""
 
     @property
     def can_lead(self) -> bool:
-        """Spark is up."""
+        """Return True if Spark has started."""
 
     def start_lease(self, run: FlowRun, lanes: int) -> tuple[int, Job]:
-        """Start a Spark job of so many lanes; its number is unique in this process."""
+        """Start a Spark job with this many lanes; its number is unique in this process."""
 
     def lane_count(self, setup: FlowSetup, partitions: int) -> int:
-        """How many lanes a flow gets."""
+        """Return the flow's number of lanes."""
 
     def lease_s(self, setup: FlowSetup) -> tuple[float, float]:
-        """How long a lease of the flow lasts, and its first one."""
+        """Return the duration of the flow's leases, and that of its first one."""
 
     def call(self, action: Callable[[], object]) -> None:
-        """Do it soon in the thread that decides; from any thread."""
+        """Run the action soon in the thread that decides; thread-safe."""
 
     def ask(self, question: Callable[[], T]) -> T:
-        """Its answer from the thread that decides. Raises Disconnected."""
+        """Return the answer of the thread that decides. Raises Disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunHost:
-    """The process, for one run."""
+    """The process as one run sees it."""
 
     process: Process
     reads: Callable[[], Maps]

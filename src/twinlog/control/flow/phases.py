@@ -2,23 +2,23 @@
 
 `-` keeps the phase; a step that is not in the row of a phase raises.
 
-| phase | what is so | steps |
+| phase | meaning | steps |
 | --- | --- | --- |
-| WAITING | nothing runs; the next set-up is tried at its time | tried SETTING_UP, replaced -, removed CLOSED, stopped LEFT |
-| SETTING_UP | a set-up is under way in the background | led RUNNING, failed WAITING, given_up LEFT, replaced -, removed -, stopped LEFT |
-| RUNNING | its lanes copy, or are coming up | paused PAUSED, offered HANDING_OVER, ends* ENDING |
-| PAUSED | it is led, and people do not want it to copy | paused -, resumed RUNNING, ends* ENDING |
-| HANDING_OVER | its lanes copy until the other standbys are out of the successor's way | kept RUNNING, handed_over ENDING, paused PAUSED, ends* ENDING |
+| WAITING | nothing runs; the next set-up is scheduled | tried SETTING_UP, replaced -, removed CLOSED, stopped LEFT |
+| SETTING_UP | a set-up runs in the background | led RUNNING, failed WAITING, given_up LEFT, replaced -, removed -, stopped LEFT |
+| RUNNING | its lanes copy, or are starting | paused PAUSED, offered HANDING_OVER, ends* ENDING |
+| PAUSED | it is led, and an operator has paused it | paused -, resumed RUNNING, ends* ENDING |
+| HANDING_OVER | its lanes copy until other standbys have left the group for the successor | kept RUNNING, handed_over ENDING, paused PAUSED, ends* ENDING |
 | ENDING | its lanes drain | rests RESTARTING, closes CLOSING, cut LEFT, ends* - |
-| RESTARTING | the end of its generation is being noted; it is set up again then | closed WAITING, cut CLOSED, replaced -, removed -, stopped - |
+| RESTARTING | the end of its generation is being noted; then it is set up again | closed WAITING, cut CLOSED, replaced -, removed -, stopped - |
 | CLOSING | the end is being noted, and its group left | closed CLOSED, cut CLOSED, removed -, stopped - |
-| CLOSED | it has ended in order, and its group is left | cut -, removed -, stopped - |
-| LEFT | it never ran, could not be set up, or its lanes did not drain in time: its group is left with the process | led RUNNING, failed -, given_up -, replaced WAITING, removed CLOSED, cut -, stopped - |
+| CLOSED | it was shut down cleanly, and has left its group | cut -, removed -, stopped - |
+| LEFT | it never ran, could not be set up, or its lanes did not drain in time; the process leaves its group at its end | led RUNNING, failed -, given_up -, replaced WAITING, removed CLOSED, cut -, stopped - |
 
-ends*: lost, promoted, done, replaced, removed, stopped. What ends a flow is remembered (`why`) until
-it is set up again: so what came while it could not be followed (in a set-up, or while an end is noted)
-is followed at once behind the step that ends this. A set-up that ends behind the end of the process
-(LEFT, led) ends in order like every other.
+ends*: lost, promoted, done, replaced, removed, stopped. The reasons for an end are kept (`why`)
+until the flow is set up again. So a step that cannot be followed immediately (during a set-up, or
+while an end is noted) is followed directly after the step that ends this. If a set-up completes
+after the end of the process (LEFT, led), the flow is shut down cleanly like any other.
 """  # noqa: E501 (a table)
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Final
 
 
 class Phase(StrEnum):
-    """Where a flow is; see the table."""
+    """The phase of a flow; see the table."""
 
     WAITING = "waiting"
     SETTING_UP = "setting up"
@@ -44,41 +44,41 @@ class Phase(StrEnum):
 
 
 class Step(StrEnum):
-    """What happens to a flow."""
+    """An event in the life of a flow; see the table."""
 
     TRIED = "tried"
     FAILED = "failed"
-    """The set-up; it is tried again."""
+    """The set-up failed, and is tried again."""
     GIVEN_UP = "given up"
-    """Nor is it tried again."""
+    """The set-up failed, and is not tried again."""
     LED = "led"
     PAUSED = "paused"
     RESUMED = "resumed"
     OFFERED = "offered"
-    """To a process that leads fewer flows."""
+    """The flow is offered to a process that leads fewer flows."""
     KEPT = "kept"
-    """That process has gone."""
+    """That process has left."""
     HANDED_OVER = "handed over"
     LOST = "lost"
-    """Another process may lead it."""
+    """Another process may lead the flow."""
     PROMOTED = "promoted"
-    """Nothing is to be copied any more."""
+    """The copy must end."""
     DONE = "done"
-    """`--once`: nothing is left that could be copied."""
+    """`--once`: nothing is left to copy."""
     REPLACED = "replaced"
-    """Its configuration changed."""
+    """The configuration of the flow has changed."""
     REMOVED = "removed"
-    """The configuration does not have it any more."""
+    """The flow was removed from the configuration."""
     STOPPED = "stopped"
-    """The process ends."""
+    """The process shuts down."""
     RESTS = "rests"
-    """No lane is left, and it is to be set up again."""
+    """No lane is left, and the flow is set up again."""
     CLOSES = "closes"
-    """No lane is left, and this is the end."""
+    """No lane is left, and the flow ends."""
     CLOSED = "closed"
-    """The end was noted, or could not be."""
+    """The end was noted, or could not be noted."""
     CUT = "cut"
-    """The time for an end in order is over."""
+    """The time limit for a clean shutdown has passed."""
 
 
 ENDS: Final = frozenset(
@@ -92,11 +92,11 @@ ENDS: Final = frozenset(
         Step.STOPPED,
     }
 )
-"""Steps that are remembered: why a flow ends."""
+"""Steps that are kept as reasons for an end."""
 
 _END_RUNS: Final = dict.fromkeys(ENDS - {Step.HANDED_OVER}, Phase.ENDING)
 _ANYWAY: Final = (Step.REPLACED, Step.REMOVED, Step.STOPPED)
-"""May come at any time; in this order they are followed."""
+"""May come at any time; they are followed in this order."""
 
 _ENDS_WHAT_WAS_UNDER_WAY: Final = frozenset({Step.LED, Step.FAILED, Step.GIVEN_UP, Step.CLOSED})
 
@@ -150,24 +150,24 @@ STEPS: Final[Mapping[Phase, Mapping[Step, Phase]]] = {
 }
 
 LED: Final = frozenset({Phase.RUNNING, Phase.PAUSED, Phase.HANDING_OVER, Phase.ENDING})
-"""It has a run that turns."""
+"""Phases in which the flow has an active run."""
 
 OVER: Final = frozenset({Phase.CLOSED, Phase.LEFT})
 
 
 class IllegalStep(Exception):
-    """Nothing that happens outside leads here: a mistake of this program."""
+    """A step that is not allowed in the phase, which is a bug."""
 
 
 class Life:
-    """The phase of one flow, and why it ends; for the supervisor's thread."""
+    """The phase of one flow, and why it ends; used in the supervisor's thread."""
 
     def __init__(self) -> None:
         self.phase = Phase.WAITING
         self.why: frozenset[Step] = frozenset()
 
     def take(self, step: Step) -> Phase:
-        """The phase behind the step. Raises IllegalStep."""
+        """Return the phase after the step. Raises IllegalStep."""
         try:
             phase = STEPS[self.phase][step]
         except KeyError:
@@ -175,19 +175,19 @@ class Life:
         if step in ENDS:
             self.why |= {step}
             if self.phase is Phase.HANDING_OVER:
-                self.why |= {Step.HANDED_OVER}  # the others know of it already
+                self.why |= {Step.HANDED_OVER}  # other processes already know of it
         elif step is Step.CLOSED:
-            # a flow that has ended for good says why for as long as it is shown
+            # a flow that has ended permanently keeps its reasons for display
             kept = ENDS if self.phase is Phase.CLOSING else {Step.REMOVED, Step.STOPPED}
             self.why &= kept - {Step.REPLACED}
         self.phase = phase
         if step in _ENDS_WHAT_WAS_UNDER_WAY:
-            for end in (one for one in _ANYWAY if one in self.why):  # it came meanwhile
+            for end in (one for one in _ANYWAY if one in self.why):  # it came in the meantime
                 self.take(end)
         return self.phase
 
     def renewed(self) -> None:
-        """It has the configuration that replaced the one before."""
+        """Note that the new configuration is in use."""
         self.why -= {Step.REPLACED}
 
     @property
@@ -196,6 +196,6 @@ class Life:
 
     @property
     def begins_again(self) -> bool:
-        """It ends to be set up once more."""
+        """Return True if the flow ends in order to be set up again."""
         left = {Step.HANDED_OVER, Step.LOST, Step.PROMOTED, Step.REPLACED}
         return bool(self.why & left) and not self.why & {Step.REMOVED, Step.STOPPED}

@@ -1,8 +1,8 @@
-"""Duty of a process that cannot set a flow up: why, for those who look from another host.
+"""Duty of a process that cannot set up a flow: publishes the reason, for readers on other hosts.
 
-It leads nothing, so it writes beside the row of leaders (`mirror.state.published`). It says nothing
-of what fails here: the set-up meets the same, and says it. It creates nothing on a cluster where no
-set-up of ours has been let in: the wrong one may be what is wrong.
+The process leads nothing, so it writes beside the leaders' row (`mirror.state.published`). Its own
+failures are not logged, because the set-up fails and reports the same. It creates nothing on a
+cluster on which no set-up of Twinlog was admitted, because the error may be a wrong cluster.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LONGEST_REASON: Final = 2000
 
 
 class SetUpPublication:
-    """Of one flow, while its set-up fails."""
+    """Publishes the status of one flow while its set-up fails."""
 
     ends_once = False
     name = "status"
@@ -48,7 +48,7 @@ class SetUpPublication:
         log_once: Callable[[str], None],
     ) -> None:
         self.seen = seen
-        """The flow as it is now; whoever made this replaces it."""
+        """The current snapshot of the flow; its creator replaces it."""
         self._client = ClusterClient(target, api_timeout_s=GIVES_UP_S)
         self._topic = _TopicOfOurs(self._client, config, log_once)
         self._last: PublishedStatus | None = None
@@ -59,7 +59,7 @@ class SetUpPublication:
 
     def round(self) -> None:
         status = published(self.seen, every_ms=int(self.interval_s * 1000))
-        # nobody watches its partitions; and why it fails is all that there is to say
+        # nobody watches its partitions, and only the reason matters
         status = replace(status, kept=None, reason=self.seen.reason[:LONGEST_REASON])
         try:
             if self._topic.append([status.encode()], status.at_ms):
@@ -68,19 +68,19 @@ class SetUpPublication:
             raise NotNow(str(error)) from error
 
     def close(self) -> None:
-        """It fails no more, or is not tried any more: nobody is to take it for one that fails."""
+        """Publish that the set-up no longer fails, or is no longer tried."""
         if self._last is not None:
             at_ms = int(time.time() * 1000)
             ended = replace(self._last, state=FlowState.STOPPED.value, at_ms=at_ms)
             self._client.api_timeout_s = ENDS_WITHIN_S
-            with suppress(TwinlogError):  # its last row grows old
+            with suppress(TwinlogError):  # the last row expires by its age
                 append_rows(self._client, HOME, [ended.encode()], at_ms)
         self._client.close()
 
 
 class _TopicOfOurs(StatusTopic):
     def ensure(self) -> None:
-        """Only where a set-up of ours has been let in."""
+        """Create the topic only if a set-up of Twinlog was admitted on this cluster."""
         if not has_state(self.client, within_s=GIVES_UP_S):
-            raise NotNow(f"{self.config.flow}: nothing of ours is on its target yet")
+            raise NotNow(f"{self.config.flow}: its target has no Twinlog topics yet")
         super().ensure()

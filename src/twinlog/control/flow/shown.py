@@ -1,4 +1,4 @@
-"""What people see of one flow, over all its runs and between them."""
+"""What operators see of one flow, over all its runs and between them."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ from twinlog.errors import TwinlogError
 from twinlog.quantities import plural
 
 ENDING: Final = {
-    Step.STOPPED: "this process was told to end",
-    Step.REMOVED: "the configuration does not have it any more",
-    Step.REPLACED: "the configuration changed: it begins again with the new one",
+    Step.STOPPED: "this process is shutting down",
+    Step.REMOVED: "it was removed from the configuration",
+    Step.REPLACED: "the configuration changed: it restarts with the new one",
     Step.HANDED_OVER: "it is handed over to a process that leads fewer flows",
     Step.LOST: "another process may lead it",
-    Step.DONE: "all that was asked for is done",
+    Step.DONE: "everything is done",
 }
-"""Why a run ends in order; the first that is so counts. Its trouble, and a promotion, say more."""
+"""Why a run is shut down; the first match counts. A problem or a promotion has its own text."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Shown:
-    """Of one flow; in the supervisor's thread."""
+    """The snapshots of one flow; used in the supervisor's thread."""
 
     clock: Clock
     errors: Counter[str] = field(default_factory=Counter)
-    """How often each code came up outside the present run."""
+    """Number of errors outside the current run, by code."""
     copied_since: float | None = None
-    """When a lane of an earlier run was first ready; monotonic."""
+    """Monotonic time at which a lane of an earlier run was first ready."""
     former: list[Partition] = field(default_factory=list)
-    """Partitions of earlier runs: those that are not wanted any more are kept for show."""
+    """Partitions of earlier runs; those that are no longer wanted are kept for display."""
     _since: FlowSince = field(default_factory=FlowSince)
     _last: tuple[FlowRun | None, FlowSnapshot | None] = (None, None)
-    """And the run that it is of."""
+    """The run of the last snapshot, and the snapshot."""
 
     def has_ended(self, run: FlowRun) -> None:
-        """Another one may follow."""
+        """Keep the results of a run; another one may follow."""
         self.errors.update(run.errors)
         if self.copied_since is None:
             self.copied_since = run.copying_since
         self.former = [*run.partitions.values()]
 
     def last(self, run: FlowRun | None) -> FlowSnapshot | None:
-        """As it was shown last: with very many partitions it is not checked for each who asks.
-        None: that would be of another run, or its end is not in it.
+        """Return the last snapshot, so that partitions are not checked for each reader. None if it
+        is of another run, or does not include the run's end.
         """
         seen, shown = self._last
         is_old = seen is not run or (run is not None and run.is_finished)
@@ -65,7 +65,7 @@ class Shown:
     def of_run(
         self, generation: Generation, why: frozenset[Step], trouble: Trouble | None
     ) -> FlowSnapshot:
-        """While it is led; `why` it ends, if it does."""
+        """Return the snapshot of a led flow. `why`: the reasons if it ends."""
         run, prepared, led = generation.run, generation.prepared, generation.led
         running = flow_snapshot(
             run,
@@ -91,7 +91,7 @@ class Shown:
         ending = next((said for step, said in ENDING.items() if step in why), "")
         failed = sum(part.state is PartitionState.FAILED for part in running.partitions)
         if Step.DONE in why and failed:
-            ending = f"{plural(failed, 'partition')} FAILED; all else that was asked for is done"
+            ending = f"{plural(failed, 'partition')} FAILED; everything else is done"
         if is_ending and trouble is not None and trouble.is_outage:
             ending = f"{ending}; {trouble.reason}"
             running = replace(running, partitions=tuple(map(_not_asked, running.partitions)))
@@ -117,7 +117,9 @@ class Shown:
         given_up: TwinlogError | None,
         next_try_ms: int,
     ) -> FlowSnapshot:
-        """`given_up`: why it is not tried again. `next_try_ms`: 0 while it is tried."""
+        """Return the snapshot of a flow without a run. `given_up`: why it is not tried again.
+        `next_try_ms`: 0 during an attempt.
+        """
         state = FlowState.STARTING if trouble is None else trouble.state
         if given_up is not None:
             state = FlowState.FAILED
@@ -150,5 +152,5 @@ class Shown:
 
 
 def _not_asked(part: PartitionSnapshot) -> PartitionSnapshot:
-    """How far it is behind was known before the outage."""
+    """Clear the lag, which was known only before the outage."""
     return part if part.state is PartitionState.DONE else replace(part, lag=-1, lag_ms=-1)

@@ -34,7 +34,7 @@ STATE_OF: Final = {
     Placement.DONE: PartitionState.DONE,
     Placement.RELEASED: PartitionState.RELEASED,
 }
-"""Of a partition of which its lane has not reported yet, or that no lane has."""
+"""The state of a partition without a report of a lane."""
 
 AT_REST: Final = NOT_MIRRORED | {
     PartitionState.DONE,
@@ -47,28 +47,28 @@ NOTHING_SELECTED: Final = "no topic of the source is selected"
 def partition_snapshot(
     partition: Partition, now_ms: int, limits: RiskLimits = NO_LIMITS
 ) -> PartitionSnapshot:
-    """The partition as the driver knows it."""
+    """Return the snapshot of a partition as the driver knows it."""
     progress, failure = partition.progress, partition.failure or partition.held_back
     now = partition.clock.monotonic()
     lag = lag_ms = -1
     source_end, reached = partition.source_end, partition.recovery.upstream
     if partition.held_back is not None:
-        source_end = max(source_end, partition.recovery.end)  # what waits for it is behind
+        source_end = max(source_end, partition.recovery.end)  # records that wait for it are lag
     if source_end >= 0 and reached >= 0:
         lag = max(0, source_end - reached)
     if progress is not None and lag >= 0:
-        # behind a quiet hour the last record is an hour old, and nothing has waited for it
+        # after a quiet hour the last record is an hour old, but nothing has waited for an hour
         begin_ms = max(progress.last_timestamp, partition.at_end_ms)
         waits = begin_ms > 0 and lag > 0
-        # a report is up to a second old, and what it says was true then; silence is age
+        # a report is up to a second old, and was true then; without reports the lag grows
         at_ms = partition.reported_ms if partition.is_fresh else now_ms
         lag_ms = max(0, at_ms - begin_ms) if waits else 0
     state = partition_state(partition, lag)
     if state is PartitionState.DONE and lag < 0:
-        lag = lag_ms = 0  # its lane found nothing to copy, and had nothing to report
+        lag = lag_ms = 0  # its lane found nothing to copy, so it did not report
     since_ms = partition.since.see(state, now_ms)
     if state is PartitionState.AT_END:
-        partition.at_end_ms = now_ms  # its lane says nothing as long as nothing changes
+        partition.at_end_ms = now_ms  # its lane sends no report as long as nothing changes
     outlook = outlook_of(partition, limits.retentions, now_ms)
     return PartitionSnapshot(
         topic=partition.plan.source.topic,
@@ -100,7 +100,7 @@ def partition_snapshot(
 
 
 def partition_state(partition: Partition, lag: int) -> PartitionState:
-    """One word: what the partition is doing."""
+    """Return the state of a partition."""
     if partition.placement is Placement.ASSIGNED and partition.progress is not None:
         at_end = lag == 0 and partition.progress.sees_end
         state = PartitionState(partition.progress.state)
@@ -115,7 +115,7 @@ def partition_state(partition: Partition, lag: int) -> PartitionState:
 
 
 def _over(partition: Partition) -> PartitionState | None:
-    """How the copy ended, where its placement alone does not say it."""
+    """Return the state of an ended copy if its placement does not show it."""
     if partition.placement is Placement.RELEASED and partition.vanished_ms:
         return PartitionState.SOURCE_DELETED
     if partition.placement is Placement.DONE and partition.is_taken_over:
@@ -126,7 +126,7 @@ def _over(partition: Partition) -> PartitionState | None:
 def problem_snapshots(
     problems: Iterable[TopicProblem], since: FlowSince, now_ms: int
 ) -> Iterator[PartitionSnapshot]:
-    """Partitions that never came so far as to be given to a lane."""
+    """Yield partitions that were never given to a lane, because of a problem with their topic."""
     problems = list(problems)
     since.forget_others(problem.topic for problem in problems)
     for problem in problems:
@@ -156,7 +156,7 @@ def flow_snapshot(
     since: FlowSince,
     limits: RiskLimits = NO_LIMITS,
 ) -> FlowSnapshot:
-    """The flow with all its partitions."""
+    """Return the flow with all its partitions."""
     now_ms = flow.clock.wall_ms()
     lanes = [lane for lease in flow.leases for lane in lease.lanes.values()]
     away = next((str(lane.degraded) for lane in lanes if lane.degraded), "")
@@ -247,7 +247,7 @@ def promoted_snapshots(
 def kept_rows(
     former: Iterable[Partition], trouble: Trouble | None, now_ms: int
 ) -> tuple[PartitionSnapshot, ...]:
-    """Between two runs: the partitions of the one before, as they were last known."""
+    """Return the last known partitions of the run before, between two runs."""
     if trouble is None:
         return ()
     known = sorted(former, key=lambda p: p.plan.source)
@@ -255,8 +255,8 @@ def kept_rows(
 
 
 def _waiting(part: PartitionSnapshot, trouble: Trouble) -> PartitionSnapshot:
-    """What the flow waits for it waits for, unless it rests or has failed. What its lane says of it
-    stays, but for a state that was true before.
+    """Return the partition with the flow's problem, unless it is idle or has failed. A code of its
+    own is kept, and only the state is replaced.
     """
     if part.state in AT_REST or part.state is PartitionState.FAILED:
         return part
@@ -274,7 +274,7 @@ def _waiting(part: PartitionSnapshot, trouble: Trouble) -> PartitionSnapshot:
 def _flow_state(
     flow: FlowRun, parts: tuple[PartitionSnapshot, ...], *, is_held_up: bool, throttled: bool
 ) -> FlowState:
-    """The first of these that holds."""
+    """Return the first of these states that applies."""
     if flow.is_stopping and not is_held_up:
         return FlowState.STOPPED if flow.is_finished else FlowState.STOPPING
     if flow.intents.pause is not None:

@@ -1,8 +1,8 @@
-"""Follows the state topic for a flow that runs, every second: what people want of it, and who else
-writes copies.
+"""Reads the state topic every second for a running flow: operators' intents, and the producer IDs
+of other flows.
 
-What cannot be read changes nothing: what runs continues, what is paused stays so, and after a while
-nothing new begins, for it may be wanted that it does not.
+If it cannot be read, nothing changes: running partitions continue, and paused ones stay paused.
+After a while no new partition starts, because an intent may forbid it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ READ_EVERY_S: Final = 1.0
 UNLIMITED: Final = 1 << 40
 """Bytes per second."""
 PASSING_S: Final = 10.0
-"""A state topic without a leader for so long is no reason to hold anything back."""
+"""A state topic without a leader for less than this time holds nothing back."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Steering:
-    """Of one run of a flow; in the supervisor's thread."""
+    """The steering of one run of a flow; used in the supervisor's thread."""
 
     config: FlowConfig
     run: FlowRun
@@ -40,22 +40,22 @@ class Steering:
     at_hand: Callable[[], StateNews | None] = lambda: None
     """What `read` would return, or None if that may block."""
     release: Callable[[frozenset[str]], None]
-    """Takes all topics that are released now, for whoever looks for topics."""
+    """Takes all topics that are released now, for topic discovery."""
     followed: Callable[[FlowIntents], None]
-    """What is wanted now, behind all that follows from it."""
+    """Called with the new intents after they were applied."""
     log: FlowLog
     _next_read: float = 0.0
     _is_reading: bool = False
     _fails_since: float | None = None
 
     def begin(self, news: StateNews) -> None:
-        """With what was so when the flow was set up, before any partition begins."""
+        """Apply the intents of the set-up, before any partition starts."""
         self.run.awaits_plans = news.intents.pause is not None
         if news.intents != FlowIntents():
             self._follow(news.intents)
 
     def tend(self, background: InBackground) -> None:
-        """Read again where it is time."""
+        """Read the state topic again when it is due."""
         now = self.run.clock.monotonic()
         if self._is_reading or now < self._next_read or self.run.is_stopping:
             return
@@ -68,7 +68,7 @@ class Steering:
     def _found(self, news: StateNews) -> None:
         self._is_reading, self._fails_since = False, None
         if self.run.holds_back:
-            self.log.news("what is wanted of the flow can be read again")
+            self.log.news("the flow's intents can be read again")
             self.run.hold_back(None)
         if self.run.is_stopping:
             return
@@ -77,8 +77,9 @@ class Steering:
         self._know(news.producers)
 
     def _know(self, producers: frozenset[int]) -> None:
-        """Another flow began to write to this cluster: in a topic that both share, its records are
-        no stranger's. Lanes hear of it, and what was taken for a stranger's is checked again.
+        """Learn the producer IDs of another flow that writes to this cluster. In a topic that both
+        share, its records are not foreign. Lanes are informed, and partitions that failed because
+        of such records are checked again.
         """
         run, work = self.run, self.run.work
         if work.is_ours_alone or producers <= {*work.known_producers}:
@@ -97,14 +98,14 @@ class Steering:
     def _failed(self, error: TwinlogError) -> None:
         self._is_reading = False
         if self._fails_since is None:
-            self._fails_since = self._next_read - READ_EVERY_S  # when it was asked
+            self._fails_since = self._next_read - READ_EVERY_S  # when the request was sent
         fails_s = self.run.clock.monotonic() - self._fails_since
         passes = error.fate is Fate.RETRIABLE and fails_s < PASSING_S
         if passes or self.run.is_stopping:
             return
         if not self.run.holds_back:
             self.run.errors[error.code] += 1
-            self.log.warning("%s; what runs continues, nothing new begins", error)
+            self.log.warning("%s; running partitions continue, no new one starts", error)
         self.run.hold_back(error)
 
     def _follow(self, intents: FlowIntents) -> None:
@@ -116,14 +117,15 @@ class Steering:
         self.duties.hold(is_held=is_held)
         was_left_out = before.released - intents.released
         if was_left_out or (before.pause is not None and intents.pause is None):
-            self.run.wants_discovery = True  # nobody has looked for these topics
+            self.run.wants_discovery = True  # these topics were not discovered yet
         if before.limit != intents.limit:
             self._limit(intents.limit)
         self.followed(intents)
 
     def _limit(self, wanted: int | None) -> None:
-        """A lane that was begun without a budget never waits for one, and one that was begun with
-        one always does: so lanes are renewed. Until then the old ones get their shares.
+        """Apply a rate limit. A lane that was started without a budget never waits for one, and a
+        lane that was started with one always does. So lanes are renewed; until then the old ones
+        get their shares.
         """
         pacer = pacer_of(self.config, wanted)
         if pacer is not None or self.run.pacer is None:
@@ -134,13 +136,13 @@ class Steering:
             self.run.work = replace(self.run.work, has_budget=pacer is not None)
 
     def _say(self, before: FlowIntents, intents: FlowIntents) -> None:
-        """One line for all topics of which the same person wants the same."""
+        """Log one line for all topics with the same intent of the same operator."""
         said: dict[tuple[str, str], list[str]] = {}
         for kind, topic in sorted({*before.keys(), *intents.keys()}):
             old, new = before.get(kind, topic), intents.get(kind, topic)
             if new == old:
                 continue
-            what, who = f"{kind.participle} no more", ""
+            what, who = f"no longer {kind.participle}", ""
             if new is not None:
                 who = new.who
                 value = f" to {new.bytes_per_second} B/s" if kind is IntentKind.LIMIT else ""
@@ -152,6 +154,6 @@ class Steering:
             about = topics[0] if len(topics) == 1 else ""
             self.log.news("%s %s %s", names, verb, what, topic=about, person=who)
         for skip in (one for one in intents.skips if one not in before.skips):
-            self.log.news("is to be left out: %s", skip)
+            self.log.news("will be left out: %s", skip)
         for one in (one for one in intents.accepted if one not in before.accepted):
-            self.log.news("somebody else's records are accepted: %s", one)
+            self.log.news("foreign records are accepted: %s", one)

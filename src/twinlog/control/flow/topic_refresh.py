@@ -1,5 +1,5 @@
-"""Looks for topics while a flow runs: at the interval of the configuration, and sooner where a lane
-found that a topic is not what its plan says.
+"""Discovers topics while a flow runs: at the configured interval, and sooner if a lane found that a
+topic does not match its plan.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from twinlog.quantities import first_few, plural
 from twinlog.survey.discovery import may_pass
 
 AFTER_FAILURE_S: Final = 30.0
-"""At most."""
+"""Maximum pause."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TopicRefresh:
-    """Of one run of a flow; in the supervisor's thread."""
+    """The discovery of one run of a flow; used in the supervisor's thread."""
 
     run: FlowRun
     prepared: PreparedFlow
@@ -34,15 +34,15 @@ class TopicRefresh:
     _next: float = 0.0
     _is_discovering: bool = False
     _has_failed: bool = False
-    """The next one waits for its time, though topics may be waited for."""
+    """The last discovery failed, so the next one waits, even if topics are expected."""
 
     def begin(self) -> None:
-        """The set-up has discovered what there is."""
+        """Start after the set-up, which has discovered the current topics."""
         self._due_after(may_come=bool(self.prepared.problems))
         self._see_source()
 
     def tend(self, background: InBackground) -> None:
-        """Discover again where it is time."""
+        """Discover again when it is due."""
         run, setup = self.run, self.prepared.setup
         if self._is_discovering or run.is_stopping or run.intents.pause is not None:
             return
@@ -70,7 +70,7 @@ class TopicRefresh:
         self.run.set_plans(plans)
         self._see_source()
         lost_at, now = self.run.lost_topics_at, self.run.clock.monotonic()
-        # what is gone may be given back: for a while it is looked for more often
+        # a missing topic may come back, so discovery is more frequent for a while
         is_lost = lost_at is not None and now - lost_at < self.prepared.setup.refresh_s
         self._due_after(may_come=bool(self.prepared.problems) or is_lost)
 
@@ -81,7 +81,7 @@ class TopicRefresh:
         if self.run.is_stopping:
             return
         if isinstance(error, NotNow):
-            self.log.info("topics were not looked for: %s; trying again", error)
+            self.log.info("topics were not discovered: %s; trying again", error)
         else:
             self.log.warning("topics could not be read: %s; trying again", error)
 
@@ -91,14 +91,14 @@ class TopicRefresh:
         self._next = self.run.clock.monotonic() + pause_s
 
     def _see_source(self) -> None:
-        """Topics that the source does not show any more are logged."""
+        """Log topics that the source no longer lists."""
         run, flow = self.run, self.prepared.setup.config.flow
         gone = see_source(
             run.partitions.values(), self.prepared.source_topics, run.intents.released
         )
         if gone:
             self.log.warning(
-                "%s (%s) deleted at %s, or not visible any more (DESCRIBE); kept on %s: %s",
+                "%s (%s) deleted at %s, or no longer visible (DESCRIBE); kept on %s: %s",
                 plural(len(gone), "topic"),
                 first_few(gone),
                 flow.source,

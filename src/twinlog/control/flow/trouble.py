@@ -1,9 +1,8 @@
 """Why a flow does not copy now: one value, kept over all its runs.
 
-A cluster that is away shows in many ways, one after the other: lanes cannot reach it, the lead
+A cluster that is down shows in many ways, one after the other: lanes cannot reach it, the lead
 ends, the run ends with it, set-ups fail. That is one outage. It begins with the first sign, and is
-over when both clusters have answered after the last one: a lane reached both, or a set-up asked
-both.
+over when both clusters have responded after the last one, to a lane or to a set-up.
 """
 
 from __future__ import annotations
@@ -29,17 +28,16 @@ WRONG: Final = frozenset({FlowState.DEGRADED, FlowState.FAILED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """What holds the flow up now."""
+    """The problem that holds up the flow now."""
 
     state: FlowState
-    """DEGRADED; FAILED, where waiting does not help; or STANDBY and FENCED, where nothing is wrong.
-    """
+    """DEGRADED; FAILED if waiting does not help; or STANDBY and FENCED, which are no errors."""
     error: TwinlogError
     since_ms: int
-    """When the first sign of it came; the wall's clock."""
+    """When its first sign came; wall clock."""
 
     is_of_all: bool = False
-    """Nothing can be read for any partition."""
+    """No partition can be read."""
 
     @property
     def reason(self) -> str:
@@ -47,7 +45,7 @@ class Trouble:
 
     @property
     def is_outage(self) -> bool:
-        """A cluster does not answer."""
+        """A cluster does not respond."""
         return has(self.error.code, Trait.AWAY)
 
     @property
@@ -57,7 +55,7 @@ class Trouble:
 
 @dataclass(slots=True, kw_only=True)
 class FlowTrouble:
-    """Of one flow, from its first set-up to its end; for the supervisor's thread."""
+    """The problem of one flow, from its first set-up to its end; for the supervisor's thread."""
 
     flow: str
     log: FlowLog
@@ -65,42 +63,42 @@ class FlowTrouble:
     now: Trouble | None = None
     _began: float = 0.0
     _seen_at: float = NEVER
-    """The last sign of it, but for the source's silence, which an answer alone ends."""
+    """The time of its last sign, not counting the source's silence, which only a response ends."""
     _was_away: bool = False
-    """A cluster did not answer since it began."""
+    """A cluster has not responded since it began."""
     _logged: list[str] = field(default_factory=list)
-    """Codes, since it began."""
+    """Codes that were logged since it began."""
     _logged_at: float = 0.0
 
     @property
     def is_standing_by(self) -> bool:
-        """Another process leads it."""
+        """Return True if another process leads the flow."""
         return self.now is not None and self.now.state is FlowState.STANDBY
 
     def set_up_failed(self, error: TwinlogError, until_ms: int | None = None) -> None:
-        """The flow cannot begin, or must not. `until_ms`: when it is given up, by the wall's clock;
-        None: never.
+        """The flow cannot start, or must not. `until_ms`: when it is given up (wall clock), or None
+        for never.
         """
         if isinstance(error, Fenced):
             self.rests(FlowState.FENCED, error)
         elif isinstance(error, (StandingBy, LeaderUnknown)):
             if self.now is not None and self.now.is_wrong:
-                self.is_over()  # both were asked before
+                self.is_over()  # both clusters have responded before
             self.rests(FlowState.STANDBY, error)
         else:
             if isinstance(error, SetupWaiting):
-                self.is_over()  # both were asked before it was known that we wait
+                self.is_over()  # both clusters have responded before
             self._degraded(error, until_ms=until_ms)
 
     def lead_lost(self, problem: TwinlogError | None) -> None:
-        """`problem`: why the group was not heard, where that is known."""
+        """`problem`: why there was no response from the group, if known."""
         if problem is None or not has(problem.code, Trait.AWAY):
             said = "the lead was lost: its lanes drain, then it stands by"
             problem = NotLeader(said, fate=Fate.RETRIABLE)
         self._degraded(problem)
 
     def see(self, lanes: Iterable[Lane], pulse: Pulse | None) -> None:
-        """What the lanes of the run say of both clusters, and what the source itself says."""
+        """Note what the lanes report of both clusters, and whether the source responds."""
         known = list(lanes)
         away = next((lane.degraded for lane in known if lane.degraded), None)
         silence = None if pulse is None else pulse.silence
@@ -112,14 +110,14 @@ class FlowTrouble:
         elif silence is not None:
             seen_at = self._seen_at
             self._degraded(silence, is_of_all=True)
-            self._seen_at = seen_at  # lanes need not come to reach again what they have not missed
+            self._seen_at = seen_at  # lanes that never lost the cluster need not reach it again
         elif self._seen_at == NEVER or any(
             lane.is_ready and lane.reached_at > self._seen_at for lane in known
         ):
             self.is_over()
 
     def is_over(self) -> None:
-        """Both clusters have answered."""
+        """Both clusters have responded."""
         if self.now is not None and self.now.is_wrong and self._logged:
             lasted = duration(self.clock.monotonic() - self._began)
             if self._was_away:
@@ -129,12 +127,12 @@ class FlowTrouble:
         self.forget()
 
     def forget(self) -> None:
-        """Nothing holds it up, as far as is known."""
+        """Clear the problem."""
         self.now, self._logged, self._was_away = None, [], False
         self._seen_at = NEVER
 
     def rests(self, state: FlowState, error: TwinlogError) -> None:
-        """It does not copy, and nothing is wrong: said once."""
+        """The flow does not copy, which is no error; logged once."""
         if self.now is not None and self.now.state is not state:
             self.forget()
         said = str(error)
@@ -147,7 +145,7 @@ class FlowTrouble:
     def _degraded(
         self, error: TwinlogError, *, is_of_all: bool = False, until_ms: int | None = None
     ) -> None:
-        """A line at once for each code, and one a minute."""
+        """Log a line immediately for each new code, and then one a minute."""
         now, before = self.clock.monotonic(), self.now
         if before is None or not before.is_wrong:
             self.forget()

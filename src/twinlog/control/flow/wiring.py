@@ -1,4 +1,4 @@
-"""From the configuration of flows to what brings them up: clients, neighbours, number of lanes."""
+"""Creates set-ups from the configuration of flows: clients, neighbours, number of lanes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from twinlog.errors import ConfigError
 from twinlog.mirror.names.filters import policy_of
 
 _NAMED: Final = ("bootstrap.servers", "request.timeout.ms")
-"""Keys that messages of connections name, beside those of security."""
+"""Keys that messages about connections name, in addition to those of security."""
 
 
 def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> ClusterSettings:
-    """One cluster as the connections need it; secrets and key files are read here, on the
-    driver, and followed from then on.
+    """Return the settings of one cluster's connections. Secrets and key files are read here, on the
+    driver, and watched from then on.
     """
 
     def again() -> dict[str, str]:
@@ -36,7 +36,7 @@ def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> Clu
         files = properties.files_of(is_of_security)
         security = load_security(properties, where=alias, files=files, again=again)
     except ConfigError as error:
-        if error.key is None or error.file != alias:  # of a file that says itself what is wrong
+        if error.key is None or error.file != alias:  # the error names its file itself
             raise
         raise _located(error, error.key, alias, properties) from error
     servers = properties.origin("bootstrap.servers")
@@ -61,13 +61,13 @@ def _name(line: Setting) -> str:
 
 
 def _located(error: ConfigError, key: str, alias: str, properties: ClientProperties) -> ConfigError:
-    """What reads key files and login modules knows its client's keys only; the properties know
-    which line of which file one came from.
+    """Add the location to an error. Readers of key files and login modules know only the client's
+    keys; the properties know the file and the line.
     """
     if key in properties:
         line = properties.origin(key)
         file, number, name = line.file, line.line, _name(line)
-    else:  # a key that is missing: the file is that of its neighbours
+    else:  # the key is missing, so the file is that of the other keys
         file, number = properties.origin(next(iter(properties))).file, None
         name = f"{alias}.{key}"
     return ConfigError(
@@ -80,7 +80,7 @@ def flow_setup(
     adopts: OffsetStorage | None = None,
     neighbours: Neighbours | None = None,
 ) -> FlowSetup:
-    """One flow's set-up, with the settings of each of its clients as MM2 resolves them."""
+    """Return one flow's set-up, with the settings of each client as MirrorMaker 2 resolves them."""
     name, flow = str(config.flow), config.flow
     return FlowSetup(
         neighbours=neighbours or Neighbours(),
@@ -95,7 +95,7 @@ def flow_setup(
 
 
 def admins_of(flows: Iterable[FlowConfig]) -> dict[str, ClusterSettings]:
-    """How each cluster of some flows is asked who it is."""
+    """Return the admin settings of each cluster of some flows."""
     found: dict[str, ClusterSettings] = {}
     for config in flows:
         name, flow = str(config.flow), config.flow
@@ -109,12 +109,12 @@ def admins_of(flows: Iterable[FlowConfig]) -> dict[str, ClusterSettings]:
 
 
 def neighbours_of(flows: Sequence[FlowConfig]) -> Neighbours:
-    """All flows of a process, as each of them sees the others."""
+    """Return all flows of a process, as each of them sees the others."""
     return Neighbours(flows, admins_of(flows))
 
 
 def lanes_of(flow: FlowConfig, cores: int, override: int | None, partitions: int) -> int:
-    """min(tasks.max where it is set, partitions, cores), at least 1; `--lanes` overrides."""
+    """Return min(tasks.max if set, partitions, cores), at least 1; `--lanes` overrides."""
     if override is not None:
         return max(1, min(override, partitions))
     return max(1, min(partitions, cores, flow.lanes.tasks_max or cores))

@@ -1,7 +1,7 @@
-"""What people want of flows becomes rows of their state: for the command line and REST alike.
+"""Writes operators' intents to the state topics of flows, for the command line and REST.
 
-Every flow is checked first, then all are written to: a flow that cannot be asked stops all. A
-process that dies between two flows has written the first; the same wish again writes the rest.
+Every flow is checked first, then all are written. If one cannot be checked, none is written. A
+process that dies between two flows has written the first; the same command writes the rest.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def wish(
     nothing: str = "",
     who: str = "",
 ) -> list[Change]:
-    """What changes, or with `dry_run` would. `nothing`: what to say where no flow has anything that
-    the wish is about (UsageError). `who`: whose wish it is; empty: the user of this process.
+    """Return the changes, or with `dry_run` the planned ones. `nothing`: the text of the UsageError
+    if no flow has anything to change. `who`: the author; if empty, the user of this process.
     """
     with ExitStack() as stack:
         steerings = []

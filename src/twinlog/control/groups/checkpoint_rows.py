@@ -1,10 +1,11 @@
-"""Checkpoints as they lie in their topic: MirrorMaker 2's key and value, and, in headers that its
-readers do not read, what a process must know of those that others wrote.
+"""Checkpoint records: MirrorMaker 2's key and value, and headers that MirrorMaker 2's clients
+ignore.
 
-Names and offsets come again: a re-created topic has a record at the same offset. Ids do not. And
-that a checkpoint was written does not say that the group was set: the sync may have been off, the
-group active, or the process dead before it. Where no sync sets groups nothing of this is needed,
-and the records are MirrorMaker 2's byte for byte.
+Names and offsets are reused: a re-created topic has a record at the same offset. So a header has
+the topic IDs, which are not reused. And a checkpoint does not show that the group's offset was set:
+the sync may have been disabled, the group active, or the process may have died before it. So
+another header notes that. If no sync is configured, the headers are not needed, and the records are
+equal to MirrorMaker 2's byte for byte.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.record import Record
 
 IDS: Final = "twinlog.ids"
-"""The two topic ids, 16 bytes each: of the topic that was copied, and of its copy."""
+"""The two topic IDs, 16 bytes each: of the copied topic, and of its copy."""
 ID_BYTES: Final = 16
 SEEN_TO: Final = "twinlog.seen-to"
-"""The group on the target has what it should of this commit."""
+"""The group on the target has its offset for this commit."""
 
 
 class CopyIds(NamedTuple):
-    """The two topics that a checkpoint is about, whichever way it translates."""
+    """The two topics of a checkpoint, in whichever direction it translates."""
 
     original: TopicId
     copy: TopicId
 
 
 class CheckpointRow(NamedTuple):
-    """One record."""
+    """One checkpoint record."""
 
     checkpoint: Checkpoint
     ids: CopyIds | None
-    """None: MirrorMaker 2 or an earlier release wrote it, or no sync was on."""
+    """None if MirrorMaker 2 or an earlier release wrote it, or if no sync was configured."""
     is_seen_to: bool = False
 
     @property
@@ -59,7 +60,7 @@ class CheckpointRow(NamedTuple):
 
     @classmethod
     def all_in(cls, records: Iterable[Record]) -> Iterator[CheckpointRow]:
-        """Those of a log that can be read; as Java's readers, ours pass over the others."""
+        """Yield the valid checkpoints of a log; others are ignored, as in Java's clients."""
         for record in records:
             with suppress(CorruptData):
                 yield cls.decode(record)
@@ -79,11 +80,11 @@ class CheckpointRow(NamedTuple):
         return Record(0, now_ms, one.key(), one.value(), tuple(headers))
 
     def is_said(self, last: CheckpointRow | None) -> bool:
-        """Whether the newest of its group and partition names the same offsets and topics."""
+        """Return True if the newest row of its group and partition has the same values and IDs."""
         return last is not None and (last.checkpoint, last.ids) == (self.checkpoint, self.ids)
 
     def is_due(self, last: CheckpointRow | None, *, is_exact: bool) -> bool:
-        """Whether it says something that the newest of its group and partition does not."""
+        """Return True if it adds something to the newest row of its group and partition."""
         if last is None:
             return True
         if None not in (last.ids, self.ids) and last.ids != self.ids:

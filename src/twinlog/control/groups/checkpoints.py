@@ -1,8 +1,8 @@
-"""Duty: where every group of the source resumes on the target, as checkpoints and, where that is
-asked for, as offsets of the groups themselves.
+"""Duty: writes checkpoints, which are the offsets at which groups of the source resume on the
+target, and sets the groups' own offsets if configured.
 
-A round reads the offsets of all groups in a request per broker, translates what changed, writes
-what says something new, and sets offsets of idle groups, also of share groups, when that is due.
+A round reads the offsets of all groups in a request per broker, translates those that changed, and
+writes new checkpoints. It sets offsets of idle groups, including share groups, when that is due.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from twinlog.wire.mm2_records import Checkpoint
 log = logging.getLogger(__name__)
 
 QUICK_S: Final = 0.25
-"""How often groups are checked where checkpoints are due every second, or always."""
+"""How often groups are read if checkpoints are due every second, or always."""
 WARM_UP_S: Final = 30.0
-"""So long after the start a round comes every second: lanes only begin to say how far they are."""
+"""For this time after the start a round runs every second, as lanes begin to report progress."""
 REPORT_S: Final = 5.0
-"""How often it is said which groups have no checkpoint: there may be very many."""
+"""How often groups without a checkpoint are reported; there may be very many."""
 CHECK_AGAIN_S: Final = 60.0
-"""After this exact ones are looked up again: the target topic may have been copied again."""
+"""Interval in which exact offsets are looked up again, as the topic may have been copied again."""
 RECORDS_PER_BATCH: Final = 2_000
 
 
 def checkpoints(flow: LedFlow) -> Duty | None:
-    """None where neither checkpoints nor offsets of groups are asked for."""
+    """Return the duty, or None if neither checkpoints nor group offsets are configured."""
     config = flow.config.groups
     if config.checkpoints_s is None and config.sync_s is None:
         return None
@@ -62,7 +62,7 @@ def checkpoints(flow: LedFlow) -> Duty | None:
 
 
 class CheckpointDuty:
-    """All groups of one flow."""
+    """Checkpoints and offsets of all groups of one flow."""
 
     name = "checkpoints"
     ends_once = True
@@ -90,12 +90,13 @@ class CheckpointDuty:
         self._unhandled: dict[str, str] = {}
         """Selected groups of other kinds, with the reason why they are left alone."""
         self._written: dict[tuple[str, TopicPartition], CheckpointRow] | None = None
-        """The newest in the topic; None: not read yet."""
+        """The newest rows in the topic, or None if not read yet."""
         self._before_us: dict[tuple[str, TopicPartition], CheckpointRow] | None = None
-        """What the topic held when we first read it; None: it is not written, or may not be read.
+        """The rows in the topic when it was first read, or None if it is not written, or may not be
+        read.
         """
         self._took_s = self._asked_s = 0.0
-        """The last round, and how much of it went into asking for offsets."""
+        """Duration of the last round, and of the offset requests in it."""
         self._read_ms = 0
         self._began = time.monotonic()
         self._next_groups = self._next_write = self._next_sync = self._next_check = 0.0
@@ -107,8 +108,8 @@ class CheckpointDuty:
         interval = float(min(asked))
         if interval > 1 and self._is_warming_up:
             interval = 1.0
-        # a commit just after a round still has its checkpoint within the second; but a cluster
-        # with very many groups is asked no more than half of the time
+        # a commit right after a round still gets its checkpoint within the second; but a cluster
+        # with very many groups is queried at most half of the time
         return interval if interval > 1 else max(QUICK_S, self._took_s + self._asked_s)
 
     @property
@@ -133,7 +134,7 @@ class CheckpointDuty:
                 without_counterpart, views, self._flow.intents()
             )
             self._next_report = began + REPORT_S
-        # half a second early is in time: rounds do not come to the millisecond
+        # up to half a second early counts, because rounds are not exact to the millisecond
         soon = float("inf") if self._is_warming_up else began + 0.5
         if self._config.checkpoints_s is not None and soon >= self._next_write:
             self._write()
@@ -168,7 +169,7 @@ class CheckpointDuty:
             self._flow.log_once(unseen_line(self._flow.config))
 
     def _translate(self) -> None:
-        """Bring what is known of every commit up to date."""
+        """Update the translations of all commits."""
         self._read_ms = int(time.time() * 1000)
         began = time.monotonic()
         found = self._offsets.read(self._groups)
@@ -184,7 +185,7 @@ class CheckpointDuty:
         self._translations.seen_to(self._syncer.skipped)
         self._log_skipped()
         if self._translations.has_way_back and self._config.checkpoints_s is not None:
-            self._write()  # that it was seen to: who comes after us does not undo what others do
+            self._write()  # note what was set, so that the next process does not undo changes
         self._shares.sync()
         self._log_skipped()
 
@@ -217,8 +218,8 @@ class CheckpointDuty:
             raise
 
     def _announce(self, given: Sequence[Checkpoint]) -> None:
-        """What groups are given is in the topic before they have it: who runs the flow in the other
-        direction distinguishes it from their progress.
+        """Write the offsets to the topic before groups get them, so that the flow in the other
+        direction can tell them from the groups' progress.
         """
         if self._written is None:
             return
@@ -227,14 +228,14 @@ class CheckpointDuty:
         try:
             self._append([row for row in rows if not row.is_said(written.get(row.key))])
         except Unauthorized:
-            self._written = None  # the next write says it
+            self._written = None  # the next write reports it
 
     def _read(self) -> dict[tuple[str, TopicPartition], CheckpointRow] | None:
         try:
             return {row.key: row for row in CheckpointRow.all_in(self._log.read())}
         except Unauthorized as error:
             self._flow.log_once(
-                f"{self._flow.name}: checkpoints of earlier runs are not known, so all are written "
+                f"{self._flow.name}: checkpoints of earlier runs are unknown, so all are written "
                 f"again: {error}; or set emit.checkpoints.enabled=false"
             )
             return None
@@ -255,7 +256,7 @@ class CheckpointDuty:
 
 
 class OppositeCheckpoints:
-    """A reader of that topic; for one thread."""
+    """Reads that topic; not thread-safe."""
 
     def __init__(self, flow: LedFlow, source: ClusterClient) -> None:
         self._flow, self._source = flow, source
@@ -265,18 +266,18 @@ class OppositeCheckpoints:
         self._named = SyncedOffsets()
 
     def gave(self, group: str, tp: TopicPartition, offset: int, topic_id: TopicId | None) -> bool:
-        """Whether one of the last checkpoints names the offset. They need not be all that there
-        were: the topic is compacted.
+        """Return True if one of the last checkpoints has this offset. Earlier ones may be missing,
+        because the topic is compacted.
         """
         return bool(self._named.gave(self._source.alias, group, tp, offset, topic_id))
 
     def read(self) -> None:
-        """Note what was written since the last time. A topic that is missing, or hidden from our
-        user, says nothing. Raises TwinlogError.
+        """Read new checkpoints. A topic that does not exist, or is hidden from this user, has none.
+        Raises TwinlogError.
         """
         try:
             (end,) = ends_of_logs(self._source, [self._tp]).values()
-            if end < self._next:  # it was made again
+            if end < self._next:  # it was re-created
                 self._next = 0
             log = read_to_end(self._source, self._tp.topic, 0, self._next, end=end)
             for one, ids, _ in CheckpointRow.all_in(log):
@@ -286,8 +287,8 @@ class OppositeCheckpoints:
         except Unauthorized:
             error = denied(self._source.alias, "READ", self._tp.topic)
             self._flow.log_once(
-                f"{self._flow.name}: what the sync of other processes gave to groups of "
-                f"{self._source.alias} is not known: {error}; or set "
+                f"{self._flow.name}: the offsets that other processes' syncs set for groups of "
+                f"{self._source.alias} are unknown: {error}; or set "
                 "sync.group.offsets.enabled=false"
             )
         except TwinlogError as error:
@@ -311,7 +312,7 @@ WITHOUT_SYNC: Final = (
 
 
 class ShareGroups:
-    """The share groups of one flow; for one thread."""
+    """The share groups of one flow; not thread-safe."""
 
     def __init__(
         self, flow: LedFlow, here: Coordinators, there: Coordinators, offsets: TargetOffsets
@@ -326,20 +327,20 @@ class ShareGroups:
         """Groups left as they are, with the reason, after the last round."""
 
     def choose(self, selected: Iterable[Group]) -> None:
-        """Those of the source's groups that are share groups are ours."""
+        """Select the share groups among the source's selected groups."""
         self._names = tuple(sorted(group.name for group in selected if group.is_share))
         if self._flow.config.groups.sync_s is None:
             self.skipped = dict.fromkeys(self._names, WITHOUT_SYNC)
 
     def forget(self) -> None:
-        """Find every offset on the target again."""
+        """Look up every offset on the target again."""
         self._translations.forget()
 
     def sync(self) -> None:
-        """One round: read, translate, set what is behind. Nothing is asked where there is none."""
+        """Run one round: read, translate, set offsets. Sends no request if there are no groups."""
         self.skipped = {}
         if not self._names:
-            self._translations.to_set(None)  # whatever comes from now on is news
+            self._translations.to_set(None)  # every later commit is new
             return
         try:
             found = fetch_start_offsets(self._here, self._names)
@@ -358,8 +359,8 @@ class ShareGroups:
 
     def _leave_out(self, cluster: Coordinators) -> None:
         reason = (
-            f"brokers of {cluster.client.alias} do not offer start offsets of share groups: "
-            "those of Kafka 4.2 and later do"
+            f"brokers of {cluster.client.alias} do not support start offsets of share groups: "
+            "this needs Kafka 4.2 or later"
         )
         self.skipped = dict.fromkeys(self._names, reason)
         self._flow.log_once(

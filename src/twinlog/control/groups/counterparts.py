@@ -1,9 +1,9 @@
-"""Where offsets of source partitions lie on the target now: the map, how far the copy is, and the
-target's log, asked once for many partitions.
+"""Maps offsets of source partitions to the target, by the offset map, the end of the copy, and the
+target's log, which are queried once for many partitions.
 
-Two kinds of topics of the source have a counterpart on the target: those that the flow mirrors, and
-those that were mirrored from the target (`B.orders` on A is `orders` on B): the way back of a
-failover, found by the map of the flow in the other direction.
+Two kinds of source topics have a counterpart on the target: topics that the flow mirrors, and
+topics that were mirrored from the target (`B.orders` on A is `orders` on B). The latter is the way
+back after a failover, and uses the map of the flow in the other direction.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 log = logging.getLogger(__name__)
 
 Views: TypeAlias = Mapping[TopicPartition, PartitionView]
-"""By source partition."""
+"""Partition views by source partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counterpart:
-    """One source partition's counterpart, at one moment."""
+    """The counterpart of one source partition, at one moment."""
 
     target: TopicPartition
     target_topic_id: TopicId
@@ -57,15 +57,15 @@ class Counterpart:
     is_way_back: bool
     """The source partition is the copy, and the target's the original."""
     copy_start: int = 0
-    """On the way back: where the copy's log begins."""
+    """On the way back: the start of the copy's log."""
 
     @property
     def runs(self) -> Sequence[Run]:
-        """Of the offset map; none: nothing was copied yet."""
+        """Runs of the offset map; empty if nothing was copied yet."""
         return self.known.runs
 
     def translate(self, offset: int) -> Translation:
-        """An offset of the source as one of the target, within its log."""
+        """Translate a source offset to the target, within its log."""
         log = self.log_start, self.log_end
         if not self.is_way_back:
             return downstream_within(self.known, self.reach, log, offset)
@@ -73,10 +73,10 @@ class Counterpart:
         return Translation(offset=found.within(*log), is_exact=found.is_exact)
 
     def is_progress(self, offset: int) -> bool:
-        """Whether who has this offset of the source has read, or passed, records up to it there.
+        """Return True if a group with this source offset has read, or passed, the records up to it.
 
-        Not so on the way back at the copy's first record, or below it: whatever its original has
-        before that one lies there too, and the sync sets groups there that are far from it.
+        On the way back this is False at or before the copy's first record: it stands for all
+        earlier records of the original, and the sync sets groups there that are far from it.
         """
         if not self.is_way_back:
             return True
@@ -103,7 +103,7 @@ class _Ends:
 
 
 class TargetOffsets:
-    """Finds counterparts for one flow; for one thread."""
+    """Finds counterparts for one flow; not thread-safe."""
 
     def __init__(self, flow: LedFlow, source: ClusterClient, target: ClusterClient) -> None:
         self._flow = flow
@@ -113,7 +113,7 @@ class TargetOffsets:
         self._way_back: MapReader | None = None
 
     def original_on_target(self, topic: str) -> str | None:
-        """The target's topic that a topic of the source was mirrored from, by its name; None where
+        """Return the target's topic from which a source topic was mirrored, by its name, or None if
         neither name passes the topic filter.
         """
         if not self._came_from_target(topic):
@@ -134,16 +134,16 @@ class TargetOffsets:
         )
 
     def views(self) -> Views:
-        """The partitions of the flow now, and how far they are, by source partition."""
+        """Return the current progress of the flow's partitions, by source partition."""
         return {view.source: view for view in self._flow.partitions()}
 
     def find(
         self, tps: Iterable[TopicPartition], views: Views
     ) -> dict[TopicPartition, Counterpart]:
-        """The counterparts of these source partitions; those that have none are not in the answer.
+        """Return the counterparts of these source partitions, without those that have none.
 
-        `views` were asked for behind the offsets that are to be translated, and before this call:
-        first how far the copy is, then the map (see `mirror.map.translation`, rule A).
+        `views` must be read after the offsets that are to be translated, and before this call:
+        first the end of the copy, then the map (see `mirror.map.translation`, rule A).
         """
         wanted = set(tps)
         asked = [views[tp] for tp in wanted if tp in views and not views[tp].is_broken]
@@ -171,10 +171,10 @@ class TargetOffsets:
                 yield tp, _counterpart(view.target, topic_id, view.map_key, bounds, known, reach)
 
     def _reach(self, view: PartitionView, known: PartitionMap | None, end: int) -> Reach | None:
-        """The furthest of what the lane reported, up to a second ago, and the target's log says.
+        """Return the further one of the lane's report, up to a second old, and the target's log.
 
-        None before a lane of this process has found its place: where records of ours are missing,
-        or the map lost a row, its places are too far, and groups would leave records out.
+        None before a lane of this process has found its position. If records of the flow are
+        missing, or the map lost a row, its offsets are too high, and groups would skip records.
         """
         if view.is_unseen:
             return None
@@ -185,8 +185,8 @@ class TargetOffsets:
         return max(reached, key=lambda one: (one.downstream, one.upstream), default=None)
 
     def _back(self, tps: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, Counterpart]]:
-        """The name says that they are copies; the map of the flow that wrote them says of what,
-        since that flow may rename topics too.
+        """Find the originals of copies on the source. Topic names show that they are copies. The
+        map of the flow that wrote them names the originals, since that flow may rename topics too.
         """
         map_topic = map_topic_of(self._flow.config.flow.reverse)
         copies = self._source.metadata([map_topic, *sorted({tp.topic for tp in tps})]).topics
@@ -195,7 +195,7 @@ class TargetOffsets:
         if found is not None and found.error == TOPIC_AUTHORIZATION_FAILED and is_asked:
             self._flow.log_once(_hidden_map(self._flow, map_topic))
         if found is None or found.error:
-            return  # no flow of ours brought them
+            return  # no flow of Twinlog copied them
         copied_to, writers = _Ends.of(self._source, tps), last_sequences(self._source, tps)
         if self._way_back is None:
             self._way_back = MapReader(self._source, map_topic, len(found.partitions))
@@ -228,9 +228,8 @@ class TargetOffsets:
         copies: Mapping[str, TopicMetadata],
         named: Mapping[TopicId, Collection[str]],
     ) -> Iterator[tuple[TopicPartition, TopicPartition]]:
-        """The originals that were renamed on their way here, or bear the name without the alias.
-
-        A place is looked up by the ids of both topics: a name that is wrong finds none.
+        """Yield the originals that were renamed when they were copied, or have the name without the
+        alias. The map is searched by the IDs of both topics, so a wrong name finds nothing.
         """
         for tp in tps:
             copy = copies.get(tp.topic)
@@ -243,7 +242,7 @@ class TargetOffsets:
 
 
 def _names(maps: Maps, copies: Mapping[str, TopicMetadata]) -> Mapping[TopicId, Collection[str]]:
-    """What copies are called where they came from, by their ids; brokers without ids tell none."""
+    """Return the copies' names at their origin, by topic ID; empty for brokers without IDs."""
     ids = {topic.topic_id for topic in copies.values()} - {NO_TOPIC_ID}
     out: defaultdict[TopicId, set[str]] = defaultdict(set)
     for key, known in maps.items():
@@ -256,7 +255,7 @@ def _hidden_map(flow: LedFlow, topic: str) -> str:
     source, target = flow.config.flow.source, flow.config.flow.target
     return (
         f"{flow.name}: groups are not translated in topics of {source} that came from {target}: "
-        f"if Twinlog brought them, grant READ on topic {topic} of {source} to our user "
+        f"if Twinlog copied them, grant READ on topic {topic} of {source} to its user "
         "[TOPIC_UNAUTHORIZED]"
     )
 

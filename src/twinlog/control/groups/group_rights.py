@@ -1,4 +1,4 @@
-"""Which groups of the source cannot be translated for want of a right, as lines."""
+"""Reports groups of the source that cannot be translated because a permission is missing."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ NO_SUCH_GROUP: Final = "twinlog-no-such-group"
 
 
 def sees_groups(source: ClusterClient) -> bool:
-    """Whether there are no groups where none is listed: without the right to see them there seem
-    to be none.
+    """Return False if groups may exist although none is listed, because the permission to list them
+    is missing.
     """
     rights = describe_cluster(source).operations
     if rights is None or Operation.DESCRIBE in rights:
@@ -31,16 +31,16 @@ def sees_groups(source: ClusterClient) -> bool:
 
 
 def unseen_line(flow: FlowConfig) -> str:
-    """What to say where no group can be seen."""
+    """Return the line for a source on which no group is visible."""
     return (
-        f"{flow.flow}: no group of {flow.flow.source} can be seen, so none gets checkpoints: grant "
-        "DESCRIBE on group * to our user, or on the groups to be translated; or set "
+        f"{flow.flow}: no group of {flow.flow.source} is visible, so none gets checkpoints: grant "
+        "DESCRIBE on group * to this user, or on the groups to be translated; or set "
         "emit.checkpoints.enabled=false [GROUP_UNAUTHORIZED]"
     )
 
 
 def refused_line(flow: FlowConfig, refused: Mapping[str, TwinlogError]) -> str:
-    """What to say of groups whose offsets may not be read."""
+    """Return the line for groups whose offsets may not be read."""
     return (
         f"{flow.flow}: offsets of {plural(len(refused), 'group')} of {flow.flow.source} are not "
         f"read ({first_few(sorted(refused))}): {refused[min(refused)]}"
@@ -50,7 +50,7 @@ def refused_line(flow: FlowConfig, refused: Mapping[str, TwinlogError]) -> str:
 def readable(
     flow: LedFlow, found: Mapping[str, GroupOffsets | TwinlogError]
 ) -> dict[str, GroupOffsets]:
-    """Offsets of the groups that could be read; of the others one line is logged."""
+    """Return the offsets of readable groups; the others are logged in one line."""
     refused = {name: one for name, one in found.items() if isinstance(one, TwinlogError)}
     if refused:
         flow.log_once(refused_line(flow.config, refused))
@@ -58,7 +58,7 @@ def readable(
 
 
 def group_notes(flow: FlowConfig, source: ClusterClient) -> list[str]:
-    """What `check` has to say of the groups that the flow selects; only reads."""
+    """Return the notes of `check` on the groups that the flow selects; only reads."""
     if flow.groups.checkpoints_s is None and flow.groups.sync_s is None:
         return []
     offsets = selected_offsets(flow, source)

@@ -1,8 +1,7 @@
 """Sets offsets of idle groups on the target to their translated ones, by the groups' state there.
 
-What is decided from one answer may be out of date at the next: the coordinator itself refuses a
-commit for a group that got members meanwhile, so no active group is ever rewound. A group that is
-left as it is, is said once with the reason.
+A group may get members after its state was read. Then the coordinator rejects the commit, so no
+active group is ever rewound. A group that is left as it is, is logged once with the reason.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ ReadOffsets: TypeAlias = Callable[[Iterable[str]], Mapping[str, GroupOffsets | T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupKind:
-    """How offsets of one kind of groups are read and set."""
+    """How offsets of one kind of group are read and set."""
 
     is_of: Callable[[Group], bool]
     reader: Callable[[Coordinators], ReadOffsets]
@@ -53,7 +52,7 @@ CONSUMER_GROUPS: Final = GroupKind(
 
 
 class GroupSyncer:
-    """The groups of one flow and of one kind on its target; for one thread."""
+    """The groups of one flow and one kind on its target; not thread-safe."""
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class GroupSyncer:
         kind: GroupKind = CONSUMER_GROUPS,
         announce: Callable[[Sequence[Checkpoint]], None] = lambda _: None,
     ) -> None:
-        """`announce` gets what will be set, before it is."""
+        """`announce` gets the offsets before they are set."""
         self._flow = flow
         self._announce = announce
         self._there = there
@@ -70,14 +69,14 @@ class GroupSyncer:
         self._read = kind.reader(there)
         self._refused_until: dict[str, float] = {}
         self._refused: dict[str, Unauthorized] = {}
-        """Of this round."""
+        """The rejected groups of this round."""
         self.skipped: dict[str, str] = {}
         """Groups left as they are, with the reason, after the last round."""
         self.recreated: frozenset[str] = frozenset()
-        """Topics that the last round found deleted or created again: nothing was set in them."""
+        """Topics that the last round found deleted or re-created; nothing was set in them."""
 
     def sync(self, wanted: Mapping[str, Sequence[Checkpoint]], ids: Mapping[str, TopicId]) -> None:
-        """One round for these groups; `ids`: of the topics that their offsets are about."""
+        """Run one round for these groups. `ids`: the topics that their offsets belong to."""
         now = time.monotonic()
         self._refused_until = {g: at for g, at in self._refused_until.items() if at > now}
         due = {g: c for g, c in wanted.items() if g not in self._refused_until}
@@ -94,9 +93,10 @@ class GroupSyncer:
         self._log_refused()
 
     def _states(self, groups: Iterable[str]) -> dict[str, TargetGroup | None]:
-        """Each group as it is there, None for one that is not; without those that we may not see.
+        """Return each group's state, or None if it does not exist; without groups that this user
+        may not read.
 
-        Groups that are not listed are asked for as well: they may only be hidden from our user.
+        Groups that are not listed are queried as well, because they may be hidden from this user.
         """
         listed = list_groups(self._there)
         out: dict[str, TargetGroup | None] = {}
@@ -147,8 +147,9 @@ class GroupSyncer:
     def _within_logs(
         self, syncs: Mapping[str, GroupSync], ids: Mapping[str, TopicId]
     ) -> dict[str, GroupSync]:
-        """Retention may have deleted records since a checkpoint was made, or somebody the topic:
-        Kafka drops the offsets of its groups, and none of ours is one in a topic created again.
+        """Raise offsets to the log start, because retention may have deleted records since. Leave
+        out topics that were deleted or re-created: Kafka deletes the offsets of a deleted topic's
+        groups, and translated offsets do not apply to a re-created one.
         """
         tps = {one.topic_partition for sync in syncs.values() for one in sync.to_set}
         if not tps:
@@ -176,13 +177,15 @@ class GroupSyncer:
         return {group: sync for group, sync in within.items() if sync.to_set}
 
     def _as_needed(self, group: str, error: TwinlogError) -> TwinlogError:
-        """DESCRIBE alone would not help: to set offsets takes READ, which includes it."""
+        """Return the error with READ as the missing permission: setting offsets needs READ, which
+        includes DESCRIBE.
+        """
         if error.code != lookup(GROUP_AUTHORIZATION_FAILED).code:
             return error
         return self._there.error(GROUP_AUTHORIZATION_FAILED, "reading offsets of", group, "READ")
 
     def _log_refused(self) -> None:
-        """One line, however many groups it is about."""
+        """Log one line for all groups."""
         refused, self._refused = self._refused, {}
         if refused:
             self._flow.log_once(
@@ -197,7 +200,7 @@ class GroupSyncer:
         if isinstance(error, Unauthorized):
             self._refused_until[group] = time.monotonic() + REFUSED_PAUSE_S
             self._refused[group] = error
-        elif why is not Skipped.AHEAD:  # of any two flows in both directions one is ahead
+        elif why is not Skipped.AHEAD:  # with two opposite flows one is always ahead
             self._flow.log_once(
                 f"{self._flow.name}: offsets of group {group} on {self._there.client.alias} are "
                 f"left as they are: {reason}"

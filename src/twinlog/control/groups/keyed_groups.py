@@ -1,8 +1,8 @@
-"""Duty: says whose offsets are not translated because the records of a topic are placed by key.
+"""Duty: reports groups whose offsets are not translated because a topic is partitioned by key.
 
-One source partition goes to all partitions of such a topic, and what others write lies in between.
-So no offset of the target corresponds to one of the source, and a group that goes over finds
-nothing to continue from. That must be seen before somebody relies on it.
+The records of one source partition go to all partitions of such a topic, with other records in
+between. So no target offset corresponds to a source offset, and a group that moves to the target
+has no offset to continue from. Operators must see that before they rely on it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SOONEST_S: Final = 1
 
 
 def keyed_groups(flow: LedFlow) -> Duty | None:
-    """None where nobody expects groups, or no topic may be placed so."""
+    """Return the duty, or None without group sync and checkpoints, or without keyed topics."""
     config = flow.config
     asked = [s for s in (config.groups.checkpoints_s, config.groups.sync_s) if s is not None]
     if not asked or not config.keyed_partitions:
@@ -31,7 +31,7 @@ def keyed_groups(flow: LedFlow) -> Duty | None:
 
 
 class KeyedGroups:
-    """All groups of one flow; asks nobody while no topic is placed by key."""
+    """All groups of one flow; sends no requests while no topic is partitioned by key."""
 
     name = "groups of topics placed by key"
     ends_once = True
@@ -44,21 +44,21 @@ class KeyedGroups:
         topics = {view.source.topic for view in self._flow.partitions() if view.is_keyed}
         by_group = self._committed(topics) if topics else {}
         self._flow.groups.untranslated = {
-            group: f"records of {first_few(found)} are placed by key, no offset there corresponds"
+            group: f"records of {first_few(found)} are partitioned by key, so no offset corresponds"
             for group, found in by_group.items()
         }
         if by_group:
             concerned = sorted({topic for found in by_group.values() for topic in found})
             self._flow.log_once(
                 f"{self._flow.name}: offsets of groups are not translated in "
-                f"{plural(len(concerned), 'topic')} ({first_few(concerned)}): records are placed "
-                "by key among another number of partitions there, so no offset corresponds; "
+                f"{plural(len(concerned), 'topic')} ({first_few(concerned)}): records are "
+                "partitioned by key to another number of partitions, so no offset corresponds; "
                 "`twinlog status` names the groups"
             )
 
     def _committed(self, topics: Iterable[str]) -> dict[str, list[str]]:
-        """Which of these topics each group has offsets of; groups that we may not see are another
-        duty's to say.
+        """Return the topics in which each group has offsets. Another duty reports groups that this
+        user may not read.
         """
         wanted = set(topics)
         with ClusterClient(self._flow.source) as source:
@@ -77,4 +77,4 @@ class KeyedGroups:
         return out
 
     def close(self) -> None:
-        """Every round has connections of its own."""
+        """Do nothing, because each round opens its own connections."""

@@ -1,7 +1,6 @@
-"""Why groups of the source have no counterpart on the target, in words for `twinlog status`.
+"""Why groups of the source have no counterpart on the target, as text for `twinlog status`.
 
-The command may be asked on the day of a failover: which applications find nothing there to resume
-from, and why, must be seen before.
+Operators must see before a failover which applications will have no offset to resume from, and why.
 """
 
 from __future__ import annotations

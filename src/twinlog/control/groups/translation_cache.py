@@ -1,12 +1,12 @@
-"""Places on the target of what groups of the source committed, found again only where one of the
-two changed, and what of it is still to be set there.
+"""Caches the target offsets of groups' commits on the source, and decides which are still to be
+set. An offset is translated again only if the commit or the copy changed.
 
-On the way back (topics of the source that came from the target) a group's offsets are set once for
-each commit, and never where the sync of the other flow gave them to the group. Else two flows in
-both directions would undo it when somebody moves a stopped group back on its own cluster: its copy
-over there is not moved back, and would count as progress. What was set by earlier processes the
-checkpoints say, of either flow (`checkpoint_rows`); without them the first round sets nothing
-there.
+On the way back (topics of the source that were copied from the target), a group's offset is set
+once per commit, and never if the other flow's sync had set that commit. Otherwise two opposite
+flows would undo it when an operator moves a stopped group back on its own cluster: the group's copy
+on the other cluster is not moved back, and would count as progress. The checkpoints of either flow
+(`checkpoint_rows`) show what earlier processes have set. Without them the first round sets nothing
+on the way back.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from twinlog.wire.mm2_records import Checkpoint
 class Key(NamedTuple):
     group: str
     tp: TopicPartition
-    """On the source."""
+    """The partition on the source."""
 
 
 class TranslatedCommit(NamedTuple):
-    """What was made of a commit."""
+    """The translation of one commit."""
 
     committed: Committed
     checkpoint: Checkpoint | None
-    """None where it has no counterpart on the target."""
+    """None if the commit has no counterpart on the target."""
     is_exact: bool
     ids: CopyIds | None = None
     is_way_back: bool = False
     is_progress: bool = True
-    """False: the group may never have been where the checkpoint is (`Counterpart.is_progress`)."""
+    """False if the group may never have been at the checkpoint (`Counterpart.is_progress`)."""
     target_topic_id: TopicId = NO_TOPIC_ID
-    """Of the topic that the checkpoint is about: a topic created again has other offsets."""
+    """ID of the checkpoint's topic; a re-created topic has other offsets."""
 
 
 class _SeenTo(NamedTuple):
-    """A commit for which the group on the target was seen to."""
+    """A commit for which the group's offset on the target needs no change."""
 
     offset: int
     downstream: int | None
-    """None: wherever it is. Another one is news: it is known exactly by now."""
+    """None for any offset. A different one is new information: it is exact now."""
     ids: CopyIds | None
-    """None: those that there were. Offsets come again in a re-created topic."""
+    """None for the topics at that time. A re-created topic has the same offsets again."""
 
     def is_of(self, one: TranslatedCommit) -> bool:
         if one.checkpoint is None or self.offset != one.committed.offset:
@@ -64,8 +64,8 @@ class _SeenTo(NamedTuple):
 
 
 Given: TypeAlias = Callable[[str, TopicPartition, int, TopicId | None], bool | None]
-"""Whether a group of the source has an offset there from a sync, in the topic of that id; None: no
-sync is known.
+"""Returns True if a group of the source has an offset that a sync set, in the topic of that ID;
+None if no sync is known.
 """
 
 
@@ -78,7 +78,7 @@ class _Group:
     read: GroupOffsets
     translated: dict[TopicPartition, TranslatedCommit]
     is_settled: bool = False
-    """Nothing is to be found again as long as the group commits nothing."""
+    """Nothing is to be translated again as long as the group commits nothing."""
 
     @property
     def unknown(self) -> list[TopicPartition]:
@@ -86,7 +86,7 @@ class _Group:
 
 
 class TranslationCache:
-    """Of the groups of one flow; for one thread."""
+    """The translations for the groups of one flow; not thread-safe."""
 
     def __init__(self, offsets: TargetOffsets, given: Given, *, has_sync: bool = True) -> None:
         self._offsets = offsets
@@ -94,9 +94,9 @@ class TranslationCache:
         self._given = given
         self._groups: dict[str, _Group] = {}
         self._seen_to: dict[Key, _SeenTo] = {}
-        """Of topics that came from the target."""
+        """Commits in topics that were copied from the target."""
         self._copies: dict[TopicPartition, PartitionKey] = {}
-        """Of the last round, those of which offsets are good."""
+        """The copies of the last round whose offsets are valid."""
         self._has_begun = False
 
     def __iter__(self) -> Iterator[TranslatedCommit]:
@@ -104,7 +104,7 @@ class TranslationCache:
             yield from group.translated.values()
 
     def due(self, written: Newest) -> Iterator[CheckpointRow]:
-        """What the topic of checkpoints does not say yet."""
+        """Yield the rows that the checkpoints topic does not have yet."""
         for name, tp, one in self._all():
             if one.checkpoint is None:
                 continue
@@ -119,7 +119,7 @@ class TranslationCache:
                 yield row
 
     def copy_ids(self) -> dict[tuple[str, TopicPartition], CopyIds | None]:
-        """Which two topics the checkpoints of groups and partitions of the target are about."""
+        """Return the two topics of each checkpoint, by group and partition of the target."""
         return {
             (name, one.checkpoint.topic_partition): one.ids
             for name, _, one in self._all()
@@ -131,7 +131,7 @@ class TranslationCache:
         return any(one.is_way_back for one in self)
 
     def without_counterpart(self) -> dict[str, tuple[TopicPartition, ...]]:
-        """Groups of whose commits none has a counterpart there, and what they committed."""
+        """Return the groups without any counterpart on the target, and their partitions."""
         return {
             name: tuple(group.read)
             for name, group in self._groups.items()
@@ -139,11 +139,11 @@ class TranslationCache:
         }
 
     def forget(self) -> None:
-        """Find every offset again: the target topic may have been deleted and copied again."""
+        """Translate every offset again: the target topic may have been deleted and copied again."""
         self._groups.clear()
 
     def forget_topics(self, topics: Collection[str]) -> None:
-        """Forget what was found in these topics of the target: they are not what they were."""
+        """Drop the translations in these topics of the target, which were replaced."""
         for group in self._groups.values() if topics else ():
             for tp, one in list(group.translated.items()):
                 if one.checkpoint is not None and one.checkpoint.topic_partition.topic in topics:
@@ -151,7 +151,7 @@ class TranslationCache:
                     group.is_settled = False
 
     def target_ids(self) -> dict[str, TopicId]:
-        """Of the topics of the target in which something was found."""
+        """Return the IDs of the target's topics with translated offsets."""
         return {
             one.checkpoint.topic_partition.topic: one.target_topic_id
             for one in self
@@ -159,8 +159,9 @@ class TranslationCache:
         }
 
     def update(self, now: Mapping[str, GroupOffsets]) -> None:
-        """These are all commits now. Only what is copied still, between the same two topics, keeps
-        its place: one that was released is its application's, whose groups go where they like.
+        """Set the current commits. Only translations of partitions that are still copied between
+        the same two topics are kept. A released topic belongs to its application, and its groups
+        are left alone.
         """
         views = self._offsets.views()
         self._keep({tp: view.map_key for tp, view in views.items() if not view.is_broken})
@@ -187,8 +188,9 @@ class TranslationCache:
                 group.is_settled = False
 
     def to_set(self, before: Newest | None) -> dict[str, list[Checkpoint]]:
-        """What groups of the target should have; `before`: what was known when we started. None:
-        that nobody knows, so what is found in the first round counts as seen to on the way back.
+        """Return the offsets that groups of the target should have. `before`: the checkpoints at
+        the start. If they are unknown (None), commits of the first round need no change on the way
+        back.
         """
         if before is None and not self._has_begun:
             for name, tp, one in self._all():
@@ -198,14 +200,14 @@ class TranslationCache:
         wanted: dict[str, list[Checkpoint]] = {}
         for name, tp, one in self._all():
             if one.checkpoint is not None and not self._is_done(name, tp, one, before):
-                # the log's start, where the group has nothing there; else it stays where it is
+                # 0 becomes the log start if the group has no offset, and else changes nothing
                 downstream = one.checkpoint.downstream_offset if one.is_progress else 0
                 asked = replace(one.checkpoint, downstream_offset=downstream)
                 wanted.setdefault(name, []).append(asked)
         return wanted
 
     def seen_to(self, skipped: Mapping[str, str]) -> None:
-        """All that was `to_set` is set, but for groups that were left as they are, and why."""
+        """Note that the offsets of `to_set` are set, except for skipped groups."""
         for name, tp, one in self._all():
             if one.checkpoint is None or not one.is_way_back:
                 continue
@@ -236,7 +238,7 @@ class TranslationCache:
 
 
 def _seen_to(row: CheckpointRow | None) -> _SeenTo | None:
-    """What the topic says; earlier releases wrote only of commits that they had seen to."""
+    """Read a row; earlier releases wrote rows only for commits that needed no further change."""
     if row is None or not (row.is_seen_to or row.ids is None):
         return None
     one = row.checkpoint
@@ -258,7 +260,7 @@ def _translation(group: str, committed: Committed, there: Counterpart | None) ->
     if there is None:
         return TranslatedCommit(committed=committed, checkpoint=None, is_exact=False)
     found = there.translate(committed.offset)
-    if not found.is_exact and not there.runs:  # nothing was copied yet: there is no news
+    if not found.is_exact and not there.runs:  # nothing was copied yet
         return TranslatedCommit(committed=committed, checkpoint=None, is_exact=False)
     checkpoint = Checkpoint(
         group=group,

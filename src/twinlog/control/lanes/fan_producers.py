@@ -1,10 +1,11 @@
-"""Producer ids for source partitions that go to several target partitions by key.
+"""Producer IDs for source partitions that go to several target partitions by key.
 
-All source partitions of a topic write to each of its target partitions then, so each needs an id of
-its own. They stand in the state topic and are found there for ever: the first record in the log
-that gives a number an id wins, whoever wrote it, so a process that believes wrongly to lead uses
-the same ids. Every try writes under new keys. One that is answered for by nobody may still arrive,
-and then nothing that it wrote is ever compacted away by another try: the first stays the first.
+All source partitions of a topic then write to each of its target partitions, so each needs its own
+producer ID. The IDs are stored permanently in the state topic: the first record in the log that
+gives a number an ID wins, whoever wrote it. So a process that wrongly believes that it leads uses
+the same IDs. Every attempt writes under new keys. An attempt without a response may still arrive,
+and then compaction must not remove its rows because of another attempt, so that the first record
+stays the first.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ PAUSE_S: Final = 0.5
 
 
 def known_fan_producers(target: ClusterClient) -> dict[tuple[str, int], int]:
-    """The ids of all flows, by flow and number of the source partition."""
+    """Return the IDs of all flows, by flow and number of the source partition."""
     return fan_producers(state_rows(target).of_kinds(*OF_PRODUCERS))
 
 
 def with_fan_producers(
     target: ClusterClient, flow: str, plans: Iterable[PartitionPlan]
 ) -> list[PartitionPlan]:
-    """The plans with the producer ids of those that are placed by key; new ones are recorded before
-    anybody can use them. Raises TwinlogError.
+    """Return the plans with the producer IDs of keyed partitions. New IDs are recorded before
+    they are used. Raises TwinlogError.
     """
     known = list(plans)
     wanted = {plan.source.partition for plan in known if plan.targets}
@@ -70,7 +71,7 @@ def _ids(target: ClusterClient, flow: str, wanted: set[int]) -> dict[int, int]:
                 raise
             time.sleep(PAUSE_S)
     raise FlowError(
-        f"its producer ids were written to {STATE_TOPIC}, and are not there",
+        f"its producer ids were written to {STATE_TOPIC}, and are missing there",
         flow=flow,
         code="STATE_CORRUPT",
         fate=Fate.RETRIABLE,
@@ -84,5 +85,5 @@ def _give(target: ClusterClient, flow: str, ids: dict[int, int]) -> None:
         Record(offset=at, timestamp=now_ms, key=key, value=value, headers=())
         for at, (key, value) in enumerate(rows)
     ]
-    # asked once: a repeated key could come to stand behind somebody else's
+    # not retried: a repeated key could move after another process's record
     produce_batch(target, TopicPartition(STATE_TOPIC, 0), encode_batch(records, codec=Codec.NONE))

@@ -26,7 +26,8 @@ from twinlog.model import TopicPartition
 
 WARM_UP_TIMEOUT_S: Final = 30.0
 HELLO_WITHIN_S: Final = 300.0
-"""A cluster may take minutes to give executors; a lane that froze before its hello never comes."""
+"""A cluster may take minutes to allocate executors. A lane that froze before its hello never comes.
+"""
 
 
 class Job(Protocol):
@@ -40,8 +41,8 @@ class Job(Protocol):
 
 
 class LeaseState(StrEnum):
-    """A lease warms up beside the one before it, takes its partitions over, and retires when its
-    turn is over.
+    """A lease warms up beside the one before it, takes over its partitions, and retires when the
+    next one has replaced it.
     """
 
     WARMING = "WARMING"
@@ -56,51 +57,55 @@ class Lane:
     key: LaneKey
     peer: Peer
     work: Work
-    """What it got at its start."""
+    """The work that it got at its start."""
     is_ready: bool = False
     degraded: Away | None = None
-    """Why it does not reach a cluster; None: it does, or has not noticed."""
+    """Why it does not reach a cluster, or None if it does, or has not noticed."""
     reached_at: float = float("-inf")
-    """Monotonic: when it came to reach both clusters."""
+    """Monotonic time since which it reaches both clusters."""
     throttle: Throttle = NO_THROTTLE
     stop_sent: bool = False
     is_waiting: bool = False
-    """An earlier attempt of this lane still lives: it gets no work, and nothing it says counts."""
+    """An earlier attempt of this lane is still connected, so this one gets no work, and its
+    messages are ignored.
+    """
     partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
     releasing: set[TopicPartition] = field(default_factory=set)
     _sent: Renewed | None = None
     """None before it got its work."""
 
     def begin(self) -> None:
-        """Tell it its work, with what key files hold now."""
+        """Send its work, with the current credentials."""
         self._sent = credentials_of(self.work)
         self.peer.send(with_credentials(self.work, self._sent))
 
     def renew(self) -> None:
-        """Tell it what new connections use, where that has changed since it heard of it."""
+        """Send new credentials if they have changed since the last message."""
         if self._sent is not None and (now := credentials_of(self.work)) != self._sent:
             self._sent = now
             self.peer.send(now)
 
     def know(self, producers: tuple[int, ...]) -> None:
-        """Tell it whose records are no stranger's."""
+        """Send the producer IDs whose records are not foreign."""
         self.work = replace(self.work, known_producers=producers)
         if self._sent is not None:
             self.peer.send(KnownProducers(producers=producers))
 
     def ready(self, now: float) -> None:
-        """It has reached both clusters."""
+        """The lane has reached both clusters."""
         self.is_ready, self.reached_at = True, now
 
     def reaches(self, reason: Away | None, now: float) -> bool:
-        """Whether it reaches both clusters: no reason, or why not. True: it did until now."""
+        """Note whether the lane reaches both clusters. `reason`: why not, or None if it does.
+        Return True if it did until now.
+        """
         before, self.degraded = self.degraded, reason
         if before and not reason:
             self.reached_at = now
         return reason is not None and before is None
 
     def stop(self) -> None:
-        """It drains, and ends."""
+        """Let it drain and end."""
         if not self.stop_sent:
             self.stop_sent = True
             self.peer.send(EndLane())
@@ -114,25 +119,25 @@ class Lease:
     size: int
     job: Job
     work: Work
-    """What its lanes got at their start."""
+    """The work that its lanes got at their start."""
     state: LeaseState = LeaseState.WARMING
     clock: Clock = CLOCK
     started: float = field(init=False)
     lanes: dict[int, Lane] = field(default_factory=dict)
     waiting: dict[int, Lane] = field(default_factory=dict)
     fell_silent: bool = False
-    """A lane was given up though its process may live: nothing will start it again."""
+    """A lane was given up though its process may still run, so it is not started again."""
     was_heard: bool = False
-    """A lane has said hello."""
+    """A lane has sent its hello."""
 
     def __post_init__(self) -> None:
         self.started = self.clock.monotonic()
 
     def join(self, lane: Lane) -> bool:
-        """Whether it is its number's lane from now on; else it waits for the one before it.
+        """Return True if this is its number's lane now; else it waits for the one before it.
 
-        A lane that lives is not displaced: who says hello in its name may be anybody who has read
-        its secret. Its end is known by its connection, or by its silence.
+        A connected lane is not replaced, because a hello in its name may come from anybody who
+        has read its secret. Its end is detected by its connection, or by its silence.
         """
         self.was_heard = True
         number = lane.key.lane
@@ -147,7 +152,7 @@ class Lease:
         return False
 
     def leave(self, lane: Lane) -> Lane | None:
-        """It is gone; returns the attempt that has waited for its number."""
+        """Remove a lane that is gone. Return the attempt that waited for its number."""
         number = lane.key.lane
         if self.waiting.get(number) is lane:
             del self.waiting[number]
@@ -167,15 +172,15 @@ class Lease:
         return (self.fell_silent or never_came) and not self.lanes
 
     def tend(self) -> None:
-        """Its lanes learn of renewed key files, and end when their turn is over."""
+        """Send renewed credentials to lanes, and end lanes of a retiring lease."""
         for lane in self.lanes.values():
             lane.renew()
         if self.state is LeaseState.RETIRING:
             self._end_idle_lanes()
 
     def _end_idle_lanes(self) -> None:
-        """Those that have given back all they had; what is left of a deserted lease does nothing
-        any more.
+        """End lanes that have returned all their partitions, and cancel the job of a deserted
+        lease.
         """
         if self.is_deserted:
             self.job.cancel()
@@ -189,7 +194,7 @@ class Lease:
 
     @property
     def is_warm(self) -> bool:
-        """All lanes are ready; or some are, and the others had their time."""
+        """All lanes are ready; or some are, and the others had enough time."""
         ready = len(self.ready_lanes)
         return ready == self.size or (ready > 0 and self.age_s > WARM_UP_TIMEOUT_S)
 
@@ -199,9 +204,9 @@ class Lease:
 
 
 def spread(partitions: Iterable[Partition], lanes: Iterable[Lane]) -> dict[int, list[Partition]]:
-    """Who gets which partition, by lane number: the least loaded lane each time, in a stable order.
+    """Assign partitions by lane number, each to the least loaded lane, in a stable order.
 
-    Partitions of one topic are dealt out one by one, so that a busy topic keeps every lane busy.
+    Partitions of one topic are distributed one by one, so that a busy topic uses all lanes.
     """
     by_number = {lane.key.lane: lane for lane in lanes}
     load = {number: len(lane.partitions) for number, lane in by_number.items()}
@@ -214,12 +219,12 @@ def spread(partitions: Iterable[Partition], lanes: Iterable[Lane]) -> dict[int, 
 
 
 def credentials_of(work: Work) -> Renewed:
-    """As the key files were when they were last checked; no file is read here."""
+    """Return the credentials as of the last check of the key files; reads no file."""
     return Renewed(source=_now(work.source.security), target=_now(work.target.security))
 
 
 def with_credentials(work: Work, now: Renewed) -> Work:
-    """The same work with these."""
+    """Return the same work with these credentials."""
     return replace(
         work,
         source=replace(work.source, security=now.source),
@@ -228,5 +233,5 @@ def with_credentials(work: Work, now: Renewed) -> Work:
 
 
 def _now(settings: SecuritySettings | None) -> SecuritySettings | None:
-    # without the files' names: a file of that name on the lane's machine is another
+    # without the names of files, because they do not exist on the lane's host
     return None if settings is None else replace(known(settings), files=())

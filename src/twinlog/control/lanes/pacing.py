@@ -1,12 +1,12 @@
-"""How a flow's byte budget is shared: between topics by weight, between lanes by what waits there.
+"""How a flow's byte budget is shared: between topics by weight, between lanes by their backlog.
 
-Once a second, from what lanes have reported. A topic at its end asks for a little more than it
-used; a topic with a backlog asks for everything. What is left after the modest ones goes to the
-others by their weights (weighted max-min fairness), so that an idle topic costs the busy ones
-nothing and a busy one cannot starve a quiet one: it has a trickle beyond the budget.
+Shares are computed once a second from the reports of lanes. A topic at its end asks for a little
+more than it used; a topic with a backlog asks for everything. The rest of the budget goes to the
+others by their weights (weighted max-min fairness). So an idle topic costs the busy ones nothing,
+and a busy one cannot starve a quiet one, which also gets a trickle beyond the budget.
 
-What was copied beyond the budget, or short of it, is set off in the seconds after: the rate over
-ten seconds is the budget, whatever trickles, lane changes and a busy machine did to single ones.
+Bytes that were copied beyond the budget, or short of it, are balanced in the next seconds. So the
+rate over ten seconds is the budget, despite trickles, lane changes and a busy machine.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from twinlog.lane.messages import Pace
 
 PERIOD_S: Final = 1.0
 HEADROOM: Final = 2.0
-"""A topic at its end may double what it used within a period."""
+"""A topic at its end may double its rate within a period."""
 
 TRICKLE_BYTES: Final = 64 * 1024
-"""What a topic at its end may use at once, though it used nothing until now: one usual batch.
+"""What a topic at its end may use immediately after being idle: one usual batch.
 
-It is not taken from the others: of a thousand idle topics nearly none will use it.
+It is not taken from the others, because of a thousand idle topics nearly none uses it.
 """
 
 MOST_CREDIT_S: Final = 0.5
-"""Budget that was not used is made up for to this extent: ten seconds stay within 5 %."""
+"""Unused budget is made up for up to this limit, so that ten seconds stay within 5 %."""
 
 MOST_DEBT_S: Final = 2.0
 SETTLED_A_SECOND: Final = 0.3
-"""Of the balance: reports are up to two seconds old, and a larger share would make it swing."""
+"""Part of the balance: reports are up to two seconds old, so a larger part would oscillate."""
 
 LEAST_SHARE: Final = 0.1
-"""Of the limit: even with debts a flow never stops."""
+"""Part of the limit: even with debts a flow never stops."""
 
 
 def shares(
     limit: float, demands: Mapping[str, float], weights: Mapping[str, float]
 ) -> dict[str, float]:
-    """Bytes per second for each topic: no topic gets more than it asks for, the sum is at most the
-    limit, and topics that get less than they ask for get it by their weights.
+    """Return bytes per second for each topic. No topic gets more than it asks for, the sum is at
+    most the limit, and topics that get less than they ask for get it by their weights.
     """
     out: dict[str, float] = {}
     waiting = dict(demands)
@@ -78,12 +78,12 @@ class Pacer:
     _balanced_at: float = 0.0
     _bytes: int = 0
     _balance: float = 0.0
-    """Bytes that may still be copied of the seconds before; negative is a debt."""
+    """Bytes of earlier seconds that may still be copied; negative for a debt."""
     _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """When a topic's bytes were last checked, and how many they were."""
+    """When a topic's bytes were last read, and the number of bytes."""
 
     def tend(self, lanes: Iterable[Lane], partitions: Iterable[Partition]) -> None:
-        """Send every lane its share where a period has passed."""
+        """Send every lane its share if a period has passed."""
         now = self.clock.monotonic()
         if now < self._next:
             return
@@ -110,7 +110,7 @@ class Pacer:
             lane.peer.send(Pace(bytes_per_second=mine))
 
     def soon(self) -> None:
-        """Partitions went to other lanes: share again at the next turn."""
+        """Partitions went to other lanes, so compute shares again at the next turn."""
         self._next = 0.0
 
     def _demands(self, now: float, partitions: Iterable[Partition]) -> dict[str, float]:
@@ -133,7 +133,7 @@ class Pacer:
         return out
 
     def _settle(self, now: float, copied: int) -> None:
-        """Set off what was copied since the last check against the limit."""
+        """Balance the bytes that were copied since the last call against the limit."""
         if self._balanced_at:
             allowed = self.limit * (now - self._balanced_at)
             balance = self._balance + allowed - (copied - self._bytes)
@@ -142,7 +142,7 @@ class Pacer:
 
 
 def pacer_of(config: FlowConfig, wanted: int | None = None) -> Pacer | None:
-    """The flow's pacer; None where it may use everything. `wanted`: in place of the configuration's
+    """Return the flow's pacer, or None if it has no limit. `wanted` replaces the configuration's
     limit.
     """
     limit = wanted or config.lanes.max_bytes_per_second
@@ -155,7 +155,7 @@ def _is_behind(partition: Partition) -> bool:
 
 
 def _waiting(lane: Lane) -> dict[str, float]:
-    """How much of each topic this lane has, as shares: a partition with a backlog counts most."""
+    """Return the lane's part of each topic; partitions with a backlog count most."""
     out: dict[str, float] = {}
     for tp, partition in lane.partitions.items():
         out[tp.topic] = out.get(tp.topic, 0.0) + (1.0 if _is_behind(partition) else 0.1)

@@ -1,5 +1,5 @@
-"""What the driver knows of every partition of a flow: where it is, who has it, and when it is tried
-next.
+"""The driver's state of every partition of a flow: where it is, which lane has it, and when it is
+retried.
 
 PENDING --Take--> ASSIGNED --Released--> PENDING (handed over) | DONE
    ^                 |
@@ -33,18 +33,17 @@ from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import TopicId
 
-# The moment up to which a partition's records are safe: the target has everything that the source
-# had then.
+# The recovery point: the time up to which the target has all records of the source.
 
 MOST_OBSERVATIONS: Final = 64
 
 
 class RecoveryPoint:
-    """Of one partition, from ends that were seen and positions that were reached; times are seconds
-    of one clock that only goes forward.
+    """The recovery point of one partition, from observed log ends and reached offsets. Times are
+    seconds of a monotonic clock.
 
-    It errs to the safe side: between two observations the earlier one counts, and what was not seen
-    is not claimed.
+    It is conservative: between two observations the earlier one counts, and without an observation
+    nothing is assumed.
     """
 
     __slots__ = (
@@ -60,37 +59,37 @@ class RecoveryPoint:
 
     def __init__(self) -> None:
         self.end = -1
-        """The end of the source's log as it was seen last; -1: never."""
+        """The end of the source's log when it was last read, or -1 for never."""
         self.upstream = -1
-        """Everything below is on the target; -1: not known."""
+        """All records below this offset are on the target, or -1 if unknown."""
         self.at: float | None = None
-        """The recovery point; None: none is known."""
+        """The recovery point, or None if unknown."""
         self.was_known = False
-        """There was one before."""
+        """There was a recovery point before."""
         self.doubtful_since: float | None = None
-        """Since when the source ends below what was copied: it lost records, or is another topic.
-        Until a lane has checked, nobody knows what there is to lose.
+        """Since when the source ends before the end of the copy: it lost records, or is another
+        topic. Until a lane has checked this, the possible loss is unknown.
         """
         self.waits_since: float | None = None
-        """Since when at least something is known to wait; None: nothing does."""
+        """Since when at least one record is known to wait, or None."""
         self._seen_at = 0.0
         self._pending: deque[tuple[int, float]] = deque()
-        """(end, when it was seen) of what is still to be copied, both growing."""
+        """(end, time of the observation) of records still to be copied; both increase."""
 
     @property
     def records(self) -> int:
-        """Offsets of the source that are not on the target; -1: not known."""
+        """Number of source offsets that are not on the target, or -1 if unknown."""
         if self.doubtful_since is not None or self.end < 0 or (self.upstream < 0 < self.end):
             return -1
         return max(0, self.end - self.upstream) if self.end else 0
 
     def see(self, end: int, at: float, upstream: int) -> None:
-        """The source ended there when it was asked, and the position was known to be there then."""
+        """Note the source's log end at this time, and the offset that was reached then."""
         self.end, self._seen_at = end, at
         if end < upstream:
             self.doubt(at)
         elif end <= max(self.upstream, 0):
-            self._pending.clear()  # what was seen behind it the source has lost since
+            self._pending.clear()  # the source has lost the later ends that were observed
             self.at, self.was_known, self.waits_since = at, True, None
         else:
             self.waits_since = self.waits_since if self._pending else at
@@ -102,15 +101,15 @@ class RecoveryPoint:
                 self._pending = deque([*list(self._pending)[::2], newest])
 
     def doubt(self, at: float) -> None:
-        """What the source has by now was not what was copied, when it was asked."""
+        """Note that the source's log was not the one that was copied."""
         self.at, self.doubtful_since = None, self.doubtful_since or at
         self.waits_since = None
         self._pending.clear()
 
     def reach(self, upstream: int) -> None:
-        """Everything below is on the target, as a lane says."""
+        """Note that everything below an offset is on the target, as a lane reports."""
         self.doubtful_since = None
-        if upstream < self.upstream:  # the target lost it again, or it was claimed too early
+        if upstream < self.upstream:  # the target lost records, or the report was premature
             self.at = None
             if not self._pending and self.end > upstream:
                 self._pending.append((self.end, self._seen_at))
@@ -124,25 +123,26 @@ class RecoveryPoint:
 log = logging.getLogger(__name__)
 
 RETRY_FAILED_S: Final = 25.0
-"""A partition that failed is tried again after this time: within 30 s, with what a try takes."""
+"""A failed partition is retried after this time, and so within 30 s, including the attempt."""
 
 REPORT_IS_FRESH_S: Final = 2.5
-"""Lanes report what changed once a second."""
+"""Lanes report changes once a second."""
 
 DELETED_SHOWN_S: Final = 7 * 86_400.0
-"""One whose copy is left without a source is shown for so long."""
+"""How long a partition is shown whose source topic was deleted."""
 
 RELEASED_SHOWN_S: Final = 3600.0
-"""A partition that is not mirrored any more is shown for so long: topics come and go for years."""
+"""How long a partition is shown that is no longer mirrored, because topics come and go for years.
+"""
 
 UNREACHABLE: Final = "UNREACHABLE"
 FIRST_PAUSE_S: Final = 0.1
 LEFT_OUT_S: Final = 30.0
-"""Of a trouble: longer than the wait for late requests."""
+"""Part of a problem's duration that is not counted: longer than the wait for late requests."""
 
 
 class Placement(StrEnum):
-    """Where a partition is in its life."""
+    """Where a partition is in its life; see the module."""
 
     PENDING = "pending"
     ASSIGNED = "assigned"
@@ -153,8 +153,8 @@ class Placement(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a partition has stopped, and since when: by the wall's clock for people (ms), and by one
-    that only goes forward (s).
+    """Why a partition has stopped, and since when: in ms of the wall clock for display, and in s of
+    a monotonic clock.
     """
 
     code: str
@@ -165,22 +165,22 @@ class Failure:
 
 @dataclass(slots=True, kw_only=True)
 class Partition:
-    """One partition in the driver's hands."""
+    """One partition, as the driver knows it."""
 
     plan: PartitionPlan
     clock: Clock = CLOCK
     flow: str = ""
-    """For lines about it."""
+    """Name for log lines."""
     is_shared: bool = False
-    """Others may write to its target topic, too."""
+    """Other clients may write to its target topic."""
     is_wanted: bool = True
-    """False when its topic was taken off the list: it is released and kept for show."""
+    """False if its topic is no longer selected; then it is released and kept for display."""
     vanished_ms: int = 0
-    """Wall clock: since when it is not wanted because the source does not show its topic; 0: that
-    is not why, or it is wanted.
+    """Wall clock time at which the source stopped listing its topic; 0 if that is not why it is
+    unwanted, or it is wanted.
     """
     is_paused: bool = False
-    """Somebody wants that it is not copied now."""
+    """An operator has paused it."""
     placement: Placement = Placement.PENDING
     lane: LaneKey | None = None
     term: Term = field(default=Term(-1, -1))
@@ -189,20 +189,20 @@ class Partition:
     """The plan by which the last lane copied."""
     failure: Failure | None = None
     held_back: Failure | None = None
-    """A transaction that nobody ends keeps the source from being read on; its lane copies."""
+    """A transaction that does not end keeps consumers of the source back; its lane copies."""
     progress: PartitionProgress | None = None
     since: StateSince = field(default_factory=StateSince)
-    """Since when what it shows holds."""
+    """Since when its current state holds."""
     recovery: RecoveryPoint = field(default_factory=RecoveryPoint)
     keeping: RetentionOutlook = field(default_factory=RetentionOutlook)
     asked_end: int = -1
-    """How far the source can be read, as the driver heard last: its last stable offset under
+    """The end of the source for readers when the driver last read it: the last stable offset under
     read_committed.
     """
     at_end_ms: int = 0
-    """When it was last shown that everything was copied; 0: never yet."""
+    """When everything was last shown as copied, or 0 for never."""
     reported_ms: int = 0
-    """When `progress` came, for people; `reported_at` by the clock that only goes forward."""
+    """When `progress` came, by the wall clock; `reported_at` is by the monotonic clock."""
     reported_at: float = 0.0
     age: TimingWindow = field(default_factory=TimingWindow)
     latency: TimingWindow = field(default_factory=TimingWindow)
@@ -211,33 +211,33 @@ class Partition:
     acked_ordinal: int = -1
     acked_epoch: int = -1
     begun: tuple[TopicId, TopicId] | None = None
-    """Source and target topic between which a lane of this process has begun it: nothing has been
-    found since that says that the target is not this copy.
+    """IDs of the source and target topic between which a lane of this process has started it. No
+    later finding contradicts that the target is this copy.
     """
     is_seen: bool = False
-    """The lane that has it has found its position in both logs. Between two lanes nobody watches
-    who else writes: what the one found is no evidence until the next one has checked.
+    """Its current lane has found its position in both logs. Between two lanes nothing detects other
+    writers, so the finding of one lane is no evidence until the next one has checked.
     """
     lost: tuple[int, int] | None = None
-    """Copied upstream offsets that the source was found to have lost. A start that knows of them
-    begins only when it has found the last copied record there again, and so takes it back.
+    """Copied source offsets that the source has lost. A start that knows them begins only if it
+    finds the last copied record there again, which withdraws the loss.
     """
     stands_at: tuple[int, int] | None = None
-    """[first, next) of the upstream offsets that its last trouble was about, where it said so."""
+    """[first, next) of the source offsets that its last problem was about, if it named them."""
     skips: tuple[WantedSkip, ...] = ()
     """Records that are left out."""
     accepted: tuple[WantedAcceptance, ...] = ()
-    """Records of somebody else on the target that stay there."""
+    """Records of other clients on the target that stay there."""
     _logged_skips: set[tuple[int, int]] = field(default_factory=set)
     _logged_lost: set[tuple[int, int]] = field(default_factory=set)
     records: int = 0
-    """Records copied before the present Take."""
+    """Records copied before the current Take."""
     bytes: int = 0
     wait_until: float = 0.0
-    """Monotonic: requests of a dead holder may arrive until then."""
+    """Monotonic time until which requests of a dead lane may arrive."""
     retry_at: float = 0.0
     left_at: float = 0.0
-    """Monotonic: when its placement last changed."""
+    """Monotonic time at which its placement last changed."""
     _pause: GrowingPause = field(
         default_factory=lambda: GrowingPause(first_s=FIRST_PAUSE_S, most_s=RETRY_FAILED_S)
     )
@@ -258,13 +258,13 @@ class Partition:
 
     @property
     def is_taken_over(self) -> bool:
-        """Its lane found records of a stranger behind ours, in a topic that others may write to."""
+        """Its lane found foreign records after its own, in a topic that others may write to."""
         return self.progress is not None and self.progress.state == PartitionState.TAKEN_OVER
 
     @property
     def is_begun(self) -> bool:
-        """Its lane has found that its target holds this copy, or nothing yet. With a trouble that
-        leaves the target ours that counts until the next try: a config may be its cure.
+        """Its lane has verified that the target has this copy, or is empty. After an error that
+        does not contradict this, it is still true until the retry, because a config may be the fix.
         """
         is_now = self.lane is not None or self.placement is Placement.DONE
         is_recent = is_now or self.clock.monotonic() - self.left_at < LEFT_OUT_S
@@ -272,7 +272,7 @@ class Partition:
 
     @property
     def has_written(self) -> bool:
-        """A lane of this process wrote records between the topics of now: it had a row."""
+        """A lane of this process wrote records between the current topics, so it had a row."""
         return self._was_begun and self.acked_ordinal > 0
 
     @property
@@ -282,20 +282,20 @@ class Partition:
 
     @property
     def is_behind_others(self) -> bool:
-        """Others wrote to its target before its last record: else offsets count only ours."""
+        """Other clients wrote to its target before its last record, so offsets count both."""
         at = self.progress
         return self.is_shared and at is not None and at.downstream != max(at.ordinal, 0)
 
     @property
     def is_replaced(self) -> bool:
-        """Where the last lane stopped is no position in a topic that was created since."""
+        """The topic was re-created, so the position of the last lane is not valid in it."""
         return self.taken is not None and (
             self.taken.source_topic_id != self.plan.source_topic_id
             or self.taken.target_topic_id != self.plan.target_topic_id
         )
 
     def replan(self, plan: PartitionPlan) -> None:
-        """Topic discovery ran again: the same partition, maybe of another topic of that name."""
+        """Apply the plan of a new discovery; the topic may be another one of that name."""
         before, self.plan, self.is_wanted = self.plan, plan, True
         ids = plan.source_topic_id, plan.target_topic_id
         if (before.source_topic_id, before.target_topic_id) != ids:  # another copy begins
@@ -307,12 +307,12 @@ class Partition:
         if self.is_replaced:
             self.handed = None
         if before.limit_bytes != plan.limit_bytes:
-            self.retry_at = 0.0  # what was too large may be no more
+            self.retry_at = 0.0  # records that were too large may fit now
 
     def on_progress(self, progress: PartitionProgress) -> Iterable[str]:
-        """Keep what the lane reported; movement forgives earlier trouble.
+        """Keep the lane's report; progress clears earlier errors.
 
-        Returns codes of what was logged for people.
+        Returns the codes of logged warnings.
         """
         self.lost = None
         moved = progress.ordinal > self.acked_ordinal
@@ -324,7 +324,7 @@ class Partition:
             self.failure = None
         self.progress = progress
         self.reported_ms = self.clock.wall_ms()
-        if not self.is_replaced:  # else a last word of the copy before
+        if not self.is_replaced:  # else it is a late report of the copy before
             self.recovery.reach(progress.upstream)
             self.keeping.copied(progress.last_timestamp)
             self.begun, self.is_seen = (self.plan.source_topic_id, self.plan.target_topic_id), True
@@ -338,7 +338,7 @@ class Partition:
 
     @property
     def poison(self) -> Poison | None:
-        """The record that holds it up."""
+        """The record that stops the partition."""
         if self.failure is None or self.stands_at is None:
             return None
         if not has(self.failure.code, Trait.CAN_BE_SKIPPED):
@@ -349,7 +349,7 @@ class Partition:
         return Poison(skip=skip, topic_id=str(self.plan.source_topic_id))
 
     def repair(self, intents: FlowIntents) -> None:
-        """What is left out of it, or accepted in it; where it has stopped it is tried now."""
+        """Apply records to skip or to accept. If they changed, a failed partition is retried."""
         here, there = self.plan.source, self.plan.target
         skips = tuple(s for s in intents.skips if s.is_of(here, self.plan.source_topic_id))
         accepted = tuple(a for a in intents.accepted if a.is_of(there, self.plan.target_topic_id))
@@ -360,10 +360,10 @@ class Partition:
 
     @property
     def source_end(self) -> int:
-        """Where the source ends, as it was seen last; -1: not known.
+        """The end of the source's log as last seen, or -1 if unknown.
 
-        A lane that sees the end reports it together with its position, which makes a true lag.
-        Where none does, or has said nothing of what the driver saw when it asked, that counts.
+        A lane that sees the end reports it with its position, so their difference is the lag. If
+        none does, or if its report is older, the end that the driver read counts.
         """
         live, seen = self._live, self.asked_end
         reported = -1 if self.progress is None else self.progress.source_end
@@ -375,25 +375,25 @@ class Partition:
 
     @property
     def position(self) -> int:
-        """Everything below is on the target, as a lane said, or both logs before one began; -1: not
-        known.
+        """Everything below this offset is on the target, by a lane's report, or by both logs before
+        a lane began; -1 if unknown.
         """
         reported = self.recovery.upstream
         return reported if reported >= 0 else self.keeping.rests_at
 
     @property
     def is_behind(self) -> bool:
-        """The source has more than what is on the target, as far as is known."""
+        """The source has more records than the target, as far as is known."""
         return 0 <= self.position < self.recovery.end
 
     @property
     def is_fresh(self) -> bool:
-        """Its lane has reported a moment ago."""
+        """Its lane has reported within the last seconds."""
         return self.clock.boot() - self.reported_at < REPORT_IS_FRESH_S
 
     def learns_end(self, progress: PartitionProgress) -> bool:
-        """With `--once`: where the copy ends could not be asked when the flow began (its source
-        had no leader), and now its lane reports it. True when the plan has it from now on.
+        """With `--once`: set the end of the copy from the lane's report if it could not be read at
+        the start (the source had no leader). Return True if it was set.
         """
         if self.plan.end != FOREVER or progress.source_end < 0:
             return False
@@ -415,14 +415,14 @@ class Partition:
         return code
 
     def _log_lost(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
-        """A start that dies before its first record finds the same again: it is reported once."""
+        """Log each range once; a start that dies before its first record finds it again."""
         code = "SOURCE_TRUNCATED"
         for one in ranges:
             if one not in self._logged_lost:
                 self._logged_lost.add(one)
                 log.warning(
                     "%s: the source deleted upstream offsets [%d, %d) before they were copied: "
-                    "neither side has them; the copy resumes behind them [%s]",
+                    "neither side has them; the copy resumes after them [%s]",
                     self.plan.source,
                     *one,
                     code,
@@ -438,7 +438,7 @@ class Partition:
                 continue
             self._logged_skips.add(one)
             log.warning(
-                "%s: upstream %s left out, as is wanted since %s by %s (%s)%s [%s]",
+                "%s: upstream %s left out, as requested since %s by %s (%s)%s [%s]",
                 self.plan.source,
                 f"{'batch' if wanted.skip.is_batch else 'record'} {wanted.skip}",
                 in_iso(wanted.at_ms),
@@ -451,7 +451,7 @@ class Partition:
             yield code
 
     def leave(self, placement: Placement) -> None:
-        """The lane does not have it any more: its counts are added up."""
+        """The lane no longer has it: add up its counts."""
         if self.placement is Placement.ASSIGNED and self.progress is not None:
             self.records += self.progress.records
             self.bytes += self.progress.bytes
@@ -462,19 +462,19 @@ class Partition:
         self.lane = None
 
     def lost_lane(self) -> None:
-        """Its lane is gone without a word: it starts cold elsewhere, where it is wanted."""
+        """Its lane is lost: it starts cold in another lane, if it is wanted."""
         self.leave(Placement.PENDING if self.is_wanted else Placement.RELEASED)
         self.handed, self.retry_at = None, 0.0
 
     def troubled(self, code: str, message: str, *, retriable: bool) -> None:
-        """It stopped by itself; the next try comes after a pause."""
+        """It stopped because of an error; it is retried after a pause."""
         self.handed = None
         before, was_seen = self.failure, self.is_seen
         self._fail(code, message)
         if has(code, Trait.NOT_OURS) or has(code, Trait.ANOTHER_TOPIC):
             self.begun = None
         if code == "TAKEN_OVER" and not retriable and (before is None or before.code != code):
-            # whose records they are is perhaps not known yet: of a flow of ours that has just begun
+            # the writer may be unknown yet: another flow of Twinlog that has just begun
             retriable = True
         if retriable:
             self.leave(Placement.PENDING)
@@ -485,44 +485,45 @@ class Partition:
         self.is_seen = was_seen
 
     def wait_at_least(self, until: float) -> None:
-        """Requests of a dead holder may arrive until then (monotonic)."""
+        """Requests of a dead lane may arrive until then (monotonic)."""
         self.wait_until = max(self.wait_until, until)
 
     def waits_s(self) -> float:
-        """For how many seconds requests of a dead holder may still arrive."""
+        """Seconds in which requests of a dead lane may still arrive."""
         return max(0.0, self.wait_until - self.clock.monotonic())
 
     def put_off(self) -> None:
-        """Nobody begins it while requests of a dead holder may arrive."""
+        """Do not start it while requests of a dead lane may arrive."""
         self.retry_at = self.wait_until
 
     @property
     def why_put_off(self) -> str:
-        """For people; empty where it is not, or its trouble says more."""
+        """The reason for display; empty if it is not put off, or if it has an error."""
         left_s, is_pending = self.waits_s(), self.placement is Placement.PENDING
         is_meant = self.is_wanted and not self.is_paused
         if not (left_s and is_pending and is_meant) or self.retry_at < self.wait_until:
             return ""
         return (
             "requests of a lane that was lost, or killed with its process, may still arrive: it "
-            f"begins in about {math.ceil(left_s)} s"
+            f"starts in about {math.ceil(left_s)} s"
         )
 
     @property
     def is_over(self) -> bool:
-        """With `--once`: nothing more is copied of it."""
+        """With `--once`: no more of it is copied."""
         rests = self.is_paused and self.lane is None
         return rests or self.placement in (Placement.DONE, Placement.RELEASED, Placement.FAILED)
 
     def troubled_s(self) -> float:
-        """For how many seconds its trouble has lasted; 0 without one.
+        """Seconds since the problem started, or 0 if there is none.
 
-        The wait for late requests is none: a lane holds records back until it is over. A trouble
-        that brings one wait after the other is a trouble, so half a minute of it is left out.
+        The wait for late requests does not count, because a lane holds records back until it is
+        over. A problem that brings one wait after the other does count, so at most half a minute is
+        left out.
         """
         if self.failure is None:
             return 0.0
-        lasts_s = self.clock.monotonic() - self.failure.began  # people may set the wall's clock
+        lasts_s = self.clock.monotonic() - self.failure.began  # the wall clock may be changed
         waited_s = min(max(self.wait_until - self.failure.began, 0.0), LEFT_OUT_S)
         return max(0.0, lasts_s - waited_s)
 
@@ -535,7 +536,7 @@ class Partition:
         self.failure = Failure(code=code, message=message, since_ms=now_ms, began=now)
 
     def reached(self, reason: Away | None) -> None:
-        """Whether its lane reaches both clusters: no reason, or why not."""
+        """Note whether its lane reaches both clusters. `reason`: why not, or None if it does."""
         if reason is not None and self.failure is None:
             is_away = has(reason.code, Trait.AWAY)
             self._fail(UNREACHABLE, reason.message if is_away else str(reason))
@@ -544,14 +545,14 @@ class Partition:
 
     @property
     def is_forgotten(self) -> bool:
-        """Released so long ago that nobody asks for it."""
+        """It was released so long ago that it is no longer shown."""
         if self.is_wanted or self.placement is not Placement.RELEASED:
             return False
         shown_s = DELETED_SHOWN_S if self.vanished_ms else RELEASED_SHOWN_S
         return self.clock.monotonic() - self.left_at > shown_s
 
     def is_due(self, now: float) -> bool:
-        """Nobody has it and its time has come."""
+        """No lane has it, and its retry time has come."""
         waits = self.placement in (Placement.PENDING, Placement.FAILED) and not self.is_paused
         return self.is_wanted and waits and self.retry_at <= now
 

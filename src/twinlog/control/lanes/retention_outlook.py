@@ -1,9 +1,9 @@
-"""How long the source keeps what of a partition is not copied yet, and how long the copy needs.
+"""How long the source keeps a partition's uncopied records, and how long the copy needs.
 
 A broker deletes a segment when its newest record is older than the topic's retention, or when the
 log is too large. The first is bounded by the last copied record's timestamp, the second by how fast
-the log's start moves towards the position. Both are estimates from below: records of one segment go
-together, with the newest of them.
+the log's start moves towards the position. Both are lower bounds, because the records of one
+segment are deleted together, at the time of the newest of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LEAST_S: Final = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBounds:
-    """A partition of the source at one moment, and how far its copy was then."""
+    """The log of a source partition at one moment, and the end of its copy then."""
 
     at: float
     """Monotonic, in seconds."""
@@ -30,35 +30,35 @@ class SourceBounds:
 
 
 class RetentionOutlook:
-    """Of one partition that is behind, from what was seen within the last ten minutes."""
+    """The outlook of one lagging partition, from observations of the last ten minutes."""
 
     __slots__ = ("_copied_ms", "_seen", "rests_at")
 
     def __init__(self) -> None:
         self.rests_at = -1
-        """The next upstream offset, as both logs had it before a lane of this run began; -1: not
-        known, or never asked.
+        """The next source offset, by both logs before a lane of this run began, or -1 if unknown or
+        never read.
         """
         self._copied_ms = 0
         self._seen: deque[SourceBounds] = deque()
 
     def see(self, bounds: SourceBounds) -> None:
-        """The source's log now."""
+        """Note the source's log now."""
         self._seen.append(bounds)
         while len(self._seen) > 2 and self._seen[1].at <= bounds.at - WINDOW_S:
             self._seen.popleft()
 
     def copied(self, timestamp: int) -> None:
-        """Of the last copied record or the next one, in milliseconds; 0: not known to this lane."""
+        """Note the timestamp (ms) of the last copied or the next record; 0 if unknown."""
         self._copied_ms = timestamp or self._copied_ms
 
     def rests(self, upstream: int, timestamp: int) -> None:
-        """No lane has it, and these come next: the offset, and when it was written."""
+        """Note the next offset and its timestamp while no lane has the partition."""
         self.rests_at = upstream
         self.copied(timestamp)
 
     def forget(self) -> None:
-        """It is not behind any more."""
+        """Forget the observations, because it does not lag any more."""
         self._seen.clear()
 
     @property
@@ -66,14 +66,14 @@ class RetentionOutlook:
         return self._seen[-1].at - self._seen[0].at if self._seen else 0.0
 
     def is_known(self, retention_ms: int | None) -> bool:
-        """Whether an infinite `left_s` says anything. `retention_ms` None: the topic has no limit
-        of time.
+        """Return True if an infinite `left_s` is meaningful. `retention_ms` None: the topic has no
+        time limit.
         """
         return self._window_s >= LEAST_S and (retention_ms is None or self._copied_ms > 0)
 
     def left_s(self, *, now_ms: int, retention_ms: int | None) -> float:
-        """For how many seconds at least the source keeps what comes next; infinite where nothing
-        shows that it will be deleted. `retention_ms` None: the topic has no limit of time.
+        """Return for how many seconds at least the source keeps the next record, or infinity if no
+        deletion is expected. `retention_ms` None: the topic has no time limit.
         """
         left = math.inf
         if retention_ms is not None and self._copied_ms > 0:
@@ -86,8 +86,8 @@ class RetentionOutlook:
         return left
 
     def needs_s(self) -> float:
-        """In how many seconds the copy has caught up at its present pace; infinite where it comes
-        no nearer, 0 while that is not known.
+        """Return in how many seconds the copy catches up at its current rate; infinity if it does
+        not come nearer, 0 while that is unknown.
         """
         if self._window_s < LEAST_S:
             return 0.0

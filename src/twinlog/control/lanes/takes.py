@@ -1,4 +1,4 @@
-"""What a lane gets of a partition that it is to start."""
+"""The message with which a lane starts a partition."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from twinlog.model import NO_TOPIC_ID, StartAt, TopicId, TopicPartition
 
 MOST_RUNS: Final = 20_000
 LEAST_RUNS: Final = 128
-"""Of one partition: a start reads the last 100 records, and lets up to three runs be wrong."""
+"""Runs of one partition: a start reads the last 100 records, and tolerates up to three wrong runs.
+"""
 
 RUNS_AT_ONCE: Final = 200_000
-"""Of all partitions that are given away together: a flow of many partitions with a gap behind every
+"""Runs of all partitions that are given together: a flow of many partitions with a gap after every
 transaction must not take longer to start than a lane waits for a sign of life.
 """
 
@@ -27,11 +28,11 @@ Maps = Mapping[PartitionKey, PartitionMap]
 
 
 RUNS_IN_MESSAGE: Final = 20_000
-"""Of all partitions in one Take: about half a megabyte, which a lane reads in 0.1 s."""
+"""Runs of all partitions in one Take: about half a megabyte, which a lane reads in 0.1 s."""
 
 
 def in_messages(takes: Iterable[TakePartition]) -> Iterator[Take]:
-    """The same partitions in messages that keep neither side long."""
+    """Yield the partitions in messages that neither side handles for long."""
     together: list[TakePartition] = []
     runs = 0
     for take in takes:
@@ -45,14 +46,14 @@ def in_messages(takes: Iterable[TakePartition]) -> Iterator[Take]:
 
 
 def runs_for_each(partitions: int) -> int:
-    """How many runs of each map are sent, when so many partitions are given away together."""
+    """Return how many runs of each map are sent if this many partitions are given together."""
     return max(LEAST_RUNS, min(MOST_RUNS, RUNS_AT_ONCE // max(1, partitions)))
 
 
 def take_of(
     partition: Partition, maps: Maps, start: StartAt, most_runs: int = MOST_RUNS
 ) -> TakePartition:
-    """The message for one partition, with its map where the lane is to search itself."""
+    """Return the message for one partition, with its map if the lane is to search its position."""
     plan = partition.plan
     known = maps.get(plan.map_key)
     fan = None if not plan.targets else _fan(plan, maps)
@@ -75,7 +76,7 @@ def take_of(
         began_at=-1 if known is not None else _began_at(plan, maps),
         former=() if known is not None else former_targets(plan, maps),
         is_another=known is None and _is_another(plan, maps),
-        # of a keyed partition it says that one of the branches has written
+        # of a keyed partition it only says that one of the branches has written
         had_row=plan.had_row or (partition.has_written and not plan.targets),
         end=plan.end,
         runs=runs,
@@ -96,12 +97,12 @@ def take_of(
 
 
 def put_off(partition: Partition, maps: Maps) -> bool:
-    """Whether it must wait since a lane that is given up may still begin it.
+    """Return True if the partition must wait, because a lane that was given up may still start it.
 
-    Nothing says yet where it begins: a `latest` of now is not that of then, and retention moves
-    `earliest`. The lane's first row, and the records behind it, may still arrive; whoever began
-    elsewhere under the same sequences would be answered for them. So nobody checks before all that
-    has surely arrived, and the map is read again.
+    Its first offset is not recorded yet: `latest` may have moved since, and so may `earliest`, by
+    retention. The lost lane's first row, and records after it, may still arrive. A lane that starts
+    at another offset with the same sequences would get the responses for those. So it starts only
+    after all of them have certainly arrived, and the map is read again.
     """
     plan = partition.plan
     keys = [plan.map_key._replace(branch=n, branches=plan.targets) for n in range(plan.targets)]
@@ -112,9 +113,10 @@ def put_off(partition: Partition, maps: Maps) -> bool:
 
 
 def may_begin(partitions: Iterable[Partition], maps: Maps, flow: str) -> list[Partition]:
-    """Those that have a row, or whose plan lets them begin without; the others say why they cannot.
+    """Return the partitions that have a row, or whose plan permits a start without one. The others
+    fail with the reason.
 
-    A row is ours from its first moment on, whatever a plan says that is older.
+    A row is this flow's from its first moment on, even if an older plan says otherwise.
     """
     rows = {key[:3] for key, known in maps.items() if known.runs}
     out = []
@@ -131,10 +133,10 @@ def may_begin(partitions: Iterable[Partition], maps: Maps, flow: str) -> list[Pa
 def partitioned_as_before(
     partitions: Iterable[Partition], maps: Maps, flow: str
 ) -> list[Partition]:
-    """Those whose topic is still placed as when its copy began; the others stop.
+    """Return the partitions whose topic is still partitioned as when its copy began; others fail.
 
-    Among another number of target partitions the same key goes elsewhere. Records of one key would
-    stand in two partitions, and which of them were copied nobody could say.
+    With another number of target partitions the same key goes to another one. Records of one key
+    would be in two partitions, and which of them were copied would be unknown.
     """
     began: dict[tuple[TopicId, TopicId, str], set[int]] = {}
     for key, known in maps.items():
@@ -155,7 +157,9 @@ def partitioned_as_before(
 
 
 def _moved(plan: PartitionPlan, began: int) -> LogFinding:
-    before = f"placed by key among {began} target partitions" if began else "kept its partitions"
+    before = (
+        f"was partitioned by key into {began} target partitions" if began else "kept its partitions"
+    )
     return partitions_differ(plan.source, plan.target, before)
 
 
@@ -175,7 +179,7 @@ def _fan(plan: PartitionPlan, maps: Maps) -> Fan:
 
 
 def _from_mark(known: PartitionMap) -> tuple[Run, ...]:
-    """The runs that a branch may end at: the copy surely got to its mark."""
+    """Return the runs at which a branch may end: its copy certainly reached its mark."""
     if known.mark is None:
         return tuple(known.runs)
     begin = max(0, following(known.runs, known.mark.ordinal - 1, ORDINAL) - 1)
@@ -183,7 +187,9 @@ def _from_mark(known: PartitionMap) -> tuple[Run, ...]:
 
 
 def _began_at(plan: PartitionPlan, maps: Maps) -> int:
-    """`latest` is said once for a source topic: a target that is created again loses nothing."""
+    """Return the offset of `latest`, which is fixed once per source topic, so that a re-created
+    target loses nothing. -1 if there is none.
+    """
     before = [
         known
         for key, known in maps.items()
@@ -196,7 +202,7 @@ def _began_at(plan: PartitionPlan, maps: Maps) -> int:
     if not before:
         return -1
     newest = max(before, key=lambda known: known.term).key
-    # branches began together, though the first run of one may be its first record already
+    # branches began together, although the first run of one may be its first record
     return min(
         known.runs[0].upstream
         for known in before
@@ -205,9 +211,9 @@ def _began_at(plan: PartitionPlan, maps: Maps) -> int:
 
 
 def _group_start(plan: PartitionPlan, maps: Maps) -> int:
-    """Where the flow's group stands; -1: nowhere, or nobody can say in which topic. Kafka keeps
-    offsets by name: where we copied an earlier topic of this name, it may be our own position there
-    that was committed a moment too late.
+    """Return the offset of the flow's group, or -1 if it has none, or may be of another topic.
+    Kafka keeps offsets by name. So if an earlier topic of this name was copied, the offset may be
+    this flow's own position in it, committed a moment too late.
     """
     is_known = any(
         known.topic == plan.source.topic and key.source_topic_id != plan.source_topic_id
@@ -217,11 +223,11 @@ def _group_start(plan: PartitionPlan, maps: Maps) -> int:
 
 
 def former_targets(plan: PartitionPlan, maps: Maps) -> tuple[int, ...]:
-    """Target partitions with the copy of a source topic of this name that was deleted since.
+    """Return the target partitions with the copy of a deleted source topic of the same name.
 
-    Once the new topic's copy has begun there, the old one was gone from all of them: of a partition
-    that begins later only its own target can tell more. By key all of them are its own, and written
-    to by those that began before.
+    Once the new topic's copy has begun there, the old one was removed from all partitions. For a
+    partition that starts later, only its own target can still have it. By key all target partitions
+    are its own, and partitions that began earlier write to them.
     """
     former: set[int] = set()
     is_begun = False
@@ -238,7 +244,7 @@ def former_targets(plan: PartitionPlan, maps: Maps) -> tuple[int, ...]:
 
 
 def _is_another(plan: PartitionPlan, maps: Maps) -> bool:
-    """Whether the partition was copied to this target topic from a source topic deleted since."""
+    """Return True if a deleted source topic's partition was copied to this target topic."""
     return any(
         key.target_topic_id == plan.target_topic_id
         and key.source_topic_id != plan.source_topic_id

@@ -11,9 +11,9 @@ from twinlog.control.lanes.partitions import Partition
 
 
 def view_of(partition: Partition) -> PartitionView:
-    """The partition as its lane last reported it; only in the supervisor's thread."""
+    """Return the partition by its lane's last report; used in the supervisor's thread."""
     plan, failure = partition.plan, partition.failure
-    # of a topic that was created since, what the lane reported is no position
+    # of a re-created topic, the lane's report is no valid position
     is_another = failure is not None and has(failure.code, Trait.ANOTHER_TOPIC)
     is_stale = partition.is_replaced or is_another
     is_broken = failure is not None and has(failure.code, Trait.NO_OFFSETS)
@@ -32,14 +32,14 @@ def view_of(partition: Partition) -> PartitionView:
         is_keyed=plan.targets > 0,
         is_begun=partition.is_begun,
         has_others=plan.targets > 0 or partition.is_behind_others,
-        # without a lane nobody writes again what the map may have lost
+        # without a lane, rows that the map may have lost are not written again
         map_epoch=None if at is None or partition.lane is None else at.map_epoch,
         not_ours=not_ours,
     )
 
 
 def handed(partitions: Iterable[Partition]) -> HandedTopics:
-    """The topics of these partitions, as duties may take them; only in the supervisor's thread."""
+    """Return the topics that duties may change; used in the supervisor's thread."""
     return handed_topics(view_of(one) for one in partitions if one.is_wanted)
 
 

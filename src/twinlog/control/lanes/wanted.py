@@ -1,4 +1,4 @@
-"""Which partitions a flow wants now: from what topic discovery found and what people want."""
+"""Which partitions a flow wants now, by the discovered topics and operators' intents."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def replan(
     intents: FlowIntents,
     new: Callable[[PartitionPlan], Partition],
 ) -> list[Partition]:
-    """Bring the table up to date; returns those that must leave their lanes, where one has them.
+    """Update the table. Return the partitions that must leave their lanes, if they have one.
 
-    What is paused starts cold when it is resumed: where its lane stopped is a position of now, and
-    who knows what the clusters are then.
+    A paused partition starts cold when it is resumed, because the position at which its lane
+    stopped may not be valid any more.
     """
     leaving: list[Partition] = []
     released = intents.released
@@ -54,9 +54,9 @@ def replan(
 
 
 def unwanted(partition: Partition) -> None:
-    """It is not mirrored any more, and kept for show."""
+    """Mark a partition that is no longer mirrored; it is kept for display."""
     partition.is_wanted, partition.handed, partition.begun = False, None, None
-    partition.failure = None  # whatever it was, it is nobody's concern any more
+    partition.failure = None  # it does not matter any more
     if partition.lane is None:
         partition.leave(Placement.RELEASED)
 
@@ -64,8 +64,8 @@ def unwanted(partition: Partition) -> None:
 def see_source(
     partitions: Iterable[Partition], topics: Container[str], released: Container[str]
 ) -> dict[str, str]:
-    """Which topics the source shows now. Returns remote topics by the source topics that it shows
-    no more since this survey, of those that were copied.
+    """Note which topics the source lists. Return the remote topics of copied topics that it no
+    longer lists since this discovery, by source topic.
     """
     gone: dict[str, str] = {}
     for one in partitions:
@@ -79,19 +79,19 @@ def see_source(
 
 
 def vanished(partition: Partition) -> str:
-    """What became of one whose topic the source does not show any more; empty for all others."""
+    """Return the text for a partition whose topic the source no longer lists; else empty."""
     if partition.placement is not Placement.RELEASED or not partition.vanished_ms:
         return ""
     return kept(partition.plan.target.topic)
 
 
 def kept(copy: str) -> str:
-    """What is said of the copy of a topic that the source does not show any more."""
-    return f"deleted at the source, or not visible any more; {copy} is kept"
+    """Return the text for the copy of a topic that the source no longer lists."""
+    return f"deleted at the source, or no longer visible; {copy} is kept"
 
 
 def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> None:
-    """Those that have not run yet say why they do not begin; None: nothing holds them back."""
+    """Set the reason why partitions that have not run yet do not start; None clears it."""
     waiting = (one for one in partitions if one.is_wanted and one.taken is None)
     for partition in waiting:
         if partition.placement is not Placement.PENDING:
@@ -105,8 +105,9 @@ def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> No
 def continue_from(
     partitions: Partitions, former: Iterable[Partition], foreign_until: float
 ) -> None:
-    """Partitions of the run before: counts continue, what is not wanted any more is RELEASED.
-    Nothing else of them holds in another generation: who led meanwhile copied on.
+    """Take over the partitions of the run before: counts continue, unwanted partitions are
+    RELEASED. Nothing else is valid in a new generation, because another leader may have copied
+    since.
     """
     for partition in former:
         known = partitions.get(partition.plan.source)

@@ -1,7 +1,7 @@
-"""Which generation of a flow is ours: a claim in the state topic, and what must be true before.
+"""The generations of a flow: a claim in the state topic, and the conditions for writing one.
 
-The first claim of a number in the log wins. So what was checked to decide on it must not have
-changed in between: a claim that another process wrote since makes it check again.
+The first claim of a number in the log wins. A decision to claim relies on earlier checks, so if
+another process has written a claim since, the checks are repeated.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class FlowClaims:
     claimant: str
     log_once: Callable[[str], None]
     mine: Claim | None = None
-    """The last one that we won."""
+    """The last claim of this process that won."""
     idle: Claim | None = None
-    """The one whose set-up failed: no lane ran in it. Only as long as nobody else leads."""
+    """The claim whose set-up failed, so no lane ran in it; valid while no other process leads."""
     quiet_at: float = -math.inf
-    """Monotonic: from when on no lane of a generation before `mine` can write."""
+    """Monotonic time from which no lane of a generation before `mine` can write."""
     _waits: tuple[int, float] = (-1, 0.0)
     """The generation whose lanes are waited for, and until when (monotonic)."""
 
@@ -68,13 +68,13 @@ class FlowClaims:
         return str(self.config.flow)
 
     def history(self, target: ClusterClient) -> FlowHistory | None:
-        """What the state topic says now."""
+        """Return the claims that the state topic has now."""
         return state_rows(target).history(self.name)
 
     def is_latest(self, target: ClusterClient, generation: int, followed: FlowIntents) -> bool:
-        """Whether no newer claim is there than this one, and nothing is wanted but what is followed
-        already, as of now. Rows may be gone with their topic, ours among them: whoever leads since
-        wrote one to the new topic, and what nobody took back is wanted still.
+        """Return True if there is no newer claim than this one, and no intent that is not followed.
+        Rows, including this process's, may have been deleted with their topic. Then a new leader
+        has written a claim to the new topic, and intents remain valid until they are removed.
         """
         rows = state_rows(target).of(self.name, *CLAIMS, INTENT)
         history = winning_claims(rows).get(self.name)
@@ -87,12 +87,12 @@ class FlowClaims:
         return not is_newer and not rests and flow_intents(self.name, rows, followed) == followed
 
     def end(self, target: ClusterClient, generation: int) -> None:
-        """All lanes of a generation have drained."""
+        """Note that all lanes of a generation have drained."""
         _write(target, closing(self.name, generation))
 
     @contextmanager
     def setting_up(self, claim: Claim) -> Iterator[None]:
-        """Of a generation whose lanes begin only behind this: where it fails, it had none."""
+        """Note a failed set-up: lanes start only after it, so the generation had none."""
         try:
             yield
         except TwinlogError:
@@ -100,8 +100,8 @@ class FlowClaims:
             raise
 
     def end_idle(self, target: ClusterClient) -> None:
-        """Whoever leads next need not wait for lanes that never ran. It spares that time and
-        nothing else, so nobody waits long for it, and it may fail.
+        """Note that a generation had no lanes, so that the next leader does not wait for them. This
+        only saves time, so its timeout is short, and it may fail.
         """
         idle, self.idle = self.idle, None
         if idle is None or time.monotonic() < self.quiet_at:
@@ -121,8 +121,8 @@ class FlowClaims:
     def note_lost_map(
         self, target: ClusterClient, generation: int, targets: Iterable[TopicId]
     ) -> None:
-        """Before the map topic is created again: whoever starts a partition by it knows that rows
-        of these topics were lost. Written twice it says the same.
+        """Note that rows of these topics were lost, before the map topic is re-created, for any
+        process that starts a partition by it. Safe to repeat.
         """
         _write(target, losing_map(self.name, generation, targets))
 
@@ -135,11 +135,10 @@ class FlowClaims:
         seen: FlowHistory | None,
         fresh_id: bool,
     ) -> tuple[Claim, bool]:
-        """(our generation, the one before it ended in order); `fresh_id`: under a fresh producer
-        id.
+        """Claim a generation. Return the claim, and whether the generation before was closed.
 
-        `seen`: the history before anything was checked. What a generation claimed since has
-        copied was not checked: so none may have been.
+        `fresh_id`: use a fresh producer ID. `seen`: the history before the checks. Copies of a
+        generation that was claimed since were not checked, so there must be none.
         """
         source_id, target_id = ids
         # the map before the claims: a generation that it names was claimed before
@@ -147,18 +146,18 @@ class FlowClaims:
         history = self.history(target)
         last = None if history is None else history.latest
         if last != (None if seen is None else seen.latest):
-            raise SetupWaiting("another process led this flow meanwhile", flow=self.name)
+            raise SetupWaiting("another process led this flow in the meantime", flow=self.name)
         if changed := source_changed(self.config, last, source_id):
             raise changed
         self._check_meaning(history, fresh_id=fresh_id)
-        # the state topic may have lost its newest claims, or all: rows of the map name theirs
+        # the state topic may have lost its newest claims, or all; rows of the map have generations
         if last is None:
-            maps.require_all()  # they alone say which generations there were
+            maps.require_all()  # only they show which generations there were
         in_map = maps.newest_generation()
         lost_claims = last is not None and in_map > last.generation
         if lost_claims:
             self.log_once(
-                f"{self.name}: {STATE_TOPIC} lost claims of this flow: the offset map knows "
+                f"{self.name}: {STATE_TOPIC} lost claims of this flow: the offset map has "
                 f"generation {in_map}; it resumes with the next one, under a new producer id"
             )
         before = max(in_map, -1 if last is None else last.generation)
@@ -202,13 +201,13 @@ class FlowClaims:
             log.info("%s: earlier claims could not be removed: %s", self.name, error)
 
     def _is_known(self, history: FlowHistory | None) -> bool:
-        """Whether the latest generation has ended, or had no lane while we led."""
+        """Return True if the latest generation has ended, or had no lane while this process led."""
         if history is None:
             return False
         return history.is_closed or (self.idle is not None and _is_same(self.idle, history.latest))
 
     def _check_meaning(self, history: FlowHistory | None, *, fresh_id: bool) -> None:
-        """A changed meaning waits until no lane of the old one can still send (H3, a4)."""
+        """Make a changed meaning wait until no lane of the old one can still send (H3, a4)."""
         if history is None or history.latest is None or history.is_closed:
             return
         if self._is_known(history) and time.monotonic() >= self.quiet_at:
@@ -219,15 +218,15 @@ class FlowClaims:
             self._waits = history.latest.generation, time.monotonic() + late_requests.wait_s()
         if time.monotonic() < self._waits[1]:
             raise SetupWaiting(
-                "its isolation, start or policy changed, and the process before did "
-                "not end in "
-                "order: waiting until its lanes have surely stopped",
+                "its isolation, start or policy changed, and the process before was not "
+                "shut down "
+                "cleanly: waiting until its lanes have certainly stopped",
                 flow=self.name,
             )
 
     def _meaning(self) -> str:
-        """What decides which record is which ordinal; a change takes effect at a drained position
-        only.
+        """Return a digest of the settings that determine each record's ordinal. A change takes
+        effect at a drained position only.
         """
         parts = [
             self.config.isolation_level.value,

@@ -1,5 +1,5 @@
-"""One flow and its two ends: its configuration, how each of its clients enters each cluster, and
-the connections for what is asked now and then.
+"""The two clusters of a flow: its configuration, the settings of each of its clients, and the
+connections for occasional requests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STATE_WITHIN_S: Final = 5.0
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class FlowEnds:
-    """Values; nothing is asked."""
+    """Settings only; no requests are sent."""
 
     config: FlowConfig
     policy: ReplicationPolicy
@@ -31,7 +31,7 @@ class FlowEnds:
         return str(self.config.flow)
 
     def clusters(self) -> tuple[ClusterSettings, ...]:
-        """As which clients it enters both clusters: the admin's, and those of the lanes."""
+        """The settings of all clients: the admin's, and those of the lanes."""
         return self.source, self.target, self.lane_source, self.lane_target
 
     @property
@@ -48,13 +48,13 @@ class FlowEnds:
 
     @property
     def lanes_are_us(self) -> bool:
-        """The lanes enter the target as the same user."""
+        """Return True if lanes connect to the target as the same user."""
         own_time = self.target.request_timeout_ms
         return replace(self.lane_target, request_timeout_ms=own_time) == self.target
 
 
 class FlowClients:
-    """Made when they are first asked for; none is for several threads at once."""
+    """Clients that are opened on first use; not thread-safe."""
 
     def __init__(self, ends: FlowEnds) -> None:
         self._ends = ends
@@ -70,12 +70,12 @@ class FlowClients:
 
     @property
     def of_map(self) -> ClusterClient:
-        """The target's, for the offset map."""
+        """The target client for the offset map."""
         return self._client("map", self._ends.target)
 
     @property
     def of_state(self) -> ClusterClient:
-        """The target's, for the state topic, which is asked every second."""
+        """The target client for the state topic, which is read every second."""
         return self._client("state", self._ends.target, STATE_WITHIN_S)
 
     def both(self) -> tuple[ClusterClient, ClusterClient]:
@@ -89,7 +89,7 @@ class FlowClients:
         return self._open[what]
 
     def close(self) -> None:
-        """Those that are asked for behind it are new ones."""
+        """Close all clients; later uses open new ones."""
         for client in self._open.values():
             client.close()
         self._open = {}

@@ -1,8 +1,8 @@
-"""Who leads a flow, from this process's side: we do, we stand by, or we may not even ask.
+"""Whether this process leads a flow, stands by, or may not even join its group.
 
-A standby compares its configuration with the leader's, which is in the leader's description of
-itself (`config.digest`): a process with another file would change what the flow does when it takes
-over. It only says so; a leader is never disturbed by another process's file.
+A standby compares its configuration with the leader's, which is in the leader's member metadata
+(`config.digest`), because a process with another file would change the flow when it takes over. A
+difference is only reported; a leader is never affected by another process's file.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from twinlog.errors import Fate, NotLeader, TwinlogError, Unauthorized
 from twinlog.quantities import first_few
 
 ONCE_WAITS_S: Final = 15.0
-"""Longer than a session: a process that was killed is still a member until that ends."""
+"""Longer than a session, because a killed process is a member until its session ends."""
 
 STANDBY_CHECKS_S: Final = 5.0
 APART_S: Final = 10.0
-"""How long one stays out of a group that is handed over to another process."""
+"""How long a process stays out of a group that is handed over to another process."""
 
 KEYS_SHOWN: Final = 10
 
 
 class SetupWaiting(TwinlogError):
-    """The flow must not begin yet; asked again soon."""
+    """The flow must not start yet; it is tried again soon."""
 
     code = "STANDBY"
     fate = Fate.RETRIABLE
 
 
 class StandingBy(SetupWaiting):
-    """Another process leads the flow: nothing is wrong, and nothing is to be done."""
+    """Another process leads the flow, which is no error."""
 
 
 class LeaderUnknown(SetupWaiting):
-    """The flow's group has not answered: whether another process leads is not known yet."""
+    """The flow's group has not responded, so it is unknown whether another process leads."""
 
 
 class Fenced(SetupWaiting):
-    """The flow was promoted: it must not begin at all, until somebody takes that back."""
+    """The flow was promoted, and must not start until it is demoted."""
 
     code = "FENCED"
 
@@ -58,7 +58,7 @@ class Fenced(SetupWaiting):
 def take_part(
     membership: Membership | None, target: ClusterSettings, config: FlowConfig
 ) -> Membership:
-    """A membership of the flow's group that tells the others our configuration as it is now."""
+    """Return a membership of the flow's group with the current configuration in its metadata."""
     ours = digests(config)
     if membership is not None and (gone_s := membership.gone_for_s) is not None:
         if gone_s < APART_S:
@@ -74,7 +74,7 @@ def take_part(
 
 
 def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> None:
-    """Return when we lead; else raise why we do not (SetupWaiting: ask again)."""
+    """Return when this process leads; else raise the reason (SetupWaiting: try again)."""
     membership.wait_for(_has_news, within_s=ONCE_WAITS_S if once else STANDBY_CHECKS_S)
     state = membership.state
     if state.role is MemberRole.LEADING:
@@ -82,15 +82,15 @@ def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> N
     if state.role is MemberRole.LEFT:
         raise StandingBy("standing by: this process has left the flow's group")
     if state.problem is not None and not state.leader:
-        raise state.problem  # we are no member: there may be no other process at all
-    if not state.leader:  # as long as a dead member's session, and a busy coordinator's answer
+        raise state.problem  # this process is no member, and there may be no other
+    if not state.leader:  # lasts as long as a dead member's session, and a busy coordinator
         raise LeaderUnknown(
-            f"standing by: which process leads this flow is not known yet: {config.flow.target} "
-            "has not answered who is in its group"
+            f"standing by: which process leads this flow is unknown: {config.flow.target} "
+            "has not responded with the members of its group"
         )
     leader = membership.leader_description
     if _is_for_another(membership.metadata, state):
-        membership.leave()  # or the coordinator might choose us
+        membership.leave()  # else the coordinator might choose this process
         raise StandingBy(f"standing by: {leader} hands this flow over to a third process")
     if once:
         raise NotLeader(
@@ -101,7 +101,7 @@ def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> N
     if keys:
         raise StandingBy(
             f"standing by: another process leads this flow ({leader}) with another configuration; "
-            f"what differs: {first_few(keys, KEYS_SHOWN)}; give both the same file and reload them",
+            f"different: {first_few(keys, KEYS_SHOWN)}; give both the same file and reload them",
             code="CONFIG_MISMATCH",
         )
     raise StandingBy(f"standing by: another process leads this flow ({leader})")
@@ -115,6 +115,6 @@ def _has_news(state: MembershipState) -> bool:
 
 
 def _is_for_another(metadata: bytes, state: MembershipState) -> bool:
-    """Whether the leader is about to hand over, and not to us."""
+    """Return True if the leader is about to hand over to another process than this one."""
     successor, share = successor_of(state.leader), share_of(metadata)
     return bool(successor) and (share is None or share.process != successor)

@@ -1,5 +1,5 @@
-"""What a flow must know of its target before it writes: its own topics and the rights on them, what
-the brokers can do, and when they forget a producer.
+"""Facts about the target that a flow needs before it writes: its own topics and the permissions on
+them, the brokers' capabilities, and when brokers drop producer IDs.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class TargetFacts:
-    """Of one flow."""
+    """Facts about the target of one flow."""
 
     ends: FlowEnds = field(repr=False)
     log_once: Callable[[str], None]
     _capabilities: Capabilities | None = None
 
     def own_topic(self, target: ClusterClient, name: str, partitions: int) -> int:
-        """How many partitions it has; made where it is missing. Raises Unauthorized."""
+        """Return the topic's partition count, creating it if missing. Raises Unauthorized."""
         ends = self.ends
 
         def unseen(error: Unauthorized) -> None:
             self.log_once(
-                f"{ends.name}: whether {name} has cleanup.policy=compact is not known, and without "
-                f"it the flow's state would be deleted in time: {error}"
+                f"{ends.name}: whether {name} has cleanup.policy=compact is unknown, and without "
+                f"it the flow's state would be deleted after a time: {error}"
             )
 
         count = ensure_compacted_topic(
@@ -49,7 +49,7 @@ class TargetFacts:
             replication_factor=ends.config.state_topic_replication_factor,
             on_unseen=unseen,
         )
-        # while it is empty it could be started with, and never be started with again
+        # while it is empty, a start without a permission would succeed once and then never again
         found = target.metadata([name])
         for right in (Operation.READ, Operation.WRITE):
             is_ours = right is Operation.READ or name == STATE_TOPIC or ends.lanes_are_us
@@ -58,12 +58,12 @@ class TargetFacts:
         return count
 
     def own_map(self, clients: FlowClients) -> MapReader:
-        """The offset map's topic, made where it is missing. Raises Unauthorized."""
+        """Return the reader of the offset map, creating its topic. Raises Unauthorized."""
         name = map_topic_of(self.ends.config.flow)
         return MapReader(clients.of_map, name, self.own_topic(clients.target, name, MAP_PARTITIONS))
 
     def capabilities(self, target: ClusterClient) -> Capabilities:
-        """Tried once."""
+        """Return the brokers' capabilities, which are tested once."""
         if self._capabilities is None:
             found = self._capabilities = self._probe(target)
             if found is not UNTRIED and found.missing:
@@ -80,13 +80,13 @@ class TargetFacts:
             return probe(target)
         except Unauthorized as error:
             self.log_once(
-                f"{self.ends.name}: what the target can do is not tried, so the guarantee is "
+                f"{self.ends.name}: the target's capabilities are not tested, so the guarantee is "
                 f"'{UNTRIED.guarantee}' and every partition counts as unprotected: {error}"
             )
             return UNTRIED
 
     def expiry_ms(self, target: ClusterClient) -> int | None:
-        """The smallest expiry of all brokers; the configured one where they may not be asked."""
+        """Return the smallest expiry of all brokers, or the configured one if it is unreadable."""
         configured = self.ends.config.producer_id_expiration_ms
         try:
             found = producer_expiry(target)

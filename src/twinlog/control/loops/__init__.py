@@ -1,4 +1,4 @@
-"""Keeps a flow from copying what would come back, or be there twice.
+"""Keeps a flow from copying in a loop, or twice.
 
-`guard` is asked before anything is written, and words each refusal.
+`guard` checks this before anything is written, and has the text of each refusal.
 """

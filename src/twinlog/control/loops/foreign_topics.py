@@ -1,8 +1,8 @@
-"""Remote topics of somebody else, found before anything of them is grown, configured or begun.
+"""Finds remote topics of other clients, before any of them is extended, configured or begun.
 
-A lane judges one partition at its start. But a topic is somebody's as a whole: where a partition
-holds records that no flow of ours wrote, and no row of ours speaks of the topic, the empty ones
-beside it are not ours to fill either.
+A lane checks one partition at its start. But a topic belongs to one owner as a whole. If a
+partition has records that no flow of Twinlog wrote, and no row names the topic, its empty
+partitions must not be filled either.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from twinlog.survey.state_reader import state_rows
 from twinlog.wire.record_batch import read_headers
 
 ONE_BATCH: Final = 1
-"""Bytes to ask for: a broker answers with a whole batch."""
+"""Bytes per fetch: a broker responds with a whole batch."""
 
 UNREADABLE: Final = "some of it cannot be read"
 
@@ -38,13 +38,14 @@ def foreign_topics(
     there: ClusterMetadata,
     target: ClusterClient,
 ) -> dict[str, TwinlogError]:
-    """FOREIGN_DATA by source topic. `rows` are those of copies that may begin.
+    """Return FOREIGN_DATA errors by source topic. `rows` are those of copies that may begin.
 
-    A topic of which a partition cannot be read now (it has no leader) waits for the next survey,
-    with that error: what it holds is not known. Without the right to read it is left to the lanes.
+    If a partition of a topic cannot be read now (it has no leader), the topic waits for the next
+    discovery, with that error, because its content is unknown. Without the permission to read it is
+    left to the lanes.
 
-    Under the identity policy, and where records are placed by key, others may write to a topic, and
-    what was there is left as it is.
+    Under the identity policy, and for topics partitioned by key, other clients may write to a
+    topic, and existing records are left alone.
     """
     if flow.policy.kind is PolicyKind.IDENTITY or flow.keyed_partitions:
         return {}
@@ -75,7 +76,7 @@ def foreign_topics(
 
 
 def empty_topics(target: ClusterClient, names: Collection[str]) -> set[str]:
-    """Those that surely hold nothing."""
+    """Return the topics that are certainly empty."""
     there = target.metadata(sorted(names))
     unread: dict[TopicPartition, TwinlogError] = {}
     spans = _spans(target, _partitions(there, names), unread)
@@ -85,8 +86,9 @@ def empty_topics(target: ClusterClient, names: Collection[str]) -> set[str]:
 def why_not_ours(
     flow: FlowConfig, one: CopiedTopic, remote: TopicMetadata, target: ClusterClient
 ) -> tuple[str, str]:
-    """Why a topic may not be changed as this copy, where no lane has checked yet, and the code of
-    it: by the offset map and the log's last batches. Empty where it may, or holds nothing.
+    """Return why a topic may not be changed as this copy while no lane has checked it, and the
+    code. This is decided by the offset map and the log's last batches. Empty if it may be changed,
+    or is empty.
     """
     unread: dict[TopicPartition, TwinlogError] = {}
     spans = _spans(target, remote.tps, unread)
@@ -102,13 +104,13 @@ def why_not_ours(
     elif not known:
         why = "the offset map has no row of it"
     elif flow.policy.kind is PolicyKind.IDENTITY and any(map(_has_others, known)):
-        why = "others write to it, too"
+        why = "other clients write to it"
     if why:
         return why, code
     ours = frozenset(id_ for found in known for id_ in found.producers)
     ends = {tp: Span(span.next - 1, span.next) for tp, span in spans.items()}
     if _written_by_others(target, ends, ours, unread):
-        return "others wrote to it last", ""
+        return "another client wrote to it last", ""
     return (UNREADABLE if unread else ""), ""
 
 
@@ -117,8 +119,8 @@ def _has_others(known: PartitionMap) -> bool:
 
 
 def _mapped(flow: FlowConfig, there: ClusterMetadata, target: ClusterClient) -> Collection[TopicId]:
-    """Topics of which the offset map has a row: copies, whatever the state topic has lost. Raises
-    TwinlogError where some of it cannot be read, so that nobody can say.
+    """Return the topics with a row in the offset map: they are copies, even if the state topic lost
+    its rows. Raises TwinlogError if a part of the map cannot be read.
     """
     maps = read_maps(target, flow.flow, there)
     maps.require_all()
@@ -134,7 +136,7 @@ def _spans(
     tps: Collection[TopicPartition],
     unread: dict[TopicPartition, TwinlogError],
 ) -> dict[TopicPartition, Span]:
-    """The offsets of those that hold something; errors of the others go to `unread`."""
+    """Return the offset ranges of non-empty partitions; errors of the others go to `unread`."""
     if not tps:
         return {}
     starts, ends = list_offsets(target, tps, EARLIEST), log_ends(target, tps)
@@ -156,7 +158,7 @@ def _written_by_others(
     ours: Collection[int],
     unread: dict[TopicPartition, TwinlogError],
 ) -> list[TopicPartition]:
-    """By the first batch: behind one of ours a lane finds what is wrong."""
+    """Return the partitions whose first batch is foreign; after an own one a lane finds errors."""
     out: list[TopicPartition] = []
     answers = fetch_records(target, {tp: (span.first, ONE_BATCH) for tp, span in spans.items()})
     for tp, answer in answers.items():

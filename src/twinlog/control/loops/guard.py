@@ -1,20 +1,20 @@
-"""Keeps a flow from copying what would come back or be there twice: asked before anything is
-written, and again at every look for topics.
+"""Keeps a flow from copying in a loop, or twice. The checks run before anything is written, and
+again at every topic discovery.
 
-Four questions, the first two about the flow and the others about each topic:
+There are four checks, the first two of the flow and the others of each topic:
 
-1. Are its two clusters two?
-2. Are they those that it has always been between?
+1. Are its two clusters different?
+2. Are they the clusters between which the flow has always copied?
 3. Were the topic's records on the target before (`mirror.state.copies`), or would the flows of this
-   process bring them back (`control.loops.neighbours`)?
+   process copy them back (`control.loops.neighbours`)?
 4. Does a flow of another name copy the same topic to the same cluster?
 
-Two processes may begin two halves of a circle at once. Each writes its rows on its own target
-first, and reads its source's rows after that: whoever is second sees the first, and at the worst
-both see each other, copy nothing, take their rows back and ask again later. In a longer circle a
-row's lineage must have come round before the last one sees it: there an already running flow finds
-it at its next look for topics, and copies no more of that topic. Within one process the
-configuration says it at once.
+Two processes may start two halves of a loop at the same time. Each writes its rows to its own
+target first, and then reads the rows of its source. So the second one sees the first. At worst both
+see each other, copy nothing, withdraw their rows, and check again later. In a longer loop a row's
+lineage must have gone round before the last flow sees it. There a running flow finds the loop at
+its next discovery, and stops copying that topic. Within one process the configuration shows a loop
+immediately.
 """
 
 from __future__ import annotations
@@ -49,31 +49,31 @@ Topics = Mapping[str, TopicMetadata]
 
 @dataclass(slots=True, kw_only=True)
 class LoopGuard:
-    """Asks for one flow."""
+    """The checks of one flow."""
 
     config: FlowConfig
     policy: ReplicationPolicy
     neighbours: Neighbours
     log_once: Callable[[str], None]
     handed: HandedTopics | None = None
-    """What the flow's lanes copy; None: with `--once`, which looks before they begin, and goes by
-    the offset map and the logs.
+    """The topics that the flow's lanes copy. None with `--once`, which checks before lanes start,
+    by the offset map and the logs.
     """
     judges_topics: bool = True
-    """Whether a topic without a row of ours may be a stranger's."""
+    """Whether a topic without a row of this flow may be another client's."""
     still_leads: Callable[[ClusterClient], bool] = lambda _target: True
-    """Whether this process leads now, and nothing else is wanted than when it began to look."""
+    """Returns True if this process leads now, and intents are the same as when discovery began."""
     before_begin: Callable[[Mapping[str, str]], None] = lambda _: None
-    """Called with topics that hold nothing yet, remote ones by source topic, before they count as
-    begun: whoever dies in it, or before, leaves them so for the next survey.
+    """Called with empty topics (remote topic by source topic) before they count as begun. If the
+    process dies in it, or before, the next discovery finds them still empty.
     """
     _begun: frozenset[str] = frozenset()
-    """Remote topics that were begun before the last survey."""
+    """Remote topics that were begun before the last discovery."""
 
     # -- before anything is written ------------------------------------------------------------
 
     def before_anything(self, source: ClusterClient, target: ClusterClient) -> None:
-        """Raises FlowError where the flow must not begin; nothing was written then."""
+        """Raise FlowError if the flow must not start. Then nothing was written."""
         here, there = source.metadata(None), target.metadata(None)
         verdict = self.check(source, target, here, there)
         for note in verdict.notes:
@@ -89,7 +89,7 @@ class LoopGuard:
         here: ClusterMetadata,
         there: ClusterMetadata,
     ) -> TopicVerdicts:
-        """Everything, of both clusters as they are; raises FlowError for what concerns the flow."""
+        """Run all checks on both clusters. Raises FlowError for errors of the whole flow."""
         flow = self.config.flow
         ids = {flow.source: here.cluster_id or "", flow.target: there.cluster_id or ""}
         self.neighbours.learn(ids)
@@ -110,8 +110,9 @@ class LoopGuard:
         return verdict
 
     def _feeds_itself(self, here: ClusterMetadata) -> bool:
-        """On one cluster: a copy would be copied again, or is its original. Topics whose copies the
-        flow does not take are copied under their other names once, as MirrorMaker 2 does it.
+        """Return True if a flow on one cluster would copy its own copies, or onto the originals. If
+        it does not select its copies, topics are copied once under other names, as by MirrorMaker
+        2.
         """
         if self.config.policy.kind is PolicyKind.IDENTITY:
             return True
@@ -120,10 +121,10 @@ class LoopGuard:
         return any(selector.selects(format_remote(alias, name)) for name in here.topics)
 
     def _check_claims(self, here: ClusterState, there: ClusterState) -> None:
-        """A claim names both clusters: the flow is the one that it was, or another.
+        """Compare the clusters with the flow's claims, which name both.
 
-        A flow that has claims on both sides was always two, of one name: each in a file that calls
-        its clusters source and target. There the topics decide one by one.
+        If there are claims on both sides, there have always been two flows of one name, in two
+        files that swap source and target. Then each topic is decided separately.
         """
         name = str(self.config.flow)
         other, last = here.claims.get(name), there.claims.get(name)
@@ -135,7 +136,7 @@ class LoopGuard:
             raise changed
 
     def _to_come(self, there: ClusterMetadata) -> Iterator[tuple[str, TwinlogError]]:
-        """What other flows would bring to our source, and we back to where it was."""
+        """Yield topics that other flows would bring to the source, and this flow back again."""
         for other in self.neighbours.leading_from(self.config.flow.target):
             policy = policy_of(other)
             for name in mirrored_topics(other, there):
@@ -144,7 +145,7 @@ class LoopGuard:
                 if str(self.config.flow) in way:
                     yield name, would_come_back(self.config, name, way)
 
-    # -- at every look for topics --------------------------------------------------------------
+    # -- at every discovery --------------------------------------------------------------------
 
     def admit(
         self,
@@ -154,10 +155,11 @@ class LoopGuard:
         here: ClusterMetadata,
         there: ClusterMetadata,
     ) -> TopicVerdicts:
-        """What may be copied now; its rows are on the target when this returns.
+        """Return the topics that may be copied now; their rows are on the target then.
 
-        Dies behind the rows: see `mirror.state.copies`. What is not copied is taken back, also what
-        a process wrote that died here, unless a lane may have heard of it: that is a copy for ever.
+        `mirror.state.copies` has what happens if the process dies after the rows. Rows of topics
+        that are not copied are withdrawn, also those that a process wrote which died here. A row of
+        which a lane may know is not withdrawn, because its topic is a copy permanently.
         """
         states = self._states(source, target, here, there)
         self._check_claims(*states)
@@ -180,9 +182,9 @@ class LoopGuard:
     def _has_noted(
         self, target: ClusterClient, verdict: TopicVerdicts, fresh: list[CopyRow]
     ) -> bool:
-        """Whether the rows could be written. Raises NotNow.
+        """Write the rows. Return False if the intents cannot be read. Raises NotNow.
 
-        While it cannot be read what is wanted, nothing new begins, and what runs continues.
+        While intents cannot be read, nothing new starts, and running copies continue.
         """
         try:
             self._write(target, fresh)
@@ -206,9 +208,9 @@ class LoopGuard:
     def why_not_grown(
         self, topic: TopicMetadata, remote: TopicMetadata, target: ClusterClient
     ) -> TwinlogError | None:
-        """Why a remote topic gets no more partitions now: it was begun, and no lane has found that
-        it holds the copy of this very source topic; or others write to it, too, whose keys would
-        go to other partitions; or it has changed hands since it was checked.
+        """Return why a remote topic gets no more partitions now: it was begun, and no lane has
+        verified that it is the copy of this source topic; or other clients write to it, whose keys
+        would go to other partitions; or it was replaced since the check.
         """
         one = CopiedTopic(
             source=topic.name,
@@ -219,15 +221,15 @@ class LoopGuard:
         why, code = self._found_against(one, remote, target)
         if not why:
             why = self._why_no_lead(target)
-        if not why:  # last: it takes the least time
+        if not why:  # last, because it takes the least time
             now = target.metadata([remote.name]).topics[remote.name]
             if now.error or now.topic_id != remote.topic_id:
                 why = "it was deleted or re-created a moment ago"
         if not why:
             return None
         return PartitionError(
-            f"{remote.name} gets no more partitions while {why}: it may not be "
-            "this flow's to change; where it may get more, add them by hand",
+            f"{remote.name} gets no more partitions while {why}: this flow may not be "
+            "allowed to change it; if more partitions are correct, add them by hand",
             flow=self.config.flow,
             code=code or "TARGET_TOPIC_TOO_SMALL",
             fate=Fate.RETRIABLE,
@@ -236,7 +238,7 @@ class LoopGuard:
     def _found_against(
         self, one: CopiedTopic, remote: TopicMetadata, target: ClusterClient
     ) -> tuple[str, str]:
-        """Why a topic is not this flow's to grow, and with which code it stands; mostly empty."""
+        """Return why this flow must not extend a topic, and its error code; usually empty."""
         if one.target not in self._begun:
             if self.config.policy.kind is not PolicyKind.IDENTITY or _is_empty(target, remote):
                 return "", ""
@@ -244,11 +246,11 @@ class LoopGuard:
         if self.handed is None:
             return why_not_ours(self.config, one, remote, target)
         if one.target in self.handed.with_others:
-            return "others write to it, too", ""
+            return "other clients write to it", ""
         if one in self.handed.ours:
             return "", ""
         code = self.handed.left_alone.get(one.target, "")
-        return (f"it stands with {code}" if code else "its other partitions were not begun"), code
+        return (f"it failed with {code}" if code else "its other partitions were not begun"), code
 
     def _take_back(
         self, target: ClusterClient, verdict: TopicVerdicts, there: ClusterState
@@ -266,7 +268,7 @@ class LoopGuard:
     def planned(
         self, target: ClusterClient, verdict: TopicVerdicts, plans: Iterable[PartitionPlan]
     ) -> None:
-        """Note what begins, with the ids of topics that were made; no lane has heard of it."""
+        """Write the rows of topics that begin now, with the IDs of created topics."""
         rows: dict[tuple[str, str], CopyRow] = {}
         for plan in plans:
             row = verdict.rows.get(plan.source.topic)
@@ -285,16 +287,14 @@ class LoopGuard:
             leads = self.still_leads(target)
         except CorruptData as error:
             return str(error)
-        return "" if leads else "this process does not lead any more, or something else is wanted"
+        return "" if leads else "this process does not lead any more, or its intents have changed"
 
     def _write(self, target: ClusterClient, rows: Iterable[CopyRow]) -> None:
-        if not self.still_leads(target):  # nor does this survey make any topic then
-            raise NotNow(
-                f"{self.config.flow}: is led elsewhere, or something else is wanted of it by now"
-            )
+        if not self.still_leads(target):  # then this discovery creates no topic either
+            raise NotNow(f"{self.config.flow}: another process leads, or its intents have changed")
         write_copies(target, [*rows], int(time.time() * 1000))
 
-    # -- judging -------------------------------------------------------------------------------
+    # -- verdicts ------------------------------------------------------------------------------
 
     def _states(
         self,
@@ -372,8 +372,8 @@ class LoopGuard:
     def _other_name(
         self, row: CopyRow, there: ClusterMetadata, begun: BegunCopies
     ) -> TwinlogError | None:
-        """Why a topic cannot have its new name: it was copied under another one, or the topic of
-        that name holds the copy of another. Both stay what they are.
+        """Return why a topic cannot have its new name: it was copied under another name, or the
+        topic of that name has the copy of another topic. Both are left as they are.
         """
         topic, before, holds = row.source_topic, "", ""
         for other in begun.beside(row):
@@ -383,7 +383,7 @@ class LoopGuard:
             is_same = other.is_from(row.source_cluster_id, topic, row.source_topic_id)
             if is_same and where not in {"", row.topic}:
                 before = where
-        # begun under both names, by two leaders at once: the copy of this name continues
+        # if two leaders began it under both names, the copy of this name continues
         if before and (holds or not row.begun):
             return rename_changed(self.config, topic, before, row.topic)
         return rename_taken(self.config, topic, row.topic, holds) if holds else None
@@ -399,7 +399,7 @@ class LoopGuard:
             if remote and not (row.begun and remote != row.topic):
                 return copied_already(self.config, topic, other, remote)
         if row.begun:
-            return None  # it was here first: the flow that would close the circle is refused
+            return None  # it was first: the flow that would close the loop is refused
         if twin := self.neighbours.twin(self.config, topic):
             return same_clusters(self.config, topic, twin)
         way = self.neighbours.way_back(self.config, row.topic)
@@ -411,7 +411,7 @@ def _key(row: CopyRow) -> tuple[str, str]:
 
 
 def _where(other: CopyRow, row: CopyRow, there: ClusterMetadata) -> str:
-    """The topic that another flow's row speaks of, where it is there still, or is about to be."""
+    """Return the topic of another flow's row if it still exists, or is about to."""
     if other.topic == row.topic and NO_TOPIC_ID in (other.topic_id, row.topic_id):
         return other.topic
     names = [other.topic] if other.topic else there.topics
@@ -423,16 +423,16 @@ def _where(other: CopyRow, row: CopyRow, there: ClusterMetadata) -> str:
 
 
 def _is_empty(target: ClusterClient, topic: TopicMetadata) -> bool:
-    """Whether it surely holds no record: one whose leader does not answer may hold some."""
+    """Return True if it is certainly empty; without a response of a leader it may have records."""
     return empty_logs(target, topic.tps) == {*topic.tps}
 
 
-# Copies that a flow has begun, by name: a survey checks every topic, and a search through all rows
+# The begun copies of a flow, by name: a discovery checks every topic, and a search through all rows
 # for each would take quadratic time.
 
 
 class BegunCopies:
-    """The rows of one flow for which a new name may matter."""
+    """The rows of one flow for which a renaming may matter."""
 
     def __init__(self, config: FlowConfig, there: ClusterMetadata, target: ClusterState) -> None:
         self._by_remote: defaultdict[str, list[CopyRow]] = defaultdict(list)
@@ -447,7 +447,7 @@ class BegunCopies:
                 self._by_source[row.source_topic_id].append(row)
 
     def beside(self, row: CopyRow) -> Iterator[CopyRow]:
-        """Those of the same remote topic or the same source topic; some twice."""
+        """Yield the rows of the same remote topic or the same source topic; some twice."""
         for other in (
             *self._by_remote.get(row.topic, ()),
             *self._by_source.get(row.source_topic, ()),
@@ -458,7 +458,7 @@ class BegunCopies:
 
 
 def _named(rows: Iterable[CopyRow], there: ClusterMetadata) -> Iterator[CopyRow]:
-    """Rows of earlier releases say a topic's id alone; without that topic they are void."""
+    """Yield rows with names; rows of earlier releases only have a topic ID, and may be void."""
     names: dict[TopicId, str] | None = None
     for row in rows:
         if row.topic:
@@ -475,7 +475,7 @@ def _named(rows: Iterable[CopyRow], there: ClusterMetadata) -> Iterator[CopyRow]
 
 
 def same_cluster(flow: FlowConfig, cluster_id: str) -> FlowError:
-    """Source and target are one."""
+    """The error if source and target are the same cluster."""
     source, target = flow.flow.source, flow.flow.target
     return FlowError(
         f"{source} and {target} are the same cluster ({cluster_id}): every copy would "
@@ -487,7 +487,7 @@ def same_cluster(flow: FlowConfig, cluster_id: str) -> FlowError:
 
 
 def same_clusters(flow: FlowConfig, topic: str, other: FlowConfig) -> PartitionError:
-    """Two flows of the configuration are one by other aliases, and both take the topic."""
+    """The error if two flows are the same under other aliases, and both select the topic."""
     return PartitionError(
         f"{other.flow} leads from the same cluster to the same cluster under other "
         f"aliases, and would copy topic {topic} a second time; correct bootstrap.servers, or leave "
@@ -499,7 +499,7 @@ def same_clusters(flow: FlowConfig, topic: str, other: FlowConfig) -> PartitionE
 
 
 def clusters_swapped(flow: FlowConfig) -> FlowError:
-    """The flow's own claim is on what is now its source, and names what is now its target."""
+    """The error if the flow's claim is on its current source, and names its current target."""
     source, target = flow.flow.source, flow.flow.target
     return FlowError(
         f"this flow has copied from the cluster that is now {target} to the one that "
@@ -512,14 +512,14 @@ def clusters_swapped(flow: FlowConfig) -> FlowError:
 
 
 def copied_back(flow: FlowConfig, topic: str, row: CopyRow, target_id: str) -> PartitionError:
-    """A topic whose records have been on the target already."""
+    """The error for a topic whose records were on the target before."""
     source, target = flow.flow.source, flow.flow.target
     what = f"a copy of {row.source_topic} of {target}"
     if row.source_cluster_id != target_id:
-        what = f"a copy of records that were on {target} before, by way of others"
+        what = f"a copy of records that were on {target} before, by way of other clusters"
     return PartitionError(
         f"topic {topic} of {source} is {what} (written by {row.flow}): copied back, "
-        "its records would be there twice, or for ever; leave it out with "
+        "its records would be duplicated, or copied in a loop; leave it out with "
         f"{flow.flow}.topics.exclude, or turn one of these flows off",
         flow=flow.flow,
         code="COPIED_BACK",
@@ -528,10 +528,10 @@ def copied_back(flow: FlowConfig, topic: str, row: CopyRow, target_id: str) -> P
 
 
 def would_come_back(flow: FlowConfig, topic: str, way: Sequence[str]) -> PartitionError:
-    """The flows of the configuration lead in a circle."""
+    """The error if the flows of the configuration form a loop."""
     return PartitionError(
         f"topic {topic} would come back to where it is copied from, by "
-        f"{', '.join(way)}, and every record of it for ever again; leave it out of one of these "
+        f"{', '.join(way)}, and every record again and again; leave it out of one of these "
         f"flows ({way[-1]}.topics.exclude), or turn one off",
         flow=flow.flow,
         code="COPIED_BACK",
@@ -540,12 +540,12 @@ def would_come_back(flow: FlowConfig, topic: str, way: Sequence[str]) -> Partiti
 
 
 def copied_already(flow: FlowConfig, topic: str, row: CopyRow, remote: str) -> PartitionError:
-    """The same source topic is copied to the same cluster by a flow of another name."""
+    """The error if a flow of another name copies the topic to the same cluster."""
     source, target = flow.flow.source, flow.flow.target
     return PartitionError(
-        f"topic {topic} of {source} is copied to {remote} of {target} already, by "
+        f"topic {topic} of {source} is already copied to {remote} of {target} by "
         f"{row.flow}: these are the same clusters under other aliases, and all of it would be "
-        f"copied again; use the aliases of {row.flow}, and its copy resumes where it stands",
+        f"copied again; use the aliases of {row.flow}, and its copy resumes at its position",
         flow=flow.flow,
         code="COPIED_TWICE",
         fate=Fate.RETRIABLE,
@@ -553,13 +553,13 @@ def copied_already(flow: FlowConfig, topic: str, row: CopyRow, remote: str) -> P
 
 
 def rename_changed(flow: FlowConfig, topic: str, old: str, new: str) -> PartitionError:
-    """The rules give a topic another name than the one under which it was copied."""
+    """The error if rules rename a topic that was copied under another name."""
     target = flow.flow.target
     return PartitionError(
         f"topic {topic} of {flow.flow.source} was copied to {old} of {target}, and "
         f"twinlog.rename now makes it {new}: nothing of it is copied, since a new topic would "
-        "begin with what the source still has, and readers of the old one would wait for ever; "
-        f"give it its name back, and the copy resumes where it stands; or leave it out here "
+        "begin with the records that the source still has, and readers of the old one would get "
+        f"no more; give it its old name again, and the copy resumes; or leave it out here "
         f"({flow.flow}.topics.exclude), and {old} stays as it is",
         flow=flow.flow,
         code="RENAME_CHANGED",
@@ -568,7 +568,7 @@ def rename_changed(flow: FlowConfig, topic: str, old: str, new: str) -> Partitio
 
 
 def rename_taken(flow: FlowConfig, topic: str, remote: str, other: str) -> PartitionError:
-    """The topic of the new name holds what was copied from another topic."""
+    """The error if the topic of the new name has the copy of another topic."""
     return PartitionError(
         f"topic {topic} of {flow.flow.source} would be {remote} on "
         f"{flow.flow.target}, which holds the copy of topic {other}: nothing of {topic} is copied, "
@@ -581,13 +581,15 @@ def rename_taken(flow: FlowConfig, topic: str, remote: str, other: str) -> Parti
 
 
 def nothing_left(flow: FlowConfig, first: TwinlogError, others: int) -> FlowError:
-    """No topic of the flow may be copied: it does not begin at all."""
+    """The error if no topic of the flow may be copied; then it does not start."""
     more = f" (and {others} more of its topics)" if others else ""
     return FlowError(f"nothing is begun{more}: {first.what}", flow=flow.flow, code=first.code)
 
 
 def not_copied_back(flow: FlowConfig, topic: str, row: CopyRow) -> str:
-    """A note: names of the default policy would have hidden it, ids do not."""
+    """The note on a topic that would be hidden by its name under the default policy, but was found
+    by its ID.
+    """
     return (
         f"{flow.flow}: topic {topic} of {flow.flow.source} holds records of {flow.flow.target} "
         f"(copied by {row.flow} under another alias or separator): it is not copied back"
@@ -595,18 +597,18 @@ def not_copied_back(flow: FlowConfig, topic: str, row: CopyRow) -> str:
 
 
 def unseen_origins(flow: FlowConfig) -> str:
-    """A note: the source's state may not be read."""
+    """The note if the source's state topic may not be read."""
     source = flow.flow.source
     return (
         f"{flow.flow}: whether topics of {source} are copies that came from {flow.flow.target} is "
-        "not known, and their names do not tell: make sure that no flow leads the other way, or "
+        f"unknown, and their names do not show it: make sure that no flow leads the other way, or "
         f"grant READ on topic {STATE_TOPIC} of {source}"
     )
 
 
 def unknown_ids(flow: FlowConfig, aliases: Sequence[str]) -> str:
-    """A note: without ids nobody knows whether two addresses are one cluster."""
+    """The note for clusters without an ID: two addresses may be one cluster."""
     return (
-        f"{flow.flow}: {' and '.join(aliases)} tell no cluster id, so it is not known whether "
+        f"{flow.flow}: {' and '.join(aliases)} report no cluster id, so it is unknown whether "
         "addresses were swapped or two aliases lead to one cluster: compare bootstrap.servers"
     )

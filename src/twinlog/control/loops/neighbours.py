@@ -1,8 +1,8 @@
-"""The flows that one process runs, and where they lead together: what one configuration says
-already, before anything is written.
+"""The flows of one process, and where they lead together: loops that the configuration shows before
+anything is written.
 
-A cluster is known by its id where that could be asked, else by its alias. So two flows that are one
-by other aliases are found, and so is a way on which a topic comes back to where it was.
+A cluster is identified by its ID if it could be queried, else by its alias. So two flows that are
+the same under other aliases are found, and so is a loop by which a topic comes back.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from twinlog.errors import TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
 
 ANSWERS_WITHIN_S: Final = 2.0
-"""A cluster of another flow that is away delays a start no longer than this."""
+"""A cluster of another flow that is down delays a start no longer than this."""
 
 
 class Neighbours:
-    """All flows of a process; the configuration may change under it."""
+    """All flows of a process; the configuration may change while it is used."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Neighbours:
         self._ids: dict[str, str] = {}
 
     def change(self, flows: Iterable[FlowConfig], settings: Mapping[str, ClusterSettings]) -> None:
-        """The configuration was read again: an alias may lead elsewhere now."""
+        """Apply a reloaded configuration, in which an alias may be another cluster."""
         with self._lock:
             for alias, changed in settings.items():
                 if self._settings.get(alias) != changed:
@@ -45,12 +45,12 @@ class Neighbours:
             self._settings.update(settings)
 
     def learn(self, ids: Mapping[str, str]) -> None:
-        """Somebody asked these clusters for their ids; an empty one was not reported."""
+        """Note the IDs of clusters that were queried; empty ones are unknown."""
         with self._lock:
             self._ids.update({alias: found for alias, found in ids.items() if found})
 
     def ask(self) -> None:
-        """Learn the ids that nobody has asked for; a cluster that is away stays unknown."""
+        """Query the unknown IDs; a cluster that is down stays unknown."""
         with self._lock:
             used = {a for flow in self._flows for a in (flow.flow.source, flow.flow.target)}
             unknown = [
@@ -63,8 +63,8 @@ class Neighbours:
                 self.learn({settings.alias: found})
 
     def twin(self, flow: FlowConfig, topic: str) -> FlowConfig | None:
-        """Another flow, by other aliases, that takes this topic from the same cluster to the same
-        cluster.
+        """Return another flow, with other aliases, that copies this topic between the same two
+        clusters, or None.
         """
         with self._lock:
             flows, ids = self._flows, dict(self._ids)
@@ -79,7 +79,7 @@ class Neighbours:
         return next((one for one in same if self._takes(one, topic)), None)
 
     def leading_from(self, alias: str) -> tuple[FlowConfig, ...]:
-        """The flows that read from the cluster of that alias."""
+        """Return the flows whose source is the cluster of that alias."""
         with self._lock:
             known = self._ids.get(alias)
             return tuple(
@@ -89,8 +89,8 @@ class Neighbours:
             )
 
     def is_named_copy(self, flow: FlowConfig, topic: str) -> bool:
-        """Whether names tell that a topic was at our target, by whatever separator: that of the
-        flow that wrote it stands behind our target's alias.
+        """Return True if its name shows that a topic was on the target, by any flow's separator
+        after the target's alias.
         """
         prefixed = [other for other in self._flows if _puts_alias_in_front(other)]
         before = {other.policy.separator for other in prefixed}
@@ -104,12 +104,12 @@ class Neighbours:
         return False
 
     def way_back(self, flow: FlowConfig, remote: str) -> tuple[str, ...]:
-        """The flows by which a topic that this flow writes would come back to its source; none
-        where it does not.
+        """Return the flows by which a topic that this flow writes would come back to its source;
+        empty if it does not.
 
-        Names decide as in each of those flows. Where all of them put an alias in front, and none
-        takes one away by `twinlog.rename`, they let nothing come back. A way that never comes back
-        ends by itself, since none enters a cluster twice.
+        Names are decided as in each of those flows. If all of them prefix an alias, and none
+        removes one by `twinlog.rename`, nothing comes back. The search ends, since no way enters a
+        cluster twice.
         """
         with self._lock:
             flows, ids = self._flows, dict(self._ids)
@@ -146,7 +146,7 @@ def _puts_alias_in_front(flow: FlowConfig) -> bool:
 
 
 def _has_rest(topic: str, mark: str, separator: str) -> bool:
-    """As `naming.topic_source`: what is left must be more than separators."""
+    """As in `naming.topic_source`: the rest must be more than separators."""
     return topic.startswith(mark) and bool(topic[len(mark) :].replace(separator, ""))
 
 
@@ -155,4 +155,4 @@ def _id_of(settings: ClusterSettings) -> str:
         with ClusterClient(settings, api_timeout_s=ANSWERS_WITHIN_S) as client:
             return client.metadata([], timeout_s=ANSWERS_WITHIN_S).cluster_id or ""
     except TwinlogError:
-        return ""  # its own flows say what is wrong with it
+        return ""  # the cluster's own flows report the error

@@ -1,12 +1,12 @@
-"""What may be asked of a running process: to reload its configuration, and to stop.
+"""Commands to a running process: to reload its configuration, and to stop.
 
-A command is a value that says who asks and why. It may be put from any thread; the supervisor
-carries it out in its own, and its outcome is a value as well: what changes, or nothing where it is
-so already. Signals, the watch of the configuration's files and the demo put theirs here.
+A command is a value with its author and reason. Any thread may put one; the supervisor executes it
+in its own thread. Its outcome is a value as well: the changes, or none if there is nothing to do.
+Signals, the watch of the configuration's files and the demo put theirs here.
 
-What people want of a flow (pause, resume, limit, release, promote) outlives every process. It is
-asked in the same way (`client.steering`: who, why, answered with the changes, the same twice is
-written once), but kept as a row of the flow's state, which whoever leads it follows.
+An operator's intent for a flow (pause, resume, limit, release, promote) outlives every process. It
+also has an author, a reason and a list of changes, and is written only once if repeated
+(`client.steering`). But it is stored as a row of the flow's state, which the flow's leader follows.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessCommand:
-    """What is asked of the process."""
+    """A command to the process."""
 
     who: str
     reason: str = ""
 
 
 class Reload(ProcessCommand):
-    """Read the configuration again; only flows that differ restart."""
+    """Read the configuration again; only flows with changes restart."""
 
 
 class Stop(ProcessCommand):
-    """End in order: lanes drain, ends are noted, groups are left."""
+    """Shut down cleanly: drain lanes, note ends, leave groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a command."""
+    """The outcome of a command."""
 
     changes: tuple[str, ...] = ()
-    """A line for each; none: it is so already."""
+    """A line for each change; empty if there was nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedCommand:
-    """A command, and where its outcome goes."""
+    """A command, and the future of its outcome."""
 
     command: ProcessCommand
     outcome: Future[Outcome] = field(default_factory=Future)
@@ -62,7 +62,7 @@ class QueuedCommand:
 
 
 class CommandPort:
-    """Of one process, from before its configuration is read until it has ended."""
+    """The commands of one process, from before its configuration is read until it has ended."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
@@ -72,9 +72,9 @@ class CommandPort:
         self._is_closed = False
 
     def put(self, command: ProcessCommand) -> Future[Outcome]:
-        """From any thread, but not from a signal's handler: it takes a lock.
+        """Put a command; thread-safe, but not for signal handlers, because it takes a lock.
 
-        The future has the outcome, or the TwinlogError for which nothing was done.
+        The future has the outcome, or the TwinlogError because of which nothing was done.
         """
         why = f": {command.reason}" if command.reason else ""
         log.info("%s, asked by %s%s", type(command).__name__.lower(), command.who, why)
@@ -88,7 +88,7 @@ class CommandPort:
         return asked.outcome
 
     def take(self) -> Iterator[QueuedCommand]:
-        """What was put since; for the supervisor, which answers each."""
+        """Yield the commands that were put since; the supervisor answers each."""
         while True:
             try:
                 yield self._asked.get_nowait()
@@ -96,7 +96,7 @@ class CommandPort:
                 return
 
     def close(self) -> None:
-        """The flows have ended: what is put from now on is answered at once."""
+        """Answer all later commands immediately, because the flows have ended."""
         with self._lock:
             self._is_closed = True
             self._answer_all()
@@ -110,5 +110,5 @@ class CommandPort:
 
 
 def ending() -> Disconnected:
-    """Why a process does nothing any more that it is asked."""
-    return Disconnected("the process is ending, and does nothing more that it is asked")
+    """Return the error for commands to a process that is shutting down."""
+    return Disconnected("the process is shutting down, and accepts no more commands")

@@ -1,7 +1,7 @@
-"""Reads the configuration again while flows run: because somebody asks, or its files have changed.
+"""Reads the configuration again while flows run, on request or because its files have changed.
 
-What cannot be read changes nothing. Of what can, only the flows whose effective values differ end
-their work early and resume with the new ones; the others do not notice.
+A configuration that cannot be read changes nothing. Otherwise only the flows whose effective values
+differ shut down and resume with the new ones; the others are not affected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOT_RELOADED: Final = "the configuration was not reloaded, everything stays as i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reloaded:
-    """What a new reading changes: set-ups of flows that differ, and a line for each change."""
+    """The result of a reload: set-ups of changed flows, and a line for each change."""
 
     changed: tuple[FlowSetup, ...]
     added: tuple[FlowSetup, ...]
@@ -41,7 +41,7 @@ class Reloaded:
 
 
 class Reloader:
-    """Reads the files again; one reading at a time."""
+    """Reads the files again; one read at a time."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Reloader:
         setup: Callable[[FlowConfig], FlowSetup],
         adopted: Callable[[MirrorConfig], None] = lambda _: None,
     ) -> None:
-        """`adopted` gets what holds from now on, before any flow runs by it."""
+        """`adopted` gets the new configuration, before any flow uses it."""
         self._config = config
         self._read = read
         self._setup = setup
@@ -60,12 +60,12 @@ class Reloader:
 
     @property
     def interval_s(self) -> int:
-        """How often its files are to be compared; 0: never."""
+        """Interval in which the files are compared, or 0 for never."""
         asked = [flow.reload_interval_seconds for flow in self._config.flows]
         return min((seconds for seconds in asked if seconds > 0), default=0)
 
     def has_new_files(self) -> bool:
-        """They differ from when they were last read or compared."""
+        """Return True if the files differ from when they were last read or compared."""
         digest = self._digest()
         if digest in (self._seen, b""):
             return False
@@ -73,7 +73,7 @@ class Reloader:
         return True
 
     def _digest(self) -> bytes:
-        """Of the files' bytes; empty while it cannot be read, as in the middle of a replacement."""
+        """Digest of the files' bytes, or empty if unreadable, as in the middle of a replacement."""
         try:
             files = (self._config.file, *self._config.more_files)
             return hashlib.sha256(b"\0".join(Path(one).read_bytes() for one in files)).digest()
@@ -81,7 +81,7 @@ class Reloader:
             return b""
 
     def read(self) -> Reloaded:
-        """It may block. Raises TwinlogError; then everything stays as it is."""
+        """Read the files; may block. Raises TwinlogError, and then nothing changes."""
         with reloading(os.environ):
             self._seen = self._digest()
             try:
@@ -90,14 +90,14 @@ class Reloader:
                 log.warning("%s: %s", NOT_RELOADED, error)
                 raise
             except Exception as error:
-                # what is wrong with the file must not end what runs with the one before
+                # an error in the file must not end flows that run with the earlier one
                 log.exception("%s: a bug", NOT_RELOADED)
                 raise TwinlogError(f"{NOT_RELOADED}: a bug, see the log") from error
 
     def _reloaded(self) -> Reloaded:
         config = self._read()
         changes = changes_between(self._config, config)
-        # key files are read here: what is wrong with them must not stop a flow either
+        # key files are read here, so that errors in them do not stop a flow either
         changed = tuple(self._setup(flow) for flow in changes.changed)
         added = tuple(self._setup(flow) for flow in changes.added)
         self._adopted(config)
@@ -114,15 +114,15 @@ class Reloader:
 
 @dataclass(slots=True, kw_only=True)
 class Reloads:
-    """Reloads that were asked for; in the supervisor's thread. Whoever asks while the files are
-    being read gets the next reading.
+    """Requested reloads; used in the supervisor's thread. A request that comes while the files are
+    being read gets the next read.
     """
 
     reloader: Reloader | None
-    """None: the configuration is read once."""
+    """None if the configuration is read once."""
     background: InBackground
     change: Callable[[Reloaded], bool]
-    """Follows it; False: the process is ending."""
+    """Applies it; returns False if the process is shutting down."""
     _waiting: list[QueuedCommand] = field(default_factory=list)
     _reading: list[QueuedCommand] = field(default_factory=list)
 
@@ -158,14 +158,14 @@ class Reloads:
         return ended
 
     def end(self) -> None:
-        """The process has ended."""
+        """Reject waiting requests, because the process has ended."""
         for asked in (*self._reading, *self._waiting):
             asked.refuse(ending())
         self._reading, self._waiting = [], []
 
 
 class FileWatch:
-    """A thread that asks for a reload when the files have changed, where a flow wants that."""
+    """A thread that requests a reload when the files have changed, if a flow asks for that."""
 
     def __init__(self, reloader: Reloader, commands: CommandPort) -> None:
         self._reloader = reloader

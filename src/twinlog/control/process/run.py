@@ -1,8 +1,8 @@
-"""Runs the flows of a configuration in this process: channel, Spark and supervisor, started side by
-side.
+"""Runs the flows of a configuration in this process: channel, Spark and supervisor, started in
+parallel.
 
-Spark takes seconds to start; meanwhile the flows are set up. Nothing is written to a topic before
-both are there.
+Spark takes seconds to start; flows are set up in the meantime. No record is copied before both are
+ready.
 """
 
 from __future__ import annotations
@@ -50,34 +50,34 @@ LANE_ENTRY: Final = "twinlog.spark.lane:run_lane"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorOptions:
-    """What the command line decides."""
+    """Options of the command line."""
 
     once: bool = False
     lanes: int | None = None
     lease_s: float | None = None
     master: str | None = None
     adopts: Callable[[FlowConfig], OffsetStorage | None] = lambda _: None
-    """Where the MirrorMaker 2 of a flow is whose work is taken over; None: there is none."""
+    """Returns the positions of the MirrorMaker 2 whose work a flow adopts, or None."""
     archive: Path | None = None
-    """What executors of the master are sent; None where Twinlog is installed there."""
+    """The archive that is sent to the master's executors, or None if Twinlog is installed there."""
     may_be_open: bool = False
-    """A Spark master without a secret is not refused."""
+    """A Spark master without a secret is accepted."""
     commands: CommandPort = field(default_factory=CommandPort)
     read_again: Callable[[], MirrorConfig] | None = None
-    """Reads the configuration; None: it is read once."""
+    """Reads the configuration, or None if it is read once."""
     on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None
     on_turn: Callable[[], None] = lambda: None
-    """The supervisor turns, and there are no new numbers yet."""
+    """Called when the supervisor is alive, but there are no new snapshots."""
     events: Callable[[str], PublishedEvents | None] = lambda _: None
-    """What happened to a flow, for other hosts."""
+    """Returns recent events of a flow, for other hosts."""
     on_config: Callable[[MirrorConfig], None] = lambda _: None
-    """Told what holds from now on, when it was read again."""
+    """Called with the new configuration when it was read again."""
     vital: Vital = field(default_factory=Vital)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorResult:
-    """How the flows ended."""
+    """The final state of the flows."""
 
     flows: tuple[FlowSnapshot, ...]
     seconds: float
@@ -90,7 +90,7 @@ def local_cores() -> int:
 
 
 def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
-    """One line, where the compiled kernels are not what this installation has.
+    """Log one line if this installation lacks the compiled kernels.
 
     Executors of a Spark cluster have the archive of this installation, or one of their own.
     """
@@ -103,8 +103,8 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
     """Mirror until done (`once`) or stopped."""
     require_extra("pyspark", "spark", "twinlog mirror")
     say_slow_kernels()
-    # Spark is imported late: commands that do not need it start fast, and flows are set up
-    # meanwhile
+    # Spark is imported late: commands that do not need it start fast, and flows are set up in the
+    # meantime
     neighbours = neighbours_of(config.flows)
     flows = [flow_setup(flow, options.adopts(flow), neighbours) for flow in config.flows]
     many = 1 << 30
@@ -168,7 +168,7 @@ def _reloader(
 
 
 class _Engine:
-    """Spark, started in its own thread so that nobody waits for it."""
+    """Spark, started in its own thread so that nothing waits for it."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class _Engine:
                 self._options.archive,
                 may_be_open=self._options.may_be_open,
             )
-            self._slots = engine.slots  # first: with a starter, lanes are counted
+            self._slots = engine.slots  # first, because lanes are counted once there is a starter
             self._supervisor.set_starter(
                 SparkLeaseStarter(
                     engine.context, LANE_ENTRY, self._server.address, self._server.secrets
@@ -212,14 +212,14 @@ class _Engine:
             self._supervisor.fail(error)
 
     def _watch(self) -> None:
-        """Without its JVM no lease can begin, and a process that leads must not stop."""
+        """Fail if the JVM ends, because no lease can begin without it."""
         self._engine.gateway.process.wait()
-        # who stops us may have signalled all of our processes: that end is in order
+        # a signal that stops this process may go to its JVM as well; then the end is expected
         if not self._is_stopping and not self._options.commands.stopping.is_set():
             self._supervisor.fail(
                 TwinlogError(
-                    "Spark's JVM ended by itself (out of memory, or killed?): look at the lines "
-                    "before this one and at the kernel's log; this process ends, to be started "
+                    "Spark's JVM ended by itself (out of memory, or killed?): see the lines "
+                    "before this one and the kernel's log; this process ends, and must be started "
                     "again",
                     code="SPARK_DIED",
                 )
@@ -228,7 +228,7 @@ class _Engine:
     def lanes_for(
         self, flow: FlowConfig, override: int | None, partitions: int, *, flows: int
     ) -> int:
-        """How many lanes a flow gets on this Spark."""
+        """Return the flow's number of lanes on this Spark."""
         if self._slots is None:
             return self._within_room(flow, lanes_of(flow, local_cores(), override, partitions))
         lanes = lanes_of(flow, self._slots, override, partitions)
@@ -236,14 +236,14 @@ class _Engine:
         return max(1, min(lanes, self._slots // (2 * flows)))
 
     def _within_room(self, flow: FlowConfig, lanes: int) -> int:
-        """This Spark has the slots that it was started with: a reload may want more."""
+        """Limit lanes to the slots with which this Spark was started; a reload may want more."""
         name = str(flow.flow)
         room = self._room.get(name, 1)
         if lanes > room and name not in self._warned:
             self._warned.add(name)
             FlowLog(log, name).warning(
-                "gets %s and not %d until the mirror is started again: its Spark was made for "
-                "the configuration of its start",
+                "gets %s and not %d until the mirror is restarted: its Spark was started for "
+                "an earlier configuration",
                 plural(room, "lane"),
                 lanes,
             )
@@ -251,7 +251,7 @@ class _Engine:
 
     def stop(self) -> None:
         self._is_stopping = True
-        # a Spark that is still coming up ends with this process: its input closes then
+        # a Spark that is still starting ends with this process, because its input closes then
         self._thread.join(START_IS_WAITED_FOR_S)
         if self._engine is not None:
             from twinlog.spark.session import stop_spark
@@ -264,11 +264,11 @@ class _Engine:
 # if the driver does not connect.
 
 TURN_S: Final = CHECK_EVERY_S / 2
-"""A check that comes a moment too early must not cost a whole interval."""
+"""Half the interval, so that a check that comes a moment too early does not cost a whole one."""
 
 
 class KeyFileWatch:
-    """A thread from `with` to its end; `update` tells it which flows there are."""
+    """A thread from `with` to its end; `update` gives it the current flows."""
 
     def __init__(
         self,
@@ -277,9 +277,7 @@ class KeyFileWatch:
         turn_s: float = TURN_S,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`on_renewed` is called when other files are in use than before; `now` is in seconds since
-        1970.
-        """
+        """`on_renewed` is called when files have changed; `now` is in seconds since 1970."""
         self._on_renewed = on_renewed
         self._in_use: dict[SecuritySettings, SecuritySettings] = {}
         self._turn_s = turn_s
@@ -290,7 +288,7 @@ class KeyFileWatch:
         self._thread = threading.Thread(target=self._run, name="twinlog-key-files", daemon=True)
 
     def update(self, flows: Sequence[FlowSnapshot]) -> None:
-        """All flows as they are now; from any thread."""
+        """Set the current snapshots of all flows; thread-safe."""
         self._flows = flows
 
     def __enter__(self) -> Self:
@@ -298,7 +296,7 @@ class KeyFileWatch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # not waited for: it may hang in a read of a disk that does not answer
+        # not joined, because it may hang in a read of a disk that does not respond
         self._stop.set()
 
     def _run(self) -> None:
@@ -306,7 +304,7 @@ class KeyFileWatch:
             self.turn()
 
     def turn(self) -> None:
-        """One check of all files, and what is to be said of their certificates."""
+        """Check all files once, and log certificates that expire soon."""
         clusters = [one for flow in self._flows for one in flow.clusters()]
         given = {one.security for one in clusters if one.security is not None}
         in_use = {security: current(security) for security in given}

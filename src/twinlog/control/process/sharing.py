@@ -1,21 +1,21 @@
-"""Spreads flows over the processes that run them: who leads more hands one over to who leads fewer.
+"""Balances flows over processes: one that leads more flows hands some to one that leads fewer.
 
-Whoever joins a flow's group first leads it, so a process that comes later leads nothing. Each
-process that stands by announces how many flows it leads, and whether it could take one; a leader
-that leads at least two more hands over half of the difference, in order: drained, noted as closed,
-then it leaves the group for a while. What is moved this way makes the difference smaller each time,
-and at one nothing moves, so that two processes lead half of the flows each and stay so.
+The first process in a flow's group leads it, so a process that starts later leads nothing. Each
+standby announces how many flows it leads, and whether it could take one. A leader that leads at
+least two more hands over half of the difference: it drains the flow, notes its end, and leaves the
+group for a while. Each move makes the difference smaller, and a difference of one is ignored. So
+two processes end with half of the flows each, and stay so.
 
-Nothing is moved in haste: the difference must have stood for `SETTLE_S` and a random bit more (or
-two leaders would give one newcomer too much), and twice as long must pass after each time. Only a
-process with the same configuration is given anything, and only while it stands by without trouble.
+A difference must last for `SETTLE_S` and a random part of it (otherwise two leaders would give too
+much to one newcomer), and after each move for twice as long. Flows are only handed to a process
+with the same configuration, and only while it stands by without problems.
 
-Processes that are started together are the exception: one of them was first, leads nearly all, and
-has hardly begun. In its first minute a process waits for `SOON_S` only, and gives all others their
-part in one go: six flows of three processes were even after 106 s, and are after 21.
+Processes that start together are an exception: the first one leads nearly all flows and has hardly
+begun. In its first minute a process waits only for `SOON_S`, and gives all others their part at
+once. Six flows of three processes were balanced after 106 s without this, and are after 21 s.
 
-A group's coordinator picks any member when the leader leaves. Where more than one stands by, the
-leader first names its successor, and the others stay out of the group for some seconds.
+A group's coordinator picks any member when the leader leaves. If there is more than one standby,
+the leader first names its successor, and the others stay out of the group for some seconds.
 """
 
 from __future__ import annotations
@@ -46,29 +46,29 @@ log = logging.getLogger(__name__)
 
 SETTLE_S: Final = 30.0
 SOON_S: Final = 3.0
-"""Instead, while this process is young: longer than it takes a process to say what it leads."""
+"""Used while this process is young: longer than a process takes to announce what it leads."""
 
 YOUNG_S: Final = 60.0
-"""Spark is up within this time on a slow machine, and a process can be given something."""
+"""Within this time Spark has started even on a slow machine, and a process can take a flow."""
 
 TURN_S: Final = 0.5
 ANNOUNCE_AFTER: Final = 0.1
-"""Of the time to settle: a number that changes again at once is not announced (each announcement
-is a rebalance).
+"""Part of the settle time: a number that changes again soon is not announced, because each
+announcement is a rebalance.
 """
 
 OTHERS_LEAVE_WITHIN_S: Final = 8.0
 AT_ONCE: Final = 4
 ARRIVES_WITHIN: Final = 10
-"""Times to settle, until a process that was given a flow announces that it leads it."""
+"""Settle times until a process that was given a flow announces that it leads it."""
 
 EVEN: Final = 2
-"""A smaller difference is none: moving a flow would only turn it round."""
+"""A smaller difference is ignored, because moving a flow would only reverse it."""
 
 
 @dataclass(slots=True)
 class _Fewer:
-    """A process that leads fewer flows than we do, and flows of ours that it stands by for."""
+    """A process that leads fewer flows, and the flows of this process that it stands by for."""
 
     leads: int
     who: str
@@ -76,7 +76,7 @@ class _Fewer:
 
 
 class Sharing:
-    """This process's side of it; for the supervisor's thread."""
+    """The balancing by this process; used in the supervisor's thread."""
 
     def __init__(
         self,
@@ -97,15 +97,17 @@ class Sharing:
         self._announced_at: dict[str, float] = {}
         self._uneven_since: dict[str, float] = {}
         self._given: dict[str, tuple[int, float]] = {}
-        """What a process leads with what we gave it, and how long we count so whatever it says."""
+        """How many flows a process leads with those it was given, and until when this overrides its
+        announcements.
+        """
 
     @property
     def _settle_s(self) -> float:
-        """How long a difference must have stood."""
+        """How long a difference must last."""
         return self._soon_s if self._clock() < self._young_until else self._usual_s
 
     def turn(self, flows: Iterable[ManagedFlow], *, can_lead: bool) -> None:
-        """Tell the others how we are, and hand over what is too much."""
+        """Announce this process's share, and hand over surplus flows."""
         now = self._clock()
         if now < self._next_turn:
             return
@@ -128,7 +130,7 @@ class Sharing:
             return
         announced = membership.metadata
         if successor_of(announced) and flow.offer is None:
-            membership.announce(with_successor(announced, ""))  # it came to nothing
+            membership.announce(with_successor(announced, ""))  # the handover was cancelled
             return
         pause_s = self._settle_s * ANNOUNCE_AFTER
         is_due = (

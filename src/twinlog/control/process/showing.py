@@ -1,4 +1,4 @@
-"""When flows are checked, to be shown: once a second, and for a small part of the time."""
+"""When snapshots of flows are taken: once a second, but only for a small part of the CPU time."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 
 EVERY_S: Final = 1.0
 SHARE_OF_TIME: Final = 0.035
-"""Of the thread that decides: it takes no more, however many partitions there are, ..."""
+"""Maximum share of the supervisor thread's time, however many partitions there are, ..."""
 
 LONGEST_PAUSE_S: Final = 30.0
-"""... but for this."""
+"""... unless this pause would be exceeded."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Showing:
-    """Of one supervisor, in its thread. With 100,000 partitions a check and all that is made of it
-    take 0.8 s of CPU: in every second, intents would be followed late.
+    """Takes the snapshots of one supervisor, in its thread. With 100,000 partitions one snapshot
+    and its uses take 0.8 s of CPU; if that happened every second, intents would be followed late.
     """
 
     check: Callable[[], list[FlowSnapshot]]
     on_snapshot: Callable[[list[FlowSnapshot]], None]
     on_turn: Callable[[], None]
-    """In seconds without a check: the thread lives."""
+    """Called in seconds without snapshots, to show that the thread is alive."""
     clock: Callable[[], float] = time.monotonic
     cpu_clock: Callable[[], float] = time.thread_time
     _turned_at: float = float("-inf")
     _next_check: float = float("-inf")
 
     def turn(self) -> None:
-        """Call it as often as you like."""
+        """Take snapshots if they are due; call it as often as you like."""
         now = self.clock()
         if now - self._turned_at < EVERY_S:
             return

@@ -1,9 +1,9 @@
-"""The driver's one thread of decisions: events of lanes, results of background work, commands, and
-time, for all flows.
+"""The driver's only thread of decisions: handles events of lanes, results of background work,
+commands, and timers, for all flows.
 
-A flow is set up in the background (`flow_setup`) and tried again while its clusters cannot be
-reached; the other flows do not wait for it. With `--once` a flow that cannot be set up within a
-minute is given up.
+A flow is set up in the background (`flow_setup`) and retried while its clusters cannot be reached;
+the other flows do not wait for it. With `--once` a flow that cannot be set up within a minute is
+given up.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ T = TypeVar("T")
 
 TICK_S: Final = 0.1
 STOP_WITHIN_S: Final = 6.5
-"""Lanes get so long to drain; then their jobs are cancelled, which is harmless. What follows took
-up to 2.3 s on a busy machine, and the whole is to take less than 10.
+"""Time limit for lanes to drain; then their jobs are cancelled, which is harmless. The rest took up
+to 2.3 s on a busy machine, and the total must be below 10 s.
 """
 
 LEAVE_WITHIN_S: Final = 2.0
 
 
 class Supervisor:
-    """Runs flows until they are done, or until it is stopped; each flow's `Process`."""
+    """Runs flows until they are done, or until it is stopped. It is the `Process` of each flow."""
 
     def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
         self,
@@ -66,9 +66,9 @@ class Supervisor:
         events: Callable[[str], PublishedEvents | None] = lambda _: None,
         clock: Clock = CLOCK,
     ) -> None:
-        """Once a second `on_snapshot` is called, or `on_turn` where they were not checked.
-        `reloader`: None where the configuration is read once. `events`: what happened to a flow,
-        for other hosts.
+        """Once a second `on_snapshot` is called, or `on_turn` if no snapshots were taken.
+        `reloader`: None if the configuration is read once. `events`: returns recent events of a
+        flow, for other hosts.
         """
         self.once = once
         self.clock = clock
@@ -92,7 +92,7 @@ class Supervisor:
         self._reloads = Reloads(reloader=reloader, background=self.background, change=self._change)
         self._stop_at: float | None = None
         self.flows = [ManagedFlow(setup=setup, process=self) for setup in setups]
-        """For the supervisor's thread."""
+        """Used in the supervisor's thread."""
 
     # -- from any thread
 
@@ -100,22 +100,22 @@ class Supervisor:
         self.call(lambda: setattr(self.leases, "starter", starter))
 
     def hurry(self) -> None:
-        """Credentials were renewed: what is waited out is tried at once."""
+        """Retry now what waits for a pause, because credentials were renewed."""
         for flow in tuple(self.flows):
             self.call(flow.hurry)
 
     def ask(self, question: Callable[[], T]) -> T:
-        """Its answer from the supervisor's thread, where the flows may be checked."""
+        """Return the answer of the supervisor's thread, which may read the flows."""
         return self._calls.ask(question)
 
     @property
     def flow_count(self) -> int:
         return max(1, len(self.flows))
 
-    # -- turning
+    # -- the loop
 
     def run(self) -> list[FlowSnapshot]:
-        """Turn until all flows are over; returns how each one ended."""
+        """Run until all flows have ended. Return their last snapshots."""
         try:
             self._failed.publishes = True
             self.begin()
@@ -125,13 +125,13 @@ class Supervisor:
             self._reloads.end()
             self.commands.close()
             for flow in self.flows:
-                flow.stop_duties()  # where all ended in order, they have
+                flow.stop_duties()  # does nothing after a clean shutdown
             self._failed.end()
         self._leave_groups()
         return self.snapshots()
 
     def begin(self) -> None:
-        """Start to set the flows up, before Spark is there."""
+        """Start to set up the flows, before Spark has started."""
         for flow in self.flows:
             flow.tried()
 
@@ -140,7 +140,7 @@ class Supervisor:
         return all(flow.life.is_over for flow in self.flows)
 
     def turn(self, within_s: float = TICK_S) -> None:
-        """One turn: what has come (waits so long for the first), then what time asks for."""
+        """Run one turn: handle queued calls, waiting for the first one, and then do what is due."""
         self._calls.take(within_s)
         for asked in self.commands.take():
             self._obey(asked)
@@ -155,7 +155,7 @@ class Supervisor:
                 flow.cut()
 
     def _obey(self, asked: QueuedCommand) -> None:
-        """Where the next command of a process goes."""
+        """Execute a command."""
         match asked.command:
             case Reload():
                 self._reloads.ask(asked)
@@ -163,7 +163,7 @@ class Supervisor:
                 asked.answer(*self._stop())
 
     def _change(self, to: Reloaded) -> bool:
-        """The configuration changed: only these flows end what they do early."""
+        """Apply a changed configuration: only the changed flows restart."""
         if self._stop_at is not None:
             return False
         successors = {setup.name: setup for setup in to.changed}
@@ -183,7 +183,7 @@ class Supervisor:
             flow.stopped()
         return [f"{flow.setup.name}: {flow.phase}" for flow in self.flows]
 
-    def _leave_groups(self) -> None:  # of flows that never ran, or did not end in order
+    def _leave_groups(self) -> None:  # of flows that never ran, or were not shut down cleanly
         left = [flow.setup for flow in self.flows if flow.phase is Phase.LEFT]
         leaving = [leave(setup) for setup in left]
         until = self.clock.monotonic() + LEAVE_WITHIN_S  # for all of them
@@ -191,25 +191,25 @@ class Supervisor:
             thread.join(max(0.0, until - self.clock.monotonic()))
         self._failed.join(max(0.0, until - self.clock.monotonic()))
 
-    # -- what a flow asks of its process
+    # -- what a flow needs of its process
 
     @property
     def can_lead(self) -> bool:
-        """Spark is up."""
+        """Return True if Spark has started."""
         return self.leases.starter is not None
 
     def start_lease(self, run: FlowRun, lanes: int) -> tuple[int, Job]:
         return self.leases.start(run, lanes)
 
     def lease_s(self, setup: FlowSetup) -> tuple[float, float]:
-        """How long a lease of the flow lasts, and its first one: lease changes of different flows
-        are spread over the lease, so that not all double their lanes at once.
+        """Return the duration of the flow's leases, and that of its first one. Lease changes of
+        different flows are spread over the lease, so that not all double their lanes at once.
         """
         lease_s = self._lease_s or float(setup.config.lanes.lease_seconds)
         before = next(n for n, flow in enumerate(self.flows) if flow.setup is setup)
         return lease_s, lease_s * (1 - before / len(self.flows) / 2)
 
-    # -- showing
+    # -- snapshots
 
     def _shown(self, snapshots: list[FlowSnapshot]) -> None:
         setups = (flow.setup for flow in self.flows)
@@ -217,17 +217,17 @@ class Supervisor:
         self._on_snapshot(snapshots)
 
     def snapshots(self) -> list[FlowSnapshot]:
-        """All flows as they are now."""
+        """Return the current snapshots of all flows."""
         return [flow.snapshot() for flow in self.flows]
 
     @property
     def errors(self) -> list[TwinlogError]:
-        """Why flows were given up."""
+        """The errors of flows that were given up."""
         return [flow.error for flow in self.flows if flow.error is not None]
 
     @property
     def seconds(self) -> float:
-        """From the first lane that was ready to the last flow's end."""
+        """Seconds from the first ready lane to the last flow's end."""
         runs = [flow.run for flow in self.flows if flow.run is not None]
         starts = [
             *(flow.shown.copied_since for flow in self.flows),
@@ -241,7 +241,7 @@ class Supervisor:
 
 
 def _is_gone(flow: ManagedFlow) -> bool:
-    """It was taken from the configuration, and has ended."""
+    """Return True if the flow was removed from the configuration, and has ended."""
     why = flow.life.why
     return flow.life.is_over and Step.REMOVED in why and Step.STOPPED not in why
 
@@ -253,36 +253,36 @@ class LeaseStarter(Protocol):
 
 
 class Leases:
-    """Of one process; in the supervisor's thread."""
+    """The leases of one process; used in the supervisor's thread."""
 
     def __init__(self) -> None:
         self.starter: LeaseStarter | None = None
-        """None: Spark is coming up."""
+        """None while Spark is starting."""
         self._numbers = itertools.count(1)
         self._runs: dict[int, FlowRun] = {}
         self._lanes: dict[Peer, tuple[FlowRun, Lane]] = {}
 
     @property
     def numbers(self) -> set[int]:
-        """Of leases that are known."""
+        """The numbers of known leases."""
         return {*self._runs}
 
     def start(self, run: FlowRun, lanes: int) -> tuple[int, Job]:
-        """The next lease of a run; those that are over are forgotten."""
+        """Start the next lease of a run, and drop ended ones."""
         if self.starter is None:
-            raise TwinlogError("a lease was asked for before Spark was up")
+            raise TwinlogError("a lease was requested before Spark had started")
         number = next(self._numbers)
         self._runs = {le.number: one for one in {*self._runs.values()} for le in one.leases}
         self._runs[number] = run
         return number, self.starter.start(number, lanes)
 
     def on_event(self, event: ChannelEvent) -> None:
-        """What lanes say goes to the run that they work for."""
+        """Pass a lane's event to the run that it works for."""
         match event:
             case LaneConnected(peer):
                 run = self._runs.get(peer.identity.lease)
                 if run is None:
-                    peer.send(EndLane())  # of a lease that is over
+                    peer.send(EndLane())  # its lease has ended
                 elif (lane := run.on_connected(peer)) is not None:
                     self._lanes[peer] = (run, lane)
             case LaneMessage(peer, message):
@@ -293,22 +293,22 @@ class Leases:
                     known[0].on_gone(known[1])
 
 
-# Flows that this process cannot set up, and the threads that publish that: one per flow, so that a
-# slow target delays neither the supervisor nor another flow.
+# Flows that this process cannot set up, and the threads that publish the reason: one per flow, so
+# that a slow target delays neither the supervisor nor another flow.
 
 
 @dataclass(slots=True)
 class FailedSetUps:
-    """In the supervisor's thread; no call waits for a cluster but `join`."""
+    """Used in the supervisor's thread; only `join` waits for a cluster."""
 
     publishes: bool = False
-    """To other hosts: from the begin of the process's turns to their end."""
+    """Publish to other hosts: True from the first turn of the process to the last."""
     _published: dict[FlowSetup, tuple[SetUpPublication, Duties]] = field(default_factory=dict)
     _ending: dict[FlowSetup, Duties] = field(default_factory=dict)
-    """Until what they say last is written: nothing is said again before it."""
+    """Threads that write their last row; until then nothing new is published for the flow."""
 
     def update(self, flows: Iterable[tuple[FlowSetup, FlowSnapshot]]) -> None:
-        """All flows as they are now, each with its set-up."""
+        """Set the current snapshots of all flows, each with its set-up."""
         if not self.publishes:
             return
         failed = {setup: seen for setup, seen in flows if _fails(setup, seen)}
@@ -328,7 +328,7 @@ class FailedSetUps:
             duties.start()
 
     def end(self) -> None:
-        """The process ends; returns at once."""
+        """Stop publishing, as the process ends; does not wait."""
         self.publishes = False
         self._ending |= {setup: duties for setup, (_, duties) in self._published.items()}
         self._published.clear()
@@ -336,7 +336,7 @@ class FailedSetUps:
             duties.stop()
 
     def join(self, within_s: float) -> None:
-        """Behind `end`: wait for what they say last."""
+        """Wait for the last rows, after `end`."""
         until = time.monotonic() + within_s
         for duties in self._ending.values():
             duties.join(max(0.0, until - time.monotonic()))
@@ -347,7 +347,7 @@ def _fails(setup: FlowSetup, seen: FlowSnapshot) -> bool:
     return is_failed and bool(setup.config.status_interval_seconds)
 
 
-# The supervisor thread decides everything, so flows need no locks:
+# The supervisor thread makes all decisions, so flows need no locks:
 #
 #     channel thread  -- events -+
 #     worker threads  -- calls --+--> queue --> supervisor thread --> flows
@@ -358,32 +358,32 @@ ANSWER_WITHIN_S: Final = 5.0
 
 
 class Calls(Generic[E]):
-    """Events of type E, and calls."""
+    """The queue of events (of type E) and calls."""
 
     def __init__(self, on_event: Callable[[E], None]) -> None:
         self._on_event = on_event
         self._queue: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
 
     def deliver(self, event: E) -> None:
-        """An event; from any thread."""
+        """Queue an event; thread-safe."""
         self._queue.put(lambda: self._on_event(event))
 
     def call(self, action: Callable[[], object]) -> None:
-        """Do it in the thread that decides; from any thread."""
+        """Queue a call; thread-safe."""
         self._queue.put(action)
 
     def fail(self, error: BaseException) -> None:
-        """Nothing works without what is broken: that thread raises it; from any thread."""
+        """Raise an error in the supervisor's thread, because nothing works without what failed."""
         self._queue.put(lambda: _raise(error))
 
     def ask(self, question: Callable[[], T]) -> T:
-        """Its answer from the thread that decides; from any other. Raises Disconnected."""
+        """Return the answer of the supervisor's thread; for other threads. Raises Disconnected."""
         answer: Future[T] = Future()
         self._queue.put(lambda: answer.set_result(question()))
         try:
             return answer.result(ANSWER_WITHIN_S)
         except TimeoutError:
-            raise Disconnected("the supervisor does not answer: the process is ending") from None
+            raise Disconnected("the supervisor does not respond: the process is ending") from None
 
     def background(
         self,
@@ -391,7 +391,7 @@ class Calls(Generic[E]):
         then: Callable[[Any], None],
         otherwise: Callable[[TwinlogError], None],
     ) -> None:
-        """Do a job that may block, then call back; an error that is no TwinlogError is a bug."""
+        """Run a job that may block, then call back; an error that is no TwinlogError is a bug."""
 
         def work() -> None:
             try:
@@ -404,12 +404,12 @@ class Calls(Generic[E]):
             else:
                 self.call(lambda: then(value))
 
-        # a thread a job: they are few, and a cluster that does not answer must not delay the end of
-        # the process
+        # one thread per job: they are few, and a cluster that does not respond must not delay the
+        # end of the process
         threading.Thread(target=work, name="twinlog-job", daemon=True).start()
 
     def take(self, within_s: float) -> None:
-        """All that is there; waits so long for the first."""
+        """Handle all queued calls, waiting at most `within_s` for the first one."""
         while True:
             try:
                 action = self._queue.get(timeout=within_s)

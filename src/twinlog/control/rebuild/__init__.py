@@ -1,4 +1,4 @@
-"""Rebuilds the offset map, from the records of both sides, where it was lost.
+"""Rebuilds a lost offset map from the records of both sides.
 
 `map_rebuild` is the command; `partition` one partition of it.
 """

@@ -1,5 +1,5 @@
-"""Both logs of a partition as a rebuild of its map reads them: streamed, with what lies between
-the records.
+"""Streams both logs of a partition for a rebuild of its map: the records, and the number of offsets
+between them.
 """
 
 from __future__ import annotations
@@ -24,45 +24,45 @@ from twinlog.wire.records import Record
 READ_BYTES: Final = 4 << 20
 
 OnRead = Callable[[int], None]
-"""Told the offset that was reached."""
+"""Called with the offset that has been reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildLog:
-    """One partition's log, from its start to an end that was asked once."""
+    """One partition's log, from its start to an end that was queried once."""
 
     client: ClusterClient
     tp: TopicPartition
     start: int
     end: int
     may_lack_offsets: bool
-    """It is compacted, or may be: offsets without a record may have had one."""
+    """The topic is or may be compacted, so offsets without a record may have had one."""
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     skips: tuple[Skip, ...] = ()
-    """Records that the copy left out: they are on the target in no case."""
+    """Records that the copy left out, so they are never on the target."""
     on_read: OnRead = lambda _: None
 
 
 @dataclass(slots=True, kw_only=True)
 class TargetWriters:
-    """What the batch headers of the target say of its writers."""
+    """The writers of a target partition, by its batch headers."""
 
     k: int | None = None
-    """Target offset - ordinal of every record of ours, by the sequences of its producer."""
+    """Target offset minus ordinal of each of the flow's records, by its producer's sequences."""
     first: int = 0
-    """Offset of our first batch."""
+    """Offset of the flow's first batch."""
     producers: set[int] = field(default_factory=set)
     last_producer: int = -1
     stamps_own_time: bool = False
 
 
 def writers(log: RebuildLog, ours: frozenset[int]) -> TargetWriters:
-    """Read all headers: every batch is one of ours, and their sequences follow one another.
+    """Read all headers. Check that the flow wrote every batch, and that sequences are contiguous.
 
-    A sequence is the ordinal modulo 2^31, of whichever of our producer ids. So K is the base offset
-    minus the base sequence of any batch, modulo 2^31; a larger K than the true one counts the same
-    sequences, which is all that anybody compares. What others wrote is allowed in front of our
-    ordinal 0 only: then it was there when this flow took the topic over.
+    A sequence is the ordinal modulo 2^31, for all of the flow's producer IDs. So K is the base
+    offset minus the base sequence of any batch, modulo 2^31. A K that is larger than the true one
+    yields the same sequences, and nothing else is compared. Records of other producers may only be
+    before the flow's ordinal 0: then they existed when this flow took over the topic.
     """
     out = TargetWriters()
     foreign = -1
@@ -98,8 +98,8 @@ def writers(log: RebuildLog, ours: frozenset[int]) -> TargetWriters:
 def _foreign(tp: TopicPartition, header: BatchHeader, what: str) -> PartitionError:
     return PartitionError(
         f"{tp}: the batch at offset {header.base_offset} {what}; nothing is written to the map: "
-        "find out who wrote to this topic, and copy what only it holds elsewhere before anything "
-        "else",
+        "find out who wrote to this topic, and save records that only it has before any other "
+        "step",
         code="REBUILD_FOREIGN",
     )
 
@@ -107,7 +107,7 @@ def _foreign(tp: TopicPartition, header: BatchHeader, what: str) -> PartitionErr
 def target_records(
     log: RebuildLog, begin: int, k: int, *, with_timestamp: bool
 ) -> Iterator[Numbered]:
-    """The target's records from an offset on."""
+    """Yield the target's records from an offset on."""
     for header, batch in _batches(log, begin):
         for record in () if batch is None else decode(header, batch):
             if begin <= record.offset < log.end:
@@ -115,7 +115,7 @@ def target_records(
 
 
 def source_records(log: RebuildLog, begin: int, *, with_timestamp: bool) -> Iterator[Slot]:
-    """What a reader of the source sees from an offset on, and at last the end."""
+    """Yield the records that a reader of the source gets from an offset on, and then the end."""
     expected, holes = begin, 0
     for header, batch in _batches(log, begin):
         if header.magic >= 2 and header.base_offset > expected:
@@ -149,7 +149,7 @@ def _number(record: Record, *, with_timestamp: bool) -> int:
 def _batches(
     log: RebuildLog, begin: int | None = None
 ) -> Iterator[tuple[BatchHeader, memoryview | None]]:
-    """Every batch up to the end, without its bytes where no reader sees its records."""
+    """Yield every batch up to the end; None for its bytes if readers do not get its records."""
     position = log.start if begin is None else begin
     while position < log.end:
         answer = _fetch(log, position)
@@ -160,7 +160,7 @@ def _batches(
             if skip is not None and skip.is_batch and header.base_offset < log.end:
                 position = skip.next
                 yield header._replace(last_offset_delta=skip.next - 1 - header.base_offset), None
-                break  # the end of what was rolled back may be in it: it is asked again
+                break  # fetch again: an aborted transaction may end inside the skipped range
             verify_crc(answer.records, at, header)
             batch = answer.records[at : at + header.length]
             is_gone = rolled_back.skip(header, batch)
@@ -174,8 +174,8 @@ def _batches(
             continue
         if not log.may_lack_offsets:
             raise PartitionError(
-                f"{log.tp}: cannot be read on from offset {position}, though it ends at {log.end}; "
-                "nothing is written to the map: look at that segment on the partition's leader "
+                f"{log.tp}: cannot be read after offset {position}, although it ends at {log.end}; "
+                "nothing is written to the map: check that segment on the partition's leader "
                 "(kafka-dump-log.sh)",
                 code="REBUILD_UNREADABLE",
             )
@@ -195,7 +195,7 @@ def _fetch(log: RebuildLog, position: int) -> FetchedRecords:
 
 
 def moved(tp: TopicPartition, what: str) -> PartitionError:
-    """A log grew or was cut meanwhile."""
+    """Return the error for a log that changed while it was read."""
     return PartitionError(
         f"{tp}: {what}; nothing is written to the map: run the command again, with no mirror "
         "running",

@@ -1,21 +1,21 @@
-"""`twinlog offsets rebuild`: the offset map of a flow, rebuilt, for what its remote topics hold.
+"""`twinlog offsets rebuild`: rebuilds the offset map of a flow from the records in both clusters.
 
-Order, and why a death between two steps does no harm:
+The steps, and why a crash between two of them does no harm:
 
-1. Topics are checked, nothing is created. A flow whose state topic does not know its producer
-   ids is refused: nothing else says whose the records are.
-2. We join the flow's group and claim a generation, as a mirror does; while one runs this ends with
-   NOT_LEADER. Died here: the next claim is one higher. Where the generation before did not end in
-   order, we wait until nothing of its lanes can arrive any more. Before a deleted map topic is
-   created again the state topic says whose rows were lost: a mirror then starts no partition of
-   these topics without a row, wherever we die.
-3. Partition by partition: both logs are read; the target's end must be where it was when all is
-   compared; its rows are written. A process that was frozen and writes them when another one leads
-   writes rows of an older term: void where the other one wrote any. Where it did not, it copied
+1. Topics are checked, and nothing is created. A flow whose producer IDs are not in the state topic
+   is refused, because nothing else shows which records are its own.
+2. The command joins the flow's group and claims a generation, as a mirror does. While a mirror
+   runs, it ends with NOT_LEADER. After a crash here, the next claim is one higher. If the
+   generation before was not closed, the command waits until no request of its lanes can arrive any
+   more. Before it creates a deleted map topic again, it notes in the state topic whose rows were
+   lost. So a mirror starts no partition of these topics without a row, wherever this command dies.
+3. Each partition: both logs are read and compared, the target's end must not have moved, and the
+   rows are written. A process that was frozen here, and writes its rows while another one leads,
+   writes them in an older term. They are void if the leader wrote rows. If it did not, it copied
    nothing to this log either, so the rows are true.
-4. Rows leave a map to start by wherever their writer dies, and one that is not whole is known as
-   such (`mirror.map.rebuilt_rows`): the same command begins the partition again.
-5. The generation is closed, so that a mirror need not wait for lanes that never were.
+4. After any number of rows the map is safe to start from, and incomplete rows are known as such
+   (`mirror.map.rebuilt_rows`): the same command rebuilds the partition from the beginning.
+5. The generation is closed, so that the next mirror does not wait for lanes that never existed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SETUP_TRIES_S: Final = 1.0
 
 
 class LineOutcome(StrEnum):
-    """What became of a partition."""
+    """The outcome of one partition."""
 
     REBUILT = "rebuilt"
     WOULD_BE = "would be rebuilt"
@@ -73,7 +73,7 @@ class RebuiltLine:
     target: TopicPartition
     outcome: LineOutcome
     first: int = -1
-    """Target offset from which on the map describes it."""
+    """First target offset that the map covers."""
     end: int = -1
     runs: int = 0
     next_upstream: int = -1
@@ -81,7 +81,7 @@ class RebuiltLine:
 
 
 class MapRebuild:
-    """The work of one command on one flow; to be closed."""
+    """The rebuild of one flow; must be closed."""
 
     def __init__(self, setup: FlowSetup, *, on_step: OnStep, say: Callable[[str], None]) -> None:
         self._setup = ClaimingSetup.of(setup)
@@ -89,7 +89,7 @@ class MapRebuild:
         self._say = say
         self._claimed: Claimed | None = None
         self._is_over = True
-        """The generation may be closed: no lane of an earlier one can still send."""
+        """The generation may be closed: no lane of an earlier generation can still send."""
         self._source = prompt_client(setup.source)
         self._target = prompt_client(setup.target)
         self._ours: frozenset[int] = frozenset()
@@ -97,10 +97,10 @@ class MapRebuild:
         self._described = DescribedMaps()
         self._compacted: set[str] = set()
         self._targets: frozenset[TopicId] = frozenset()
-        """Of the whole flow."""
+        """IDs of all target topics of the flow."""
 
     def plan(self, topics: re.Pattern[str] | None) -> list[PartitionPlan]:
-        """The partitions that the flow mirrors and that are on both sides; creates nothing."""
+        """Return the flow's partitions that exist on both sides; creates nothing."""
         config = self._setup.config
         found = discover(config, self._setup.policy, self._source, self._target, create=False)
         plans = [
@@ -112,7 +112,7 @@ class MapRebuild:
         return sorted(plans, key=lambda plan: plan.source)
 
     def lead(self) -> None:
-        """Claim a generation; nothing is written to the map without."""
+        """Claim a generation, without which nothing is written to the map."""
         self._check_ours()
         deadline = time.monotonic() + late_requests.wait_s() + 2 * SETUP_TRIES_S
         while self._claimed is None:
@@ -127,15 +127,15 @@ class MapRebuild:
         if not self._claimed.clean:
             self._is_over = False
             self._say(
-                f"{self._setup.name}: the process before did not end in order: waiting "
-                f"{late_requests.wait_s():.0f} s until nothing of it can arrive any more"
+                f"{self._setup.name}: the process before did not shut down cleanly: waiting "
+                f"{late_requests.wait_s():.0f} s until none of its requests can arrive any more"
             )
             time.sleep(late_requests.wait_s())
             self._is_over = True
         self._described = self._read_map()
 
     def run(self, plans: list[PartitionPlan]) -> Iterator[RebuiltLine]:
-        """A line for each partition, when it is done; writes where a generation is ours."""
+        """Yield a line for each finished partition. Rows are written if a generation is claimed."""
         topics = {plan.source.topic for plan in plans}
         self._compacted = may_lack_offsets(self._source, topics) if topics else set()
         there = {plan.target.topic for plan in plans}
@@ -167,8 +167,8 @@ class MapRebuild:
     def _one(self, plan: PartitionPlan, *, is_lacking: bool) -> RebuiltLine:
         if plan.targets:
             raise PartitionError(
-                f"{plan.source}: is placed by key among several target partitions: its map cannot "
-                "be rebuilt from the records alone; nothing was changed",
+                f"{plan.source}: is partitioned by key into several target partitions: its map "
+                "cannot be rebuilt from the records alone; nothing was changed",
                 code="REBUILD_UNSUPPORTED",
             )
         key = plan.map_key
@@ -180,9 +180,9 @@ class MapRebuild:
         if start >= end > 0:
             raise PartitionError(
                 f"{plan.target}: all its records, [0, {end}), were deleted there, so there is "
-                f"nothing to compare: where the copy of {plan.source} resumes is not known; "
+                f"nothing to compare, and the offset at which {plan.source} resumes is unknown; "
                 "nothing is written to the map; leave it out, or copy it under another alias, "
-                "from where its readers are (twinlog.start)",
+                "from the offsets of its readers (twinlog.start)",
                 code="REBUILD_EMPTIED",
             )
         if start >= end:
@@ -226,7 +226,7 @@ class MapRebuild:
         ):
             if membership is None or not membership.is_leading:
                 raise NotLeader(
-                    f"another process leads this flow since; {plan.target} and "
+                    f"another process leads this flow now; {plan.target} and "
                     "those after it are not rebuilt: stop it, then run the command again",
                     flow=self._setup.name,
                 )
@@ -234,18 +234,18 @@ class MapRebuild:
             append(self._target, home, [Record(offset=0, timestamp=now_ms, key=name, value=value)])
 
     def _check_broker(self, tp: TopicPartition, found: Rebuilt) -> None:
-        """The next start compares K with what the broker remembers: so do we, before it stops."""
+        """Compare K with the broker's producer state, because the next start would fail on it."""
         try:
             known = describe_producers(self._target, [tp])[tp]
         except TwinlogError:
-            return  # old brokers, or no right: the start does not ask either
+            return  # old brokers, or no permission; then a start does not compare either
         state = None if isinstance(known, TwinlogError) else known.get(found.last_producer)
         if state is None or state.last_sequence == sequence_of(found.next_ordinal - 1):
             return
         raise PartitionError(
             f"{tp}: the broker remembers sequence {state.last_sequence} of producer "
             f"{found.last_producer}, but the log ends with {sequence_of(found.next_ordinal - 1)}; "
-            "nothing is written to the map: look at the target's brokers",
+            "nothing is written to the map: check the target's brokers",
             code="REBUILD_FOREIGN",
         )
 
@@ -286,7 +286,7 @@ class MapRebuild:
         if not self._ours:
             raise FlowError(
                 f"{STATE_TOPIC} on {self._target.alias} names no producer id "
-                "of this flow, so nothing says which records are its own; nothing was changed",
+                "of this flow, so its own records are unknown; nothing was changed",
                 flow=self._setup.name,
                 code="REBUILD_FOREIGN",
             )
@@ -313,18 +313,18 @@ class MapRebuild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """A generation that is ours."""
+    """A generation that this process has claimed."""
 
     generation: int
     clean: bool
-    """The one before ended in order: nobody else's requests are on their way."""
+    """The generation before was closed, so no requests of another process are pending."""
     map_topic: str
     map_partitions: int
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ClaimingSetup(FlowSetup):
-    """A flow's set-up that goes as far as the claim."""
+    """The set-up of a flow, up to the claim."""
 
     @classmethod
     def of(cls, setup: FlowSetup) -> ClaimingSetup:
@@ -338,8 +338,8 @@ class ClaimingSetup(FlowSetup):
         )
 
     def claim(self, held: Iterable[TopicId]) -> Claimed:
-        """Lead the flow and claim a generation, by the steps of `prepare`, which are safe to repeat
-        and to die after. Raises NotLeader while another process leads it.
+        """Lead the flow and claim a generation, by the steps of `prepare`, which may be repeated
+        and interrupted. Raises NotLeader while another process leads it.
 
         `held`: the flow's target topics that ever held a record.
         """

@@ -1,12 +1,12 @@
-"""Finds the map of one partition again, by the contents of both logs; writes nothing.
+"""Finds the lost map of one partition by the contents of both logs; writes nothing.
 
-1. The target's batch headers: whose they are, and by their sequences K (`rebuild_logs.writers`).
-2. Where the copy may have begun: at the source's first record, wherever that lies on the target; or
-   at any source record that is the first one that the target still has.
-3. Each beginning is followed to the end of the target, record by record (`rebuilt_runs`).
+1. The target's batch headers show who wrote them, and by their sequences K (`logs.writers`).
+2. Candidates for the start of the copy: the source's first record, at any target position; or any
+   source record that equals the first record that the target still has.
+3. Each candidate is followed to the end of the target, record by record (`rebuilt_runs`).
 
-The map is known when all beginnings that lead to the target's end lead to one place of the source.
-Where two places fit (records that repeat) nothing is chosen: one would skip records, the other
+The map is known if all candidates that reach the target's end lead to the same source offset. If
+two offsets fit (records that repeat), neither is chosen: one would skip records, and the other
 would copy some again.
 """
 
@@ -30,36 +30,36 @@ from twinlog.mirror.map.target_window import ABSENT, Numbered, TargetWindow
 from twinlog.mirror.plan import PartitionPlan
 
 HEAD: Final = 20_000
-"""Of the target's first records the source is searched for."""
+"""Number of the target's first records for which the source is searched."""
 SEARCHED_FROM_BEGINNING: Final = 1 << 20
-"""Ordinals among which the source's first record is searched without a reading of its own."""
+"""Range of ordinals in which the source's first record is searched without an extra pass."""
 MAX_BEGINNINGS: Final = 1_000
 
 OnStep = Callable[[str, int, int], None]
-"""What is read, how many offsets of it, of how many."""
+"""Called with the name of a log, the offsets that were read, and their total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebuilt:
-    """The map of one partition, all of it."""
+    """The complete map of one partition."""
 
     runs: RunList
     producers: frozenset[int]
     next_upstream: int
-    """Where the copy resumes."""
+    """The source offset at which the copy resumes."""
     next_ordinal: int
     last_producer: int
-    """Which wrote the last batch."""
+    """The producer ID of the last batch."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Beginnings:
-    """Pairs of records, one on each side, with which the copy may begin."""
+    """Pairs of records, one on each side, at which the copy may begin."""
 
     pairs: dict[Pair, int] = field(default_factory=dict)
-    """To the number of the source record."""
+    """The number of the source record, by pair."""
     far: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
-    """identity -> (offset, number, holes before it) of source records to be searched for in the
+    """identity -> (offset, number, holes before it) of source records that are searched for in the
     whole target.
     """
 
@@ -75,14 +75,14 @@ class _Beginnings:
         if len(self.far) >= HEAD:
             raise PartitionError(
                 f"there are more than {HEAD} wide holes before offset {slot.offset} of the source: "
-                "where the copy began is not decided",
+                "the start of the copy is undecided",
                 code="REBUILD_AMBIGUOUS",
             )
         self.far.setdefault(slot.number, []).append((slot.offset, number, room))
 
 
 class Rebuild:
-    """One partition."""
+    """Rebuilds the map of one partition."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Rebuild:
         self._with_timestamp = True
 
     def rebuild(self) -> Rebuilt:
-        """The map; PartitionError says why it cannot be known."""
+        """Return the map. Raises PartitionError with the reason if it cannot be determined."""
         self._written = writers(self._target, self._ours)
         self._with_timestamp = not self._written.stamps_own_time
         head = list(islice(self._there(self._written.first), HEAD))
@@ -140,7 +140,7 @@ class Rebuild:
             raise PartitionError(
                 f"{self._plan.target}: its records fit {self._plan.source} in more than one way: "
                 f"the copy resumes at {' or at '.join(map(str, ends[:2]))}; nothing is written to "
-                "the map, since the one would skip records and the other copy some twice",
+                "the map, since one of them would skip records and the other copy some twice",
                 code="REBUILD_AMBIGUOUS",
             )
         if not ends:
@@ -148,13 +148,13 @@ class Rebuild:
         return next(one for one in tries if one.ends and one.equal)
 
     def _from_first_is_near(self) -> bool:
-        """Whether the copy can be followed from the source's first record without a search."""
+        """Return True if the copy can be followed from the source's first record directly."""
         return self._end <= SEARCHED_FROM_BEGINNING or (
             self._source.start == 0 and self._first <= SEARCHED_FROM_BEGINNING
         )
 
     def _beginnings(self, head: list[Numbered], *, from_first: bool) -> _Beginnings:
-        """Every pair by content; a target record before it must have had room at the source."""
+        """Return every pair of equal records; target records before it must fit into the source."""
         out = _Beginnings()
         first = head[0].ordinal
         ordinals: dict[int, list[int]] = {}
@@ -164,7 +164,7 @@ class Rebuild:
         for number, slot in enumerate(self._here(self._source.start)):
             if slot.number == ABSENT or (not number and from_first):
                 continue
-            # what retention deleted lies before the first one
+            # offsets that retention deleted are before the first record
             room = slot.holes + (0 if number else self._source.start)
             for ordinal in ordinals.get(slot.number, ()):
                 if ordinal - first <= room:
@@ -190,10 +190,10 @@ class Rebuild:
         return Follower(window, self._k, waiting).follow(slots, ordinal)
 
     def _extend(self, runs: RunList, pair: Pair, number: int, first: int) -> None:
-        """Where the target deleted its first records: say where the copy began all the same.
+        """Find where the copy began, although the target deleted its first records.
 
-        As many source records lie before, or less; so it began there, or (where the source was
-        cleaned) somewhat later.
+        As many source records precede the pair, or fewer. So the copy began there, or somewhat
+        later if the source was compacted.
         """
         upstream, ordinal = pair
         back = min(number, ordinal)
@@ -201,7 +201,7 @@ class Rebuild:
             return
         began = next(islice(self._here(self._source.start), number - back, None))
         if began.number == ABSENT or upstream - began.offset < back:
-            return  # cleaned meanwhile
+            return  # compacted in the meantime
         extended = RunList(k=runs.k)
         extended.add(ordinal - back, began.offset)
         for at in range(len(runs)):
@@ -248,23 +248,23 @@ class Rebuild:
         )
         if furthest is None or furthest.differs is None or not len(furthest.runs):
             return self._differ(
-                f"its first record, at offset {self._k + head[0].ordinal}, is none of "
+                f"its first record, at offset {self._k + head[0].ordinal}, is not in "
                 f"[{self._source.start}, {self._source.end}) where the copy can have begun, and "
-                "neither is the source's first record one of the target's"
+                "the source's first record is not on the target"
             )
         upstream, ordinal = furthest.differs
         begin, offset = furthest.runs[0], self._k + ordinal
         return self._differ(
             f"[{begin.downstream}, {offset}) are source records [{begin.upstream}, {upstream}), "
-            f"but from target offset {offset} on, [{offset}, {self._target.end}), it is not what "
-            f"follows there, [{upstream}, {self._source.end})"
+            f"but from target offset {offset} on, [{offset}, {self._target.end}), records differ "
+            f"from those that follow there, [{upstream}, {self._source.end})"
         )
 
     def _differ(self, what: str) -> PartitionError:
         return PartitionError(
             f"{self._plan.target}: is not a copy of {self._plan.source} in order: {what}; nothing "
             "is written to the map; compare both sides from there on before anything is deleted, "
-            "and keep what only one of them has",
+            "and save records that only one of them has",
             code="REBUILD_MISMATCH",
         )
 
@@ -274,7 +274,7 @@ def _ends(tries: Iterable[Followed]) -> list[int]:
 
 
 def _with_room(slots: Iterator[Slot], deleted: int) -> Iterator[Slot]:
-    """The source's records, where its retention deleted some before the first."""
+    """Yield the source's records, counting those that retention deleted before the first one."""
     first = next(slots)
     yield first._replace(holes=first.holes + deleted)
     yield from slots

@@ -1,5 +1,5 @@
-"""One flow at work in one generation: leases come and go, their lanes are given partitions.
+"""One running flow in one generation: leases begin and end, and their lanes get partitions.
 
-Read `flow_run` (the turn, and what may be asked of a run), `run_state` (what it knows), then the
-rules: `run_leases` (which lanes there are) and `giving` (which partitions each gets).
+Read `flow_run` (the turn, and the interface of a run), `run_state` (its data), then the rules:
+`run_leases` (which lanes there are) and `giving` (which partitions each lane gets).
 """

@@ -1,7 +1,7 @@
-"""One flow at work, from its first lease to its end.
+"""One running flow, from its first lease to its end.
 
-Everything here runs in the supervisor's thread; what may block (the map, topics) is done elsewhere
-and comes back as a call.
+Everything here runs in the supervisor's thread. Work that may block (the map, topics) is done in
+other threads, and its result arrives as a call.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ ONCE_GIVES_UP_S: Final = 60.0
 
 
 class Host(Protocol):
-    """What a run needs of the process around it: Spark, and threads for what may block."""
+    """What a run needs of its process: Spark, and threads for blocking work."""
 
     def start_lease(self, flow: FlowRun, lanes: int) -> tuple[int, Job]:
-        """Start a Spark job of so many lanes; its number is unique in this process."""
+        """Start a Spark job with this many lanes; its number is unique in this process."""
 
     def read_map(self, flow: FlowRun, then: Callable[[Maps], None]) -> None:
         """Read the offset map to its end, then call back in the supervisor's thread."""
@@ -74,7 +74,7 @@ class FlowRun(RunState):
             once=once, clean=clean, pacer=pacer, clock=clock,
         )  # fmt: skip
         self.lost_topics_at: float | None = None
-        """When discovery last missed a topic: deleted, or hidden by a right that was removed."""
+        """When discovery last missed a topic, which was deleted or hidden by a lost permission."""
         self.finished_at: float | None = None
         self._leases = RunLeases(
             self,
@@ -88,10 +88,10 @@ class FlowRun(RunState):
         self._found: tuple[PartitionPlan, ...] = ()
         self.set_plans(plans)
 
-    # -- what is to be mirrored
+    # -- plans and intents
 
     def set_plans(self, plans: Iterable[PartitionPlan]) -> None:
-        """Topic discovery found this: new ones are started, missing ones released."""
+        """Apply the result of a discovery: start new partitions, release missing ones."""
         self._found = tuple(plans)
         self.awaits_plans = False
         self._replan()
@@ -103,19 +103,19 @@ class FlowRun(RunState):
         self.release(leaving)
 
     def follow(self, intents: FlowIntents) -> None:
-        """People want something else than before."""
+        """Apply changed intents."""
         self.intents = intents
         self._replan()
 
     def hold_back(self, error: TwinlogError | None) -> None:
-        """What is wanted cannot be read: nothing begins that has not run yet, and it says so; None:
-        it can be read again.
+        """Start no partition that has not run yet, because intents cannot be read; None: they can
+        be read again.
         """
         self.holds_back = "" if error is None else str(error)
         hold_back(self.partitions.values(), error)
 
     def continue_from(self, former: Iterable[Partition]) -> None:
-        """Of the run before."""
+        """Take over the state of the former run's partitions."""
         continue_from(self.partitions, former, self.foreign_until)
 
     def _new(self, plan: PartitionPlan) -> Partition:
@@ -129,10 +129,10 @@ class FlowRun(RunState):
             wait_until=until,
         )
 
-    # -- turning
+    # -- periodic work
 
     def tick(self) -> None:
-        """Do what time asks for; called about ten times a second."""
+        """Do what is due; called about ten times a second."""
         now = self.clock.monotonic()
         self._leases.reap()
         if self.is_finished and self.finished_at is None:
@@ -154,12 +154,12 @@ class FlowRun(RunState):
 
     @property
     def is_finished(self) -> bool:
-        """Stopped, and no lane is left."""
+        """Return True if the run is stopped, and no lane is left."""
         return self.is_stopping and not self.leases
 
     @property
     def is_settled(self) -> bool:
-        """With `--once`: nothing is left that could still be copied."""
+        """With `--once`: return True if nothing is left that could be copied."""
         return all(p.is_over or p.troubled_s() > ONCE_GIVES_UP_S for p in self.partitions.values())
 
     def stop(self) -> None:
@@ -175,7 +175,7 @@ class FlowRun(RunState):
     # -- events
 
     def on_connected(self, peer: Peer) -> Lane | None:
-        """A lane came up; None when its lease is not ours any more."""
+        """A lane has connected; return None if its lease is not of this run any more."""
         return self._leases.connected(peer)
 
     def on_message(self, lane: Lane, message: object) -> None:
@@ -200,7 +200,7 @@ class FlowRun(RunState):
                 self.log.warning("unexpected message: %s", message)
 
     def on_gone(self, lane: Lane) -> None:
-        """The lane's channel ended."""
+        """The lane's channel has closed."""
         self._leases.gone(lane)
 
     def map_failed(self, error: TwinlogError) -> None:
@@ -209,13 +209,13 @@ class FlowRun(RunState):
 
 
 class LaneReports:
-    """Of one run."""
+    """Handles the reports of a run's lanes."""
 
     def __init__(self, run: RunState) -> None:
         self._run = run
 
     def progress(self, lane: Lane, said: Progress) -> None:
-        """About once a second, from every lane."""
+        """Handle a report; each lane sends one about once a second."""
         self._degraded(lane, said)
         lane.throttle = said.throttle
         self._run.lane_cpu_ms += said.cpu_ms
@@ -227,24 +227,24 @@ class LaneReports:
         if partition is not None:
             self._run.errors.update(partition.on_progress(progress))
             if self._run.once and partition.learns_end(progress):
-                self._run.release([partition])  # and gives it again, with that end
+                self._run.release([partition])  # to be given again with the known end
 
     def _degraded(self, lane: Lane, said: Progress) -> None:
-        """A lane cannot reach a cluster, or can again."""
+        """Note that a lane cannot reach a cluster, or reaches it again."""
         away = said.degraded
         if away is not None:
             away = replace(away, message=without_secrets(away.message))
         if lane.reaches(away, self._run.clock.monotonic()):
             self._run.errors[UNREACHABLE] += 1
         held: Iterable[Partition] = lane.partitions.values()
-        if not lane.is_ready:  # it gets none before it reaches both: they wait for it
+        if not lane.is_ready:  # it gets no partition before it reaches both, so all wait for it
             every = self._run.partitions.values()
             held = [p for p in every if p.placement is Placement.PENDING]
         for partition in held:
             partition.reached(away)
 
     def released(self, lane: Lane, one: ReleasedPartition) -> None:
-        """The lane has handed it back: done, or where the next lane resumes."""
+        """The lane has returned a partition: it is done, or the next lane resumes there."""
         partition = lane.partitions.pop(one.source, None)
         lane.releasing.discard(one.source)
         if partition is None or one.term != partition.term:
@@ -261,7 +261,7 @@ class LaneReports:
         partition.retry_at = 0.0
 
     def troubled(self, lane: Lane, trouble: Troubled) -> None:
-        """The lane has handed it back because its copy failed."""
+        """The lane has returned a partition because its copy failed."""
         run = self._run
         trouble = trouble.worded(run.name, is_shared=not run.work.is_ours_alone)
         trouble = replace(trouble, message=without_secrets(trouble.message))
@@ -269,7 +269,7 @@ class LaneReports:
         lane.releasing.discard(trouble.source)
         if partition is None:
             return
-        # true also of one that is not wanted now: it may be again within the second
+        # also noted for an unwanted partition, because it may be wanted again within the second
         partition.lost, partition.stands_at = trouble.lost or partition.lost, trouble.poison
         if trouble.wait_ms:
             partition.wait_at_least(run.clock.monotonic() + trouble.wait_ms / 1000)
@@ -277,9 +277,9 @@ class LaneReports:
             partition.leave(Placement.RELEASED)
             return
         if has(trouble.code, Trait.LOG_FINDING) and run.clock.monotonic() < run.old_lanes_until:
-            # checked while lanes of the process before us still write: no finding, and no alarm
-            self._log_trouble(trouble, "; looking again")
-            message = f"{trouble.source}: lanes of the process before us may still write to it"
+            # lanes of the former process may still write, so this is neither a finding nor an alarm
+            self._log_trouble(trouble, "; checking again")
+            message = f"{trouble.source}: lanes of the former process may still write to it"
             partition.troubled("OTHER_WRITER", message, retriable=True)
             partition.retry_at = min(partition.retry_at, run.old_lanes_until)
             return
@@ -289,7 +289,7 @@ class LaneReports:
             run.wants_discovery = True
         partition.troubled(trouble.code, trouble.message, retriable=trouble.is_retriable)
         if before is None or before.code != trouble.code:
-            # whoever shows the snapshots says it to people, a line per topic and code
+            # readers of the snapshots report it to operators, a line per topic and code
             self._log_trouble(trouble)
 
     def _log_trouble(self, trouble: Troubled, then: str = "") -> None:

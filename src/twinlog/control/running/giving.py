@@ -1,12 +1,13 @@
-"""Partitions are given to lanes; none is ever held by two.
+"""Partitions are given to lanes; no partition is ever in two lanes.
 
-1. A partition that was handed over (`Released` with a start point) goes to the next lane at once.
-2. Any other start is cold: the map is read to its end first, and the Take carries a new term.
-3. When a lane is lost, its partitions go to another one at once. Their Takes say for how long its
-   requests may still arrive (`RunState.lost`): it stops by itself `SILENCE_MS` after it last heard
-   us, which is not before we last heard it, and then its sockets give up (`lane.late_requests`).
-   What must not be sent before that waits in the lane; only a partition that no row of the map
-   names waits here (`takes.put_off`).
+1. A partition that was handed over (`Released` with a start point) goes to the next lane directly.
+2. Any other start is cold: the map is first read to its end, and the Take has a new term.
+3. When a lane is lost, its partitions go to another one directly. Their Takes have the time in
+   which requests of the lost lane may still arrive (`RunState.lost`). That lane stops by itself
+   `SILENCE_MS` after its last message from the driver, which is not before the driver's last
+   message from it. Then its sockets give up (`lane.late_requests`). Requests that must not be sent
+   before that wait in the new lane. Only a partition without any row in the map waits here
+   (`takes.put_off`).
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from twinlog.survey.map_reader import Maps
 
 
 class Giving:
-    """Of one run."""
+    """The rules for one run."""
 
     def __init__(self, run: RunState, read_map: Callable[[Callable[[Maps], None]], None]) -> None:
-        """`read_map` reads the offset map to its end elsewhere, then calls back."""
+        """`read_map` reads the offset map to its end in another thread, then calls back."""
         self._run = run
         self._read_map = read_map
         self._starts = itertools.count()
         self._map = MapRetry(flow=run.name, clock=run.clock)
 
     def assign(self, now: float) -> None:
-        """Give what is due to the lanes that are ready."""
+        """Give due partitions to ready lanes."""
         current = self._run.current
         if current is None or not current.ready_lanes:
             return
@@ -48,7 +49,7 @@ class Giving:
             self._read_map(self._on_map)
 
     def map_failed(self, error: TwinlogError) -> None:
-        """The map could not be read: what waits for it says so, and it is read again later."""
+        """The map could not be read: note this on partitions that wait for it, and retry later."""
         self._map.failed(error)
         self._run.errors[error.code] += 1
         for partition in self._cold():
@@ -74,7 +75,7 @@ class Giving:
         cold = []
         for partition in self._cold():
             if partition.left_at > self._map.began:
-                continue  # its lane wrote rows while this was read: the next reading has them
+                continue  # its lane wrote rows during this read; the next read has them
             if (error := maps.problem(partition.plan.source)) is not None:
                 run.errors[error.code] += 1
                 unmapped(partition, error)
@@ -115,13 +116,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class MapRetry:
-    """Of one flow: one line when it begins and one when it ends, with pauses that grow."""
+    """Retries of reading one flow's map: logs the begin and the end of a failure."""
 
     flow: str
     clock: Clock = CLOCK
     is_reading: bool = False
     began: float = 0.0
-    """Monotonic: when the reading began. Rows that came later may not be in it."""
+    """Monotonic time at which the read began; later rows may be missing."""
     _next_at: float = 0.0
     _pause: GrowingPause = field(
         default_factory=lambda: GrowingPause(first_s=0.5, most_s=RETRY_FAILED_S)
@@ -130,15 +131,15 @@ class MapRetry:
 
     @property
     def is_due(self) -> bool:
-        """Nothing is being read, and the pause is over."""
+        """Return True if no read is running, and the pause is over."""
         return not self.is_reading and self.clock.monotonic() >= self._next_at
 
     def begin(self) -> None:
-        """It is being read now."""
+        """Note the start of a read."""
         self.is_reading, self.began = True, self.clock.monotonic()
 
     def failed(self, error: TwinlogError) -> None:
-        """None of it could be read."""
+        """The map could not be read."""
         self.is_reading = False
         self._next_at = self.clock.monotonic() + self._pause.next_s()
         if error.code != self._problem:
@@ -148,7 +149,7 @@ class MapRetry:
             )
 
     def works(self) -> None:
-        """It was read."""
+        """The map was read."""
         self.is_reading = False
         self._next_at = 0.0
         self._pause.reset()
@@ -158,5 +159,5 @@ class MapRetry:
 
 
 def unmapped(partition: Partition, error: TwinlogError) -> None:
-    """A partition cannot start without its map: it says why, and is tried again."""
+    """Fail a partition that cannot start without its map; it is tried again."""
     partition.troubled(error.code, error.what, retriable=error.fate is Fate.RETRIABLE)

@@ -1,4 +1,6 @@
-"""Which lanes a run has: leases begin, warm up, take over, retire; lanes come up and are lost."""
+"""The lanes of a run: leases start, warm up, become current, and retire; lanes connect and get
+lost.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ ONCE_LEASE_TRIES: Final = 3
 
 
 class RunLeases:
-    """Of one run."""
+    """The leases of one run."""
 
     def __init__(
         self,
@@ -30,18 +32,18 @@ class RunLeases:
         lease_s: float,
         first_change_s: float,
     ) -> None:
-        """`start`: a Spark job of so many lanes, and its number."""
+        """`start` starts a Spark job with this many lanes, and returns its number."""
         self._run = run
         self._start = start
         self._lane_count = lane_count
         self._lease_s = lease_s
         self._next_change = run.clock.monotonic()
         self._change_s = first_change_s
-        """How long after the start of a lease the next one begins; the first is another's share."""
+        """Time from the start of a lease to the next one; the first time is staggered by flow."""
         self.retry = LeaseRetry(clock=run.clock)
 
     def tend(self, now: float) -> None:
-        """Begin the next lease, give it the partitions, end the one before: where it is time."""
+        """Start the next lease, give it the partitions, or end the one before, when it is due."""
         run = self._run
         warming = next((le for le in run.leases if le.state is LeaseState.WARMING), None)
         if warming is not None and warming.is_deserted:  # a lane froze before it was ready
@@ -58,7 +60,7 @@ class RunLeases:
 
     def _begin(self, now: float) -> None:
         run, current = self._run, self._run.current
-        # lanes that were begun otherwise than they would be now make room at once
+        # lanes with outdated settings are replaced immediately
         lasts = current is not None and not current.is_deserted and current.work is run.work
         if lasts and (now < self._next_change or run.once):
             return
@@ -73,18 +75,18 @@ class RunLeases:
         run, before = self._run, self._run.current
         warm.state = LeaseState.CURRENT
         if run.pacer is not None and not (warm.work.has_budget or run.work.has_budget):
-            run.pacer = None  # until now its lanes waited for their shares
+            run.pacer = None  # its old lanes waited for their shares until now
         if before is not None:
             before.state = LeaseState.RETIRING
             for lane in before.lanes.values():
                 run.release(lane.partitions.values())
 
     def reap(self) -> None:
-        """Forget leases whose jobs have ended."""
+        """Drop leases whose jobs have ended."""
         run = self._run
         for lease in [le for le in run.leases if le.job.is_done]:
             if lease.lanes and lease.job.error is None:
-                continue  # their last messages are still on the way
+                continue  # their last messages may still arrive
             run.leases.remove(lease)
             for lane in (*lease.lanes.values(), *lease.waiting.values()):
                 run.lost(lane)
@@ -103,7 +105,7 @@ class RunLeases:
                     partition.troubled(error.code, error.message, retriable=False)
 
     def stop(self) -> None:
-        """End all lanes; each drains first. Jobs that have none are cancelled."""
+        """Stop all lanes; each drains first. Jobs without lanes are cancelled."""
         for lane in self._run.lanes():
             lane.stop()
         for lease in self._run.leases:
@@ -111,7 +113,7 @@ class RunLeases:
                 lease.job.cancel()
 
     def connected(self, peer: Peer) -> Lane | None:
-        """A lane came up; None when its lease is not ours any more."""
+        """A lane has connected; return None if its lease is not of this run any more."""
         identity, run = peer.identity, self._run
         lease = next((le for le in run.leases if le.number == identity.lease), None)
         if lease is None or run.is_stopping:
@@ -124,7 +126,7 @@ class RunLeases:
         return lane
 
     def gone(self, lane: Lane) -> None:
-        """The lane's channel ended."""
+        """The lane's channel has closed."""
         for lease in self._run.leases:
             if (heir := lease.leave(lane)) is not None:
                 is_retiring = lease.state is LeaseState.RETIRING
@@ -133,9 +135,9 @@ class RunLeases:
         self._run.lost(lane)
 
     def drop_silent(self) -> None:
-        """Give up lanes that were not heard for so long that they have stopped by themselves.
+        """Give up lanes that have been silent for so long that they have stopped by themselves.
 
-        A frozen process or a cut network ends no connection: only the silence shows it.
+        A frozen process or a network failure closes no connection, so only the silence shows it.
         """
         oldest = self._run.clock.boot() - late_requests.SILENCE_MS / 1000
         for lease in self._run.leases:
@@ -151,7 +153,7 @@ MAX_LEASE_RETRY_S: Final = 30.0
 
 @dataclass(slots=True, kw_only=True)
 class LeaseRetry:
-    """One flow's: a Spark job without a ready lane is likely to fail again."""
+    """Retries of one flow's leases: a Spark job without a ready lane is likely to fail again."""
 
     clock: Clock
     _next: float = 0.0
@@ -161,7 +163,7 @@ class LeaseRetry:
 
     @property
     def failed(self) -> int:
-        """How many have failed since a lane was ready."""
+        """Number of failures since a lane was ready."""
         return self._pause.failures
 
     def on_failure(self) -> None:

@@ -1,5 +1,5 @@
-"""What a run of a flow knows, and the two rules that everybody in it follows: how a partition is
-asked back, and what becomes of those of a lost lane.
+"""The data of a flow's run, and two rules for all of its parts: how a partition is requested back,
+and what happens to the partitions of a lost lane.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class RunState:
-    """For the supervisor's thread."""
+    """Used in the supervisor's thread."""
 
     def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
         self,
@@ -51,22 +51,22 @@ class RunState:
         self.lane_cpu_ms, self.spread = 0, SpreadWindow()
         self.pacer = pacer  # None: the flow has no byte budget
         self.is_stopping = False
-        self.wants_discovery = False  # a topic is not what the plan says: survey both again
-        self.copying_since: float | None = None  # before it Spark is coming up
-        self.intents = FlowIntents()  # what people want of the flow
+        self.wants_discovery = False  # a topic does not match its plan: discover again
+        self.copying_since: float | None = None  # None while Spark is starting
+        self.intents = FlowIntents()  # operators' intents for the flow
         self.holds_back = ""
-        """Why nothing begins that has not run yet: what is wanted of it cannot be read."""
+        """Why no partition starts that has not run yet: intents cannot be read."""
         self.awaits_plans = False
-        """Nor does it before topics were looked for: the flow was paused when it was set up."""
+        """None starts before a discovery either, because the flow was paused at its set-up."""
         self._start = start
-        # the process before us did not say goodbye: its lanes may still send for a while
+        # the former process did not shut down cleanly, so its lanes may still send for a while
         now, silence_s = self.clock.monotonic(), late_requests.SILENCE_MS / 1000
         self.foreign_until = now + (0.0 if clean else late_requests.wait_s())
         self.old_lanes_until = now + (0.0 if clean else silence_s)
 
     @property
     def current(self) -> Lease | None:
-        """The lease whose lanes are given partitions."""
+        """The lease whose lanes get partitions."""
         return next((le for le in self.leases if le.state is LeaseState.CURRENT), None)
 
     def lanes(self) -> list[Lane]:
@@ -74,11 +74,11 @@ class RunState:
         return [lane for lease in self.leases for lane in lease.lanes.values()]
 
     def start_of(self, plan: PartitionPlan) -> StartAt:
-        """Where a partition begins of which nothing was copied yet."""
+        """Return where a partition starts if nothing of it was copied yet."""
         return self._start.at(plan.source, is_new=plan.is_new)
 
     def release(self, partitions: Iterable[Partition]) -> None:
-        """Ask their lanes to give them back."""
+        """Request these partitions back from their lanes."""
         by_lane: dict[LaneKey, list[TopicPartition]] = {}
         for partition in partitions:
             if partition.lane is not None:
@@ -90,8 +90,8 @@ class RunState:
                 lane.peer.send(Release(partitions=tuple(tps)))
 
     def lost(self, lane: Lane) -> None:
-        """It does not answer any more. Its requests may arrive until it has surely stopped, and its
-        sockets have given up.
+        """Give up a lane that does not respond. Its requests may arrive until it has certainly
+        stopped, and its sockets have given up.
         """
         late_s = late_requests.wait_s() + lane.throttle.longest_ms / 1000
         until = self.clock.monotonic() + late_s - (self.clock.boot() - lane.peer.last_heard)
