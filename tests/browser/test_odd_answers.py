@@ -113,7 +113,7 @@ def test_one_answer_that_cannot_be_shown_is_not_the_last(rest: Rest, browser: Br
     page.run(f"location.hash = '{FLOW}'")
     page.shows("A->B RUNNING", "h1")
     page.run("delete window.instead")
-    page.shows("its target could not be asked")
+    page.shows("its target could not be queried")
 
 
 def test_the_plan_that_was_asked_for_last_is_shown(rest: Rest, browser: Browser) -> None:

@@ -67,9 +67,9 @@ def test_what_is_wrong_is_said_once(rest: Rest, monitor: Monitor, browser: Brows
 def test_what_people_want_is_not_guessed(rest: Rest, monitor: Monitor, browser: Browser) -> None:
     """Its target is away."""
     page = browser.open(f"http://{rest.address}/page/{FLOW}")
-    page.shows("its target could not be asked")
+    page.shows("its target could not be queried")
     page.shows("Unknown, for the reason above.")
-    assert page.text().count("its target could not be asked") == 1
+    assert page.text().count("its target could not be queried") == 1
     assert "runs as configured" not in page.text()
     page.run(f"location.hash = '{FLOW}/topics'")
     page.shows(
