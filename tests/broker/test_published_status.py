@@ -241,7 +241,7 @@ def test_flow_that_its_limit_holds_back_is_well(
         eventually(lambda: flow.seen().state is FlowState.THROTTLED)
         assert run(["status", str(flow.file)]) == 0
         text = " ".join(capsys.readouterr().out.split())
-        assert "the flow's limit of 20.0 KB/s holds it back" in text
+        assert "the flow is throttled by its limit of 20.0 KB/s" in text
         mirror.stop()
 
 

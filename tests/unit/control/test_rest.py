@@ -493,7 +493,9 @@ def test_a_hundred_clients_that_come_at_once_are_all_answered(rest: Rest) -> Non
 def test_many_clients_are_answered_from_one_encoding_until_something_changes(
     rest: Rest, monitor: Monitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    eventually(lambda: "could not be asked" in rest.get(A_B)["problem"], what="its target is away")
+    eventually(
+        lambda: "could not be queried" in rest.get(A_B)["problem"], what="its target is away"
+    )
     monkeypatch.setattr(kept, "KEPT_S", 60.0)
     shows, shown_flows = shown.flow, []
 
