@@ -75,7 +75,7 @@ def test_cluster_that_does_not_answer() -> None:
 
 
 def test_no_process_runs_it() -> None:
-    where = "it last ran on east-1 (process 7) and ended in order"
+    where = "it last ran on east-1 (process 7) and was shut down cleanly"
     found = only(seen(lagging(lag=7), state="NOT_RUNNING", reason=where), "not_running")
     assert found.what == f"no process is heard to run it; 7 records wait; {where}"
     assert found.todo.startswith("twinlog mirror mm2.properties")
