@@ -235,7 +235,7 @@ def test_fewer_lanes_than_cores() -> None:
     behind = [lagging(n) for n in range(6)]
     found = only(seen(*behind, cores=8, tasks_max=2), "few_lanes")
     assert found.what == (
-        "2 lanes copy 6 partitions that are behind, of 8 cores, since tasks.max = 2"
+        "2 lanes copy 6 partitions that are behind, of 8 cores, because tasks.max = 2"
     )
     assert found.todo == "raise tasks.max to 6"
     assert "--lanes" in only(seen(*behind, cores=8), "few_lanes").todo
@@ -246,7 +246,7 @@ def test_tasks_max_on_another_host() -> None:
     behind = [lagging(n) for n in range(6)]
     found = only(seen(*behind, tasks_max=2), "few_lanes")
     assert found.likelihood is Likelihood.POSSIBLE
-    assert found.what == "2 lanes copy 6 partitions that are behind, since tasks.max = 2"
+    assert found.what == "2 lanes copy 6 partitions that are behind, because tasks.max = 2"
     assert "few_lanes" not in [each.cause for each in findings(seen(*behind, tasks_max=9))]
 
 

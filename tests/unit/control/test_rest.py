@@ -396,11 +396,11 @@ def test_no_secret_is_in_any_answer(rest: Rest) -> None:
 @pytest.mark.parametrize(
     ("path", "method", "body", "status", "code", "what"),
     [
-        ("/api/v1/nothing", "GET", None, 404, "NOT_FOUND", "nothing is at /api/v1/nothing"),
+        ("/api/v1/nothing", "GET", None, 404, "NOT_FOUND", "no such path: /api/v1/nothing"),
         ("/api/v1/flows/X-%3EY", "GET", None, 404, "NOT_FOUND", "there are A->B, C->B"),
         ("/api/v1/codes/NONE", "GET", None, 404, "NOT_FOUND", "no code NONE"),
-        ("/api/v1/flows", "POST", {}, 405, "METHOD_NOT_ALLOWED", "takes"),
-        (f"{A_B}/pause", "GET", None, 405, "METHOD_NOT_ALLOWED", "takes POST"),
+        ("/api/v1/flows", "POST", {}, 405, "METHOD_NOT_ALLOWED", "accepts only"),
+        (f"{A_B}/pause", "GET", None, 405, "METHOD_NOT_ALLOWED", "accepts only POST"),
         (f"{A_B}/partitions?sort=x", "GET", None, 400, "REQUEST_INVALID", "sort: must be 'topic'"),
         (f"{A_B}/partitions?limit=0", "GET", None, 400, "REQUEST_INVALID", "limit: must be great"),
         (f"{A_B}?x=1", "GET", None, 400, "REQUEST_INVALID", "x: unknown name; this path takes"),

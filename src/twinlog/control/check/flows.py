@@ -320,7 +320,7 @@ class _FlowCheck:
             tp: TopicPartition(self._remote[tp.topic], tp.partition)
             for topic in self._report.topics
             if topic.plan not in (Plan.CREATE, Plan.MISSING)
-            if not keyed or topic.partitions == topic.remote_partitions  # others are shared anyway
+            if not keyed or topic.partitions == topic.remote_partitions  # others count as shared
             for tp in _partitions(topic)
             if may(self._there, topic.remote_topic, Operation.READ)
         }

@@ -117,7 +117,7 @@ def few_lanes(seen: Observation) -> Iterator[Finding]:
     lanes = plural(seen.snapshot.lanes, "lane")
     why, todo = "", "give the process more with --lanes, or --master 'local[*]'"
     if seen.tasks_max is not None and seen.tasks_max < could:
-        why, todo = f", since tasks.max = {seen.tasks_max}", f"raise tasks.max to {could}"
+        why, todo = f", because tasks.max = {seen.tasks_max}", f"raise tasks.max to {could}"
     yield Finding(
         Likelihood.LIKELY,
         "few_lanes",
@@ -135,8 +135,8 @@ def _bounded_by_tasks(seen: Observation) -> Iterator[Finding]:
             Likelihood.POSSIBLE,
             "few_lanes",
             f"{plural(seen.snapshot.lanes, 'lane')} copy {plural(len(seen.behind), 'partition')} "
-            f"that are behind, since tasks.max = {most}",
-            f"raise tasks.max, to at most {len(seen.behind)}, where its host has more cores",
+            f"that are behind, because tasks.max = {most}",
+            f"raise tasks.max, to at most {len(seen.behind)}, if its host has more cores",
         )
 
 

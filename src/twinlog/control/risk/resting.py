@@ -44,7 +44,7 @@ class Rest(NamedTuple):
 
     upstream: int
     timestamp: int
-    """Of its batch, in milliseconds; 0 if unknown."""
+    """Timestamp of its batch, in milliseconds; 0 if unknown."""
 
 
 Rests = Mapping[TopicPartition, Rest]

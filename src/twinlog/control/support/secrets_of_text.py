@@ -34,7 +34,7 @@ def settings_of_text(path: Path) -> list[Setting]:
     except OSError as error:
         raise NotKnown(f"{path} cannot be read: {error.strerror}") from None
     if is_resource(path, text):
-        raise NotKnown(f"the secrets of {path} are elsewhere")
+        raise NotKnown(f"the secrets of {path} are stored elsewhere")
     found = list(_settings(path, text))
     if any(_VARIABLE.search(setting.value) for setting in found):
         raise NotKnown(f"{path} has variables whose values are unknown")

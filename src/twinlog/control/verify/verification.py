@@ -59,7 +59,7 @@ BY_KEY: Final = (
 )
 NO_BOUNDS: Final = "the bounds of its logs are unknown"
 NO_SUCH_PARTITION: Final = "not compared: it is not empty, and the source has no such partition"
-AGAIN: Final = "once more where it differs"
+AGAIN: Final = "rechecking the differences"
 Offsets = Mapping[TopicPartition, int]
 
 

@@ -29,7 +29,7 @@ class CheckpointTiming:
 
 @dataclass(slots=True)
 class GroupsReport:
-    """Of one led flow."""
+    """The groups of one led flow."""
 
     skipped: Mapping[str, str] = field(default_factory=dict)
     """Groups whose offsets on the target are not changed, with the reason."""

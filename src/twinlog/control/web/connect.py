@@ -186,7 +186,7 @@ class _Connect:
         name, flow, kind = self._named(request)
         if kind != SOURCE:
             raise RequestRefused(
-                f"{name}: a flow is paused as a whole; name {flow.flow}.{SOURCE} instead",
+                f"{name}: a flow is paused as a whole; use {flow.flow}.{SOURCE}",
                 code="CONNECTOR_OF_A_FLOW",
             )
         return str(flow.flow)
@@ -230,7 +230,7 @@ class _Connect:
         tasks = [{"id": number, **where} for number in range(_tasks(kind, answer))]
         if (
             answer.state is FlowState.PARTLY_FAILED
-        ):  # which lane has them changes: one stands for all
+        ):  # lanes change, so the first task represents them
             tasks[:1] = [
                 {**one, "state": ConnectState.FAILED, "trace": answer.reason} for one in tasks[:1]
             ]

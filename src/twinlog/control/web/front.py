@@ -202,7 +202,7 @@ class Front:
     ) -> None:
         if self._load_api is None:
             raise RequestRefused(
-                f"nothing is at {path}; available paths: {', '.join(PATHS)}", code="NOT_FOUND"
+                f"no such path: {path}; available paths: {', '.join(PATHS)}", code="NOT_FOUND"
             )
         if not self._is_guarded:
             raise RequestRefused(

@@ -181,10 +181,10 @@ async def _not_routed(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         takes = headers.get("Allow", "GET")
         body = problem(
-            RequestRefused(f"{path[:200]} takes {takes}", code="METHOD_NOT_ALLOWED"), path
+            RequestRefused(f"{path[:200]} accepts only {takes}", code="METHOD_NOT_ALLOWED"), path
         )
     else:
-        body = problem(RequestRefused(f"nothing is at {path[:200]}", code="NOT_FOUND"), path)
+        body = problem(RequestRefused(f"no such path: {path[:200]}", code="NOT_FOUND"), path)
     response = _json(error.status_code, as_bytes(body))
     response.headers.update(headers)
     return response

@@ -59,7 +59,7 @@ function flows(state) {
     { name: "State", cell: (one) => [badge(one.state, stateNow(state, one)), h("div", { class: "small soft" }, `since ${clock(one.sinceMs)}`)] },
     { name: "Lost if the source died now", cell: (one) => loss(one) },
     { name: "Lag", number: true, cell: (one) => [count(one.lag), lagUnknown(one)] },
-    { name: "Lag, lately", cell: (one) => spark((state.history.get(one.flow) || []).map((row) => [row.at, row.lag]), `lag of ${one.flow}`) },
+    { name: "Recent lag", cell: (one) => spark((state.history.get(one.flow) || []).map((row) => [row.at, row.lag]), `lag of ${one.flow}`) },
     { name: "Speed", number: true, cell: (one) => rate(speed(state, one)) },
     { name: "Caught up in", number: true, cell: (one) => caughtUp(state, one) },
     { name: "Last verification", cell: (one) => proof(state, one) },
@@ -98,8 +98,8 @@ const since = (state, one, ms) => past(nowOf(state, one) - ms);
 export function compared(state, one) {
   const found = one.verified;
   if (!found) return "none";
-  const when = found.atMs === null ? "nothing yet" : since(state, one, found.atMs);
-  const equal = `${plural(found.records, "record")} equal${found.isComplete ? ", all that is copied" : ""}`;
+  const when = found.atMs === null ? "not yet" : since(state, one, found.atMs);
+  const equal = `${plural(found.records, "record")} equal${found.isComplete ? ", all copied records" : ""}`;
   return h("span", { class: found.differences ? "bad" : "" },
     found.differences ? `${plural(found.differences, "range")} differ` : found.atMs === null ? "" : equal,
     h("div", { class: "small soft" }, when));
