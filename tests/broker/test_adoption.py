@@ -142,10 +142,10 @@ def test_check_names_the_take_over_where_a_mirror_maker_2_copied(
     produce(left.target, left.remote, outgoing(range(10)))
     assert run(["check", str(left.file)]) == (0 if policy else 1)
     said = " ".join(capsys.readouterr().out.split())
-    assert f"{left.storage} on B may be of a MirrorMaker 2. If it copied {left.topic}, " in said
-    assert "`twinlog check FILE --adopt-mm2` says from where" in said
+    assert f"{left.storage} on B may belong to a MirrorMaker 2. If it copied {left.topic}, " in said
+    assert "`twinlog check FILE --adopt-mm2` shows from which offsets" in said
     assert run(["check", str(left.file), "--adopt-mm2"]) in (0, 1)
-    assert "may be of a MirrorMaker 2" not in " ".join(capsys.readouterr().out.split())
+    assert "may belong to a MirrorMaker 2" not in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("noted", [True, False], ids=["noted", "not noted"])

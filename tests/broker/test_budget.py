@@ -103,7 +103,7 @@ def test_flow_stays_within_its_budget(flow: Rig) -> None:
         full_rates(flow, MEGABYTE, flow.topic)
         (found,) = mirror.snapshots
         assert found.state == "THROTTLED"
-        assert found.reason == "the flow's limit of 1.0 MB/s holds it back"
+        assert found.reason == "the flow is throttled by its limit of 1.0 MB/s"
 
 
 def test_budget_is_shared_by_weights_and_a_quiet_topic_is_not_starved(flow: Rig) -> None:
@@ -144,7 +144,7 @@ def test_broker_quota_is_used_up_and_no_more(
     quota(client, f"twinlog-{flow.flow}", {key: float(MEGABYTE)})
     try:
         with flow.mirror(lanes=1, prelude=STALLS_SOON) as mirror:
-            reason = f"a quota of the {side}'s brokers (for"
+            reason = f"a quota of the {side}'s brokers (they mute"
             eventually(
                 lambda: (
                     [(one.state, reason in one.reason) for one in mirror.snapshots]

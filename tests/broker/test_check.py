@@ -117,7 +117,7 @@ def test_says_what_goes_on_where_it_stands(
     with Mirror(checked.write(*lines), once=True) as mirror:
         mirror.wait()
     (topic,) = checked.report(*lines, "twinlog.start = latest").flows[0].topics
-    assert (topic.start, topic.begins) == ("where it stands", {})
+    assert (topic.start, topic.begins) == ("at the copied position", {})
 
 
 def test_says_which_topics_would_grow(
@@ -185,8 +185,8 @@ def test_a_topic_that_clients_went_over_to_is_not_said_to_be_changed(
     (flow,) = checked.report(*keys).flows
     assert not [line for line in flow.changes if fresh_topic in line]
     assert (
-        f"{checked.flow}: configs and ACLs of {fresh_topic} are left as they are: it stood with "
-        "TAKEN_OVER when the flow ran last"
+        f"{checked.flow}: configs and ACLs of {fresh_topic} are not changed: it had the code "
+        "TAKEN_OVER when the flow last ran"
     ) in flow.notes
 
 

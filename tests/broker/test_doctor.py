@@ -97,7 +97,7 @@ def test_paused_and_not_running_and_well(
     code, flow = watched.asked(capsys)
     assert (code, causes(flow)) == (1, ["not_running", "paused"])
     assert run(["doctor", str(watched.file)]) == 1
-    assert "1. certain: no process is heard to run it; 4 records wait" in capsys.readouterr().out
+    assert "1. certain: no process is known to run it; 4 records wait" in capsys.readouterr().out
 
 
 @pytest.mark.witness("doctor names the limit or quota that makes a flow slow")
@@ -123,7 +123,7 @@ def test_limit_and_who_set_it_and_a_quota(
             limit, of_brokers = flow["findings"][:2]
             assert limit["what"].startswith("it is limited to 200 KB/s by ")
             assert "--none" in limit["todo"]
-            assert f"t keeps a quota of 1.0 MB/s for client-id {us}" in of_brokers["what"]
+            assert f"t has a quota of 1.0 MB/s for client-id {us}" in of_brokers["what"]
             mirror.stop()
     finally:
         quota(watched.rig.target_client, us, {"producer_byte_rate": None})

@@ -70,7 +70,7 @@ def test_before_during_and_after(
 
     mirror_once(config)
     flow, parts = look(config)
-    assert "ended in order" in flow.reason
+    assert "was shut down cleanly" in flow.reason
     assert flow.generation == 0
     assert [(p.state, p.lag, p.records) for p in parts] == [("AT_END", 0, 30), ("AT_END", 0, 0)]
 
@@ -141,7 +141,7 @@ def test_of_a_source_that_is_gone_the_target_tells_what_it_has(
     answer = json.loads(capsys.readouterr().out)
     (flow,) = answer["mirrors"][0]["flows"]
     assert flow["state"] == "NOT_RUNNING"
-    assert "ended in order" in flow["reason"]
+    assert "was shut down cleanly" in flow["reason"]
     assert f"{pair.alias_a} (127.0.0.1:{gone}): connection refused" in flow["source_problem"]
     (error,) = answer["errors"]
     assert error["code"] == "UNREACHABLE"

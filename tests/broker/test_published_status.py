@@ -156,7 +156,7 @@ def test_mirror_that_was_killed_is_not_well_though_nothing_waits(
     capsys.readouterr()
     assert run(status) == 1
     text = " ".join(capsys.readouterr().out.split())
-    assert f"(process {driver.pid}): that process is gone, and did not say that it ended" in text
+    assert f"(process {driver.pid}): that process has ended without reporting it" in text
     assert run([*status, "--format", "json"]) == 1
     (error,) = json.loads(capsys.readouterr().out)["errors"]
     assert error["code"] == "PROCESS_GONE"
@@ -241,7 +241,7 @@ def test_flow_that_its_limit_holds_back_is_well(
         eventually(lambda: flow.seen().state is FlowState.THROTTLED)
         assert run(["status", str(flow.file)]) == 0
         text = " ".join(capsys.readouterr().out.split())
-        assert "the flow's limit of 20.0 KB/s holds it back" in text
+        assert "the flow is throttled by its limit of 20.0 KB/s" in text
         mirror.stop()
 
 
@@ -265,7 +265,7 @@ def test_takeover_that_ended_in_order_is_no_kill(
     found = flow.seen()
     assert (found.state, found.generation) == (FlowState.NOT_RUNNING, 1)
     where = f"{socket.gethostname()} (process {os.getpid()})"
-    assert found.reason == f"it last ran on {where} and ended in order"
+    assert found.reason == f"it last ran on {where} and was shut down cleanly"
 
 
 def test_a_row_that_cannot_be_read_is_said_beside_what_the_clusters_show(flow: Flow) -> None:

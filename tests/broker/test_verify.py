@@ -378,5 +378,5 @@ def test_what_was_found_is_left_on_the_target(
     monkeypatch.setattr(module, SimpleNamespace(time=lambda: next(clock, time.time())))
     assert run(["verify", str(by_hand.file), "--format", "json"]) == 1
     monkeypatch.undo()
-    assert "one that began later has ended already" in capsys.readouterr().err
+    assert "a run that began later has already ended" in capsys.readouterr().err
     assert recorded(by_hand.file, name) == [part, whole]

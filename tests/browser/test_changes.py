@@ -68,9 +68,9 @@ def write_into(page: Page, name: str, text: str) -> None:
 def test_a_pause_is_written_on_the_page(rest: Rest, topic: StateTopic, browser: Browser) -> None:
     page = dialog_of(rest, browser, "Pause")
     write_into(page, "reason", "an upgrade")
-    page.click("What would it do?")
+    page.click("Preview")
     page.shows("A->B: pause\n", "dialog")
-    page.shows("Nothing was changed yet.", "dialog")
+    page.shows("Nothing has been changed yet.", "dialog")
     assert topic.rows == []
     assert "false" not in page.text("dialog")
     page.click("Pause", "dialog button")
@@ -88,18 +88,18 @@ def test_what_was_edited_after_its_preview_is_not_written(
 ) -> None:
     page = dialog_of(rest, browser, "Limit")
     write_into(page, "rate", "5")
-    page.click("What would it do?")
+    page.click("Preview")
     page.shows("A->B: limit 5.0 MB/s", "dialog")
     assert not page.run(f"{WRITE}.disabled")
     write_into(page, "rate", "00")
     assert page.run(f"{WRITE}.disabled")
     assert "limit 5.0" not in page.text("dialog")
-    page.click("What would it do?")
+    page.click("Preview")
     page.shows("A->B: limit 500 MB/s", "dialog")
     write_into(page, "reason", "why")
     assert page.run(f"{WRITE}.disabled")
     assert topic.rows == []
-    page.click("What would it do?")
+    page.click("Preview")
     page.click("Limit", "dialog button")
     page.shows("Written", "dialog")
     assert topic.intents().limit == 500_000_000
@@ -111,7 +111,7 @@ def test_a_preview_that_comes_after_an_edit_is_not_written(
     page = dialog_of(rest, browser, "Limit")
     topic.answers.clear()
     write_into(page, "rate", "5")
-    page.click("What would it do?")
+    page.click("Preview")
     eventually(lambda: topic.questions == 1)
     write_into(page, "rate", "00")
     topic.answers.set()
@@ -128,8 +128,8 @@ def test_what_is_no_number_is_an_error_and_removes_no_limit(
     limit_to(topic, 7_000_000)
     page = dialog_of(rest, browser, "Limit")
     write_into(page, "rate", text)
-    page.click("What would it do?")
-    page.shows("MB a second needs a number. Nothing was sent.", "dialog")
+    page.click("Preview")
+    page.shows("MB/s must be a number. Nothing was sent.", "dialog")
     assert page.run(f"{WRITE}.disabled")
     assert topic.questions == 0
     assert topic.intents().limit == 7_000_000
@@ -139,8 +139,8 @@ def test_a_limit_is_removed_by_choice(rest: Rest, topic: StateTopic, browser: Br
     limit_to(topic, 7_000_000)
     page = dialog_of(rest, browser, "Limit")
     page.run("document.querySelector('dialog [name=none]').click()")
-    page.click("What would it do?")
-    page.shows("A->B: limit no more", "dialog")
+    page.click("Preview")
+    page.shows("A->B: limit removed", "dialog")
     page.click("Limit", "dialog button")
     page.shows("Written", "dialog")
     assert topic.intents().limit is None

@@ -82,12 +82,12 @@ def test_the_plans_numbers_are_shown(rest: Rest, browser: Browser) -> None:
     page.click("Plan a switchover")
     page.shows("1 gate closed.")
     page.shows("device-heartbeats is A.device-heartbeats")
-    page.shows("1,234 offsets of 4 partitions are to be drained; of 1 partition it is not known.")
+    page.shows("1,234 offsets of 4 partitions remain to be drained; unknown for 1 partition.")
     page.click("Plan a failover")
-    page.shows("Records of 3 partitions would be lost, or it is not known.")
+    page.shows("3 partitions would lose records, or the loss is unknown.")
     rows = page.text("main table").splitlines()
     assert [row.split("\t") for row in rows[-3:]] == [
         ["orders-0", "1,200"],
         ["orders-1", "34"],
-        ["orders-3", "not known"],
+        ["orders-3", "unknown"],
     ]

@@ -69,7 +69,7 @@ def test_a_topic_unfolds_and_folds_by_enter_and_by_space(page: Page, monitor: Mo
     page.press("Enter")
     assert held(page) == (topic, "true")
     page.shows(f" of {topic}, 1 to ", "td.below caption")
-    page.shows("both logs are not known", "td.below caption")
+    page.shows("both logs unknown", "td.below caption")
     is_new(page, monitor)
     assert held(page) == (topic, "true"), "after the next question"
     page.shows(f" of {topic}, 1 to ", "td.below caption")
@@ -120,7 +120,7 @@ def test_the_last_page_leaves_the_keyboard_at_the_button_before(
             what="the next page",
         )
     page.shows("to 250;")
-    assert page.run(f"{FOCUSED}.innerText") == "Before"
+    assert page.run(f"{FOCUSED}.innerText") == "Previous"
 
 
 def test_a_dialog_is_closed_with_the_screen_it_is_of(page: Page) -> None:

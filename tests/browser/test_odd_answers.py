@@ -51,7 +51,7 @@ def test_a_flow_that_there_is_not_is_said_so_by_its_name(
     rest: Rest, browser: Browser, name: str
 ) -> None:
     page = browser.open(f"http://{rest.address}/page/#/flow/{quote(name, safe='')}")
-    page.shows(f"There is no flow {name} here.")
+    page.shows(f"There is no flow {name}.")
     assert page.run("document.querySelectorAll('main img').length") == 0
     page.run("location.hash += '/topics'")
     page.shows(f"Topics of {name}", "h1")
@@ -65,15 +65,15 @@ def test_of_a_flow_that_is_gone_nothing_is_shown_or_offered(
     config = rest.current.config
     left = tuple(one for one in config.flows if str(one.flow) != "A->B")
     pages = [browser.open(f"http://{rest.address}/page/{FLOW}{name}") for name in ("", "/topics")]
-    pages[0].shows("records that wait")
+    pages[0].shows("lag, records")
     pages[1].shows("1 topic,")
     rest.current.replace(replace(config, flows=left))
-    pages[0].shows("There is no flow A->B here.")
-    assert pages[0].text().strip() == "There is no flow A->B here."
+    pages[0].shows("There is no flow A->B.")
+    assert pages[0].text().strip() == "There is no flow A->B."
     pages[1].shows("no flow A->B in ")
     assert pages[1].run("document.querySelectorAll('main table, main button').length") == 0
     rest.current.replace(config)
-    pages[0].shows("records that wait")
+    pages[0].shows("lag, records")
     pages[1].shows("1 topic,")
 
 
@@ -84,7 +84,7 @@ def test_events_are_shown_again_when_the_process_answers_again(
     page = hooked(browser, f"http://{rest.address}/page/#/events")
     page.shows("once upon a time", "main table")
     page.run("instead = (path) => { if (path.includes('/events')) throw new Error('gone'); }, 1")
-    page.shows("this process does not answer")
+    page.shows("this process does not respond")
     page.run("delete window.instead")
     page.shows("once upon a time", "main table")
 
@@ -109,11 +109,11 @@ def test_one_answer_that_cannot_be_shown_is_not_the_last(rest: Rest, browser: Br
     page = hooked(browser, f"http://{rest.address}/page/{FLOW}", odd)
     page.shows("A->B RUNNING", "h1")
     page.run("location.hash = '#/'")
-    page.shows("not known", 'td[data-name="Last proof"]')
+    page.shows("unknown", 'td[data-name="Last verification"]')
     page.run(f"location.hash = '{FLOW}'")
     page.shows("A->B RUNNING", "h1")
     page.run("delete window.instead")
-    page.shows("its target could not be asked")
+    page.shows("its target could not be queried")
 
 
 def test_the_plan_that_was_asked_for_last_is_shown(rest: Rest, browser: Browser) -> None:
@@ -125,9 +125,9 @@ def test_the_plan_that_was_asked_for_last_is_shown(rest: Rest, browser: Browser)
     page = hooked(browser, f"http://{rest.address}/page/{FLOW}/cutover", instead)
     page.click("Plan a switchover")
     page.click("Plan a failover")
-    page.shows("Nothing is known to be missing.")
+    page.shows("No records are known to be missing.")
     page.run("new Promise((done) => setTimeout(done, 2000))")
-    assert "Nothing is known to be missing." in page.text()
+    assert "No records are known to be missing." in page.text()
 
 
 def test_a_page_of_topics_that_there_is_no_more_leads_to_the_last(
@@ -152,13 +152,13 @@ def test_a_time_that_is_none_hides_nothing_else(
     monitor.update([flow(since_ms=10**17), flow(flow="C->B")])
     page = browser.open(f"http://{rest.address}/page/{FLOW}")
     page.shows("since ? UTC")
-    page.shows("records that wait")
+    page.shows("lag, records")
 
 
 def test_topics_that_take_long_are_asked_for_once_at_a_time(rest: Rest, browser: Browser) -> None:
     never = "(path) => path.includes('/topics?') && new Promise(() => 0)"
     page = hooked(browser, f"http://{rest.address}/page/{FLOW}/topics", never)
-    page.shows("Asking ...")
+    page.shows("Loading ...")
 
     def of(what: str) -> int:
         return int(page.run(f"asked.filter((one) => one.includes('{what}')).length"))

@@ -46,12 +46,12 @@ def test_what_a_process_that_is_gone_has_said_is_old_on_every_screen(
 ) -> None:
     with rest_of(load(file, environment={}), file, monitor) as rest:
         page = browser.open(f"http://{rest.address}/page/")
-        page.shows("Yes: all 2 flows copy", "#verdict")
+        page.shows("Yes: all 2 flows are copying", "#verdict")
         green = green_of(page)
         assert green in page.run(COLORS)
         age = age_of(page)
-    page.shows("Nobody knows.", "#verdict")
-    eventually(lambda: page.text().count("this process does not answer") == 1, what="said once")
+    page.shows("Unknown.", "#verdict")
+    eventually(lambda: page.text().count("this process does not respond") == 1, what="said once")
     page.shows("was RUNNING", "main tbody")
     assert page.run("document.querySelector('svg.map text').textContent") == "was RUNNING"
     assert green not in page.run(COLORS)
@@ -59,14 +59,14 @@ def test_what_a_process_that_is_gone_has_said_is_old_on_every_screen(
     for screen in ("", "/topics", "/groups", "/cutover", "/compare"):
         goes_to(page, f"#/flow/A-%3EB{screen}")
         page.shows("A->B", "h1")
-        page.shows("this process does not answer", "main > div")
-        page.shows("The last answer came at", "main > div")
+        page.shows("this process does not respond", "main > div")
+        page.shows("Last update at", "main > div")
         if not screen:
             page.shows("was RUNNING", "h1")
             assert green not in page.run(COLORS)
     goes_to(page, "#/events")
     page.shows("Events", "h1")
-    page.shows("The last answer came at", "main > div")
+    page.shows("Last update at", "main > div")
 
 
 def test_a_proof_is_as_old_as_it_is_by_the_servers_clock(

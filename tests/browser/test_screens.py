@@ -63,7 +63,9 @@ def test_one_sentence_says_whether_it_is_all_right(
     rest: Rest, monitor: Monitor, browser: Browser
 ) -> None:
     page = browser.open(f"http://{rest.address}/page/")
-    page.shows("Yes: all 2 flows copy; nothing would be lost if the sources died now.", "#verdict")
+    page.shows(
+        "Yes: all 2 flows are copying; nothing would be lost if the sources died now.", "#verdict"
+    )
     page.shows("RUNNING")
     assert page.run("document.querySelectorAll('svg.map .edge').length") == 2
     broken = partition("logs", 0, lag=7, state="FAILED", code="RECORD_TOO_LARGE", message=HOSTILE)
@@ -81,7 +83,7 @@ def test_one_sentence_says_whether_it_is_all_right(
 @pytest.mark.witness("every screen of the page opens by its address")
 def test_every_screen_opens_by_its_address(rest: Rest, browser: Browser) -> None:
     before = len(browser.errors)
-    titles = {"Overview": "Is it all right?", "Events": "Events"}
+    titles = {"Overview": "Is replication healthy?", "Events": "Events"}
     for name, address in SCREENS.items():
         page = browser.open(f"http://{rest.address}/page/{address}")
         page.shows(titles.get(name, "A->B"), "h1")
@@ -192,7 +194,7 @@ def test_an_address_keeps_what_was_filtered_and_sorted(
     page.shows("300 topics, 201 to 300")
     assert page.run("document.querySelector('select').value") == "AT_END"
     assert page.run("document.querySelector('input').value") == "topic"
-    page.click("Before")
+    page.click("Previous")
     page.shows("300 topics, 1 to 200")
     page.click("Copied")
     hash_is = "decodeURIComponent(location.hash)"
@@ -226,7 +228,7 @@ def test_new_numbers_take_nothing_out_of_a_readers_hands(
     eventually(lambda: page.run("document.querySelector('main details').open"))
     assert page.run("document.activeElement.innerText") == "RECORD_TOO_LARGE"
     page.go(f"http://{rest.address}/page/#/")
-    page.shows("Is it all right?", "h1")
+    page.shows("Is replication healthy?", "h1")
     link = "document.querySelector('main table a')"
     page.run(f"{link}.focus(), {link}.isOld = true")
     monitor.update([flow(replace(broken, lag=9)), flow(flow="C->B")])
@@ -253,7 +255,7 @@ def test_whether_a_flow_has_caught_up_is_said_in_words(
     page = browser.open(f"http://{rest.address}/page/{SCREENS['Flow']}")
     page.shows("\n0\ncaught up\n", ".cards")
     monitor.update([flow(partition("logs", 0, lag=7)), flow(flow="C->B")])
-    page.shows("\n7\nnot caught up at this pace\n", ".cards")
+    page.shows("\n7\nnot caught up at this rate\n", ".cards")
     monitor.update([flow(partition(), loss_records=0, loss_ms=0), flow(flow="C->B")])
     page = browser.open(f"http://{rest.address}/page/")
     page.shows("caught up\t", "main table tbody")
@@ -353,7 +355,7 @@ def test_a_stream_that_never_ends_keeps_up_where_little_would_be_lost(
     monitor.update([flow(waits, loss_records=4, loss_ms=1200), late])
     page = browser.open(f"http://{rest.address}/page/")
     page.shows("keeps up", "main table")
-    page.shows("not at this pace", "main table")
+    page.shows("not at this rate", "main table")
     rows = "[...document.querySelectorAll('main table tr')].map((one) => one.innerText)"
     (here,) = (row for row in page.run(rows) if row.startswith("A->B"))
     assert "keeps up" in here
@@ -406,13 +408,13 @@ def test_a_flow_that_is_led_elsewhere_has_its_lag_and_its_last_proof(
     monkeypatch.setattr(leaders, "reports_of", reports)
     page = browser.open(f"http://{rest.address}/page/")
     page.shows("4,321", "main table")
-    page.shows("123 records equal, all that is copied", "main table")
-    page.shows("not at this pace", "main table")
+    page.shows("123 records equal, all copied records", "main table")
+    page.shows("not at this rate", "main table")
     page.go(f"http://{rest.address}/page/{SCREENS['Compare']}")
-    page.shows("123 records equal, all that is copied")
+    page.shows("123 records equal, all copied records")
     proof = replace(proof, differences=2)
     page.go(f"http://{rest.address}/page/")
-    page.shows("Check A->B (its copy differs)", "#verdict")
+    page.shows("Check A->B (the copy differs)", "#verdict")
     page.shows("2 ranges differ", "main table")
 
 
@@ -429,7 +431,7 @@ def test_a_change_is_looked_at_first_and_errors_are_told(rest: Rest, browser: Br
     page.click("Pause", "main button")
     page.shows("Pause A->B", "dialog")
     assert page.run("document.querySelector('dialog button.first').disabled")
-    page.click("What would it do?")
+    page.click("Preview")
     page.shows("[UNREACHABLE]", "dialog")
     page.click("Close")
     assert page.run("!document.querySelector('dialog').open")
@@ -447,10 +449,10 @@ def test_a_token_is_asked_for(
     file.write_text(f"{file.read_text()}twinlog.rest.tokens.file = {tokens}\n")
     with rest_of(load(file, environment={}), file, monitor, Address("127.0.0.1", 0)) as rest:
         page = browser.open(f"http://{rest.address}/page/")
-        page.shows("Who are you?")
+        page.shows("Sign in")
         page.run(f"document.querySelector('input').value = '{made.token}'")
-        page.click("Come in")
-        page.shows("Yes: all 2 flows copy")
+        page.click("Sign in")
+        page.shows("Yes: all 2 flows are copying")
 
 
 @pytest.mark.parametrize(
@@ -509,21 +511,21 @@ def test_what_is_not_known_is_no_yes(rest: Rest, monitor: Monitor, browser: Brow
         ]
     )
     page = browser.open(f"http://{rest.address}/page/")
-    page.shows("nothing is known that would be lost if the sources died now", "#verdict")
-    page.shows("(of 3 partitions it is not known)", "#verdict")
-    page.shows("not known of 3 partitions", "main table")
+    page.shows("no loss is known if the sources died now", "#verdict")
+    page.shows("(unknown for 3 partitions)", "#verdict")
+    page.shows("unknown for 3 partitions", "main table")
     monitor.update(
         [
             flow(loss_records=0, loss_ms=0),
             flow(flow="C->B", state="STANDBY", generation=-1),
         ]
     )
-    page.shows("Check C->B (STANDBY, and no leader reports)", "#verdict")
+    page.shows("Check C->B (STANDBY, but no leader reports)", "#verdict")
 
 
 def test_an_address_that_is_none_of_ours_opens_all_the_same(rest: Rest, browser: Browser) -> None:
     page = browser.open(f"http://{rest.address}/page/#/%E0%A4%A")
-    page.shows("Yes: all 2 flows copy")
+    page.shows("Yes: all 2 flows are copying")
 
 
 def test_who_is_shut_out_sees_nothing_more(
@@ -538,15 +540,15 @@ def test_who_is_shut_out_sees_nothing_more(
     file.write_text(f"{file.read_text()}twinlog.rest.tokens.file = {tokens}\n")
     with rest_of(load(file, environment={}), file, monitor, Address("127.0.0.1", 0)) as rest:
         page = browser.open(f"http://{rest.address}/page/")
-        page.shows("Who are you?")
+        page.shows("Sign in")
         page.run(f"document.querySelector('input').value = '{made.token}'")
-        page.click("Come in")
-        page.shows("Yes: all 2 flows copy")
+        page.click("Sign in")
+        page.shows("Yes: all 2 flows are copying")
         tokens.write_text(tokens.read_text().splitlines(keepends=True)[1])
-        page.shows("Who are you?")
+        page.shows("Sign in")
         page.run(f"location.hash = '{SCREENS['Flow']}'")
         page.run("new Promise((done) => setTimeout(done, 100))")
-        assert "Who are you?" in page.text()
+        assert "Sign in" in page.text()
         assert "A->B" not in page.text("body")
         assert page.run("sessionStorage.getItem('twinlog-token')") == ""
 

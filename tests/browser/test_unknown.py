@@ -36,8 +36,8 @@ def test_a_flow_of_which_nothing_is_known_is_not_fine(
     """No process here runs it, and its target is away."""
     monitor.update([flow(loss_records=0, loss_ms=0)])
     page = browser.open(f"http://{rest.address}/page/")
-    page.shows("Check C->B (its state is not known)", "#verdict")
-    page.shows("(of 1 flow it is not known)", "#verdict")
+    page.shows("Check C->B (state unknown)", "#verdict")
+    page.shows("(unknown for 1 flow)", "#verdict")
     page.shows("UNKNOWN", "main table")
     kinds = "[...document.querySelectorAll('.badge')].map((one) => one.className.trim())"
     assert page.run(kinds) == ["badge good", "badge"]
@@ -45,10 +45,10 @@ def test_a_flow_of_which_nothing_is_known_is_not_fine(
     page.shows("UNKNOWN", "h1")
     cards = "[...document.querySelectorAll('.cards > .card')].map((one) => one.innerText)"
     shown = dict(one.split("\n")[:2] for one in page.run(cards) if "\n" in one)
-    names = ("records that wait", "speed", "copied by this process", "partitions", "lanes")
+    names = ("lag, records", "speed", "copied by this process", "partitions", "lanes")
     assert {name: shown[name] for name in names} == dict.fromkeys(names, "?")
-    assert shown["lost if the source died now"] == "not known"
-    assert shown["source retention"] == "not known"
+    assert shown["lost if the source died now"] == "unknown"
+    assert shown["source retention"] == "unknown"
     assert "0 records/s" not in page.text()
 
 
@@ -67,12 +67,14 @@ def test_what_is_wrong_is_said_once(rest: Rest, monitor: Monitor, browser: Brows
 def test_what_people_want_is_not_guessed(rest: Rest, monitor: Monitor, browser: Browser) -> None:
     """Its target is away."""
     page = browser.open(f"http://{rest.address}/page/{FLOW}")
-    page.shows("its target could not be asked")
-    page.shows("Not known, for the reason above.")
-    assert page.text().count("its target could not be asked") == 1
-    assert "as its file says" not in page.text()
+    page.shows("its target could not be queried")
+    page.shows("Unknown, for the reason above.")
+    assert page.text().count("its target could not be queried") == 1
+    assert "runs as configured" not in page.text()
     page.run(f"location.hash = '{FLOW}/topics'")
-    page.shows("What people want of A->B is not known, so neither Pause nor Resume is offered: its")
+    page.shows(
+        "The commands in effect for A->B are unknown, so Pause and Resume are not available: its"
+    )
     page.shows("1 topic,")
     assert page.run(BUTTONS) == []
 
@@ -83,12 +85,12 @@ def test_nothing_is_wanted_where_that_is_known(
     known = Reported(status=None, intents=FlowIntents())
     monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, known))
     page = browser.open(f"http://{rest.address}/page/{FLOW}")
-    page.shows("Nothing: it copies as its file says.")
+    page.shows("None: the flow runs as configured.")
     page.run(f"location.hash = '{FLOW}/topics'")
     eventually(lambda: page.run(BUTTONS)[:1] == ["Pause orders"])
 
 
-@pytest.mark.parametrize(("is_known", "text"), [(True, "no end in sight"), (False, "not known")])
+@pytest.mark.parametrize(("is_known", "text"), [(True, "no deletion expected"), (False, "unknown")])
 def test_how_long_the_source_keeps_what_waits(
     rest: Rest, monitor: Monitor, browser: Browser, *, is_known: bool, text: str
 ) -> None:
@@ -96,7 +98,7 @@ def test_how_long_the_source_keeps_what_waits(
     monitor.update([flow(waits), flow(flow="C->B")])
     page = browser.open(f"http://{rest.address}/page/{FLOW}")
     page.shows(f"source retention\n{text}", ".cards")
-    assert ("nothing that waits will be deleted" in page.text()) is is_known
+    assert ("no waiting records will be deleted" in page.text()) is is_known
     page.run(f"location.hash = '{FLOW}/topics'")
     page.shows("1 topic,")
     cells = "[...document.querySelectorAll('tbody td')].map((one) => one.innerText)"
@@ -111,9 +113,7 @@ def test_what_is_kept_in_one_place_is_shown_where_others_are_not_known(
         [flow(near, partition("orders", 0, lag=7, is_left_known=False)), flow(flow="C->B")]
     )
     page = browser.open(f"http://{rest.address}/page/{FLOW}")
-    page.shows(
-        "90 s\nuntil records of logs are deleted; of other partitions it is not known", ".cards"
-    )
+    page.shows("90 s\nuntil records of logs are deleted; unknown for other partitions", ".cards")
 
 
 def test_a_standby_names_who_has_copied(
@@ -128,7 +128,7 @@ def test_a_standby_names_who_has_copied(
     monkeypatch.setattr(leaders, "reports_of", reports)
     page = browser.open(f"http://{rest.address}/page/{FLOW}")
     page.shows("copied by east-1 (process 77)\n4,321", ".cards")
-    page.shows("source retention\nnot known here: the leader knows it", ".cards")
+    page.shows("source retention\nknown to the leader only", ".cards")
     assert "copied by this process" not in page.text()
 
 
@@ -155,9 +155,9 @@ def test_a_groups_lag_may_be_unknown(
     found = FlowGroups(flow="A->B", groups=[group])
     monkeypatch.setattr(endpoints, "ready_groups", lambda *_: iter([found]))
     page = browser.open(f"http://{rest.address}/page/{FLOW}/groups")
-    page.shows("lag not known")
-    page.click("billing may move lag not known")
-    page.shows("not known", "main details td:nth-child(4)")
+    page.shows("lag unknown")
+    page.click("billing ready lag unknown")
+    page.shows("unknown", "main details td:nth-child(4)")
     assert "-1" not in page.text()
 
 
@@ -203,28 +203,30 @@ def test_the_last_proof_is_the_newer_of_both(
         mine = Verified(mode="tail", at_ms=at_ms, records=123, differences=0, is_complete=False)
         now = flow(loss_records=0, loss_ms=0, verified=None if compared_h is None else mine)
         monitor.update([now, flow(flow="C->B", loss_records=0, loss_ms=0)])
-        return str(page.run("document.querySelector('td[data-name=\"Last proof\"]')?.innerText"))
+        return str(
+            page.run("document.querySelector('td[data-name=\"Last verification\"]')?.innerText")
+        )
 
     monkeypatch.setattr(leaders, "reports_of", reports)
     page = browser.open(f"http://{rest.address}/page/")
-    eventually(lambda: shown() == "not known")
-    eventually(lambda: shown(9) == "123 records equal\n9 h ago\nverify: not known")
+    eventually(lambda: shown() == "unknown")
+    eventually(lambda: shown(9) == "123 records equal\n9 h ago\nverify: unknown")
     runs = ()
     eventually(lambda: shown() == "none")
     runs = (verify_run(5), verify_run(7, answer="identical", topics=None, since=None))
     eventually(lambda: shown(3) == "123 records equal\n3 h ago")
-    page.shows("Yes: all 2 flows copy", "#verdict")
-    eventually(lambda: shown(9) == "different, of a part\nverify, 5 h ago")
-    page.shows("Check A->B (its last verify found differences)", "#verdict")
+    page.shows("Yes: all 2 flows are copying", "#verdict")
+    eventually(lambda: shown(9) == "different, partial\nverify, 5 h ago")
+    page.shows("Check A->B (the last verify found differences)", "#verdict")
     runs = runs[1:]
     eventually(lambda: shown() == "identical\nverify, 7 h ago")
-    page.shows("Yes: all 2 flows copy", "#verdict")
+    page.shows("Yes: all 2 flows are copying", "#verdict")
 
 
 def test_logs_of_clusters_that_are_away_are_of_no_time(rest: Rest, browser: Browser) -> None:
     page = browser.open(f"http://{rest.address}/page/{FLOW}/topics")
     page.click("orders")
-    page.shows("1 to 50; both logs are not known", "td.below")
+    page.shows("1 to 50; both logs unknown", "td.below")
     assert "as of" not in page.text("td.below caption")
 
 
@@ -233,7 +235,7 @@ def test_compare_says_what_was_verified_last(
     rest: Rest, browser: Browser, monkeypatch: pytest.MonkeyPatch, wide: int
 ) -> None:
     page = browser.open(f"http://{rest.address}/page/{FLOW}/compare", wide=wide)
-    page.shows("What twinlog verify found last is not known.")
+    page.shows("The last results of twinlog verify are unknown.")
     reported = Reported(status=None, intents=FlowIntents(), verify_runs=(verify_run(2),))
     monkeypatch.setattr(leaders, "reports_of", lambda flows, *_: dict.fromkeys(flows, reported))
     page = browser.open(f"http://{rest.address}/page/{FLOW}/compare", wide=wide)
@@ -244,7 +246,7 @@ def test_compare_says_what_was_verified_last(
         "2 h ago\nby <b>ann</b>@ops-1, in 2 h",
         "topics orders.*, since 2026-01-31T12:00Z, every record decoded",
         "70 records\n3 partitions",
-        "1 range missing, 2 ranges shifted, 1 config, 2 offsets of groups ahead, "
+        "1 range missing, 2 ranges shifted, 1 config, 2 group offsets ahead, "
         "1 partition not compared",
     ]
     assert note == [f"SHA-256 of the flow in the report: {'0' * 64}"]
@@ -275,10 +277,10 @@ def test_both_sides_of_a_group_and_what_is_not_known_of_them(
     found = FlowGroups(flow="A->B", groups=groups)
     monkeypatch.setattr(endpoints, "ready_groups", lambda *_: iter([found]))
     page = browser.open(f"http://{rest.address}/page/{FLOW}/groups", wide=wide)
-    page.shows("0 of 2 groups may move now.")
+    page.shows("0 of 2 groups ready to move.")
     audit, _, billing, why = page.run(ROWS)
-    assert audit[2:6] == ["Stable", "3", "none there", "0"]
-    assert billing[2:6] == ["Stable", "not known", "not known", "not known"]
+    assert audit[2:6] == ["Stable", "3", "no such group", "0"]
+    assert billing[2:6] == ["Stable", "unknown", "unknown", "unknown"]
     assert why == ["it is active; A does not answer; B refuses DESCRIBE on group billing"]
     assert page.run("document.documentElement.scrollWidth") <= wide
     page.run(f"{axe_script().read_text()}; true")

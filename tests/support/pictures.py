@@ -66,7 +66,7 @@ def _of_the_demo(demo: Command, browser: Browser) -> None:
     page.picture(FOLDER / "page-paused.png")
     asked(address, f"{FLOW}/resume", "POST", reason="done")
     eventually(lambda: asked(address, FLOW)["state"] == "RUNNING")
-    page.shows("Yes: the flow copies; nothing would be lost", "#verdict")
+    page.shows("Yes: the flow is copying; nothing would be lost", "#verdict")
     page.picture(FOLDER / "page-resumed.png")
     _end(demo)
 

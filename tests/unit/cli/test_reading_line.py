@@ -18,7 +18,7 @@ from twinlog.cli.terminal.reading import ECHO, ReadingLine
 from twinlog.quantities import count
 
 END = "\a"
-LONG = "us-east-1->eu-central-1, once more where it differs"
+LONG = "us-east-1->eu-central-1, rechecking the differences"
 
 
 @pytest.fixture

@@ -230,7 +230,7 @@ def test_flow_that_nobody_runs_is_well_while_nothing_waits(lag: int, code: int) 
 
 
 def test_flow_whose_process_was_killed_is_not_well_though_nothing_waits() -> None:
-    reason = "it last ran on east-1 (process 7), which has said nothing [PROCESS_GONE]"
+    reason = "it last ran on east-1 (process 7), without a report [PROCESS_GONE]"
     idle = flow(partition(), state="NOT_RUNNING", code="PROCESS_GONE", reason=reason).as_json()
     assert exit_code([{"pid": None, "config": "f", "written_ms": 0, "flows": [idle]}], 1) == 1
 

@@ -36,6 +36,6 @@ def test_topics_that_twinlog_did_not_copy(names: list[str], *, is_identity: bool
 
 def test_the_suggestion_says_why_and_what_to_do() -> None:
     said = suggestion(["mm2-offsets.A.internal on B"], ["orders", "audit"])
-    assert said.startswith("mm2-offsets.A.internal on B may be of a MirrorMaker 2. ")
-    assert "If it copied orders, audit, take its work over" in said
+    assert said.startswith("mm2-offsets.A.internal on B may belong to a MirrorMaker 2. ")
+    assert "If it copied orders, audit, take over its work" in said
     assert "twinlog check FILE --adopt-mm2" in said

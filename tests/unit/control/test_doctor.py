@@ -66,7 +66,7 @@ def test_nothing_is_found_where_a_flow_is_at_its_end_or_runs_close_behind() -> N
 def test_cluster_that_does_not_answer() -> None:
     gone = ClusterView(alias="B", problem="no broker answers [UNREACHABLE]")
     found = only(seen(target=gone, state="FAILED", reason="no broker answers"), "unreachable")
-    assert found.what == "B cannot be asked from this host: no broker answers [UNREACHABLE]"
+    assert found.what == "B cannot be reached from this host: no broker answers [UNREACHABLE]"
     named = "B (b:9092): connection refused [UNREACHABLE]"
     found = only(seen(target=ClusterView(alias="B", problem=named)), "unreachable")
     assert found.what == f"from this host: {named}", "a cluster is named once"
@@ -75,9 +75,9 @@ def test_cluster_that_does_not_answer() -> None:
 
 
 def test_no_process_runs_it() -> None:
-    where = "it last ran on east-1 (process 7) and ended in order"
+    where = "it last ran on east-1 (process 7) and was shut down cleanly"
     found = only(seen(lagging(lag=7), state="NOT_RUNNING", reason=where), "not_running")
-    assert found.what == f"no process is heard to run it; 7 records wait; {where}"
+    assert found.what == f"no process is known to run it; 7 records wait; {where}"
     assert found.todo.startswith("twinlog mirror mm2.properties")
 
 
@@ -101,7 +101,7 @@ def test_a_reason_is_no_place_to_look_for_codes() -> None:
 
 def test_process_that_is_silent() -> None:
     found = only(seen(silent_ms=65_000), "silent")
-    assert "has said nothing for 1 min 5 s" in found.what
+    assert "has not reported for 1 min 5 s" in found.what
 
 
 def test_flow_that_somebody_paused() -> None:
@@ -158,7 +158,7 @@ def test_the_code_of_most_partitions_comes_first() -> None:
     ]
     found = findings(seen(one, *many))
     assert [each.cause for each in found] == ["no_leader", "diverged"]
-    assert "are tried again and again" in found[0].what
+    assert "are being retried" in found[0].what
 
 
 def test_leader_and_replicas_that_the_clusters_miss_now() -> None:
@@ -195,7 +195,7 @@ def test_quota_of_the_brokers() -> None:
     mine = Quota(entity=(("client-id", "twinlog-A->B"),), key="producer_byte_rate", value=30_000.0)
     target = replace(B, quotas=(mine,))
     found = only(seen(lagging(), state="THROTTLED", target=target), "quota")
-    assert "B keeps a quota of 30.0 KB/s for client-id twinlog-A->B" in found.what
+    assert "B has a quota of 30.0 KB/s for client-id twinlog-A->B" in found.what
     assert "--add-config producer_byte_rate=..." in found.todo
     rates = {TopicPartition("orders", 0): 28_000.0}
     assert only(seen(lagging(), target=target, rates=rates), "quota")
@@ -213,7 +213,7 @@ def test_quota_that_is_felt_and_not_seen() -> None:
 def test_transaction_that_is_open_at_the_source() -> None:
     held = snapshots.partition(lag=0, loss_records=40, loss_ms=60_000)
     found = only(seen(held), "open_transaction")
-    assert "holds 1 partition back: 40 offsets behind it in orders-0" in found.what
+    assert "holds back 1 partition: 40 offsets after it in orders-0" in found.what
     # copied to where it ended a moment ago: one more record has come since
     assert findings(seen(snapshots.partition(lag=0, loss_records=1, loss_ms=1_300))) == []
 
@@ -235,7 +235,7 @@ def test_fewer_lanes_than_cores() -> None:
     behind = [lagging(n) for n in range(6)]
     found = only(seen(*behind, cores=8, tasks_max=2), "few_lanes")
     assert found.what == (
-        "2 lanes copy 6 partitions that are behind, of 8 cores, since tasks.max = 2"
+        "2 lanes copy 6 partitions that are behind, of 8 cores, because tasks.max = 2"
     )
     assert found.todo == "raise tasks.max to 6"
     assert "--lanes" in only(seen(*behind, cores=8), "few_lanes").todo
@@ -246,7 +246,7 @@ def test_tasks_max_on_another_host() -> None:
     behind = [lagging(n) for n in range(6)]
     found = only(seen(*behind, tasks_max=2), "few_lanes")
     assert found.likelihood is Likelihood.POSSIBLE
-    assert found.what == "2 lanes copy 6 partitions that are behind, since tasks.max = 2"
+    assert found.what == "2 lanes copy 6 partitions that are behind, because tasks.max = 2"
     assert "few_lanes" not in [each.cause for each in findings(seen(*behind, tasks_max=9))]
 
 
@@ -287,11 +287,11 @@ def test_batches_that_do_not_pass_as_they_are() -> None:
 
 def test_share_of_batches_that_lanes_recoded() -> None:
     part = lagging(batches=200, recoded=150)
-    slow = seen(part, decoded={"orders": "cleanup.policy = compact leaves holes"})
+    slow = seen(part, decoded={"orders": "cleanup.policy = compact leaves gaps"})
     found = only(slow, "recoded")
     assert found.what == (
         "75% of the batches of partitions that are behind were decoded or repacked (150 of "
-        "200): orders: cleanup.policy = compact leaves holes"
+        "200): orders: cleanup.policy = compact leaves gaps"
     )
     codec = Tuning(recompression=Recompression(codec=Codec.ZSTD, every=True))
     assert "compression.type" in only(seen(part, tuning=codec), "recoded").todo
@@ -304,7 +304,7 @@ def test_far_clusters_and_what_is_left() -> None:
     found = only(seen(lagging(), target=far), "far_away")
     assert "a round trip to B takes 180 ms from here (broker 1)" in found.what
     left = only(seen(lagging(), rates={TopicPartition("orders", 0): 5.0 * MB}), "at_its_limits")
-    assert "1,000 records wait since 1 min; 2 lanes copy 5.0 MB/s" in left.what
+    assert "1,000 records have waited for 1 min; 2 lanes copy 5.0 MB/s" in left.what
     assert "A 1.0 ms, B 2.5 ms" in left.what
 
 
@@ -319,13 +319,13 @@ def test_the_surest_comes_first() -> None:
 
 
 def test_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    slow = seen(lagging(), tuning=Tuning(join_bytes=9), notes=("quotas are not seen: no",))
+    slow = seen(lagging(), tuning=Tuning(join_bytes=9), notes=("quotas are unknown: no",))
     write_all(parts(slow, findings(slow)))
     head, note, first, todo = capsys.readouterr().out.splitlines()
     assert head == (
         "A->B: RUNNING, 1,000 records behind (1 min), 2 lanes, round trips: A 1.0 ms, B 2.5 ms"
     )
-    assert note == "  note: quotas are not seen: no"
+    assert note == "  note: quotas are unknown: no"
     assert first.startswith("  1. possible: small batches")
     assert todo.startswith("     do: set batch.size = 0")
     write_all(parts(seen(snapshots.partition()), []))

@@ -54,7 +54,7 @@ def test_a_leader_that_took_over_just_now_is_not_gone() -> None:
     began_ms = known.latest.started_ms
     state, text, code = last_run(known, None, began_ms + 9000, reports=True)
     assert (state, code) == ("UNKNOWN", "")
-    assert text.startswith("east-1 (process 77) leads it since 9")
+    assert text.startswith("east-1 (process 77) has led it for 9")
     assert last_run(known, None, began_ms + 60_000, reports=True).code == "PROCESS_GONE"
 
 
@@ -62,11 +62,17 @@ def test_a_leader_that_took_over_just_now_is_not_gone() -> None:
     ("known", "status", "reports", "state", "said"),
     [
         (None, None, True, "NOT_RUNNING", "it has never run"),
-        (history(is_closed=True), None, False, "NOT_RUNNING", "ended in order"),
-        (history(), replace(PUBLISHED, state="STOPPED"), True, "NOT_RUNNING", "ended in order"),
-        (history(), PUBLISHED, True, "NOT_RUNNING", "which has said nothing for 3 min 20 s"),
-        (history(), None, True, "NOT_RUNNING", "which has said nothing: killed, or cut off"),
-        (history(), None, False, "UNKNOWN", "ask on that host"),
+        (history(is_closed=True), None, False, "NOT_RUNNING", "was shut down cleanly"),
+        (
+            history(),
+            replace(PUBLISHED, state="STOPPED"),
+            True,
+            "NOT_RUNNING",
+            "was shut down cleanly",
+        ),
+        (history(), PUBLISHED, True, "NOT_RUNNING", "without a report for 3 min 20 s"),
+        (history(), None, True, "NOT_RUNNING", "without a report: killed, or disconnected"),
+        (history(), None, False, "UNKNOWN", "check on that host"),
     ],
 )
 def test_of_another_host(
@@ -76,13 +82,13 @@ def test_of_another_host(
     assert found.state == state
     assert said in found.text
     assert "it runs on" not in found.text
-    # whoever ended in order, or never began, needs no attention
-    assert (found.code == "PROCESS_GONE") == ("said nothing" in found.text)
+    # whoever shut down cleanly, or never began, needs no attention
+    assert (found.code == "PROCESS_GONE") == ("without a report" in found.text)
 
 
 def test_the_end_of_the_generation_before_is_not_its_own() -> None:
     before = replace(PUBLISHED, state="STOPPED", generation=3)
-    assert "ended in order" not in last_run(history(), before, NOW_MS, reports=True).text
+    assert "was shut down cleanly" not in last_run(history(), before, NOW_MS, reports=True).text
 
 
 def test_process_of_this_host_that_is_gone_was_killed(gone: int) -> None:
@@ -90,8 +96,8 @@ def test_process_of_this_host_that_is_gone_was_killed(gone: int) -> None:
     assert found.state is FlowState.NOT_RUNNING
     assert found.code == "PROCESS_GONE"
     assert found.text == (
-        f"it last ran on {HERE} (process {gone}): that process is gone, and did not say that it "
-        "ended [PROCESS_GONE]"
+        f"it last ran on {HERE} (process {gone}): that process has ended without reporting it "
+        "[PROCESS_GONE]"
     )
 
 

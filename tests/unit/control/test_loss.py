@@ -212,7 +212,7 @@ def test_beyond_the_rpo_the_flow_is_degraded_and_says_so_once(
     flow.copied(200, end=200)
     with caplog.at_level(logging.WARNING):
         assert flow.pass_time(1).state is FlowState.RUNNING
-    assert caplog.messages[-1] == "A->B: the RPO is kept again"
+    assert caplog.messages[-1] == "A->B: the RPO is met again"
 
 
 def test_without_an_rpo_nothing_is_exceeded() -> None:
@@ -230,7 +230,7 @@ def test_a_source_that_does_not_answer_proves_nothing() -> None:
     assert (found.loss_records, found.loss_ms, found.rpo_excess) == (0, 20_000, "")
     found = flow.pass_time(40)
     assert found.loss_ms == 60_000
-    assert "orders-0 was last seen 1 min ago, and nobody knows what came since" in found.rpo_excess
+    assert "orders-0 was last seen 1 min ago, and later records are unknown" in found.rpo_excess
     flow.source.error = None
     found = flow.pass_time(3)
     assert (found.loss_ms, found.rpo_excess) == (0, "")
@@ -393,13 +393,13 @@ BINDING = Binding()
         (lambda _: None, "2 lanes, and the network or the brokers are at their limit"),
         (
             throttled,
-            "a quota of the source's brokers (for 0.5 s they read no request) and the target's "
-            "brokers (for 12 s they read no request) holds it back",
+            "the flow is throttled by a quota of the source's brokers (they mute the connection "
+            "for 0.5 s) and the target's brokers (they mute the connection for 12 s)",
         ),
         (degraded, "cluster B: no broker answers [UNREACHABLE]"),
-        (limited, "the flow's limit of 5.0 KB/s holds it back"),
+        (limited, "the flow is throttled by its limit of 5.0 KB/s"),
         (stopped, "it has stopped with RECORD_TOO_LARGE"),
-        (alone, "this partition alone is behind"),
+        (alone, "only this partition is behind"),
         (gone, "no lane runs"),
     ],
     ids=["lanes", "quota", "unreachable", "limit", "code", "one", "none"],
@@ -566,7 +566,7 @@ def test_a_copy_that_stands_is_told_of_when_a_quarter_of_the_retention_is_left()
     assert flow.pass_time(HOUR_S - 60).state is FlowState.RUNNING
     found = flow.pass_time(120)
     assert found.state is FlowState.DEGRADED
-    assert "the copy comes no nearer to its end" in found.reason
+    assert "the copy is not catching up" in found.reason
 
 
 def test_a_log_that_is_cut_for_its_size_is_seen_by_its_start() -> None:

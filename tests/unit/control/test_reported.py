@@ -33,7 +33,7 @@ from twinlog.mirror.state.generations import row_key
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind
 from twinlog.mirror.state.published import PublishedStatus
 
-AWAY = "its target could not be asked: no broker"
+AWAY = "its target could not be queried: no broker"
 PAUSE = Intent(flow="A->B", kind=IntentKind.PAUSE, is_set=True, who="an operator", at_ms=1)
 
 

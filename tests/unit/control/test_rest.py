@@ -396,16 +396,16 @@ def test_no_secret_is_in_any_answer(rest: Rest) -> None:
 @pytest.mark.parametrize(
     ("path", "method", "body", "status", "code", "what"),
     [
-        ("/api/v1/nothing", "GET", None, 404, "NOT_FOUND", "nothing is at /api/v1/nothing"),
+        ("/api/v1/nothing", "GET", None, 404, "NOT_FOUND", "no such path: /api/v1/nothing"),
         ("/api/v1/flows/X-%3EY", "GET", None, 404, "NOT_FOUND", "there are A->B, C->B"),
         ("/api/v1/codes/NONE", "GET", None, 404, "NOT_FOUND", "no code NONE"),
-        ("/api/v1/flows", "POST", {}, 405, "METHOD_NOT_ALLOWED", "takes"),
-        (f"{A_B}/pause", "GET", None, 405, "METHOD_NOT_ALLOWED", "takes POST"),
+        ("/api/v1/flows", "POST", {}, 405, "METHOD_NOT_ALLOWED", "accepts only"),
+        (f"{A_B}/pause", "GET", None, 405, "METHOD_NOT_ALLOWED", "accepts only POST"),
         (f"{A_B}/partitions?sort=x", "GET", None, 400, "REQUEST_INVALID", "sort: must be 'topic'"),
         (f"{A_B}/partitions?limit=0", "GET", None, 400, "REQUEST_INVALID", "limit: must be great"),
-        (f"{A_B}?x=1", "GET", None, 400, "REQUEST_INVALID", "x: no such name; this path takes"),
+        (f"{A_B}?x=1", "GET", None, 400, "REQUEST_INVALID", "x: unknown name; this path takes"),
         (f"{A_B}/diff?all=1&all=1", "GET", None, 400, "REQUEST_INVALID", "given twice"),
-        (f"{A_B}/diff?topics=(", "GET", None, 400, "USAGE", "topics: ( is no regular"),
+        (f"{A_B}/diff?topics=(", "GET", None, 400, "USAGE", "topics: ( is not a supported regular"),
         (f"{A_B}/diff?topics=(%3F%3Da)a", "GET", None, 400, "USAGE", "is not taken here"),
         (f"{A_B}/pause", "POST", b"{", 400, "REQUEST_INVALID", "double quotes at line 1, column 2"),
         (f"{A_B}/pause", "POST", [], 400, "REQUEST_INVALID", "body: must be a JSON object"),
@@ -493,7 +493,9 @@ def test_a_hundred_clients_that_come_at_once_are_all_answered(rest: Rest) -> Non
 def test_many_clients_are_answered_from_one_encoding_until_something_changes(
     rest: Rest, monitor: Monitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    eventually(lambda: "could not be asked" in rest.get(A_B)["problem"], what="its target is away")
+    eventually(
+        lambda: "could not be queried" in rest.get(A_B)["problem"], what="its target is away"
+    )
     monkeypatch.setattr(kept, "KEPT_S", 60.0)
     shows, shown_flows = shown.flow, []
 

@@ -84,7 +84,8 @@ def test_others_get_metrics_and_probes_alone_where_nobody_proves_who_it_is(serve
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "no.such.host.invalid", "a..b"])  # noqa: S104
 def test_nothing_is_served_to_others_that_no_key_allows(serve: Serve, host: str) -> None:
     message = (
-        r"9405: others reach this address.*twinlog\.rest\.monitoring\.open = true.*127\.0\.0\.1"
+        r"9405: other machines reach this address.*"
+        r"twinlog\.rest\.monitoring\.open = true.*127\.0\.0\.1"
     )
     with pytest.raises(ListenUnguarded, match=message), serve(Address(host, 9405)):
         pass
@@ -104,7 +105,7 @@ def test_a_mirror_whose_address_others_reach_unguarded_does_not_start(
     file.write_text(f"clusters = A, B\n{servers}A->B.enabled = true\n")
     assert run(["mirror", str(file), "--listen", "0.0.0.0:0"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("twinlog: 0.0.0.0:0: others reach this address")
+    assert line.startswith("twinlog: 0.0.0.0:0: other machines reach this address")
     assert line.endswith("[LISTEN_UNGUARDED]")
 
 
@@ -204,7 +205,7 @@ def test_a_token_has_a_name_of_its_own_and_a_dry_run_makes_none(
     assert not Path(file).exists()
     token("a")
     assert run(["token", "new", file, "--name", "a"]) == 2
-    assert "has a token of the name a" in capsys.readouterr().err
+    assert "already has a token named a" in capsys.readouterr().err
     assert run(["token", "new", file, "--name", "a:b"]) == 2
     assert "is no name" in capsys.readouterr().err
 
@@ -215,11 +216,11 @@ def test_a_file_that_others_may_write_is_refused(token: Token, tmp_path: Path, m
 
     token()
     (tmp_path / "tokens").chmod(mode)
-    with pytest.raises(ConfigError, match="others may write to it"):
+    with pytest.raises(ConfigError, match="other users may write to it"):
         Tokens(tmp_path / "tokens")
 
 
-@pytest.mark.parametrize(("text", "said"), [("", "has no token"), ("x\n", ":1: is no line")])
+@pytest.mark.parametrize(("text", "said"), [("", "has no token"), ("x\n", ":1: is not a line")])
 def test_a_file_without_a_token_is_refused(tmp_path: Path, text: str, said: str) -> None:
     from twinlog.control.web.tokens import Tokens
 

@@ -185,7 +185,7 @@ def test_who_may_not_record_has_a_line_and_no_error(monkeypatch: pytest.MonkeyPa
     config = cast("Any", SimpleNamespace(flow="A->B"))
     found = VerifiedFlow(flow="A->B", partitions=[partition()])
     (line,) = Records([config], ASKED, is_off=False).add(found)
-    assert line.startswith("A->B: what was found is not recorded: grant DESCRIBE")
+    assert line.startswith("A->B: the result is not recorded: grant DESCRIBE")
     assert Records([config], ASKED, is_off=True).add(found) == []
     nothing = VerifiedFlow(flow="A->B")
     assert Records([config], ASKED, is_off=False).add(nothing) == [], "it has none of the topics"

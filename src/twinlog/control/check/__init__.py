@@ -1,5 +1,5 @@
-"""What would happen, and what stands in the way: reads only.
+"""Read-only checks: what would happen, and what prevents it.
 
-`mirror_check` is `twinlog check` on the clusters (what it says of keys is `config.advice`),
-`offline_status` what `status` shows without a running mirror.
+`mirror_check` is `twinlog check` against the clusters (its advice on keys is in `config.advice`).
+`offline_status` is what `status` shows without a running mirror.
 """

@@ -1,5 +1,5 @@
-"""Says what `mirror --adopt-mm2` would take over, and from where, and that it should be asked where
-a MirrorMaker 2 copied before; it only reads.
+"""Reports what `mirror --adopt-mm2` would take over, and from which offsets. Suggests the option if
+a MirrorMaker 2 copied before. Only reads.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def check_adoption(
     clients: tuple[ClusterClient, ClusterClient],
     report: FlowReport,
 ) -> None:
-    """Add to the report; `clients` are those of source and target. Raises AdoptionRefused where
-    there is no such MirrorMaker 2.
+    """Add to the report; `clients` are those of source and target. Raises AdoptionRefused if there
+    is no such MirrorMaker 2.
     """
     source, target = clients
     remote = {topic.topic: topic.remote_topic for topic in report.topics}
@@ -55,7 +55,7 @@ def check_adoption(
 def _survey(
     adopter: Adopter, plans: list[PartitionPlan], maps: Maps, report: FlowReport
 ) -> Adoption:
-    """One that runs is a problem; what would be taken over is asked before it is stopped."""
+    """Survey what would be taken over. A MirrorMaker 2 that still runs is reported as a problem."""
     try:
         return adopter.survey(plans, maps)
     except AdoptionRefused as error:
@@ -71,8 +71,8 @@ def suggest_adoption(
     clients: tuple[ClusterClient, ClusterClient],
     report: FlowReport,
 ) -> None:
-    """A note where the target holds what a MirrorMaker 2 may have copied; `clients` are those of
-    source and target. Else its topics look like a stranger's, or would be copied once more.
+    """Add a note if the target has records that a MirrorMaker 2 may have copied. Without it they
+    would look like foreign records, or be copied again. `clients` are those of source and target.
     """
     source, target = clients
     names = not_ours(report, is_identity=setup.is_identity)
@@ -80,7 +80,9 @@ def suggest_adoption(
         return
     left = [(target, storage.topic)]
     syncs = SyncsTopic.of(setup.config)
-    if syncs is not None and not setup.is_identity:  # those of our own have no foreign records
+    if (
+        syncs is not None and not setup.is_identity
+    ):  # this flow's own syncs topic has no foreign records
         left.append((target if syncs.on_target else source, syncs.name))
     found = [
         f"{name} on {client.alias}"
@@ -92,7 +94,7 @@ def suggest_adoption(
 
 
 def not_ours(report: FlowReport, *, is_identity: bool) -> list[str]:
-    """Topics of the source whose remote topics hold records that Twinlog did not copy, or may."""
+    """Return source topics whose remote topics have records that Twinlog did not copy, or may."""
     if is_identity:
         known = (Plan.EXISTS, Plan.GROW)
         return [one.topic for one in report.topics if one.plan in known and one.begins]
@@ -102,16 +104,18 @@ def not_ours(report: FlowReport, *, is_identity: bool) -> list[str]:
 
 
 def suggestion(found: Sequence[str], names: Sequence[str]) -> str:
-    """`found`: the topics by which a MirrorMaker 2 is known; `names`: what it may have copied."""
+    """Return the note. `found` are topics that a MirrorMaker 2 uses; `names` are those that it may
+    have copied.
+    """
     return (
-        f"{' and '.join(found)} may be of a MirrorMaker 2. If it copied {first_few(names)}, take "
-        "its work over: `twinlog check FILE --adopt-mm2` says from where; then stop MirrorMaker 2, "
-        "and start `twinlog mirror FILE --adopt-mm2`"
+        f"{' and '.join(found)} may belong to a MirrorMaker 2. If it copied {first_few(names)}, "
+        "take over its work: `twinlog check FILE --adopt-mm2` shows from which offsets; then stop "
+        "MirrorMaker 2, and start `twinlog mirror FILE --adopt-mm2`"
     )
 
 
 def _plans(here: TopicMetadata, there: TopicMetadata, *, by_key: bool) -> Iterator[PartitionPlan]:
-    """Of the partitions that both topics have."""
+    """Yield the plans of the partitions that both topics have."""
     if here.error or there.error:
         return
     count = len(there.partitions)

@@ -1,4 +1,4 @@
-"""The clusters of several flows, each asked once whether it answers."""
+"""The clusters of several flows; each is queried once to find out whether it responds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from twinlog.errors import TwinlogError
 
 
 class AskedClusters:
-    """Clients by cluster, and what is wrong with one: it is waited for once, whoever needs it."""
+    """Clients and problems by cluster. An unreachable cluster is waited for only once."""
 
     def __init__(self, closing: ExitStack, gives_up_s: float) -> None:
         self._closing, self._gives_up_s = closing, gives_up_s
@@ -30,7 +30,7 @@ class AskedClusters:
         return self._problems[settings]
 
     def ask(self, wanted: Iterable[ClusterSettings]) -> None:
-        """Whether they answer: those that do not cost one wait together."""
+        """Query whether they respond, in parallel, so that unreachable ones time out together."""
         new = [self.client(one) for one in dict.fromkeys(wanted) if one not in self._problems]
         with ThreadPoolExecutor(max(len(new), 1)) as pool:
             for client, problem in zip(new, pool.map(_why_not, new), strict=True):

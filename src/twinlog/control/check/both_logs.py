@@ -1,4 +1,4 @@
-"""What both clusters have of partitions: where their logs begin and end, and who leads them."""
+"""The logs of partitions on both clusters: their start, end and leader."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ _ASKED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
-    """One log, in offsets; -1 is what is not known."""
+    """One log, in offsets; -1 means unknown."""
 
     topic: str
     start: int = -1
     last_stable: int = -1
-    """A reader of committed records comes so far."""
+    """Consumers with read_committed read up to this offset."""
     end: int = -1
     leader: int = -1
     leader_epoch: int = -1
     replicas: tuple[int, ...] = ()
     in_sync: tuple[int, ...] = ()
     problem: str = ""
-    """Why not all is known."""
+    """Why a value is unknown."""
 
 
 def both_logs(
     flow: FlowConfig, source: Collection[TopicPartition], target: Collection[TopicPartition]
 ) -> tuple[dict[TopicPartition, LogFacts], dict[TopicPartition, LogFacts]]:
-    """The source's and the target's, each as far as its cluster answers; all partitions of a
-    cluster are asked for at once.
+    """Return the source's and the target's logs, as far as each cluster responds. All partitions of
+    a cluster are queried together.
     """
     setup = flow_setup(flow)
     with ExitStack() as closing:
@@ -77,7 +77,7 @@ def _asked(
         topic = topics.get(tp.topic)
         led = None if topic is None else topic.partition(tp.partition)
         facts[tp] = (
-            LogFacts(topic=tp.topic, problem=f"{tp} is not there, or may not be described")
+            LogFacts(topic=tp.topic, problem=f"{tp} does not exist, or DESCRIBE is denied")
             if led is None
             else LogFacts(
                 topic=tp.topic,

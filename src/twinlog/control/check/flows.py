@@ -1,4 +1,4 @@
-"""Looks at one flow: its topics, our rights on both sides, what the target holds already."""
+"""Checks one flow: its topics, the rights on both sides, and existing records on the target."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 
 class Clients(NamedTuple):
-    """The four clients of a flow, as `clusters` of its setup; several may be one and the same."""
+    """The four clients of a flow, as in `clusters` of its setup; several may be the same."""
 
     source: ClusterClient
     target: ClusterClient
@@ -83,7 +83,7 @@ class Clients(NamedTuple):
 
 
 def check_flow(setup: FlowSetup, clients: Clients, report: FlowReport) -> None:
-    """Fill the report; what cannot be asked at all is raised."""
+    """Fill the report. Raises an error if a query fails as a whole."""
     check = _FlowCheck(setup, clients, report)
     check.topics()
     check.source_rights()
@@ -124,7 +124,7 @@ class _FlowCheck:
     def _problem(self, error: TwinlogError, topic: str | None = None) -> None:
         self._report.problems.append(Problem.of(error, topic))
 
-    # -- what would be mirrored ----------------------------------------------------------------
+    # -- topics that would be mirrored ---------------------------------------------------------
 
     def topics(self) -> None:
         missing = [name for name in self._mirrored if self._remote[name] not in self._there.topics]
@@ -185,7 +185,7 @@ class _FlowCheck:
         )
 
     def _creation(self, missing: Sequence[str], configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Ask the brokers to validate every creation."""
+        """Let the brokers validate the creation of every topic."""
         live, factor = len(self._there.brokers), self._flow.new_topics.replication_factor
         if (refused := replication_refused(self._flow, live, len(missing))) is not None:
             self._problem(refused)
@@ -209,7 +209,7 @@ class _FlowCheck:
     def _tried(
         self, remote: str, partitions: int, factor: int, configs: Mapping[str, str]
     ) -> TopicCreation | TwinlogError:
-        """What the cluster would create, or why it would not."""
+        """Return what the cluster would create, or the error."""
         try:
             answer = validate_topic(
                 self._clients.target,
@@ -273,8 +273,8 @@ class _FlowCheck:
             "cleanup.policy is not checked",
         )
         self._report.notes += [
-            f"what {self._flow.flow.target} can do cannot be tried, so the guarantee would be "
-            f"'{UNTRIED.guarantee}': {error}"
+            f"the capabilities of {self._flow.flow.target} cannot be tested, so the guarantee "
+            f"would be '{UNTRIED.guarantee}': {error}"
             for error in self._own_topic(PROBE_TOPIC)
         ]
 
@@ -290,16 +290,16 @@ class _FlowCheck:
                 yield denied(self._flow.flow.target, right.name, name)
 
     def group(self) -> None:
-        """One driver leads a flow, by membership of a group."""
+        """Check the group through which one driver is elected as the leader of a flow."""
         try:
             check_group_read(self._clients.target, f"twinlog-{self._flow.flow}")
         except Unauthorized as error:
             self._problem(error)
 
-    # -- what the target holds -----------------------------------------------------------------
+    # -- existing records on the target --------------------------------------------------------
 
     def state(self) -> None:
-        """Whether the state on the target is this flow's."""
+        """Note whether the last run of this flow has not ended cleanly."""
         if STATE_TOPIC not in self._there.topics or not may(
             self._there, STATE_TOPIC, Operation.READ
         ):
@@ -312,7 +312,7 @@ class _FlowCheck:
             )
 
     def foreign_data(self) -> None:
-        """A prefixed remote topic with records that no offset map row speaks of."""
+        """Report prefixed remote topics with records that no row of the offset map covers."""
         if self._setup.is_identity:
             return
         keyed = self._flow.keyed_partitions
@@ -320,7 +320,7 @@ class _FlowCheck:
             tp: TopicPartition(self._remote[tp.topic], tp.partition)
             for topic in self._report.topics
             if topic.plan not in (Plan.CREATE, Plan.MISSING)
-            if not keyed or topic.partitions == topic.remote_partitions  # others are shared anyway
+            if not keyed or topic.partitions == topic.remote_partitions  # others count as shared
             for tp in _partitions(topic)
             if may(self._there, topic.remote_topic, Operation.READ)
         }
@@ -367,10 +367,10 @@ class _FlowCheck:
             describe_broker_configs(self._clients.target, [EXPIRY_CONFIG])
         except Unauthorized:
             self._report.notes.append(
-                f"{EXPIRY_CONFIG} of {self._flow.flow.target} may not be read (DESCRIBE_CONFIGS on "
+                f"{EXPIRY_CONFIG} of {self._flow.flow.target} is not readable (DESCRIBE_CONFIGS on "
                 "the cluster): "
-                "every partition counts as unprotected, which is slower for a minute after "
-                "trouble; set "
+                "every partition is treated as unprotected, which slows it for a minute after a "
+                "failure; set "
                 "twinlog.target.producer.id.expiration.ms to the brokers' value"
             )
 
@@ -378,8 +378,12 @@ class _FlowCheck:
 def _where(last: Claim) -> str:
     lives = lives_here(last.host, last.pid, last.started_ms)
     if lives is None:
-        return f"it runs on {last.host} (process {last.pid}), or its lanes were lost there"
-    what = "runs on this host" if lives else "of this host is gone; its lanes may send for a while"
+        return f"it runs on {last.host} (process {last.pid}), or was lost there with its lanes"
+    what = (
+        "runs on this host"
+        if lives
+        else "of this host has ended; its lanes may still send for a while"
+    )
     return f"process {last.pid} {what}"
 
 
@@ -394,7 +398,7 @@ SHOWN: Final = 20
 def check_syncs(
     flow: FlowConfig, source: ClusterClient, target: ClusterClient, report: FlowReport
 ) -> None:
-    """Add to the report's changes, and what is missing for them to its notes."""
+    """Add to the report the changes by the syncs, and as notes the rights that they lack."""
     if not flow.new_topics.enabled:
         return
     refused = {problem.topic for problem in report.problems}
@@ -404,8 +408,8 @@ def check_syncs(
         name: its for name, its in named.items() if name not in refused and name not in left_alone
     }
     report.notes += [
-        f"{flow.flow}: configs and ACLs of {named[name]} are left as they are: it stood with "
-        f"{code} when the flow ran last"
+        f"{flow.flow}: configs and ACLs of {named[name]} are not changed: it had the code {code} "
+        "when the flow last ran"
         for name, code in sorted(left_alone.items())
         if name in named
     ]
@@ -417,8 +421,8 @@ def check_syncs(
 
 
 def _left_alone(flow: FlowConfig, target: ClusterClient) -> dict[str, str]:
-    """Source topics whose copies are not the flow's to change, as its leader said in the last
-    minutes, and why. What was not said is found at the start of each partition.
+    """Return source topics whose copies the flow must not change, and why, as its leader reported
+    in the last minutes. Other such topics are found at the start of each partition.
     """
     rows = status_rows(target, target.metadata(None), int(time.time() * 1000))
     status = published_status(str(flow.flow), rows or [])
@@ -500,7 +504,7 @@ class _Written:
 def check_features(
     flow: FlowConfig, source: ClusterClient, target: ClusterClient, report: FlowReport
 ) -> None:
-    """Add to the report's notes; only a position of MirrorMaker 1 that is hidden is a problem."""
+    """Add to the report's notes. Only an unreadable position of MirrorMaker 1 is a problem."""
     for one in _written(flow, source, target):
         error = _missing(one)
         if error is not None:
@@ -533,7 +537,7 @@ def _written(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -> 
         yield _Written(
             client=target,
             topic=STATUS_TOPIC,
-            so="the status is shown on the mirror's host alone",
+            so="the status is shown only on the mirror's host",
             hint="set twinlog.status.interval.seconds=0",
             rights=(Operation.WRITE,),
         )
@@ -550,7 +554,7 @@ def _written(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -> 
 
 
 def _missing(one: _Written) -> TwinlogError | None:
-    """The first right that is surely missing."""
+    """Return the first right that is certainly missing."""
     client, topic = one.client, one.topic
     seen = client.metadata([topic])
     if not seen.topics[topic].error:
@@ -562,7 +566,7 @@ def _missing(one: _Written) -> TwinlogError | None:
     except Unauthorized as error:
         return hidden_topic(client, topic, may_create=False) if hidden else error
     except (BrokerRefused, Unsupported):
-        return None  # no matter of rights: a policy of the cluster, or old brokers
+        return None  # not about rights: a policy of the cluster, or old brokers
     return hidden_topic(client, topic, may_create=True) if hidden else None
 
 
@@ -572,9 +576,9 @@ def _source_group(flow: FlowConfig, source: ClusterClient, report: FlowReport) -
         report.problems.append(
             Problem(
                 code="GROUP_UNAUTHORIZED",
-                message=f"{flow.flow}: where group {group} of {alias} stands, and the copy is to "
-                f"begin, may not be read: grant DESCRIBE on group {group}, or READ, which lets "
-                "its offsets be committed as well",
+                message=f"{flow.flow}: the offsets of group {group} of {alias}, at which the copy "
+                f"would begin, are not readable: grant DESCRIBE on group {group}, or READ, which "
+                "also allows committing its offsets",
             )
         )
     elif unreadable_groups(source, [group]):

@@ -1,9 +1,9 @@
-"""Which groups of a flow's source may move to its target now: where each would resume there, and
-what stands in the way. Only reads.
+"""Which groups of a flow's source are ready to move to its target, and where each would resume.
+Only reads.
 
-A group may move when nobody is in it on either side, and every offset that it has committed has an
-exact counterpart on the target. One that moves earlier would read records again, or find nothing to
-resume from.
+A group is ready if it has no members on either side, and if each of its committed offsets has an
+exact counterpart on the target. A group that moves earlier would read records again, or find no
+offset to resume from.
 """
 
 from __future__ import annotations
@@ -33,47 +33,47 @@ from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.survey.source_ends import known_ends
 
-BY_KEY: Final = "records are placed by key there, no offset corresponds"
-BY_MM2: Final = "MirrorMaker 2 copied what is there: it would resume somewhat before"
+BY_KEY: Final = "records are placed by key there, so no offset corresponds"
+BY_MM2: Final = "MirrorMaker 2 copied these records: it would resume somewhat before"
 
 Offsets: TypeAlias = Mapping[str, GroupOffsets | TwinlogError]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """One committed offset of a group, and where it resumes on the target."""
+    """A committed offset of a group, and its counterpart on the target."""
 
     topic: str
-    """On the source, as `partition` and `offset`."""
+    """Source topic; so are `partition` and `offset`."""
     partition: int
     offset: int
     end: int
-    """Of the source's log; -1: not known."""
+    """End of the source's log; -1 if unknown."""
     to_topic: str | None
     to_offset: int | None
-    """None where it has no counterpart on the target."""
+    """None if it has no counterpart on the target."""
     why_not: str
-    """Empty: the counterpart is exact."""
+    """Why the counterpart is not exact; empty if it is."""
 
     @property
     def lag(self) -> int:
-        """Offsets that the group has not read yet; -1: not known."""
+        """Offsets that the group has not read yet; -1 if unknown."""
         return max(0, self.end - self.offset) if self.end >= 0 else -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReadiness:
-    """One group."""
+    """The readiness of one group."""
 
     group: str
     is_share: bool
     here: GroupSide
-    """On the source."""
+    """The group on the source."""
     there: GroupSide
-    """On the target."""
+    """The group on the target."""
     committed: tuple[CommittedOffset, ...]
     why_not: tuple[str, ...]
-    """Empty: it may move."""
+    """Why the group is not ready; empty if it is."""
 
     @property
     def is_ready(self) -> bool:
@@ -81,7 +81,7 @@ class GroupReadiness:
 
     @property
     def lag(self) -> int:
-        """Of all its partitions; -1 where none is known."""
+        """Sum over its partitions; -1 if unknown for all."""
         known = [one.lag for one in self.committed if one.lag >= 0]
         return sum(known) if known else -1
 
@@ -105,23 +105,23 @@ class GroupReadiness:
 
 @dataclass(slots=True, kw_only=True)
 class FlowGroups:
-    """All groups of a flow's source that it selects."""
+    """The selected groups of a flow's source."""
 
     flow: str
     groups: list[GroupReadiness] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     left_out: int = 0
-    """Groups of the source that `groups` and `groups.exclude` leave out."""
+    """Number of source groups excluded by `groups` and `groups.exclude`."""
 
     def note(self, line: str) -> None:
-        """What could not be asked, once."""
+        """Add a note about a failed query, once."""
         if line not in self.notes:
             self.notes.append(line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSurvey:
-    """What was read of the groups of one flow, on both sides."""
+    """The data of the groups of one flow, from both sides."""
 
     led: LedFlow
     selected: tuple[Group, ...]
@@ -129,15 +129,15 @@ class GroupSurvey:
     offsets: Offsets
     counterparts: Mapping[TopicPartition, Counterpart]
     without_counterpart: Mapping[TopicPartition, str]
-    """Committed offsets that have none, and why."""
+    """Committed offsets without a counterpart, and why."""
     there: Mapping[str, Group]
     """Groups of the target."""
     there_client: Coordinators
 
 
 def ready_groups(config: MirrorConfig, wanted: Iterable[str] = ()) -> Iterator[FlowGroups]:
-    """Flow by flow; `wanted`: only these groups. Raises TwinlogError where a cluster of a flow
-    cannot be asked.
+    """Yield the groups of each flow, or only the `wanted` ones. Raises TwinlogError if a cluster of
+    a flow cannot be queried.
     """
     names = frozenset(wanted)
     for flow in config.flows:
@@ -174,7 +174,7 @@ def survey_groups(
     there: Coordinators,
     names: frozenset[str] = frozenset(),
 ) -> GroupSurvey:
-    """The groups that the flow selects, their offsets, and their counterparts on the target."""
+    """Return the selected groups, their offsets, and the counterparts on the target."""
     found = [one for one in list_groups(here).values() if one.has_offsets or one.is_share]
     selects = led.config.groups.selects
     selected = sorted(
@@ -205,7 +205,7 @@ def readiness(
     here: GroupSide,
     there: GroupSide,
 ) -> GroupReadiness:
-    """What becomes of one group."""
+    """Return the readiness of one group."""
     offsets = survey.offsets[group.name]
     config = survey.led.config.flow
     why_not: list[str] = []
@@ -214,7 +214,7 @@ def readiness(
     if there.is_active:
         why_not.append(f"it is active on {config.target}: {there.who}")
     elif there.state is None:
-        why_not.append(f"whether it is active on {config.target} is not known: {there.problem}")
+        why_not.append(f"unknown whether it is active on {config.target}: {there.problem}")
     committed: tuple[CommittedOffset, ...] = ()
     if isinstance(offsets, TwinlogError):
         why_not.append(str(offsets))
@@ -279,7 +279,7 @@ def _not_exact(counterpart: Counterpart, offset: int) -> str:
 
 
 def _summed(committed: Iterable[CommittedOffset]) -> Iterator[str]:
-    """A line for each reason, whatever number of partitions has it."""
+    """Yield one line for each reason, with its partitions."""
     by_reason: dict[str, list[str]] = {}
     for one in committed:
         if one.why_not:

@@ -1,9 +1,9 @@
-"""Says what `twinlog mirror` would do with a configuration, and what would stop it; it only reads.
+"""Shows what `twinlog mirror` would do with a configuration, and what would prevent it. Only reads.
 
-Where a right can be seen in metadata (authorized operations, KIP-430) it is read there; what only
-the brokers can judge (a topic's creation: rights, policies, replication factor) is put to them as a
-request that is validated and not carried out. Every cluster is asked with the credentials of the
-client that will need it: those of the admin client and those of the lanes may differ.
+Rights that metadata shows (authorized operations, KIP-430) are read there. What only the brokers
+can decide (the creation of a topic: rights, policies, replication factor) is sent as a request with
+`validate_only`. Every cluster is queried with the credentials of the client that will use it,
+because those of the admin client and of the lanes may differ.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from twinlog.survey.capabilities import ensure_probe_topic, probe
 
 GIVES_UP_S: Final = 60.0
 SAID_AFTER_S: Final = 3.0
-"""That a cluster has not answered yet."""
+"""Delay before a cluster without an answer is reported."""
 
 
 def check(
@@ -42,10 +42,10 @@ def check(
     adopts: Callable[[FlowConfig], OffsetStorage | None] = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> CheckReport:
-    """Look at everything; wrong security settings are raised as ConfigError.
+    """Check everything. Raises ConfigError for wrong security settings.
 
-    `adopts` says where the MirrorMaker 2 of a flow is whose work would be taken over; `say` hears
-    what is waited for.
+    `adopts` returns where the MirrorMaker 2 that would be taken over stores a flow's offsets. `say`
+    is called with the clusters that are waited for.
     """
     neighbours = neighbours_of(config.flows)
     setups = [flow_setup(flow, adopts(flow), neighbours) for flow in config.flows]
@@ -73,7 +73,7 @@ def check(
 def _certificates(
     clusters: Iterable[ClusterSettings],
 ) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
-    """Warnings of those that end soon, and those that have ended."""
+    """Return warnings about certificates that expire soon, and problems of expired ones."""
     now = time.time()
     found = urgent(certificate_ends(clusters), now)
     return (
@@ -105,13 +105,13 @@ def _clients(
 def _connect(
     clients: Iterable[ClusterClient], gives_up_s: float, say: Callable[[str], None]
 ) -> dict[ClusterSettings, ClusterReport]:
-    """Reach all of them side by side: two that cannot be reached cost one wait."""
+    """Connect to all in parallel, so that unreachable clusters time out together."""
     waiting = list(clients)
     with ThreadPoolExecutor(max(len(waiting), 1)) as pool:
         reports = {pool.submit(_connect_one, client): client.settings for client in waiting}
         late = [reports[one] for one in wait(reports, SAID_AFTER_S).not_done]
         for where in sorted({f"{one.alias} at {one.addresses}" for one in late}):
-            say(f"no answer yet from cluster {where}: trying for {gives_up_s:.0f} s")
+            say(f"no answer yet from cluster {where}; giving up after {gives_up_s:.0f} s")
         return {settings: report.result() for report, settings in reports.items()}
 
 
@@ -130,7 +130,7 @@ def _connect_one(client: ClusterClient) -> ClusterReport:
 
 
 def _by_alias(seen: Iterable[ClusterReport]) -> tuple[ClusterReport, ...]:
-    """One report per cluster, or per different problem of one."""
+    """Return one report per cluster, or per different problem of one."""
     reports = list(dict.fromkeys(seen))
     failed = {report.alias for report in reports if report.problem is not None}
     return tuple(r for r in reports if r.problem is not None or r.alias not in failed)
@@ -146,7 +146,7 @@ def _flow(
     report = FlowReport(flow=setup.name)
     silent = sorted({seen[one].alias for one in setup.clusters() if seen[one].problem is not None})
     if silent:
-        report.notes.append(f"not checked: {', '.join(silent)} cannot be asked")
+        report.notes.append(f"not checked: {', '.join(silent)} cannot be reached")
         return report
     asked = Clients(*(clients[one] for one in setup.clusters()))
     try:
@@ -167,8 +167,8 @@ def _shared_topics(
     clients: Mapping[ClusterSettings, ClusterClient],
     seen: Mapping[ClusterSettings, ClusterReport],
 ) -> None:
-    """Add a note on groups that would skip records of other flows with the same remote topics: of
-    flows of this file, and of flows that have begun to copy.
+    """Add notes on groups that would skip records of other flows with the same remote topics. The
+    other flows are those of this file, and those that have begun to copy.
     """
     writers: dict[tuple[str, str], set[str]] = {}
     for setup, report in reports.items():

@@ -1,8 +1,8 @@
-"""Where a flow stands when no mirror runs here: read from the two clusters alone.
+"""The state of a flow without a mirror on this host, read from the two clusters only.
 
-The target says how far the copy got: its log end less K is the next ordinal, and the offset map
-says which upstream record that is. In a topic that is not ours alone the last mark says it instead,
-which may be some seconds old.
+The copy position is on the target: its log end minus K is the next ordinal, and the offset map has
+its upstream record. If other clients may write to the topic, the last mark is used instead, which
+may be some seconds old.
 """
 
 from __future__ import annotations
@@ -61,10 +61,11 @@ MARKER_BYTES = 16_384
 def offline_status(
     config: MirrorConfig, gives_up_s: float | None = None, *, without_source: bool = False
 ) -> list[FlowSnapshot]:
-    """Every flow; one whose clusters cannot be asked is UNKNOWN with the reason.
+    """Return the state of every flow. A flow whose clusters cannot be queried is UNKNOWN, with the
+    reason.
 
-    `without_source`: where the source alone cannot be asked, what the target shows of the run, with
-    `source_problem` and without partitions.
+    With `without_source`, if only the source cannot be queried, the state of the run is taken from
+    the target, with `source_problem` and without partitions.
     """
     setups = [flow_setup(flow) for flow in config.flows]
     with ExitStack() as closing:
@@ -122,7 +123,7 @@ def _snapshot(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ends:
-    """What was asked of the partitions of both sides."""
+    """Log ends and starts of the partitions on both sides."""
 
     first: Mapping[TopicPartition, Begin]
     source: Mapping[TopicPartition, OffsetResult | TwinlogError]
@@ -131,7 +132,7 @@ class _Ends:
 
 
 class _OfflineFlow:
-    """One flow and its two clusters; the source is not asked before `flow`."""
+    """One flow and its two clusters; the source is not queried before `flow`."""
 
     def __init__(self, setup: FlowSetup, source: ClusterClient, target: ClusterClient) -> None:
         self.setup = setup
@@ -142,7 +143,7 @@ class _OfflineFlow:
         self._flow = replace(setup.config, released=self._intents.released)
 
     def flow(self, problem: TwinlogError | None, *, without_source: bool) -> FlowSnapshot:
-        """`problem`: why the source cannot be asked."""
+        """Return the flow's state. `problem` is why the source cannot be queried."""
         if self._intents.promotion is not None:
             return self._fenced(self._intents.promotion)
         try:
@@ -156,13 +157,13 @@ class _OfflineFlow:
         seen = _unknown(self.setup, problem)
         with suppress(TwinlogError):
             _, status, _ = self._last_run()
-            # why it cannot be run says more than why it cannot be checked
+            # why it cannot be set up is more useful than why it cannot be checked
             if status is not None and not status.is_of_leader:
                 return _not_set_up(seen, status)
         return seen
 
     def _fenced(self, promotion: Intent) -> FlowSnapshot:
-        """Of a flow that was promoted: its source may be gone, and is not asked."""
+        """Return the state of a promoted flow. Its source may be gone, so it is not queried."""
         reason = promoted(self.setup.name, promotion)
         history = self._history
         if history is not None and history.latest is not None and not history.is_closed:
@@ -185,7 +186,7 @@ class _OfflineFlow:
         return self._run(sorted(parts, key=lambda part: (part.topic, part.partition)))
 
     def _run(self, parts: Iterable[PartitionSnapshot]) -> FlowSnapshot:
-        """With who runs it, or ran it last, as the target has it."""
+        """Add which process runs or last ran the flow, from the target."""
         run, status, problem = self._last_run()
         paused = "" if self._intents.pause is None else f"paused {self._intents.pause}"
         reason = "; ".join(filter(None, (paused, run.text, problem)))
@@ -196,8 +197,8 @@ class _OfflineFlow:
         return _overlaid(seen, status) if status.is_of_leader else _not_set_up(seen, status)
 
     def _last_run(self) -> tuple[LastRun, PublishedStatus | None, str]:
-        """How it ran last; the row of who leads it now, or cannot set it up; what is wrong with
-        rows.
+        """Return how the flow last ran, the current row of its leader or of a process that fails to
+        set it up, and the problem of malformed rows.
         """
         now_ms, status, failed, problem = int(time.time() * 1000), None, None, ""
         rows = status_rows(self._target, self._there, now_ms)
@@ -209,7 +210,7 @@ class _OfflineFlow:
         reports = bool(self._flow.status_interval_seconds) and rows is not None
         run = last_run(self._history, status, now_ms, reports=reports)
         now = of_now(status, self._history, now_ms)
-        if now is None and STATE_TOPIC in self._there.topics:  # else nobody knows who leads
+        if now is None and STATE_TOPIC in self._there.topics:  # otherwise the leader is unknown
             now = set_up_of_now(failed, self._history, run, now_ms)
         return run, now, problem
 
@@ -229,7 +230,7 @@ class _OfflineFlow:
         return rows.history(self.setup.name), rows.intents(self.setup.name)
 
     def _new(self, missing: set[str]) -> Iterator[PartitionSnapshot]:
-        """Partitions of topics without a remote topic."""
+        """Yield partitions of topics without a remote topic."""
         policy, alias = self.setup.policy, self._flow.source_alias
         remote = {
             tp: policy.format_remote_topic(alias, name)
@@ -249,13 +250,13 @@ class _OfflineFlow:
         start: Begin,
         end: OffsetResult | TwinlogError,
     ) -> PartitionSnapshot:
-        """What is in the log from the configured start on waits."""
+        """Return a partition whose lag is the log from the configured start on."""
         if isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
             return _part(tp, remote, PartitionState.NEW)
         return _part(tp, remote, PartitionState.NEW, lag=max(0, end.offset - start))
 
     def _kept(self, maps: Mapping[PartitionKey, PartitionMap]) -> Iterator[PartitionSnapshot]:
-        """Copies of topics that the source does not show any more."""
+        """Yield copies of topics that the source no longer shows."""
         here = self._source.metadata(None).topics
         names = {topic.topic_id: name for name, topic in self._there.topics.items()}
         lost: dict[TopicPartition, PartitionMap] = {}
@@ -326,7 +327,7 @@ class _OfflineFlow:
         )
 
     def _are_markers(self, tp: TopicPartition, upstream: int, end: int) -> bool:
-        """Whether what is left are transaction markers: offsets without a record to copy."""
+        """Return True if only transaction markers are left, which have no record to copy."""
         answer = fetch_records(self._source, {tp: (upstream, MARKER_BYTES)})[tp]
         if isinstance(answer, TwinlogError):
             return False
@@ -336,11 +337,11 @@ class _OfflineFlow:
 
 
 def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
-    """What the clusters show, with what the leader alone knows: states, troubles, what is lost."""
+    """Add to a snapshot what only the leader knows: states, problems, and the possible loss."""
     unusual = {TopicPartition(one.topic, one.partition): one for one in status.unusual}
     parts = []
     for each in seen.partitions:
-        # of single partitions the leader alone knows it, and does not write it
+        # per partition only the leader knows the loss time, and it does not write it
         part = replace(each, loss_ms=-1) if each.lag > 0 or status.unusual_partitions else each
         one = unusual.pop(TopicPartition(part.topic, part.partition), None)
         if one is not None:
@@ -351,7 +352,7 @@ def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
         part = _part(tp, "", PartitionState(one.state))
         parts.append(replace(part, code=one.code, message=one.message))
     rest = status.unusual_partitions - len(status.unusual)
-    more = f"{plural(rest, 'more partition')} with a trouble or a pause: ask on {status.host}"
+    more = f"{plural(rest, 'more partition')} failed or paused: check on {status.host}"
     more = more if rest > 0 else ""
     return replace(
         seen,
@@ -375,7 +376,7 @@ def _overlaid(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
 
 
 def _not_set_up(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
-    """What the clusters show, with why a process cannot begin with it."""
+    """Add to a snapshot why a process cannot set the flow up."""
     return replace(
         seen,
         state=FlowState(status.state),
@@ -388,7 +389,7 @@ def _not_set_up(seen: FlowSnapshot, status: PublishedStatus) -> FlowSnapshot:
     )
 
 
-def _part(  # noqa: PLR0913 (what is known of it)
+def _part(  # noqa: PLR0913 (fields of a partition)
     tp: TopicPartition,
     remote: str,
     state: PartitionState,
@@ -412,7 +413,7 @@ def _part(  # noqa: PLR0913 (what is known of it)
         copied=records,
         upstream=upstream,
         bytes=0,
-        is_left_known=lag == 0,  # who leads the flow alone follows how soon the source deletes
+        is_left_known=lag == 0,  # only the leader measures when the source deletes
         code="" if error is None else error.code,
         message="" if error is None else error.message,
     )

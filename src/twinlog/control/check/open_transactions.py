@@ -1,8 +1,8 @@
-"""Names the transactions at the source behind which a `--once` copy under read_committed ended.
+"""Names the open transactions at which a `--once` copy with read_committed ended.
 
-Records above the last stable offset belong to transactions that are not decided, or lie behind the
-first record of one that is not. They are not lost, only not yet to be copied; who wonders why they
-are missing needs to know whose transaction it is.
+Records above the last stable offset belong to undecided transactions, or follow the first record of
+one. They are not lost, only not copyable yet. To find out why they are missing, a user needs to
+know whose transaction it is.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ ANSWERS_WITHIN_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBackPartition:
-    """One partition that ends before its high watermark; -1 where the broker does not tell who."""
+    """A partition that ends before its high watermark; -1 if the producer is unknown."""
 
     tp: TopicPartition
     last_stable_offset: int
     records: int
-    """Offsets from there to the high watermark."""
+    """Number of offsets from there to the high watermark."""
     producer_id: int
     start_offset: int
 
@@ -40,19 +40,19 @@ class HeldBackPartition:
             who += f" of producer id {self.producer_id} that began at offset {self.start_offset}"
         return (
             f"{self.tp}: copied up to the last stable offset {self.last_stable_offset}; {who} "
-            f"holds {self.records} offsets behind it back; they are copied when it ends "
-            "(kafka-transactions.sh describe-producers shows it) [OPEN_TRANSACTION]"
+            f"holds back the {self.records} offsets after it; they are copied when it ends "
+            "(see kafka-transactions.sh describe-producers) [OPEN_TRANSACTION]"
         )
 
 
 def held_back(flow: FlowConfig) -> Iterator[HeldBackPartition]:
-    """Partitions of the flow's topics that an open transaction holds back now."""
+    """Yield the partitions of the flow's topics that an open transaction holds back now."""
     if flow.isolation_level is not Isolation.READ_COMMITTED:
         return
     with ClusterClient(flow_setup(flow).source, api_timeout_s=ANSWERS_WITHIN_S) as source:
         topics = mirrored_topics(flow, source.metadata(None))
         tps = [tp for topic in topics.values() for tp in topic.tps]
-        # of one that cannot be asked its lane has reported why
+        # the lane has already reported partitions that cannot be queried
         stable = known_offsets(source, tps, LATEST, isolation=Isolation.READ_COMMITTED)
         high = known_offsets(source, tps, LATEST)
         both = ((tp, stable[tp], high[tp]) for tp in tps if tp in stable and tp in high)
@@ -65,7 +65,7 @@ def _named(
     open_ = transaction_starts(source, list(behind))
     for tp, (lso, hw) in behind.items():
         starts = open_.get(tp, {})
-        # the oldest one is what the last stable offset stands at
+        # the oldest transaction determines the last stable offset
         producer_id = min(starts, key=starts.__getitem__, default=-1)
         yield HeldBackPartition(
             tp=tp,

@@ -1,4 +1,4 @@
-"""What `twinlog check` found, as values: for people's lines and for programs."""
+"""The results of `twinlog check` as values, for its output and for programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from twinlog.errors import TwinlogError
 
 
 class Plan(StrEnum):
-    """What `mirror` would do about a remote topic."""
+    """What `mirror` would do with a remote topic."""
 
     CREATE = "create"
     GROW = "grow"
@@ -21,13 +21,13 @@ class Plan(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something that stops a topic or a flow; the message says what to do."""
+    """A problem that stops a topic or a flow; the message contains the remedy."""
 
     code: str
     message: str
     topic: str | None = None
     partition: str | None = None
-    """Of the source or the target, where it is of one."""
+    """The source or target partition, if the problem concerns one."""
 
     @classmethod
     def of(cls, error: TwinlogError, topic: str | None = None) -> Problem:
@@ -51,7 +51,7 @@ class ClusterReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicReport:
-    """One topic that would be mirrored."""
+    """A topic that would be mirrored."""
 
     topic: str
     remote_topic: str
@@ -59,26 +59,26 @@ class TopicReport:
     plan: Plan
     remote_partitions: int = 0
     configs: Mapping[str, str] = field(default_factory=dict)
-    """What the remote topic would be created with."""
+    """Configs with which the remote topic would be created."""
     start: str = ""
     """Where its copy would begin."""
     begins: Mapping[int, int] = field(default_factory=dict)
-    """The same as upstream offsets, by partition; without those that continue where they stand."""
+    """The same as upstream offsets by partition, without partitions that resume."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FlowReport:
-    """One flow; filled while it is checked."""
+    """The results for one flow; filled during the check."""
 
     flow: str
     topics: list[TopicReport] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """Worth knowing, in nobody's way."""
+    """Information that needs no action."""
     changes: list[str] = field(default_factory=list)
-    """What the syncs of configs and ACLs would do to topics that exist."""
+    """What the syncs of configs and ACLs would change on existing topics."""
     guarantee: str | None = None
-    """None where nothing was probed."""
+    """None without a probe."""
     missing_capabilities: tuple[str, ...] = ()
 
     @property
@@ -88,14 +88,14 @@ class FlowReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """The whole answer."""
+    """The results of the whole check."""
 
     file: str
     warnings: tuple[str, ...]
     clusters: tuple[ClusterReport, ...]
     flows: tuple[FlowReport, ...]
     certificates: tuple[Problem, ...] = ()
-    """Those that have expired, each once."""
+    """Expired certificates, each once."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -104,5 +104,5 @@ class CheckReport:
         return (*self.certificates, *clusters, *of_flows)
 
     def as_json(self) -> dict[str, Any]:
-        """The body of the JSON answer."""
+        """Return the JSON output."""
         return asdict(self)

@@ -1,5 +1,5 @@
-"""What the process that leads a flow, on whatever host, wrote to the target a moment ago; or one
-that could not set it up, while nobody leads it.
+"""Current reports on the target: by the process that leads a flow, on any host, or by one that
+fails to set the flow up while no process leads it.
 """
 
 from __future__ import annotations
@@ -32,41 +32,43 @@ from twinlog.survey.state_reader import Rows, state_rows
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 
 WRITTEN_WITHIN_MS: Final = 600_000
-"""Rows of the status topic: far longer than one is of now, whatever the hosts' clocks say."""
+"""Age of the rows of the status topic that are read: far more than a current row can be old,
+whatever the hosts' clocks show.
+"""
 
 _UNREADABLE: Final = (
     *(CorruptData, LookupError, TypeError, ValueError, AttributeError, RecursionError),
 )
-"""What rows raise that are none of ours: readers of the state trust what is in them."""
+"""Errors of malformed rows, because readers of the state trust their content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """Of one flow: what its leader says, and what people want of it."""
+    """The report of one flow's leader, and the commands in effect."""
 
     status: PublishedStatus | None
-    """By who leads it, or cannot set it up; None: nobody does, or reports nothing."""
+    """By its leader, or a process that fails to set it up; None if no process reports it."""
     intents: FlowIntents | None
-    """None: what is wanted is not known."""
+    """None if the commands in effect are unknown."""
     run: LastRun | None = None
-    """Where there is no status: how it ran last. None: that is not known."""
+    """Without a status: how it last ran; None if unknown."""
     verify_runs: tuple[VerifyRun, ...] | None = None
-    """What `twinlog verify` found last, the newest first; None: that is not known."""
+    """The last results of `twinlog verify`, newest first; None if unknown."""
     problem: str = ""
-    """Why something of it is not known."""
+    """Why a part is unknown."""
     events: tuple[PublishedEvents, ...] = ()
-    """What happened to it, by those who led it in the last minutes."""
+    """Events of the last minutes, by the flow's leaders."""
 
 
 def reports_of(
     flows: Mapping[str, bool], target: ClusterSettings, now_ms: int, give_up_s: float
 ) -> dict[str, Reported]:
-    """Of flows into one cluster, by name: whether its leader writes reports, by the configuration.
-    Raises TwinlogError where the cluster cannot be asked; a flow whose rows cannot be read has a
-    problem of its own.
+    """Return the reports of flows into one cluster, given by name with whether their leaders write
+    reports by the configuration. Raises TwinlogError if the cluster cannot be queried. A flow whose
+    rows cannot be read has a problem of its own.
     """
     with ClusterClient(target, api_timeout_s=give_up_s) as client:
-        # by name: every page that is open asks again and again, also of clusters with many topics
+        # by name, because every open page queries repeatedly, also clusters with many topics
         there = client.metadata([STATE_TOPIC, STATUS_TOPIC])
         error = there.topics[STATE_TOPIC].error
         state: StateRows | None = NO_ROWS
@@ -89,8 +91,8 @@ def reports_of(
 
 
 def _by_flow(rows: Rows) -> Callable[[str], Rows]:
-    """Rows of a flow, sorted once for all flows: there may be a thousand. A row whose key cannot be
-    read may be of any.
+    """Group rows by flow, once for all flows, of which there may be a thousand. A row with an
+    unreadable key may belong to any flow.
     """
     named: defaultdict[str, list[tuple[bytes | None, bytes | None]]] = defaultdict(list)
     unread: list[tuple[bytes | None, bytes | None]] = []
@@ -106,8 +108,8 @@ def _by_flow(rows: Rows) -> Callable[[str], Rows]:
 
 
 def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, reports: bool) -> Reported:
-    """By the rows of this flow: those of others may be of a later release. `state` is None where it
-    may not be read.
+    """Evaluate the rows of this flow only: those of other flows may be of a later release. `state`
+    is None if it is not readable.
     """
     problems: list[str] = []
     intents, newest, history, run = None, None, None, None
@@ -121,17 +123,17 @@ def _report(flow: str, state: Rows | None, status: Rows, now_ms: int, *, reports
     except CorruptData as error:
         problems.append(str(error))
     if state is None:
-        problems.append(f"what is wanted of it is not known: grant READ on topic {STATE_TOPIC}")
+        problems.append(f"the commands in effect are unknown: grant READ on topic {STATE_TOPIC}")
     else:
         try:
             intents = flow_intents(flow, state)
         except _UNREADABLE as error:
-            problems.append(f"what is wanted of it cannot be read: {_in_words(error)}")
+            problems.append(f"the commands in effect cannot be read: {_in_words(error)}")
         try:
             history = winning_claims(_claims(flow, state)).get(flow)
             run = last_run(history, newest, now_ms, reports=reports)
         except _UNREADABLE as error:
-            problems.append(f"who ran it last cannot be read: {_in_words(error)}")
+            problems.append(f"its last process cannot be read: {_in_words(error)}")
     now = of_now(newest, history, now_ms)
     if now is None and run is not None and intents is not None and intents.promotion is None:
         try:
@@ -153,7 +155,7 @@ def _in_words(error: Exception) -> str:
 
 
 def _claims(flow: str, state: Rows) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Rows of this flow that are no intents."""
+    """Yield the rows of this flow other than intents."""
     begin = row_key("flow", flow).removesuffix(b"]") + b","
     for key, value in state:
         if key is not None and key.startswith(begin) and not is_intent_row(key, flow):
@@ -161,7 +163,7 @@ def _claims(flow: str, state: Rows) -> Iterator[tuple[bytes | None, bytes | None
 
 
 def status_rows(target: ClusterClient, there: ClusterMetadata, now_ms: int) -> Rows | None:
-    """The last minutes of the status topic; None where it is not there, or cannot be read."""
+    """Return the last minutes of the status topic, or None if it is missing or unreadable."""
     if not may(there, STATUS_TOPIC, Operation.READ):
         return None
     home = TopicPartition(STATUS_TOPIC, 0)
@@ -176,10 +178,10 @@ def status_rows(target: ClusterClient, there: ClusterMetadata, now_ms: int) -> R
 def of_now(
     status: PublishedStatus | None, history: FlowHistory | None, now_ms: int
 ) -> PublishedStatus | None:
-    """The newest row, where who wrote it leads the flow now."""
+    """Return the newest row if its writer leads the flow now."""
     if status is None or not _is_fresh(status, now_ms):
         return None
-    # another took the lead since, and has not written yet
+    # another process has become the leader since, and has not written yet
     latest = None if history is None else history.latest
     return status if latest is None or status.generation >= latest.generation else None
 
@@ -187,24 +189,24 @@ def of_now(
 def set_up_of_now(
     failed: PublishedStatus | None, history: FlowHistory | None, run: LastRun, now_ms: int
 ) -> PublishedStatus | None:
-    """The row of a process that cannot set the flow up, where nobody leads it by `of_now`, and no
-    other process may. `run`: how it ran last.
+    """Return the row of a process that fails to set the flow up, if no process leads it by
+    `of_now` and no other process may be running it. `run` is how it last ran.
     """
     if failed is None or not _is_fresh(failed, now_ms):
         return None
     latest = None if history is None else history.latest
     if latest is None or (latest.host, latest.pid) == (failed.host, failed.pid):
-        return failed  # each of its tries may have a generation
+        return failed  # each of its attempts may have a generation
     may_run = run.state != FlowState.NOT_RUNNING
     return None if may_run or latest.started_ms > failed.at_ms else failed
 
 
 def _is_fresh(status: PublishedStatus, now_ms: int) -> bool:
-    """Who wrote it runs, as far as can be seen from here."""
+    """Return True if the writer of the row is running, as far as can be seen from here."""
     if not status.is_of(now_ms):
         return False
-    # a process of this host writes on time, or can be seen to be gone: at once, where it left a
-    # file of its number here. Else it may be one of a container that has this host's name
+    # A process of this host writes on time, or is known to be gone: immediately if it left an
+    # events file with its pid here. Otherwise it may be in a container with this host's name.
     is_late = now_ms - status.at_ms > 2 * status.every_ms
     is_gone = lives_here(status.host, status.pid, status.at_ms) is False
     return not (is_gone and (is_late or ran_here(status.pid)))

@@ -1,10 +1,10 @@
-"""A flow as its duties see it, read from the two clusters alone: for commands that ask what duties
-would do, whether a mirror runs or not. It is led by nobody, and nothing is written through it.
+"""A flow as its duties see it, read from the two clusters only, for commands that report what
+duties would do. It has no leader, and nothing is written through it. A mirror may be running.
 
-In this order, so that no place is claimed that the copy has not reached (`mirror.map.translation`,
-rule A): where both logs end; how far the copy is, by the logs and the map; and later the map again.
-A partition of which nothing waits then has everything below its earlier end, transaction markers
-behind its last record included, which the map knows nothing of.
+The data is read in an order that never claims a position which the copy has not reached
+(`mirror.map.translation`, rule A): first both log ends; then the copy position from the logs and
+the map; later the map again. A partition without lag then has everything below its earlier end,
+including transaction markers after its last record, which are not in the map.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def resting_flow(
     target: ClusterClient,
     log_once: Callable[[str], None],
 ) -> LedFlow:
-    """The flow as it stands now; raises TwinlogError where a cluster cannot be asked."""
+    """Return the flow's current state. Raises TwinlogError if a cluster cannot be queried."""
     intents = intents_of(setup.name, target)
     flow = replace(setup.config, released=intents.released)
     found = discover(flow, setup.policy, source, target, create=False)
@@ -71,7 +71,7 @@ def _views(
     there: dict[TopicPartition, int],
 ) -> Iterable[PartitionView]:
     parts = {TopicPartition(one.topic, one.partition): one for one in snapshot.partitions}
-    # where others write too, the log's end is not the place of our next record
+    # if other clients write too, the log end is not the position of the flow's next record
     is_shared = flow.policy.kind is PolicyKind.IDENTITY
     for plan in plans:
         part = parts.get(plan.source)

@@ -1,4 +1,4 @@
-"""Where each topic's copy would begin, for `check`: asked of the source's log as it is now."""
+"""Where each topic's copy would begin, for `check`, from the source's current log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTITIONS_SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicBegin:
-    """Where one topic begins, in words, and as offsets of partitions that were never copied."""
+    """Where a topic's copy begins, as text, and as offsets of partitions that were never copied."""
 
     text: str
     offsets: Mapping[int, int]
@@ -31,7 +31,7 @@ class TopicBegin:
 def begins_now(
     flow: FlowConfig, source: ClusterClient, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Begin]:
-    """What the flow's start, or its group, means for these partitions at this moment."""
+    """Return the offsets at which the flow's start, or its group, begins these partitions now."""
     wanted = list(tps)
     of_group = _group_offsets(flow, source) if wanted else {}
     starts = {tp: of_group.get(tp, flow.start.at(tp)) for tp in wanted}
@@ -45,7 +45,7 @@ def topic_begins(
     has_position: Callable[[TopicPartition], bool],
     on_problem: Callable[[TwinlogError, str], None],
 ) -> dict[str, TopicBegin]:
-    """By topic; `has_position` says which partitions have a position, from which they continue."""
+    """Return the start by topic. Partitions for which `has_position` is true resume there."""
     partitions = {topic.name: topic.tps for topic in topics}
     new = {tp for tps in partitions.values() for tp in tps if not has_position(tp)}
     of_group = _group_offsets(flow, source) if new else {}
@@ -74,11 +74,11 @@ def topic_begins(
 
 
 def beyond(tp: TopicPartition, begin: int, end: int) -> Iterator[PartitionError]:
-    """The reason against an offset that is not in the log yet."""
+    """Yield an error if the offset is beyond the log end."""
     if begin > end:
         yield PartitionError(
             f"{tp}: twinlog.start begins at offset {begin}, but the log ends at {end}: correct "
-            "the offset, or write latest",
+            "the offset, or use latest",
             code="START_BEYOND_END",
         )
 
@@ -89,17 +89,17 @@ def _group_offsets(flow: FlowConfig, source: ClusterClient) -> dict[TopicPartiti
         return {}
     found = fetch_offsets(Coordinators(source), [group])[group]
     if isinstance(found, TwinlogError):
-        return {}  # `mirror` refuses to start then, and check names the right that is missing
+        return {}  # then `mirror` refuses to start, and check reports the missing right
     return {tp: StartAt(StartKind.OFFSET, one.offset) for tp, one in found.items()}
 
 
 def _text(said: str, kinds: set[StartKind], offsets: Mapping[int, int], partitions: int) -> str:
     if not offsets:
-        return "where it stands" if partitions else said
+        return "at the copied position" if partitions else said
     if kinds - {StartKind.EARLIEST, StartKind.LATEST}:
         pairs = [f"{partition}={offset}" for partition, offset in sorted(offsets.items())]
         more = ["..."] if len(pairs) > PARTITIONS_SHOWN else []
         shown = ";".join(pairs[:PARTITIONS_SHOWN] + more)
         said = said if said == shown else f"{said} ({shown})"
     stand = partitions - len(offsets)
-    return f"{said}, {plural(stand, 'partition')} where it stands" if stand else said
+    return f"{said}, {plural(stand, 'partition')} at the copied position" if stand else said

@@ -1,3 +1,3 @@
-"""`twinlog diff`: what differs between the two clusters of a flow, by the flow's own rules. Read
-`deviation` first: the values; `comparison` puts the parts together, which are a file each.
+"""`twinlog diff`: differences between the two clusters of a flow, by the flow's own rules. Begin to
+read with `deviation`, which has the values. `comparison` combines the parts, one file each.
 """

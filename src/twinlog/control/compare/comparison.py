@@ -1,5 +1,5 @@
-"""Compares the two clusters of each flow by what its mirror keeps equal: its replication policy,
-its filters and its syncs say what that is. Only reads.
+"""Compares the two clusters of each flow by what its mirror keeps equal, which its replication
+policy, filters and syncs determine. Only reads.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from twinlog.quantities import plural
 from twinlog.survey.discovery import mirrored_topics
 
 MANY: Final = 1_000
-"""Topics of which a comparison takes so long that its steps are shown."""
+"""Number of topics from which on a comparison shows its steps, because it takes long."""
 
 
 def matching(topics: str | None, where: str) -> Callable[[str], bool]:
-    """Whether a whole name matches; None: all do. Raises UsageError, which says `where`."""
+    """Return a matcher of whole names; None matches all. Raises UsageError, which names `where`."""
     if topics is None:
         return lambda _: True
     try:
         compiled = re.compile(topics)
     except re.error as problem:
-        raise UsageError(f"{where}: {topics} is no regular expression: {problem}") from None
+        raise UsageError(f"{where}: {topics} is not a regular expression: {problem}") from None
     return lambda name: compiled.fullmatch(name) is not None
 
 
@@ -51,9 +51,8 @@ def compare_flows(
     with_left_alone: bool,
     say: Callable[[str], None],
 ) -> Iterator[FlowComparison]:
-    """Flow by flow; `matches`: topics of the source that are checked. With `with_left_alone`
-    also what the flows do not copy is asked for. Raises TwinlogError where a cluster of a flow
-    cannot be asked.
+    """Compare each flow. `matches` selects the source topics that are checked. `with_left_alone`
+    adds what the flows do not copy. Raises TwinlogError if a cluster of a flow cannot be queried.
     """
     for flow in config.flows:
         setup = flow_setup(flow)
@@ -68,7 +67,7 @@ def compare_topic_configs(
     target: ClusterClient,
     matches: Callable[[str], bool],
 ) -> FlowComparison:
-    """Of one flow, and nothing else of it."""
+    """Compare only the topic configs of one flow."""
     out = FlowComparison(flow=setup.name)
     here, there = source.metadata(None), target.metadata(None)
     flow = replace(setup.config, released=intents_of(setup.name, target).released)
@@ -83,13 +82,13 @@ def compare_topic_configs(
 def _narrowed(
     flow: FlowConfig, here: ClusterMetadata, matches: Callable[[str], bool]
 ) -> FlowConfig:
-    """What is not compared is, for the sync of configs, as if it were not of the flow."""
+    """Return the flow without topics that are not compared, for the sync of configs."""
     unseen = frozenset(name for name in here.topics if not matches(name))
     return replace(flow, released=flow.released | unseen)
 
 
 class _Comparer:
-    """One flow and its two clusters."""
+    """Compares the two clusters of one flow."""
 
     def __init__(
         self,

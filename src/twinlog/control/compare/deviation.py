@@ -1,4 +1,4 @@
-"""What a comparison finds: what differs, and what the flow leaves alone, as values."""
+"""The results of a comparison as values: differences, and what the flow leaves alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Aspect(StrEnum):
-    """What is compared, in the order in which it is shown."""
+    """A category of comparison, in the order of the output."""
 
     TOPIC = "topics"
     PARTITIONS = "partitions"
@@ -22,17 +22,17 @@ class Aspect(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deviation:
-    """One thing that is not the same on both clusters."""
+    """A difference between the two clusters."""
 
     aspect: Aspect
     name: str
-    """Of the topic on the source, the group, the ACL or whom a quota is of."""
+    """The source topic, the group, the ACL, or the entity of a quota."""
     detail: str = ""
-    """Which config, or which partition of a group."""
+    """The config, or the partition of a group."""
     source: str
     target: str
     left_alone: str = ""
-    """Why the flow does not make it equal; empty: it should be."""
+    """Why the flow does not make it equal; empty if it should be equal."""
 
     @property
     def is_difference(self) -> bool:
@@ -44,7 +44,7 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """Of one aspect."""
+    """The counts of one aspect."""
 
     compared: int
     different: int
@@ -53,27 +53,27 @@ class Total:
 
 @dataclass(slots=True, kw_only=True)
 class FlowComparison:
-    """One flow; filled while it is checked."""
+    """The results for one flow; filled during the comparison."""
 
     flow: str
     compared: dict[Aspect, int] = field(default_factory=dict)
-    """How many things were checked; an aspect that could not be is not in it."""
+    """Number of items compared; aspects that could not be compared are missing."""
     deviations: list[Deviation] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What could not be compared, and why."""
+    """Failed comparisons, and why."""
 
     def add(self, aspect: Aspect, compared: int, found: Iterable[Deviation]) -> None:
         self.compared[aspect] = compared
         self.deviations += found
 
     def note(self, line: str) -> None:
-        """What could not be compared, once."""
+        """Add a note about a failed comparison, once."""
         if line not in self.notes:
             self.notes.append(line)
 
     @property
     def differences(self) -> list[Deviation]:
-        """What should be equal and is not."""
+        """Deviations that the flow should have made equal."""
         return [one for one in self.deviations if one.is_difference]
 
     def totals(self) -> dict[Aspect, Total]:

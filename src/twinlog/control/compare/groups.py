@@ -1,4 +1,4 @@
-"""Groups: whether those of the target stand where the flow's sync would have put them."""
+"""Compares the offsets of the target's groups with those that the flow's sync would set."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 
 SYNC_OFF: Final = "sync.group.offsets.enabled = false"
-ACTIVE_THERE: Final = "it is active there: its own commits count"
-AHEAD: Final = "it is further there: an idle group is never moved back"
-OTHER_KIND: Final = "another kind of group has that name there"
+ACTIVE_THERE: Final = "it is active on the target, so its own commits count"
+AHEAD: Final = "it is ahead on the target: an idle group is never moved back"
+OTHER_KIND: Final = "a group of another type has that name on the target"
 
 
 def compare_groups(
@@ -29,13 +29,13 @@ def compare_groups(
     *,
     with_left_alone: bool,
 ) -> None:
-    """Every offset of a selected group that has a counterpart on the target."""
+    """Compare every offset of a selected group that has a counterpart on the target."""
     sync_s = led.config.groups.sync_s
     if sync_s is None and not with_left_alone:
         return
     survey = survey_groups(led, here, there)
     off = SYNC_OFF if sync_s is None else ""
-    follows = f"it is active on {led.config.flow.source}, and followed every {sync_s} s"
+    follows = f"it is active on {led.config.flow.source}, and synchronized every {sync_s} s"
     offsets = offsets_of(
         there,
         [one.name for one in survey.selected if not one.is_share],
@@ -55,7 +55,7 @@ def compare_groups(
 
 
 def why_left_alone(group: Group, there: Group | None) -> str:
-    """Why a group of the target may stand elsewhere; empty: it follows."""
+    """Return why a group of the target may have other offsets; empty if it is synchronized."""
     if there is None:
         return ""
     if there.is_active:
@@ -83,7 +83,7 @@ def _of_group(
             aspect=Aspect.GROUP,
             name=group.name,
             detail=str(TopicPartition(*counterpart.target)),
-            source=f"{committed.offset}, which is {wanted} there",
+            source=f"{committed.offset}, which corresponds to {wanted}",
             target="none" if stands is None else str(stands),
             left_alone=why or (AHEAD if is_ahead else ""),
         )

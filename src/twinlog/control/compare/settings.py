@@ -1,5 +1,5 @@
-"""Configs of topics, ACLs and quotas: what the syncs of the flow would change, and what they leave
-alone.
+"""Compares configs of topics, ACLs and quotas: what the flow's syncs would change, and what they
+leave alone.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ NO_CREATION: Final = "topic.creation.enable = false"
 CONFIGS_OFF: Final = "sync.topic.configs.enabled = false"
 ACLS_OFF: Final = "sync.topic.acls.enabled = false"
 KEPT: Final = "twinlog.sync.retention = raise-only"
-NOT_COPIED: Final = "config.properties.exclude, or a value of the brokers' own"
-OF_CLUSTERS: Final = "quotas are each cluster's own: no mirror copies them"
+NOT_COPIED: Final = "config.properties.exclude, or a default of the brokers"
+OF_CLUSTERS: Final = "quotas belong to each cluster and are not mirrored"
 
 
 def _off(flow: FlowConfig, is_on: bool, why: str) -> str:
-    """Why a sync does nothing; empty: it works."""
+    """Return why a sync does nothing; empty if it works."""
     if not flow.new_topics.enabled:
         return NO_CREATION
     return "" if is_on else why
@@ -50,7 +50,7 @@ def compare_configs(
     *,
     with_left_alone: bool,
 ) -> None:
-    """`remote`: names there of mirrored topics that are there."""
+    """Compare configs; `remote` has the remote names of mirrored topics that exist."""
     off = _off(flow, flow.config_sync.enabled, CONFIGS_OFF)
     if off and not with_left_alone:
         return
@@ -95,7 +95,7 @@ def _config_notes(flow: FlowConfig, drift: ConfigDrift) -> Iterator[str]:
 def _never_copied(
     flow: FlowConfig, source: ClusterClient, target: ClusterClient, remote: Mapping[str, str]
 ) -> Iterator[Deviation]:
-    """Values of a topic's own that differ, and that the filter leaves out."""
+    """Yield topic-level values that differ and that the filter leaves out."""
     chosen = ConfigPropertyFilter.of(flow)
     here = describe_topic_configs(source, remote)
     there = describe_topic_configs(target, remote.values())
@@ -136,8 +136,8 @@ def compare_acls(
     *,
     with_left_alone: bool,
 ) -> None:
-    """What the target lacks, and, where they are removed, what it has too much of; of ACLs that
-    hold for one of `remote`'s topics there.
+    """Compare ACLs that apply to one of `remote`'s topics on the target: those that it lacks, and,
+    if the flow deletes ACLs, those that it should not have.
     """
     off = _off(flow, flow.acl_sync.enabled, ACLS_OFF)
     if off and not with_left_alone:
@@ -162,7 +162,7 @@ def compare_acls(
 
 
 def _covers(acl: TopicAcl, names: Sequence[str]) -> bool:
-    """Whether it is about one of these sorted names."""
+    """Return True if the ACL applies to one of these sorted names."""
     if acl.name == EVERY_TOPIC:
         return True
     at = bisect_left(names, acl.name)
@@ -177,7 +177,7 @@ def _acl(name: str, source: str, target: str, left_alone: str) -> Deviation:
 
 
 def compare_quotas(source: ClusterClient, target: ClusterClient, out: FlowComparison) -> None:
-    """Only shown: no mirror copies them."""
+    """Compare quotas, for information only: they are not mirrored."""
     try:
         ours, theirs = (
             {(one.whose, one.key): one.value for one in client_quotas(client)}

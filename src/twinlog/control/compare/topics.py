@@ -1,4 +1,4 @@
-"""Topics, their numbers of partitions and their replication factors, by metadata alone."""
+"""Compares topics, their partition counts and replication factors, from metadata only."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SHOWN_VERDICTS: Final = (
     Verdict.CYCLE,
     Verdict.RELEASED,
 )
-NO_SOURCE: Final = "its topic is gone from the source; no mirror deletes a topic"
+NO_SOURCE: Final = "its source topic no longer exists; the mirror never deletes topics"
 
 
 def remote_names(flow: FlowConfig, topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
-    """Of topics of the source, by their names there."""
+    """Return the remote names of source topics."""
     policy = policy_of(flow)
     return {name: policy.format_remote_topic(flow.source_alias, name) for name in topics}
 
@@ -33,7 +33,7 @@ def remote_names(flow: FlowConfig, topics: Mapping[str, TopicMetadata]) -> dict[
 def compare_topics(
     flow: FlowConfig, here: ClusterMetadata, there: ClusterMetadata, remote: Mapping[str, str]
 ) -> Iterator[Deviation]:
-    """Topics that are on one side only; `remote`: names there of those that are mirrored."""
+    """Yield topics that exist on one side only; `remote` has the remote names of mirrored ones."""
     for name, wanted in remote.items():
         if wanted not in there.topics:
             yield _topic(name, _size(here.topics[name]), MISSING)
@@ -45,14 +45,14 @@ def compare_topics(
         if verdict in SHOWN_VERDICTS:
             yield _topic(name, _size(topic), "", left_alone=verdict.value)
     if flow.policy.kind is PolicyKind.IDENTITY:
-        return  # names do not say which topics of the target came from here
+        return  # names do not show which topics of the target are copies
     policy = policy_of(flow)
     copied = {*remote_names(flow, here.topics).values()}
     for name, topic in there.topics.items():
         if is_own_topic(name) or policy.is_internal_topic(name):
             continue
         if is_remote_topic_of(policy, flow.source_alias, name) and name not in copied:
-            # with rules the source's name is not in the remote one
+            # with rename rules the remote name does not contain the source's
             upstream = None if flow.policy.renames else policy.upstream_topic(name)
             yield _topic(upstream or name, MISSING, _size(topic), left_alone=NO_SOURCE)
 
@@ -73,7 +73,7 @@ def compare_partitions(
     there: Mapping[str, TopicMetadata],
     remote: Mapping[str, str],
 ) -> Iterator[Deviation]:
-    """A remote topic grows with its source, and never shrinks."""
+    """Yield differing partition counts. A remote topic grows with its source, and never shrinks."""
     for name, its in remote.items():
         found = there.get(its)
         if found is None or found.error:
@@ -94,7 +94,7 @@ def _why_other_count(flow: FlowConfig, *, more: bool) -> str:
         return "twinlog.target.partitions = keyed: records are placed by key"
     if flow.same_partitions or not more:
         return ""
-    return "partitions that the target has more are never removed"
+    return "additional partitions on the target are never removed"
 
 
 def compare_replication(
@@ -103,7 +103,9 @@ def compare_replication(
     there: Mapping[str, TopicMetadata],
     remote: Mapping[str, str],
 ) -> Iterator[Deviation]:
-    """A remote topic is to have what `replication.factor` says, whatever its source has."""
+    """Yield differing replication factors. Remote topics should have `replication.factor`,
+    regardless of their source.
+    """
     wanted = flow.new_topics.replication_factor
     for name, its in remote.items():
         found = there.get(its)
@@ -115,7 +117,7 @@ def compare_replication(
             yield _factor(name, f"replication.factor = {wanted}", said, "")
         theirs = sorted({len(one.replicas) for one in here[name].partitions})
         if theirs != counts and (wanted <= 0 or counts == [wanted]):
-            why = "replication.factor says what remote topics have"
+            why = "replication.factor sets that of remote topics"
             yield _factor(name, ", ".join(map(str, theirs)), said, why)
 
 

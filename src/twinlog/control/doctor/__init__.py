@@ -1,3 +1,3 @@
-"""`twinlog doctor`: why a flow is slow or has stopped. Read in this order: `observation` (what was
-seen), `findings` (what follows from it: `standstill` and `pace`), `observing` (how it is seen).
+"""`twinlog doctor`: why a flow is slow or has stopped. Read in this order: `observation` (the
+data), `findings` (the conclusions, in `standstill` and `pace`), `observing` (the collection).
 """

@@ -1,4 +1,4 @@
-"""One reason why a flow is slow or has stopped, and what to do about it."""
+"""One reason why a flow is slow or has stopped, and the remedy."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 
 class Likelihood(IntEnum):
-    """How sure it is that it holds the flow back; the surest first."""
+    """How certain it is that this holds the flow back, the most certain first."""
 
     CERTAIN = 1
-    """It is seen: what it is about has stopped, or will lose records."""
+    """Observed: its subject has stopped, or will lose records."""
     LIKELY = 2
-    """A number says so."""
+    """A measurement indicates it."""
     POSSIBLE = 3
-    """It costs something; nothing says how much."""
+    """It has a cost of unknown size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of what is seen, with its number, and one of what to do."""
+    """One line with the observation and its number, and one with the remedy."""
 
     likelihood: Likelihood
     cause: str
-    """A word for programs, which never changes its meaning: `quota`."""
+    """A stable identifier for programs, such as `quota`."""
     what: str
     todo: str
     """A key to change, or a command."""

@@ -1,4 +1,4 @@
-"""All that follows from an observation, the likeliest first."""
+"""All findings that follow from an observation, the most likely first."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ CHECKS: Final[tuple[Callable[[Observation], Iterator[Finding]], ...]] = (
     pace.decoded,
     pace.far_away,
 )
-"""Of the same likelihood, the earlier is reported first."""
+"""Order of findings of the same likelihood."""
 
 
 def as_json(seen: Observation, found: list[Finding]) -> dict[str, Any]:
-    """What was measured of a flow, and what holds it back."""
+    """Return the measurements and findings of a flow."""
     return {
         "flow": seen.flow,
         "state": seen.snapshot.state,
@@ -52,7 +52,7 @@ def as_json(seen: Observation, found: list[Finding]) -> dict[str, Any]:
 
 
 def findings(seen: Observation) -> list[Finding]:
-    """None where the flow is as it should be."""
+    """Return the findings, or an empty list if the flow is neither slow nor stopped."""
     found = [one for check in CHECKS for one in check(seen)]
     if not found:
         found = list(pace.at_its_limits(seen))

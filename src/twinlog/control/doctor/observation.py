@@ -1,5 +1,5 @@
-"""What was seen of one flow and its two clusters within a few seconds: values, from which all
-findings follow without another question.
+"""The data of one flow and its two clusters, collected within a few seconds. All findings follow
+from it without further queries.
 """
 
 from __future__ import annotations
@@ -16,67 +16,67 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.model import TopicPartition
 
 SLOW_MS: Final = 10_000
-"""A copy that is less far behind is not slow: it merely runs."""
+"""A copy with a shorter lag is not regarded as slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """One cluster, as this host sees it now."""
+    """One cluster, as seen from this host now."""
 
     alias: str
     problem: str = ""
-    """Why it does not answer; nothing else is known of it then."""
+    """Why it does not respond; then nothing else is known about it."""
     round_trips_ms: Mapping[int, float] = field(default_factory=dict)
-    """By broker, of a small request."""
+    """Round-trip time of a small request, by broker."""
     leaderless: tuple[TopicPartition, ...] = ()
-    """Of those that the flow reads or writes."""
+    """Partitions without a leader, among those that the flow reads or writes."""
     under_min_isr: tuple[TopicPartition, ...] = ()
     quotas: tuple[Quota, ...] | None = ()
-    """Those that may hold the flow's clients back; None: they may not be read."""
+    """Quotas that may apply to the flow's clients; None if they are not readable."""
 
     @property
     def round_trip_ms(self) -> float:
-        """Of the slowest broker; -1: not known."""
+        """Round-trip time of the slowest broker; -1 if unknown."""
         return max(self.round_trips_ms.values(), default=-1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """What holds the flow back because somebody wanted it."""
+    """A configured or requested rate limit of the flow."""
 
     bytes_per_second: int
     who: str
-    """Whoever set it, or the key of the configuration."""
+    """The user who set it, or the configuration key."""
     is_key: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """One flow now."""
+    """The data of one flow now."""
 
     snapshot: FlowSnapshot
     file: str
-    """As the commands get it."""
+    """The configuration file, as given to the commands."""
     source: ClusterView
     target: ClusterView
     pause: str = ""
-    """Who paused the whole flow, and why, in words; empty: nobody."""
+    """Who paused the whole flow and why, as text; empty if it is not paused."""
     limit: Limit | None = None
     tuning: Tuning = field(default_factory=Tuning)
     tasks_max: int | None = None
     cores: int | None = None
-    """Of this host; None where the flow's process runs on another one."""
+    """Cores of this host; None if the flow's process runs on another host."""
     silent_ms: int = 0
-    """For how long its process, which lives, should have said something; 0: it did, or not known.
+    """How long the report of its process, which is alive, is overdue; 0 if it is not, or unknown.
     """
     rates: Mapping[TopicPartition, float] | None = None
-    """Bytes a second of each partition, measured now; None: not known."""
+    """Bytes per second of each partition, measured now; None if unknown."""
     reported_rate: float | None = None
-    """Bytes a second of the whole flow, by the rows that its leader wrote on another host."""
+    """Bytes per second of the whole flow, from the rows of a leader on another host."""
     decoded: Mapping[str, str] = field(default_factory=dict)
-    """Topics of the source that are behind and whose batches must be decoded, and why."""
+    """Source topics with a lag whose batches must be decoded, and why."""
     notes: tuple[str, ...] = ()
-    """What could not be asked, and why."""
+    """Failed queries, and why."""
 
     @property
     def flow(self) -> str:
@@ -84,13 +84,13 @@ class Observation:
 
     @cached_property
     def behind(self) -> tuple[PartitionSnapshot, ...]:
-        """Partitions that records wait for."""
+        """Partitions with a lag, without those that an open transaction holds back."""
         parts = self.snapshot.partitions
         return tuple(one for one in parts if one.lag > 0 and not one.is_held_back)
 
     @cached_property
     def lag(self) -> int:
-        """Records that wait, of partitions where that is known."""
+        """Records that wait, over partitions where that is known."""
         return sum(one.lag for one in self.behind)
 
     @cached_property
@@ -99,21 +99,21 @@ class Observation:
 
     @cached_property
     def batches(self) -> tuple[int, int]:
-        """Of partitions that are behind: what their lanes have read, and how many of those batches
-        were decoded or packed again.
+        """For partitions with a lag: the number of batches that their lanes have read, and how many
+        of these were decoded or compressed again.
         """
         return sum(one.batches for one in self.behind), sum(one.recoded for one in self.behind)
 
     @property
     def is_slow(self) -> bool:
-        """Something has waited for longer than a copy that runs takes."""
+        """A record has waited for longer than a healthy copy takes."""
         return self.lag_ms > SLOW_MS
 
     @property
     def rate(self) -> float | None:
-        """Bytes a second of the whole flow; None: not known."""
+        """Bytes per second of the whole flow; None if unknown."""
         return self.reported_rate if self.rates is None else sum(self.rates.values())
 
     def command(self, words: str) -> str:
-        """A command about this flow, as it is typed."""
+        """Return a command for this flow, as it is typed."""
         return f"twinlog {words} {quote(self.file)} --flow '{self.flow}'"

@@ -1,7 +1,8 @@
-"""Looks at a flow: what its process says, on this host or by its row on the target, and what both
-clusters say now. Only reads, for a few seconds.
+"""Observes a flow for a few seconds: the reports of its process, from this host or from its row on
+the target, and the current state of both clusters. Only reads.
 
-A process of this host is heard twice, so that rates are known; in between the clusters are asked.
+The report of a process of this host is read twice, in order to compute rates; in between the
+clusters are queried.
 """
 
 from __future__ import annotations
@@ -44,27 +45,27 @@ REPORTED_FOR_MS: Final = 60_000
 MIN_ISR: Final = "min.insync.replicas"
 LIMIT_KEY: Final = "twinlog.max.bytes.per.second"
 BEHIND_AT_MOST: Final = 200
-"""Topics that are behind, whose configs are checked."""
+"""Maximum number of topics with a lag whose configs are checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessReport:
-    """What a process of this host says of a flow."""
+    """The report of a flow by a process of this host."""
 
     snapshot: FlowSnapshot
     written_ms: int
     late_ms: int
-    """For how long its process should have said something new."""
+    """How long its next report is overdue."""
 
 
 def observe(config: MirrorConfig, file: Path) -> Iterator[Observation]:
-    """Flow by flow. A cluster that does not answer is part of what is seen."""
+    """Yield an observation of each flow. An unreachable cluster is part of the observation."""
     for flow in config.flows:
         yield _Observer(config, flow, file).observation()
 
 
 class _Observer:
-    """One flow."""
+    """Observes one flow."""
 
     def __init__(self, config: MirrorConfig, flow: FlowConfig, file: Path) -> None:
         self._config = config
@@ -100,12 +101,12 @@ class _Observer:
         return replace(seen, reported_rate=rate)
 
     def _unheard(self) -> FlowSnapshot:
-        """As its row on the target, or the clusters alone, have it."""
+        """Return the flow from its row on the target, or from the clusters only."""
         (found,) = offline_status(replace(self._config, flows=(self._flow,)), GIVES_UP_S)
         return found
 
     def _reported_rate(self) -> float | None:
-        """By the first and the last row of the last minute, of one leader."""
+        """Return the rate from one leader's first and last row of the last minute."""
         home = TopicPartition(STATUS_TOPIC, 0)
         try:
             with _asked(self._setup.target) as client:
@@ -116,11 +117,11 @@ class _Observer:
                 rows = read_to_end(client, STATUS_TOPIC, 0, begin.offset)
             return reported_rate(self._setup.name, [(row.key, row.value) for row in rows])
         except TwinlogError as error:
-            self._notes.append(f"how fast it copies is not known: {error}")
+            self._notes.append(f"the copy rate is unknown: {error}")
             return None
 
     def _heard_again(self, seen: Observation, first: ProcessReport) -> Observation:
-        """With what changed since; where nothing was written, for how long."""
+        """Add the rates since the first report, or how long the next report is overdue."""
         deadline = time.monotonic() + HEARD_FOR_S
         last = first
         while time.monotonic() < deadline:
@@ -166,12 +167,12 @@ class _Observer:
         try:
             found = client_quotas(client)
         except (Unauthorized, Unsupported) as error:
-            self._notes.append(f"quotas are not seen: {error}")
+            self._notes.append(f"quotas are unknown: {error}")
             return None
         return tuple(one for one in found if one.key in keys and one.may_bind(client_id))
 
     def _limit(self, intent: Intent | None) -> Limit | None:
-        """Somebody's limit takes the place of the configuration's."""
+        """Return the limit set by a user, or else that of the configuration."""
         if intent is not None and intent.bytes_per_second is not None:
             return Limit(bytes_per_second=intent.bytes_per_second, who=intent.whose, is_key=False)
         limit = self._flow.lanes.max_bytes_per_second
@@ -182,14 +183,14 @@ class _Observer:
             with _asked(self._setup.target) as client:
                 return state_rows_if_any(client).intents(self._setup.name)
         except TwinlogError as error:
-            self._notes.append(f"whether it is paused or limited is not known: {error}")
+            self._notes.append(f"unknown whether it is paused or limited: {error}")
             return FlowIntents()
 
     def _decoded(self, parts: Iterable[PartitionSnapshot]) -> dict[str, str]:
         try:
             return self._asked_configs(parts)
         except TwinlogError as error:
-            self._notes.append(f"configs of the source's topics are not known: {error}")
+            self._notes.append(f"configs of the source's topics are unknown: {error}")
             return {}
 
     def _asked_configs(self, parts: Iterable[PartitionSnapshot]) -> dict[str, str]:
@@ -205,7 +206,7 @@ class _Observer:
                 if values.get("message.timestamp.type") == "LogAppendTime":
                     out[topic] = "message.timestamp.type = LogAppendTime"
                 elif "compact" in values.get("cleanup.policy", ""):
-                    out[topic] = "cleanup.policy = compact leaves holes"
+                    out[topic] = "cleanup.policy = compact leaves gaps"
         return out
 
 
@@ -214,7 +215,7 @@ def _asked(settings: ClusterSettings) -> ClusterClient:
 
 
 def reported_rate(flow: str, rows: Sequence[tuple[bytes | None, bytes | None]]) -> float | None:
-    """Bytes a second between the first and the last of a leader's rows, in log order."""
+    """Return bytes per second between the first and the last of a leader's rows, in log order."""
     found = [one for row in rows if (one := published_status(flow, [row])) is not None]
     last = max(found, key=lambda one: (one.generation, one.at_ms), default=None)
     if last is None:
@@ -225,7 +226,7 @@ def reported_rate(flow: str, rows: Sequence[tuple[bytes | None, bytes | None]]) 
 
 
 def heard(mirrors: Iterable[RunningMirror], flow: str) -> ProcessReport | None:
-    """What a process of this host that leads the flow says of it."""
+    """Return the report of a process of this host that leads the flow, or None."""
     for mirror in mirrors:
         for value in mirror.flows:
             if value["flow"] == flow and value["state"] != FlowState.STANDBY:
@@ -238,8 +239,8 @@ def heard(mirrors: Iterable[RunningMirror], flow: str) -> ProcessReport | None:
 
 
 def snapshot_of(value: Mapping[str, Any]) -> FlowSnapshot:
-    """A flow of a status file as it was before it was written; what its release did not know is
-    left at its default.
+    """Convert a flow of a status file back to a snapshot. Fields that its release lacks get their
+    default.
     """
     parts = tuple(
         PartitionSnapshot(**_known(PartitionSnapshot, one), state=PartitionState(one["state"]))
@@ -259,7 +260,7 @@ def _known(kind: type[Any], value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def leaderless(seen: ClusterMetadata, tps: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
-    """Partitions that nobody leads now."""
+    """Yield partitions without a leader."""
     for tp in tps:
         found = seen.partition(tp)
         if found is not None and found.leader < 0:
@@ -269,8 +270,8 @@ def leaderless(seen: ClusterMetadata, tps: Iterable[TopicPartition]) -> Iterator
 def under_min_isr(
     client: ClusterClient, seen: ClusterMetadata, tps: Iterable[TopicPartition]
 ) -> Iterator[TopicPartition]:
-    """Partitions with a leader that takes nothing with acks=all; only topics with a replica that is
-    not in sync are asked for their configs.
+    """Yield partitions whose leader rejects acks=all. Configs are queried only for topics with a
+    replica that is out of sync.
     """
     short: dict[str, list[tuple[TopicPartition, int]]] = {}
     for tp in tps:

@@ -1,4 +1,4 @@
-"""What makes a flow slow that copies: limits, quotas, one large partition, few lanes, long ways,
+"""Causes that slow a running flow: limits, quotas, one large partition, few lanes, long distances,
 batches that are decoded.
 """
 
@@ -14,26 +14,26 @@ from twinlog.control.doctor.observation import SLOW_MS, ClusterView, Limit, Obse
 from twinlog.quantities import count, duration, first_few, plural, size
 
 MOST_OF_IT: Final = 0.8
-"""Of the lag: a partition that has so much of it is what the others do not wait for."""
+"""Share of the lag above which a single partition is the bottleneck."""
 
 NEAR: Final = 0.5
-"""Of a bound: whoever copies so much of it would copy more without it."""
+"""Share of a limit above which the flow would probably copy more without it."""
 
 MUCH: Final = 0.2
-"""Of the batches: so many that pass the slow way are most of the work."""
+"""Share of batches on the slow path above which they are most of the work."""
 
 FAR_MS: Final = 50.0
-"""A round trip within one region is far less."""
+"""A round trip within one region is far shorter."""
 
 
 def limited(seen: Observation) -> Iterator[Finding]:
-    """`twinlog.max.bytes.per.second`, or who set another limit."""
+    """Report `twinlog.max.bytes.per.second`, or a limit set by a user."""
     limit = seen.limit
     is_throttled = seen.snapshot.state is FlowState.THROTTLED
     if limit is None or not (is_throttled or (seen.is_slow and _is_near(seen, limit))):
         return
     rate = "" if seen.rate is None else f", and it copies {size(seen.rate)}/s"
-    todo = "raise twinlog.max.bytes.per.second, or take it away"
+    todo = "raise twinlog.max.bytes.per.second, or remove it"
     if not limit.is_key:
         todo = f"{seen.command('flow limit')} --none"
     what = f"it is limited to {size(limit.bytes_per_second)}/s by {limit.who}{rate}"
@@ -45,7 +45,7 @@ def _is_near(seen: Observation, limit: Limit) -> bool:
 
 
 def quota(seen: Observation) -> Iterator[Finding]:
-    """What the brokers let our clients read and write."""
+    """Report the brokers' quotas for the flow's clients."""
     is_throttled = seen.snapshot.state is FlowState.THROTTLED
     if not (is_throttled or seen.is_slow):
         return
@@ -61,21 +61,21 @@ def quota(seen: Observation) -> Iterator[Finding]:
             yield Finding(
                 likelihood,
                 "quota",
-                f"{side.alias} keeps a quota of {_number(one)} for {one.whose} ({one.key}, for "
+                f"{side.alias} has a quota of {_number(one)} for {one.whose} ({one.key}, for "
                 "each broker)",
                 f"raise it: kafka-configs.sh --alter --add-config {one.key}=... for {one.whose}",
             )
     if is_throttled and not ours and seen.limit is None:
         hidden = [one.alias for one in (seen.source, seen.target) if one.quotas is None]
-        todo = "look at quotas of users and client ids: kafka-configs.sh --describe"
+        todo = "check the quotas of users and client IDs: kafka-configs.sh --describe"
         if hidden:
             todo = f"grant DESCRIBE_CONFIGS on the cluster of {', '.join(hidden)} to see which"
-        what = "brokers hold it back by a quota (THROTTLED), and none is seen that is ours"
+        what = "brokers throttle it by a quota (THROTTLED), but none for its clients is visible"
         yield Finding(Likelihood.LIKELY, "quota", what, todo)
 
 
 def _binds(seen: Observation, one: Quota) -> Likelihood | None:
-    """By the rate, where it is known; how much of a broker's thread we use is never known here."""
+    """Decide by the rate if it is known. The share of a broker's thread is never known here."""
     if one.key == REQUESTS or seen.rate is None:
         return Likelihood.POSSIBLE
     return Likelihood.LIKELY if seen.rate >= NEAR * one.value else None
@@ -86,7 +86,7 @@ def _number(one: Quota) -> str:
 
 
 def one_partition(seen: Observation) -> Iterator[Finding]:
-    """One lane copies a partition: however many there are, they do not help it."""
+    """Report a single partition with most of the lag: one lane copies it, and more do not help."""
     if not seen.is_slow or len(seen.snapshot.partitions) < 2:
         return
     worst = max(seen.behind, key=lambda one: one.lag)
@@ -105,7 +105,7 @@ def one_partition(seen: Observation) -> Iterator[Finding]:
 
 
 def few_lanes(seen: Observation) -> Iterator[Finding]:
-    """Cores, or partitions, that nobody copies with."""
+    """Report unused cores, or partitions without a lane."""
     if not seen.is_slow or not seen.snapshot.lanes:
         return
     if seen.cores is None:
@@ -117,7 +117,7 @@ def few_lanes(seen: Observation) -> Iterator[Finding]:
     lanes = plural(seen.snapshot.lanes, "lane")
     why, todo = "", "give the process more with --lanes, or --master 'local[*]'"
     if seen.tasks_max is not None and seen.tasks_max < could:
-        why, todo = f", since tasks.max = {seen.tasks_max}", f"raise tasks.max to {could}"
+        why, todo = f", because tasks.max = {seen.tasks_max}", f"raise tasks.max to {could}"
     yield Finding(
         Likelihood.LIKELY,
         "few_lanes",
@@ -128,23 +128,23 @@ def few_lanes(seen: Observation) -> Iterator[Finding]:
 
 
 def _bounded_by_tasks(seen: Observation) -> Iterator[Finding]:
-    """On another host, of whose cores nothing is known."""
+    """Report `tasks.max` as the limit for a flow on another host, whose cores are unknown."""
     most = seen.tasks_max
     if most is not None and seen.snapshot.lanes >= most < len(seen.behind):
         yield Finding(
             Likelihood.POSSIBLE,
             "few_lanes",
             f"{plural(seen.snapshot.lanes, 'lane')} copy {plural(len(seen.behind), 'partition')} "
-            f"that are behind, since tasks.max = {most}",
-            f"raise tasks.max, to at most {len(seen.behind)}, where its host has more cores",
+            f"that are behind, because tasks.max = {most}",
+            f"raise tasks.max, to at most {len(seen.behind)}, if its host has more cores",
         )
 
 
 def open_transaction(seen: Observation) -> Iterator[Finding]:
-    """Under read_committed nothing behind it can be copied.
+    """Report open transactions: with read_committed no record after one can be copied.
 
-    A record that came between the report of the lag and the question for the log's end looks the
-    same for a moment.
+    For a moment, a record that arrives between the report of the lag and the query of the log end
+    looks the same.
     """
     parts = [one for one in seen.snapshot.partitions if one.loss_ms > SLOW_MS]
     held = [one for one in parts if one.loss_records > 0 and (not one.lag or one.is_held_back)]
@@ -154,14 +154,14 @@ def open_transaction(seen: Observation) -> Iterator[Finding]:
     yield Finding(
         Likelihood.LIKELY,
         "open_transaction",
-        f"a transaction that is open at the source holds {plural(len(held), 'partition')} back: "
-        f"{plural(worst.loss_records, 'offset')} behind it in {worst.topic}-{worst.partition}",
-        "end it, or find who left it: kafka-transactions.sh find-hanging",
+        f"an open transaction at the source holds back {plural(len(held), 'partition')}: "
+        f"{plural(worst.loss_records, 'offset')} after it in {worst.topic}-{worst.partition}",
+        "end it, or find its producer: kafka-transactions.sh find-hanging",
     )
 
 
 def small_fetches(seen: Observation) -> Iterator[Finding]:
-    """A broker is asked again when its answer is there: an answer's size, each round trip."""
+    """Report fetch sizes that limit the rate: a broker sends one response per round trip."""
     trip_ms = seen.source.round_trip_ms
     if not seen.is_slow or trip_ms <= 0:
         return
@@ -181,14 +181,14 @@ def small_fetches(seen: Observation) -> Iterator[Finding]:
     yield Finding(
         Likelihood.LIKELY,
         "small_fetches",
-        f"an answer of {size(now)} each {trip_ms:.0f} ms is at most {size(bound)}/s for {whose}, "
+        f"a response of {size(now)} every {trip_ms:.0f} ms is at most {size(bound)}/s for {whose}, "
         f"and {size(max(fastest, (seen.rate or 0.0) / lanes))}/s are copied",
         f"raise {seen.source.alias}.consumer.{key} above {now}",
     )
 
 
 def far_away(seen: Observation) -> Iterator[Finding]:
-    """Round trips that are long in themselves."""
+    """Report long round trips."""
     for side in (seen.source, seen.target):
         if seen.is_slow and side.round_trip_ms >= FAR_MS:
             yield Finding(
@@ -205,16 +205,16 @@ def _slowest(side: ClusterView) -> int:
 
 
 def recoded(seen: Observation) -> Iterator[Finding]:
-    """Batches that do not pass as they are cost many times the CPU: as lanes have counted them."""
+    """Report batches that cannot pass unchanged, by the lanes' counts: they cost much more CPU."""
     batches, costly = seen.batches
     if not seen.is_slow or costly <= MUCH * batches:
         return
-    why = "holes of compaction, LogAppendTime, too large for the target, or another codec"
+    why = "gaps of compaction, LogAppendTime, too large for the target, or another codec"
     if seen.decoded:
         why = "; ".join(f"{topic}: {one}" for topic, one in [*seen.decoded.items()][:3])
     todo = "give them more lanes (tasks.max), or change that config of the source's topic"
     if seen.tuning.recompression is not None:
-        todo = "take compression.type of the target's producer away: batches keep their codec then"
+        todo = "remove compression.type of the target's producer: then batches keep their codec"
     yield Finding(
         Likelihood.LIKELY,
         "recoded",
@@ -225,7 +225,7 @@ def recoded(seen: Observation) -> Iterator[Finding]:
 
 
 def decoded(seen: Observation) -> Iterator[Finding]:
-    """The same by configuration, where no lane has reported what it counted."""
+    """Report the same from the configuration, if no lane has reported counts."""
     recompression, is_counted = seen.tuning.recompression, seen.batches[0] > 0
     if not seen.is_slow:
         return
@@ -235,14 +235,14 @@ def decoded(seen: Observation) -> Iterator[Finding]:
             Likelihood.POSSIBLE,
             "recompressed",
             f"{which} may be repacked with {recompression.codec.name.lower()}, as configured",
-            "take compression.type of the target's producer away: batches keep their codec then",
+            "remove compression.type of the target's producer: then batches keep their codec",
         )
     if seen.tuning.join_bytes:
         yield Finding(
             Likelihood.POSSIBLE,
             "joined",
             f"small batches are joined up to batch.size = {seen.tuning.join_bytes}",
-            "set batch.size = 0 for the target's producer: batches pass as they are then",
+            "set batch.size = 0 for the target's producer: then batches pass unchanged",
         )
     if seen.decoded and not is_counted:
         some, all_of = plural(len(seen.decoded), "topic"), {one.topic for one in seen.behind}
@@ -257,7 +257,7 @@ def decoded(seen: Observation) -> Iterator[Finding]:
 
 
 def at_its_limits(seen: Observation) -> Iterator[Finding]:
-    """Slow, and nothing of all this: what is left is the machine and the lines."""
+    """Report a slow flow without any other finding: the machine or the network is the limit."""
     if not seen.is_slow:
         return
     rate = "an unknown rate" if seen.rate is None else f"{size(seen.rate)}/s"
@@ -269,8 +269,8 @@ def at_its_limits(seen: Observation) -> Iterator[Finding]:
     yield Finding(
         Likelihood.POSSIBLE,
         "at_its_limits",
-        f"{count(seen.lag)} records wait since {duration(seen.lag_ms / 1000)}; "
-        f"{plural(seen.snapshot.lanes, 'lane')} copy {rate}; round trips: {ways or 'not known'}",
-        "look at CPU, disks and network of the brokers and of this host; docs/capacity.md has "
-        "what each gives",
+        f"{count(seen.lag)} records have waited for {duration(seen.lag_ms / 1000)}; "
+        f"{plural(seen.snapshot.lanes, 'lane')} copy {rate}; round trips: {ways or 'unknown'}",
+        "check CPU, disks and network of the brokers and of this host; docs/capacity.md shows "
+        "what to expect",
     )

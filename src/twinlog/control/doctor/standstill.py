@@ -1,4 +1,4 @@
-"""What keeps a flow, or partitions of it, from copying at all, and what will be lost."""
+"""Causes that stop a flow, or some of its partitions, and records that will be lost."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.quantities import count, duration, first_few, plural
 
 SILENT_MS: Final = 10_000
-"""A process says once a second how it is."""
+"""A process reports its state once a second."""
 
 MARKDOWN_LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
-AS_SAID: Final = "as the message says; twinlog explain CODE says more"
+AS_SAID: Final = "see the message; twinlog explain CODE explains more"
 
 
 def _certain(cause: str, what: str, todo: str) -> Finding:
@@ -25,14 +25,14 @@ def _certain(cause: str, what: str, todo: str) -> Finding:
 
 
 def advice_of(code: str) -> str:
-    """What the catalogue says to do about a code, as plain text."""
+    """Return the catalogue's advice on a code as plain text."""
     found = CONDITIONS.get(code)
     text = "" if found is None else found.advice
     return MARKDOWN_LINK.sub(r"\1: docs/\2", text).replace("`", "") or AS_SAID
 
 
 def unreachable(seen: Observation) -> Iterator[Finding]:
-    """A cluster that does not answer this host."""
+    """Report clusters that are unreachable from this host."""
     for side in (seen.source, seen.target):
         if side.problem:
             yield _certain(
@@ -43,24 +43,24 @@ def unreachable(seen: Observation) -> Iterator[Finding]:
 
 
 def _named(alias: str, problem: str) -> str:
-    """What is wrong with a cluster, which names it where the error itself does not."""
+    """Return the problem of a cluster, adding its name if the error lacks it."""
     if f"{alias} (" in problem or f"cluster {alias} " in problem:
         return f"from this host: {problem}"
-    return f"{alias} cannot be asked from this host: {problem}"
+    return f"{alias} cannot be reached from this host: {problem}"
 
 
 def not_running(seen: Observation) -> Iterator[Finding]:
-    """No process leads the flow, as far as is known."""
+    """Report that no process is known to lead the flow."""
     is_unheard = seen.snapshot.state is FlowState.UNKNOWN and not seen.snapshot.code
     if is_unheard or seen.snapshot.state in (FlowState.NOT_RUNNING, FlowState.STOPPED):
         waiting = f"{count(seen.lag)} records wait" if seen.lag else ""
-        reasons = ("no process is heard to run it", waiting, seen.snapshot.reason)
-        todo = f"twinlog mirror {quote(seen.file)}; where another host runs it, ask there"
+        reasons = ("no process is known to run it", waiting, seen.snapshot.reason)
+        todo = f"twinlog mirror {quote(seen.file)}; if another host runs it, check there"
         yield _certain("not_running", "; ".join(filter(None, reasons)), todo)
 
 
 def failed(seen: Observation) -> Iterator[Finding]:
-    """The flow cannot run, or a cluster is away for it."""
+    """Report that the flow cannot run, or that a cluster is unreachable for it."""
     snapshot = seen.snapshot
     is_failed = snapshot.state is FlowState.FAILED
     is_unasked = snapshot.state is FlowState.UNKNOWN and bool(snapshot.code)
@@ -71,25 +71,27 @@ def failed(seen: Observation) -> Iterator[Finding]:
 
 
 def _advice(snapshot: FlowSnapshot) -> str:
-    """What to do about a flow that is held up: by a cluster, or by what may be lost."""
+    """Return the advice for a flow that waits for a cluster, or whose records are at risk."""
     is_near = any(one.is_near_deletion for one in snapshot.partitions)
     risks = ("RPO_EXCEEDED" if snapshot.rpo_excess else "", "RETENTION_NEAR" if is_near else "")
     code = next(filter(None, (snapshot.code, *risks)), "")
-    return advice_of(code) if code else "look at the cluster that it names; it resumes by itself"
+    return (
+        advice_of(code) if code else "check the cluster that it names; the flow resumes by itself"
+    )
 
 
 def silent(seen: Observation) -> Iterator[Finding]:
-    """Its process lives and says nothing."""
+    """Report a live process that has stopped reporting."""
     if seen.silent_ms > SILENT_MS:
         yield _certain(
             "silent",
-            f"its process lives, and has said nothing for {duration(seen.silent_ms / 1000)}",
-            "look whether the host swaps or the process is stopped (kill -CONT); then restart it",
+            f"its process is alive, but has not reported for {duration(seen.silent_ms / 1000)}",
+            "check if the host swaps, or if the process is suspended (kill -CONT); then restart it",
         )
 
 
 def paused(seen: Observation) -> Iterator[Finding]:
-    """Somebody wants it so: of the flow, or of topics."""
+    """Report a paused flow, or paused topics."""
     if seen.pause or seen.snapshot.state is FlowState.PAUSED:
         waiting = f"{count(seen.lag)} records wait" if seen.lag else ""
         what = "; ".join(filter(None, (seen.pause or "paused", waiting)))
@@ -107,24 +109,24 @@ def paused(seen: Observation) -> Iterator[Finding]:
 
 
 def no_lanes(seen: Observation) -> Iterator[Finding]:
-    """Spark gives the flow nobody who copies."""
+    """Report that Spark runs no lane for the flow."""
     works = seen.snapshot.state in (FlowState.RUNNING, FlowState.PARTLY_FAILED, FlowState.STARTING)
     if works and not seen.snapshot.lanes and seen.behind:
         yield _certain(
             "no_lanes",
             f"no lane runs ({seen.snapshot.state}), and {count(seen.lag)} records wait",
-            "look at Spark: whether it has free cores for a job of this application, and its log",
+            "check that Spark has free cores for a job of this application, and check its log",
         )
 
 
 def stopped_by_codes(seen: Observation) -> Iterator[Finding]:
-    """Partitions that have stopped with a code, or are tried again and again; the most first."""
+    """Report partitions that have stopped with a code or are retried; the most frequent first."""
     parts = [one for one in seen.snapshot.partitions if one.code]
     groups = sorted(_by(parts, lambda one: one.code), key=lambda item: -len(item[1]))
     for code, some in groups:
         names = first_few(f"{one.topic}-{one.partition}" for one in some)
         is_failed = any(one.state is PartitionState.FAILED for one in some)
-        verb = "have stopped" if is_failed else "are tried again and again"
+        verb = "have stopped" if is_failed else "are being retried"
         yield _certain(
             code.lower(),
             f"{plural(len(some), 'partition')} {verb} with {code} ({names}): {some[0].message}",
@@ -133,7 +135,7 @@ def stopped_by_codes(seen: Observation) -> Iterator[Finding]:
 
 
 def leaderless(seen: Observation) -> Iterator[Finding]:
-    """As the clusters have it now, where no partition says so itself."""
+    """Report partitions without a leader on the clusters, if no partition reports it itself."""
     if any(one.code == "NO_LEADER" for one in seen.snapshot.partitions):
         return
     for side in (seen.source, seen.target):
@@ -144,14 +146,14 @@ def leaderless(seen: Observation) -> Iterator[Finding]:
 
 
 def under_min_isr(seen: Observation) -> Iterator[Finding]:
-    """The target takes nothing of what would not be on enough replicas."""
+    """Report partitions of the target with too few replicas in sync to accept records."""
     if any(one.code == "TARGET_UNDER_MIN_ISR" for one in seen.snapshot.partitions):
         return
     side = seen.target
     if side.under_min_isr:
         what = _of(side, side.under_min_isr, "fewer replicas in sync than min.insync.replicas")
         todo = (
-            "start the target's other brokers; until then acks=all takes nothing "
+            "start the target's other brokers; until then acks=all is rejected "
             "(kafka-topics.sh --describe --under-min-isr-partitions)"
         )
         yield _certain("target_under_min_isr", what, todo)
@@ -164,15 +166,19 @@ def _of(side: ClusterView, tps: Sequence[object], what: str) -> str:
 
 
 def retention_near(seen: Observation) -> Iterator[Finding]:
-    """Records that will be deleted before they are copied."""
+    """Report records that will be deleted before they are copied."""
     near = [one for one in seen.snapshot.partitions if one.is_near_deletion]
     for topic, some in _by(near, lambda one: one.topic):
         first = min(some, key=lambda one: one.left_ms)
-        needs = "comes no nearer" if first.needs_ms < 0 else duration(first.needs_ms / 1000)
+        needs = (
+            "more time than it has (it is not catching up)"
+            if first.needs_ms < 0
+            else duration(first.needs_ms / 1000)
+        )
         left = duration(max(0, first.left_ms) / 1000)
         yield _certain(
             "retention_near",
-            f"{topic}-{first.partition}: in {left} the source may delete what is not copied yet, "
+            f"{topic}-{first.partition}: in {left} the source may delete records not copied yet, "
             f"and the copy needs: {needs}",
             f"raise retention.ms or retention.bytes of {topic} on {seen.source.alias} until it "
             "has caught up",

@@ -1,6 +1,7 @@
-"""What would be lost: without the source now (`loss`), and to the source's retention before it is
-copied (`retention`); and which transactions at the source hold a copy back (`held_back`).
+"""The risk of losing records: if the source were lost now (`loss`), or by the source's retention
+before they are copied (`retention`). `held_back` watches open transactions at the source that hold
+a copy back.
 
-`source_watch` asks the source, whether or not something is copied, and `pulse` whether it answers
-at all; `running_flow` is what all of them know of a flow's run.
+`source_watch` queries the source, even if nothing is copied, and `pulse` checks that it responds at
+all. `running_flow` is the part of a flow's run that they use.
 """

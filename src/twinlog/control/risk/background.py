@@ -1,4 +1,4 @@
-"""Work that may block, done beside the supervisor's thread."""
+"""Blocking work outside the supervisor's thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from twinlog.errors import TwinlogError
 
 
 class InBackground(Protocol):
-    """Does a job elsewhere, then calls back in the supervisor's thread."""
+    """Runs a job in another thread, then calls back in the supervisor's thread."""
 
     def __call__(
         self,

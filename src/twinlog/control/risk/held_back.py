@@ -1,10 +1,9 @@
-"""Transactions at the source that nobody ends hold a `read_committed` copy back for ever (KIP-664):
-who is held back by one for longer than the brokers allow is reported, with the producer.
+"""Reports open transactions at the source that hold a `read_committed` copy back (KIP-664).
 
-A coordinator ends a transaction that is open for longer than its client's timeout, which is at most
-`transaction.max.timeout.ms` of the brokers. What is open for longer is either hanging, its
-coordinator knows nothing of it, or one of a cluster where transactions may last for very long:
-there it is reported after an hour.
+A coordinator aborts a transaction that is open for longer than its client's timeout, which is at
+most the brokers' `transaction.max.timeout.ms`. A transaction that stays open longer may be hanging:
+no coordinator knows it, and the copy would wait forever. Such a transaction is reported with its
+producer. On a cluster that allows very long transactions it is reported after an hour.
 """
 
 from __future__ import annotations
@@ -22,34 +21,34 @@ from twinlog.survey.open_transactions import OpenTransaction
 
 CODE: Final = "OPEN_TRANSACTION"
 ASK_AFTER_S: float = 60.0
-"""Before that nobody is asked: nearly all transactions last for a moment."""
+"""Delay before the source is queried, because nearly all transactions are short."""
 ASK_EVERY_S: Final = 60.0
 USUAL_LIMIT_S: Final = 900.0
 """Kafka's default of transaction.max.timeout.ms."""
 LONGEST_S: float = 3600.0
 GRACE_S: float = 60.0
-"""A coordinator looks for what is over its time every ten seconds, and then writes the markers."""
+"""A coordinator searches for expired transactions every ten seconds, and then writes markers."""
 
 Offsets = Mapping[TopicPartition, int]
 
 
 class OpenOnes(NamedTuple):
-    """What the source says of transactions that are open."""
+    """Open transactions of the source."""
 
     limit_s: float | None
-    """How long its brokers let one last; None: they do not say it."""
+    """The maximum duration that its brokers allow; None if they do not report it."""
     found: tuple[OpenTransaction, ...]
 
 
 class _Held(NamedTuple):
     stable: int
     since: float
-    """By the clock that only goes forward."""
+    """Monotonic time."""
 
 
 @dataclass(slots=True, kw_only=True)
 class HeldBackWatch:
-    """Of one run of a flow; in the supervisor's thread."""
+    """Watches one run of a flow, in the supervisor's thread."""
 
     run: RunningFlow
     log: FlowLog
@@ -57,7 +56,7 @@ class HeldBackWatch:
     _next_ask: float = 0.0
 
     def see(self, ends: Offsets, readable: Offsets) -> None:
-        """High watermarks and last stable offsets, as of one moment."""
+        """Take high watermarks and last stable offsets of one moment."""
         now = self.run.clock.boot()
         for tp, stable in readable.items():
             if stable >= ends.get(tp, -1):
@@ -69,7 +68,7 @@ class HeldBackWatch:
             del self._held[tp]
 
     def due(self) -> list[TopicPartition]:
-        """Partitions of which it is to be asked now who holds them back."""
+        """Return the partitions whose open transactions are to be queried now."""
         now = self.run.clock.boot()
         held = [tp for tp, one in self._held.items() if now - one.since >= ASK_AFTER_S]
         if not held or now < self._next_ask:
@@ -78,14 +77,14 @@ class HeldBackWatch:
         return held
 
     def found(self, asked: Iterable[TopicPartition], answer: OpenOnes) -> None:
-        """What the source answered."""
+        """Report the transactions in the source's answer that are open for too long."""
         limit_s = min(answer.limit_s or USUAL_LIMIT_S, LONGEST_S) + GRACE_S
         now = self.run.clock.boot()
         for tp in asked:
             held, one = self._held.get(tp), self.run.partitions.get(tp)
             if held is None or one is None or one.held_back or now - held.since < limit_s:
                 continue
-            # the oldest one is what the last stable offset stands at
+            # the oldest transaction determines the last stable offset
             some = (each for each in answer.found if each.tp == tp)
             oldest = min(some, key=lambda each: each.start_offset, default=None)
             since_ms = self.run.clock.wall_ms() - int((now - held.since) * 1000)
@@ -101,7 +100,7 @@ class HeldBackWatch:
         one = self.run.partitions.get(tp)
         if one is not None and one.held_back is not None:
             one.held_back = None
-            self.log.info("%s: no old transaction holds it back any more", tp, partition=tp)
+            self.log.info("%s: no longer held back by an open transaction", tp, partition=tp)
 
 
 def _worded(tp: TopicPartition, stable: int, oldest: OpenTransaction | None, since_ms: int) -> str:
@@ -111,9 +110,9 @@ def _worded(tp: TopicPartition, stable: int, oldest: OpenTransaction | None, sin
     if oldest is not None:
         who, start = f"a transaction of producer id {oldest.producer_id}", oldest.start_offset
     return (
-        f"{tp}: {who} is open since {in_iso(since_ms)}, from upstream offset {start} on, and "
-        f"nothing behind the last stable offset {stable} can be copied. Find out whether its "
-        f"producer still lives ({tool} describe-producers {where}). If no coordinator knows it "
-        f"({tool} find-hanging {where}), abort it ({tool} abort {where} --start-offset {start}): "
-        "its records are rolled back, for every consumer"
+        f"{tp}: {who} is open since {in_iso(since_ms)}, from upstream offset {start} on, so no "
+        f"record after the last stable offset {stable} can be copied. Find out whether its "
+        f"producer is alive ({tool} describe-producers {where}). If no coordinator knows the "
+        f"transaction ({tool} find-hanging {where}), abort it ({tool} abort {where} "
+        f"--start-offset {start}): its records are rolled back for every consumer"
     )

@@ -1,4 +1,4 @@
-"""What a flow's risk is measured against."""
+"""The limits that a flow's risk is measured against."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskLimits:
-    """What people set, and what the source does."""
+    """The configured objective, and the source's retention."""
 
     rpo_seconds: int | None = None
-    """twinlog.rpo.seconds"""
+    """The value of twinlog.rpo.seconds."""
     retentions: Mapping[str, int] = field(default_factory=dict)
-    """retention.ms of topics of the source, as far as it is known."""
+    """retention.ms of the source's topics, as far as known."""
 
 
 NO_LIMITS: Final = RiskLimits()
-"""Of a flow whose source is not watched: with `--once`."""
+"""For a flow whose source is not watched, as with `--once`."""

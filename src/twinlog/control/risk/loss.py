@@ -1,4 +1,4 @@
-"""What would be lost if a flow's source were gone now, and what keeps it from being less."""
+"""The records that would be lost if a flow's source were lost now, and what limits the copy."""
 
 from __future__ import annotations
 
@@ -15,41 +15,43 @@ from twinlog.quantities import count, duration, plural
 
 CODE: Final = "RPO_EXCEEDED"
 MOST_OF_IT: Final = 0.8
-"""Of the records that wait: a partition that has so many is what the others do not wait for."""
+"""Share of the waiting records above which a single partition is the bottleneck."""
 
 NOT_AT_RISK: Final = (
     *NOT_MIRRORED,
     *(PartitionState.DONE, PartitionState.TAKEN_OVER),
 )
 UNSEEN_MS: Final = 30_000
-"""A source that was not seen for so long may have what nobody knows of."""
+"""After this time without an answer the source may have unknown records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """Of all partitions together."""
+    """The possible loss of all partitions together."""
 
     records: int
-    """Offsets of the source that are not on the target; -1 where none is known."""
+    """Source offsets that are not on the target; -1 if unknown for all partitions."""
     ms: int
-    """Since the recovery point that lies furthest back; -1 where none is known."""
+    """Age of the oldest recovery point; -1 if unknown for all partitions."""
     unknown: int
-    """Partitions of which it is not known how much would be lost."""
+    """Number of partitions whose loss is unknown."""
     worst: PartitionSnapshot | None
-    """The one whose recovery point lies furthest back, where something waits, or may wait."""
+    """The partition with the oldest recovery point, among those with waiting records or without
+    recent answers."""
 
 
 def loss_records_of(partition: Partition) -> int:
-    """Offsets that would be lost; -1 where it is not known."""
+    """Return the number of offsets that would be lost, or -1 if unknown."""
     is_known = _is_mirrored(partition) and _in_doubt_ms(partition) is None
     return partition.recovery.records if is_known else -1
 
 
 def loss_ms_of(partition: Partition, now_ms: int) -> int:
-    """How far the partition's recovery point lies back; -1 where it is not known.
+    """Return the age of the partition's recovery point, or -1 if unknown.
 
-    Without one it is as long as something is known to wait, or the source is not what was copied;
-    of a copy that has never been at the end, the last record's timestamp says it, if that is more.
+    Without a recovery point it is the time for which records are known to wait, or for which the
+    source has not been the one that was copied. If the copy has never been at the end of the log,
+    it is at least the age of the last record copied.
     """
     if not _is_mirrored(partition):
         return -1
@@ -73,7 +75,7 @@ def _is_mirrored(partition: Partition) -> bool:
 
 
 def _in_doubt_ms(partition: Partition) -> int | None:
-    """For how long the source has not been what was copied; None: it is."""
+    """Return for how long the source has not been the one that was copied, or None if it is."""
     failure, since = partition.failure, partition.recovery.doubtful_since
     if failure is not None and has(failure.code, Trait.ANOTHER_SOURCE):
         return max(0, partition.clock.wall_ms() - failure.since_ms)
@@ -81,7 +83,7 @@ def _in_doubt_ms(partition: Partition) -> int | None:
 
 
 def loss_of(parts: Sequence[PartitionSnapshot]) -> Loss:
-    """Of a flow, from its partitions."""
+    """Return the possible loss of a flow from its partitions."""
     at_risk = [part for part in parts if part.state not in NOT_AT_RISK]
     counted = [part.loss_records for part in at_risk if part.loss_records >= 0]
     timed = [part for part in at_risk if part.loss_ms >= 0]
@@ -95,7 +97,7 @@ def loss_of(parts: Sequence[PartitionSnapshot]) -> Loss:
 
 
 def excess(run: RunningFlow, loss: Loss, rpo_seconds: int | None) -> str:
-    """Why the flow does not keep `twinlog.rpo.seconds`; empty where it does."""
+    """Return how the flow exceeds `twinlog.rpo.seconds`, or an empty string if it does not."""
     worst = loss.worst
     if rpo_seconds is None or worst is None or worst.loss_ms <= rpo_seconds * 1000:
         return ""
@@ -103,7 +105,7 @@ def excess(run: RunningFlow, loss: Loss, rpo_seconds: int | None) -> str:
     begin = f"the RPO of {duration(rpo_seconds)} is exceeded: "
     why = f"{bottleneck(run, worst, loss.records)} [{CODE}]"
     if worst.loss_records == 0:
-        return f"{begin}{where} was last seen {ago} ago, and nobody knows what came since: {why}"
+        return f"{begin}{where} was last seen {ago} ago, and later records are unknown: {why}"
     number = f"{count(loss.records)} records" if loss.records > 0 else "records"
     return (
         f"{begin}without the source {number} of the last {ago} would be lost; {where} is furthest "
@@ -112,7 +114,7 @@ def excess(run: RunningFlow, loss: Loss, rpo_seconds: int | None) -> str:
 
 
 def bottleneck(run: RunningFlow, worst: PartitionSnapshot, records: int) -> str:
-    """What the partition waits for, by what is known of it."""
+    """Return what the partition waits for, as far as known."""
     lanes = [lane for lane in run.lanes() if lane.is_ready]
     away = next((str(lane.degraded) for lane in lanes if lane.degraded), "")
     throttle = throttle_of(run)
@@ -123,10 +125,10 @@ def bottleneck(run: RunningFlow, worst: PartitionSnapshot, records: int) -> str:
         (worst.state is PartitionState.PAUSED, "it is paused"),
         (not lanes, "no lane runs"),
         (bool(away), away),
-        (worst.loss_records == 0, "the source does not say where it ends"),
-        (is_open, "a transaction that is open at the source"),
+        (worst.loss_records == 0, "the source does not report its log end"),
+        (is_open, "an open transaction at the source"),
         (bool(throttle), throttle),
-        (is_alone, "this partition alone is behind, and one lane copies it"),
+        (is_alone, "only this partition is behind, and one lane copies it"),
     )
     rest = f"{plural(len(lanes), 'lane')}, and the network or the brokers are at their limit"
     return next((text for holds, text in causes if holds), rest)

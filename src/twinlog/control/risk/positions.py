@@ -1,4 +1,6 @@
-"""How far a partition is copied, by the offset map and its target's log end: no lane is asked."""
+"""The copy position of a partition, from the offset map and its target's log end, without querying
+a lane.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ def position_of(
     *,
     is_shared: bool,
 ) -> tuple[int, int] | None:
-    """(records copied, next upstream offset); None for a partition that was never copied."""
+    """Return (records copied, next upstream offset), or None if it was never copied."""
     if plan.targets:
         return fan_position(plan.map_key, plan.targets, maps)
     return position(maps.get(plan.map_key), target_end, is_shared=is_shared)
@@ -26,7 +28,9 @@ def position_of(
 def position(
     known: PartitionMap | None, target_end: int, *, is_shared: bool
 ) -> tuple[int, int] | None:
-    """The same of one map. `is_shared`: others may write to the target, so its last mark counts."""
+    """Return the same from one map. With `is_shared` other clients may write to the target, so the
+    map's last mark is used instead of the log end.
+    """
     if known is None or not known.runs:
         return None
     first = known.runs[0]
@@ -43,7 +47,9 @@ def position(
 def fan_position(
     key: PartitionKey, targets: int, maps: Mapping[PartitionKey, PartitionMap]
 ) -> tuple[int, int] | None:
-    """The same of a partition whose records go to several by key, as of its branches' marks."""
+    """Return the same for a partition whose records go to several target partitions by key, from
+    the marks of its branches.
+    """
     records, upstreams = 0, []
     for number in range(targets):
         known = maps.get(key._replace(branch=number, branches=targets))
@@ -57,7 +63,7 @@ def fan_position(
 
 
 def was_begun(plan: PartitionPlan, maps: Mapping[PartitionKey, PartitionMap]) -> bool:
-    """Whether the map knows of a copy, were it of one branch of several."""
+    """Return True if the map has rows of the copy, even of only one of several branches."""
     keys = [plan.map_key]
     if plan.targets:
         numbers = range(plan.targets)

@@ -1,11 +1,12 @@
-"""Whether the source answers at all. A broker that is frozen, or behind a line that drops packets,
-breaks no connection: a fetch waits request.timeout.ms (30 s) for it, and until then its lane takes
-an end of the log that is old for the end.
+"""Detects whether the source responds at all.
 
-Silence is two requests in a row without an answer (`source_questions.PULSE_WITHIN_S` each), over
-connections that nothing else uses, for what a broker has in memory. So neither a large question nor
-a fetch that takes long is an outage. Nor is a broker that is so loaded that it answers none of
-these while lanes still get records of it.
+A broker that is frozen, or whose packets are dropped, does not break connections: a fetch waits
+request.timeout.ms (30 s) for it, and until then its lane regards an old log end as current.
+
+The source is silent after two requests in a row without an answer
+(`source_questions.PULSE_WITHIN_S` each), over connections that nothing else uses, for data that a
+broker has in memory. A large query or a slow fetch is therefore not an outage. Nor is a broker that
+is too busy to answer these requests while lanes still receive records from it.
 """
 
 from __future__ import annotations
@@ -21,27 +22,27 @@ from twinlog.errors import TwinlogError
 
 EVERY_S: Final = 1.0
 LATELY_S: Final = 4.0
-"""Lanes report once a second what they have read; what they read before the silence is reported by
-then.
+"""Lanes report once a second what they have read, so records from before the silence are reported
+within this time.
 """
 
 
 @dataclass(slots=True, kw_only=True)
 class Pulse:
-    """Of one run of a flow; in the supervisor's thread."""
+    """The check of one run of a flow, in the supervisor's thread."""
 
     run: RunningFlow
     ask: Callable[[], None]
-    """Returns when the source has answered, and raises TwinlogError; in any thread."""
+    """Returns when the source has responded, and raises TwinlogError; called in any thread."""
     silence: TwinlogError | None = None
-    """Why the source does not answer. None: it does, or nobody knows."""
+    """Why the source does not respond; None if it does, or if unknown."""
     _asked_at: float = float("-inf")
     _is_asking: bool = False
     _copied: int | None = None
-    """Where all positions were, in sum, LATELY_S after it was asked."""
+    """Sum of all positions, LATELY_S after the request."""
 
     def tend(self, background: InBackground) -> None:
-        """Ask again where it is time."""
+        """Send the next request if it is due."""
         now = self.run.clock.monotonic()
         if self._is_asking:
             if self._copied is None and now - self._asked_at >= LATELY_S:

@@ -1,10 +1,11 @@
-"""Where partitions rest that no lane of this run has begun: their flow was paused, or they had
-stopped, before it. The offset map and the target's log ends say how far they are copied, the source
-when the next record was written; so what its retention will delete is said of them, too.
+"""The positions of partitions that no lane of this run has begun, because the flow was paused or
+they had stopped before it. The offset map and the target's log ends show how far they are copied,
+and the source when the next record was written, so that their retention can be watched too.
 
-One that was never copied rests where its copy would begin.
+A partition that was never copied has the position at which its copy would begin.
 
-It is no recovery point: the target may have lost what the map says, and only a start finds out.
+The position is not a recovery point: the target may have lost records that the map has, which only
+a start detects.
 """
 
 from __future__ import annotations
@@ -29,46 +30,46 @@ from twinlog.model import StartKind, TopicPartition
 from twinlog.survey.map_reader import Maps
 
 FIRST_S: float = 20.0
-"""Until then most partitions are with a lane."""
+"""Until then most partitions have been assigned to a lane."""
 ASK_EVERY_S: float = 10.0
 AT_ONCE: Final = 50
-"""A batch is read of each."""
+"""A batch of each is read."""
 AGAIN_S: Final = 120.0
-"""Those of which nothing was found: nothing waits there yet, or nothing was answered."""
+"""Retry interval for partitions without a result, because no record waits or the query failed."""
 WITHIN_S: Final = 10.0
 
 
 class Rest(NamedTuple):
-    """What comes next in a partition."""
+    """The next record of a partition."""
 
     upstream: int
     timestamp: int
-    """Of the batch there, in milliseconds; 0: not known."""
+    """Timestamp of its batch, in milliseconds; 0 if unknown."""
 
 
 Rests = Mapping[TopicPartition, Rest]
 
 
 class NextBatches(Protocol):
-    """What the source is asked, in any thread; raises TwinlogError."""
+    """Queries of the source, in any thread; raises TwinlogError."""
 
     def next_batches(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Rest]:
-        """What is there from these offsets on."""
+        """Return the next batch at or after each offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestQuestions:
-    """Of one run of a flow, to both clusters."""
+    """Queries of both clusters for one run of a flow."""
 
     read_map: Callable[[], Maps]
     target: ClusterSettings
     source: NextBatches
     starts: Starts
     is_shared: bool
-    """Others may write to the target's topics."""
+    """Other clients may write to the target's topics."""
 
     def find(self, plans: Sequence[PartitionPlan]) -> Rests:
-        """Of those that could be asked; raises TwinlogError."""
+        """Return the positions of the partitions that could be queried. Raises TwinlogError."""
         with ClusterClient(self.target, api_timeout_s=WITHIN_S) as client:
             ends = log_ends(client, [plan.target for plan in plans])
         maps = self.read_map()  # after the ends (`mirror.map.translation`, rule A)
@@ -84,8 +85,8 @@ class RestQuestions:
         return self.source.next_batches(found) if found else {}
 
     def _first_offset(self, plan: PartitionPlan, maps: Maps) -> int | None:
-        """Where the copy of one that was never copied begins; None: at the end or near it, or its
-        map is lost, and what the copy would do is not known before it begins.
+        """Return where the copy of a partition that was never copied would begin. None if that is
+        at the end or near it, or if its map is lost, because only the start decides then.
         """
         if plan.had_row or plan.refusal is not None or was_begun(plan, maps):
             return None
@@ -94,7 +95,7 @@ class RestQuestions:
         start = self.starts.at(plan.source, is_new=plan.is_new)
         match start.kind:
             case StartKind.EARLIEST:
-                return 0  # the source answers from where its log begins
+                return 0  # the source answers from its log start
             case StartKind.OFFSET:
                 return start.value
             case _:
@@ -103,7 +104,7 @@ class RestQuestions:
 
 @dataclass(slots=True, kw_only=True)
 class RestingWatch:
-    """Of one run of a flow; in the supervisor's thread."""
+    """Watches one run of a flow, in the supervisor's thread."""
 
     run: RunningFlow
     find: Callable[[Sequence[PartitionPlan]], Rests]
@@ -112,7 +113,7 @@ class RestingWatch:
     _asked: set[TopicPartition] = field(default_factory=set)
 
     def tend(self, background: InBackground) -> None:
-        """Ask about those that rest and were not asked about."""
+        """Query partitions without a lane that were not queried yet."""
         now = self.run.clock.monotonic()
         if self._next_ask is None:
             self._next_ask = now + FIRST_S
@@ -132,7 +133,7 @@ class RestingWatch:
                 one, rest = self.run.partitions.get(plan.source), rests.get(plan.source)
                 if one is None or rest is None or one.plan.map_key != plan.map_key:
                     continue
-                if one.recovery.upstream < 0:  # no lane has begun it meanwhile
+                if one.recovery.upstream < 0:  # no lane has begun it in the meantime
                     one.keeping.rests(*rest)
 
         def failed(_: TwinlogError) -> None:

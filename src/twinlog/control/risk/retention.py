@@ -1,4 +1,4 @@
-"""Says in time what the source's retention will delete before it is copied."""
+"""Warns before the source's retention deletes records that are not copied yet."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from twinlog.survey.topic_configs import NO_LIMIT
 
 CODE: Final = "RETENTION_NEAR"
 NEAR: Final = 0.25
-"""Of a topic's retention: with less left, what comes no nearer to its end is reported."""
+"""Share of a topic's retention below which a copy that is not catching up is reported."""
 
 NEAR_S: Final = 3600.0
-"""The same where the log's start moves for its size."""
+"""The same limit if the log's start moves because of its size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """Of one partition that is behind, in ms; -1: no end is in sight."""
+    """The outlook of a partition with a lag, in ms; -1 if no deletion is expected."""
 
     left_ms: int
-    """For how long at least the source keeps what comes next."""
+    """The least time for which the source keeps the next record."""
     needs_ms: int
     """How long the copy needs to catch up."""
     is_near: bool
-    """It will be deleted first, as things are."""
+    """At the current rates the record will be deleted first."""
     is_known: bool
-    """That no end is in sight was seen; else it is not known yet, or may not be asked."""
+    """False if `left_ms` is -1 because it is not known yet, or must not be queried."""
 
 
 NONE: Final = Outlook(left_ms=-1, needs_ms=-1, is_near=False, is_known=True)
 
 
 def outlook_of(partition: Partition, retentions: Mapping[str, int], now_ms: int) -> Outlook:
-    """What becomes of that which is not copied yet, by what was seen last."""
+    """Return the outlook for the records that are not copied yet, from the last observations."""
     if not partition.is_wanted or not partition.is_behind:
         return NONE
     found = retentions.get(partition.plan.source.topic)
@@ -58,19 +58,20 @@ def outlook_of(partition: Partition, retentions: Mapping[str, int], now_ms: int)
 
 
 def warnings(parts: Sequence[PartitionSnapshot]) -> dict[str, str]:
-    """A line for each topic of which something will be deleted before it is copied."""
+    """Return a line for each topic that will lose records before they are copied."""
     found = {}
     for topic, near in _by_topic(part for part in parts if part.is_near_deletion):
         first = min(near, key=lambda part: part.left_ms)
         needs = (
-            "the copy comes no nearer to its end"
+            "the copy is not catching up"
             if first.needs_ms < 0
             else f"the copy needs {duration(first.needs_ms / 1000)}"
         )
         found[topic] = (
-            f"{topic}: in {duration(first.left_ms / 1000)} the source may delete what is not yet "
-            f"copied of {plural(len(near), 'partition')} ({topic}-{first.partition} first), and "
-            f"{needs}: raise its retention.ms or retention.bytes until it has caught up [{CODE}]"
+            f"{topic}: in {duration(first.left_ms / 1000)} the source may delete records of "
+            f"{plural(len(near), 'partition')} that are not copied yet ({topic}-{first.partition} "
+            f"first), and {needs}: raise its retention.ms or retention.bytes until it has caught "
+            f"up [{CODE}]"
         )
     return found
 

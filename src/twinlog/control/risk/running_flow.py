@@ -1,4 +1,4 @@
-"""A flow's run, as far as it matters for what is at risk."""
+"""The part of a flow's run that matters for its risk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twinlog.model import TopicPartition
 
 
 class RunningFlow(Protocol):
-    """In the supervisor's thread."""
+    """A flow's run, used in the supervisor's thread."""
 
     partitions: dict[TopicPartition, Partition]
     clock: Clock
@@ -22,4 +22,4 @@ class RunningFlow(Protocol):
     pacer: Pacer | None
 
     def lanes(self) -> list[Lane]:
-        """All lanes of all leases."""
+        """Return all lanes of all leases."""

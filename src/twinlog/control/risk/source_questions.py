@@ -1,4 +1,4 @@
-"""What a source has, asked over connections of its own, by one thread at a time."""
+"""Queries of the source over separate connections, by one thread at a time."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from twinlog.wire.record_batch import read_headers
 
 WITHIN_S: Final = 5.0
 PULSE_WITHIN_S: Final = 4.0
-"""Two requests of this length without an answer, over one connection and then over another, are
-less than the 9 s (broker.session.timeout.ms) after which Kafka's own controller takes the leads
-from a broker that is silent: what answers later than that is no slow broker in Kafka's eyes either.
+"""Two requests of this duration without an answer, over one connection and then another, take less
+than the 9 s (broker.session.timeout.ms) after which Kafka's controller moves leadership away from a
+silent broker. A broker that answers later is not merely slow in Kafka's terms either.
 """
 
 
 @dataclass(slots=True, kw_only=True)
 class QuestionClient:
-    """A client that is opened with its first question, for one thread at a time."""
+    """A client that is opened by its first query, for one thread at a time."""
 
     settings: ClusterSettings
     within_s: float
@@ -45,15 +45,15 @@ class QuestionClient:
 
     @contextmanager
     def asking(self) -> Iterator[ClusterClient]:
-        """The client, for one question."""
+        """Return the client for one query."""
         with self._asks:
             if self._left.is_set():
-                raise Disconnected(f"cluster {self.settings.alias} is not asked any more")
+                raise Disconnected(f"the client of cluster {self.settings.alias} is closed")
             if self.client is None:
                 self.client = ClusterClient(
                     self.settings, api_timeout_s=self.within_s, refused_s=self.refused_s
                 )
-                # a flow may have very many partitions: `ids` is the one question about their topics
+                # a flow may have many partitions: only `ids` queries the metadata of topics
                 self.client.keep_leaders()
             try:
                 yield self.client
@@ -62,7 +62,7 @@ class QuestionClient:
                     self._close()
 
     def close(self) -> None:
-        """Close the connections; whoever asks now does it, behind the answer. Returns at once."""
+        """Close the connections without waiting. A query in progress closes them when it ends."""
         self._left.set()
         if self._asks.acquire(blocking=False):
             try:
@@ -78,15 +78,15 @@ class QuestionClient:
 
 @dataclass(slots=True)
 class SourceQuestions:
-    """Of one run of a flow; answers hold what could be asked, and TwinlogError is raised where
-    nothing could be, or nothing more is to be asked.
+    """Queries for one run of a flow. Answers contain what could be read. TwinlogError is raised if
+    nothing could be read, or after `close`.
     """
 
     settings: ClusterSettings
     config: FlowConfig
     _line: QuestionClient = field(init=False)
     _pulse: QuestionClient = field(init=False)
-    """Of its own: a large question that is slow must not make the source look silent."""
+    """A separate client, so that a slow, large query does not make the source look silent."""
 
     def __post_init__(self) -> None:
         self._line = QuestionClient(settings=self.settings, within_s=WITHIN_S)
@@ -95,22 +95,22 @@ class SourceQuestions:
         )
 
     def pulse(self) -> None:
-        """Returns when any broker has answered a question about nothing. May be asked beside one of
-        the others.
+        """Return when any broker has answered an empty metadata request. May run at the same time
+        as another query.
         """
         with self._pulse.asking() as client:
             try:
                 client.metadata([])
             except (Disconnected, Unreachable):
-                client.metadata([])  # over another connection, to another broker where there is one
+                client.metadata([])  # over another connection, to another broker if possible
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where their logs end now."""
+        """Return the current log ends."""
         with self._line.asking() as client:
             return known_offsets(client, partitions, LATEST)
 
     def ids(self, topics: Iterable[str]) -> dict[str, TopicId]:
-        """The ids of the topics now, of those that are there."""
+        """Return the current IDs of the topics that exist."""
         with self._line.asking() as client:
             found = client.metadata(sorted(topics), timeout_s=WITHIN_S).topics
             return {name: one.topic_id for name, one in found.items() if not one.error}
@@ -118,19 +118,19 @@ class SourceQuestions:
     def readable_ends(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int] | None:
-        """Their last stable offsets, where those alone are copied."""
+        """Return the last stable offsets, or None if uncommitted records are copied too."""
         if self.config.isolation_level is not Isolation.READ_COMMITTED:
             return None
         with self._line.asking() as client:
             return known_ends(client, self.config, partitions)
 
     def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where their logs begin now."""
+        """Return the current log starts."""
         with self._line.asking() as client:
             return known_offsets(client, partitions, EARLIEST)
 
     def next_batches(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Rest]:
-        """What their logs have from these offsets on."""
+        """Return the next batch at or after each offset."""
         with self._line.asking() as client:
             starts = known_offsets(client, offsets, EARLIEST)
             froms = {tp: max(at, starts[tp]) for tp, at in offsets.items() if tp in starts}
@@ -139,12 +139,12 @@ class SourceQuestions:
         return {tp: Rest(at, _written_ms(answers[tp], at)) for tp, at in froms.items()}
 
     def retentions(self, topics: Iterable[str]) -> dict[str, int]:
-        """retention.ms of the topics where it may be read, or NO_LIMIT."""
+        """Return retention.ms of the readable topics, or NO_LIMIT."""
         with self._line.asking() as client:
             return retentions(client, topics)
 
     def open_ones(self, partitions: Iterable[TopicPartition]) -> OpenOnes:
-        """Their open transactions, and how long one may last."""
+        """Return their open transactions, and the maximum duration of one."""
         with self._line.asking() as client:
             try:
                 limit_ms = longest_transaction(client)
@@ -154,13 +154,13 @@ class SourceQuestions:
             return OpenOnes(None if limit_ms is None else limit_ms / 1000, found)
 
     def close(self) -> None:
-        """Close the connections; whoever asks now does it, behind the answer. Returns at once."""
+        """Close the connections without waiting. A query in progress closes them when it ends."""
         self._line.close()
         self._pulse.close()
 
 
 def _written_ms(answer: FetchedRecords | TwinlogError, offset: int) -> int:
-    """When the newest record of the batch there was written; 0: not known."""
+    """Return when the newest record of the batch was written, or 0 if unknown."""
     if isinstance(answer, TwinlogError):
         return 0
     headers = (header for header, _ in read_headers(answer.records))

@@ -1,6 +1,5 @@
-"""Asks the source where its partitions end, every second, also while nothing is copied: only so is
-known what would be lost without it. Of those that stay behind it asks where they begin as well, and
-how long they are kept.
+"""Queries the source's log ends every second, even while nothing is copied, because the possible
+loss depends on them. For partitions that stay behind it also queries the log start and retention.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from twinlog.model import TopicId, TopicPartition
 
 ASK_EVERY_S: Final = 1.0
 SHARE_OF_TIME: Final = 0.05
-"""Asking takes at most this part of the time, however many partitions there are, ..."""
+"""Queries take at most this share of the time, regardless of the number of partitions, ..."""
 
 LONGEST_PAUSE_S: Final = 10.0
-"""... but for this."""
+"""... but are at most this far apart."""
 
 AFTER_FAILURE_S: Final = 2.0
 
@@ -37,25 +36,25 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class Source(Protocol):
-    """What is asked, in any thread, one question at a time; each raises TwinlogError."""
+    """Queries of the source, in any thread, one at a time; each raises TwinlogError."""
 
     def ends(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Where their logs end now, of those that can be asked."""
+        """Return the current log ends of the partitions that can be queried."""
 
     def ids(self, topics: Iterable[str]) -> Mapping[str, TopicId]:
-        """The ids of those topics that are there now."""
+        """Return the IDs of those topics that exist now."""
 
     def readable_ends(self, partitions: Iterable[TopicPartition]) -> Offsets | None:
-        """How far they can be copied now; None: to their ends."""
+        """Return the offsets up to which they can be copied now; None means their log ends."""
 
     def starts(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Where they begin."""
+        """Return the log starts."""
 
     def retentions(self, topics: Iterable[str]) -> Mapping[str, int]:
-        """retention.ms of the topics where it may be read, or NO_LIMIT."""
+        """Return retention.ms of the readable topics, or NO_LIMIT."""
 
     def open_ones(self, partitions: Iterable[TopicPartition]) -> OpenOnes:
-        """Their open transactions."""
+        """Return their open transactions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +69,7 @@ class _Answers:
 
 @dataclass(slots=True, kw_only=True)
 class SourceWatch:
-    """Of one run of a flow; in the supervisor's thread."""
+    """Watches one run of a flow, in the supervisor's thread."""
 
     run: RunningFlow
     source: Source
@@ -80,7 +79,7 @@ class SourceWatch:
     _next_starts: float = 0.0
     _next_retentions: float = 0.0
     _asked_of: set[str] = field(default_factory=set)
-    """Topics whose retention was asked for last: one that falls behind later need not wait."""
+    """Topics of the last retention query; later topics are queried immediately."""
     _is_asking: bool = False
     _is_exceeded: bool = False
     _near: set[str] = field(default_factory=set)
@@ -90,7 +89,7 @@ class SourceWatch:
         self._held_back = HeldBackWatch(run=self.run, log=self.log)
 
     def tend(self, background: InBackground) -> None:
-        """Ask again where it is time."""
+        """Send the next query if it is due."""
         now = self.run.clock.monotonic()
         if self._is_asking or now < self._next_ask or self.run.is_stopping:
             return
@@ -116,7 +115,7 @@ class SourceWatch:
                 ends=ends,
                 readable=ends if readable is None else readable,
                 starts=starts,
-                # behind them: ids never come back, so those of now were those of then
+                # after the offsets: IDs are never reused, so they were the same before
                 ids=self.source.ids({tp.topic for tp in wanted}) if wanted else {},
                 retentions=self.source.retentions(topics) if asks_retentions else None,
                 open_ones=self.source.open_ones(held_back) if held_back else None,
@@ -132,13 +131,13 @@ class SourceWatch:
                 self._held_back.found(held_back, answers.open_ones)
 
         def failed(_: TwinlogError) -> None:
-            # the lanes say what is wrong; what is not seen is not claimed
+            # the lanes report the error; unseen partitions are reported as unknown
             self._done(self.run.clock.monotonic(), AFTER_FAILURE_S)
 
         background(ask, found, failed)
 
     def _behind(self, now: float) -> Sequence[TopicPartition]:
-        """Those whose log's start is asked now: they have been behind for a while."""
+        """Return the partitions whose log start is due; they have been behind for a while."""
         if now < self._next_starts:
             return ()
         self._next_starts = now + BEHIND_EVERY_S
@@ -153,8 +152,8 @@ class SourceWatch:
     def _of_these(
         self, answers: _Answers, ids: Mapping[TopicPartition, TopicId], asked_at: float
     ) -> _Answers:
-        """What was answered of the topics that are copied: offsets go by name, and of a topic
-        created again nothing is on the target.
+        """Return the answers for the topics that are being copied. Offsets are queried by name, and
+        no record of a re-created topic is on the target.
         """
         same = {tp for tp, topic_id in ids.items() if answers.ids.get(tp.topic) == topic_id}
         for tp in answers.ends.keys() & ids.keys() - same:
@@ -189,22 +188,22 @@ class SourceWatch:
         self._next_ask = max(self._next_ask, since + pause_s)
 
     def see(self, snapshot: FlowSnapshot) -> None:
-        """Tell of what the flow looks like now: when a trouble begins, and when it is over."""
+        """Log when a problem begins, and when it ends."""
         if snapshot.rpo_excess and not self._is_exceeded:
             self.run.errors[loss.CODE] += 1
             self.log.warning("%s", snapshot.rpo_excess)
         elif self._is_exceeded and not snapshot.rpo_excess:
-            self.log.warning("the RPO is kept again")
+            self.log.warning("the RPO is met again")
         self._is_exceeded = bool(snapshot.rpo_excess)
         near = retention.warnings(snapshot.partitions)
         for topic in near.keys() - self._near:
             self.run.errors[retention.CODE] += 1
             self.log.warning("%s", near[topic])
         for topic in self._near - near.keys():
-            self.log.warning("%s: what is not copied yet is no longer at risk of retention", topic)
+            self.log.warning("%s: records not copied yet are no longer at risk of retention", topic)
         self._near = set(near)
 
 
 def is_followed(partition: Partition) -> bool:
-    """The source is asked about it."""
+    """Return True if the source is queried about this partition."""
     return partition.is_wanted and partition.placement is not Placement.DONE

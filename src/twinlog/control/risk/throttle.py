@@ -1,4 +1,4 @@
-"""What holds a flow back on purpose: a limit of its own, or a quota of the brokers of one side."""
+"""Intentional throttling of a flow: its own limit, or a quota of the brokers of one side."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from twinlog.quantities import duration, size
 
 
 def throttle_of(run: RunningFlow) -> str:
-    """In words; empty where nothing does."""
+    """Return a description, or an empty string if the flow is not throttled."""
     return _limit(run) or _quota(run)
 
 
@@ -15,7 +15,7 @@ def _limit(run: RunningFlow) -> str:
     pacer = run.pacer
     if pacer is None or not pacer.is_binding:
         return ""
-    return f"the flow's limit of {size(pacer.limit)}/s holds it back"
+    return f"the flow is throttled by its limit of {size(pacer.limit)}/s"
 
 
 def _quota(run: RunningFlow) -> str:
@@ -25,8 +25,8 @@ def _quota(run: RunningFlow) -> str:
         "target": max((lane.throttle.target_ms for lane in lanes), default=0),
     }
     sides = [
-        f"the {side}'s brokers (for {duration(ms / 1000)} they read no request)"
+        f"the {side}'s brokers (they mute the connection for {duration(ms / 1000)})"
         for side, ms in mutes.items()
         if ms
     ]
-    return f"a quota of {' and '.join(sides)} holds it back" if sides else ""
+    return f"the flow is throttled by a quota of {' and '.join(sides)}" if sides else ""

@@ -1,1 +1,1 @@
-"""The support bundle, and how secrets are kept out of it."""
+"""The support bundle, and the removal of secrets from it."""

@@ -1,10 +1,11 @@
-"""The secrets of the configuration that holds now, taken out of every line that is logged.
+"""Removes the secrets of the current configuration from every line that is logged.
 
-Of a configuration that was replaced they stay known: flows end with it, and their errors are of it.
-A support bundle goes to strangers and also leaves out whatever a config provider returned. These
-lines are for who runs the mirror, and names of brokers and topics often come from providers. So
-only what stands under a key that names a secret counts, and passwords in URLs. A password that
-somebody replaced in a provider's file is known from the next reading of the configuration on.
+Secrets of a replaced configuration stay known, because its flows may still log errors.
+
+Log lines are for the operator of the mirror, and names of brokers and topics often come from config
+providers. Only values of keys that name a secret and passwords in URLs are therefore removed. A
+support bundle goes to outsiders and also hides every value that a config provider returned. A
+password that is changed in a provider's file is known from the next read of the configuration on.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from twinlog.control.support.secret_scrubber import SecretScrubber, settings_of
 
 
 class CurrentSecrets:
-    """For any thread; `current` returns the configuration that holds."""
+    """Thread-safe; `current` returns the current configuration."""
 
     def __init__(self, current: Callable[[], MirrorConfig]) -> None:
         self._current = current
         self._known: dict[tuple[str, str], Setting] = {}
-        """By key and value: clusters and their clients have the same ones."""
+        """By key and value, because clusters and their clients share settings."""
         self._made: tuple[MirrorConfig | None, SecretScrubber] = (None, SecretScrubber())
 
     def clean(self, text: str) -> str:
-        """The text without them."""
+        """Return the text without secrets."""
         config, scrubber = self._made
         now = self._current()
         if now is not config:

@@ -1,10 +1,10 @@
-"""Takes every secret of a configuration out of a text, whoever put it there.
+"""Removes the secrets of a configuration from a text.
 
-Nothing of ours writes secrets; this is the second lock of what leaves the house. It knows the
-secrets of a configuration in several forms, and some looks that only secrets have:
-private keys, tokens, headers, users in URLs, and what stands behind a key that names a secret, so
-that one which is no longer in the configuration goes as well. What somebody cut, broke over lines
-or wrote in another way, it cannot know.
+Twinlog does not log secrets; this is a second safeguard for texts that leave the machine. It knows
+the configuration's secrets in several encodings, and patterns that only secrets have: private keys,
+tokens, headers, users in URLs, and values after a name of a secret, so that a secret that is no
+longer configured is removed as well. A secret that was truncated, broken over lines or encoded in
+another way is not found.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from twinlog.shown import shown
 
 HIDDEN: Final = "<hidden>"
 NAMED_LIKE_SECRETS: Final = (".type", ".location", ".url", ".algorithm", ".class")
-"""`ssl.keystore.type` is `PEM`, which is no secret and in every text."""
+"""`ssl.keystore.type` is `PEM`, which is not secret and occurs in many texts."""
 
 SHORTEST: Final = 3
-"""What is shorter stands in every text by chance."""
+"""Shorter values occur in any text by chance."""
 
 SHORTEST_OF_PROVIDER: Final = 4
-"""A config provider returns all kinds of values, ports and names among them."""
+"""A config provider returns all kinds of values, including ports and names."""
 
 ALONE_BELOW: Final = 8
-"""A shorter value of a provider counts only where it is a word."""
+"""A shorter value of a config provider is replaced only where it is a whole word."""
 
 _NO_SECRETS: Final = frozenset({"true", "false", "none", "null"})
 _OPTION: Final = re.compile(
@@ -54,7 +54,7 @@ _NAMES: Final = r"(?:password|passphrase|passwd|secret|token|credential|private\
 _NAMED: Final = re.compile(rf"(?i){_NAMES}")
 _ASSIGNED: Final = re.compile(
     rf"""(?i)([\w.-]*{_NAMES}[ \t]*=[ \t]*)
-    (?: \\"(?:[^"\\]|\\\\(?:\\.|[^\\])|\\[^"\\])*\\"  # in quotes, all within a JSON text
+    (?: \\"(?:[^"\\]|\\\\(?:\\.|[^\\])|\\[^"\\])*\\"  # in quotes, within a JSON text
       | "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*'
       | ["'\\]?[^\s,;"'}})\]]+ )""",
     re.VERBOSE,
@@ -67,7 +67,7 @@ _IN_MAPPING: Final = re.compile(
 
 
 class SecretScrubber:
-    """Knows the secrets of one configuration."""
+    """Removes the secrets of one configuration."""
 
     def __init__(self, settings: Iterable[Setting] = ()) -> None:
         secrets: set[str] = set()
@@ -86,21 +86,21 @@ class SecretScrubber:
         self._cores = _any_of(core for secret in secrets for core in cores_in_base64(secret))
 
     def clean(self, text: str) -> str:
-        """The text without secrets."""
+        """Return the text without secrets."""
         for pattern in (_PEM_KEY, _USER_INFO, _TOKEN):
             text = pattern.sub(HIDDEN, text)
         if self._cores is not None:
             text = hide_around(text, self._cores, HIDDEN)
         for known in (self._known, self._words):
             text = text if known is None else known.sub(HIDDEN, text)
-        # most lines name none, and those two read all words before they see it
+        # most lines name no secret, and these two patterns are slow
         named = (_ASSIGNED, _IN_MAPPING) if _NAMED.search(text) else ()
         for behind in (_HEADER, _SCHEME, *named):
             text = behind.sub(_hide_value, text)
         return text
 
     def clean_value(self, value: Any) -> Any:
-        """What is to be JSON, string by string: what is cleaned stays JSON."""
+        """Clean the strings of a JSON value one by one, so that it stays valid JSON."""
         match value:
             case str():
                 return self.clean(value)
@@ -118,7 +118,7 @@ class SecretScrubber:
 
 
 def settings_of(config: MirrorConfig) -> Iterator[Setting]:
-    """Every setting that reaches anybody."""
+    """Yield every setting of the clusters, flows and clients."""
     for cluster in config.clusters:
         yield from cluster.settings.values()
     for flow in config.flows:
@@ -141,9 +141,9 @@ def _secrets_of(setting: Setting) -> Iterator[str]:
             yield password
     if is_secret(setting.key) and not setting.key.endswith(NAMED_LIKE_SECRETS):
         parts = [value]
-        # a JAAS line is a module with options; each may turn up alone, as it stands or as it is
+        # a JAAS line is a module with options; each may occur alone, escaped or unescaped
         parts += [text for name, text in _options(value) if is_secret(name)]
-        # a PEM text may turn up line by line
+        # each line of a PEM text may occur alone
         parts += [line.strip() for line in value.splitlines() if not line.startswith("-----")]
         yield from (part for part in parts if len(part) >= SHORTEST)
     elif setting.from_provider and len(value) >= ALONE_BELOW:
@@ -163,12 +163,12 @@ def _users_of(setting: Setting) -> Iterator[str]:
 def _options(value: str) -> Iterator[tuple[str, str]]:
     for option in _OPTION.finditer(value):
         yield from ((option[1], part) for part in option.groups()[1:] if part)
-    with suppress(BrokenJaas):  # it is no JAAS line, or a wrong one: then as it stands
+    with suppress(BrokenJaas):  # not a valid JAAS line: use the text only
         yield from parse_jaas(value).options.items()
 
 
 def _any_of(texts: Iterable[str], around: str = "{}") -> re.Pattern[str] | None:
-    # the longest first: one may be part of another
+    # the longest first, because one may be part of another
     alternatives = [re.escape(one) for one in sorted(texts, key=len, reverse=True) if one]
     return re.compile(around.format(f"(?:{'|'.join(alternatives)})")) if alternatives else None
 
@@ -180,15 +180,15 @@ def _hide_value(match: re.Match[str]) -> str:
 # The forms in which a log may contain a secret: quoted, escaped, URL-encoded, in base64.
 
 SURE_BASE64: Final = 8
-"""So many characters of base64 in the middle of others are no chance."""
+"""This many characters of base64 do not match by chance within a longer text."""
 
 _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=")
 
 
 def forms(secret: str) -> set[str]:
-    """Texts that say this secret; base64 is apart, since it runs over its ends."""
+    """Return the encodings of a secret other than base64, which overlaps with its neighbors."""
     found: set[str] = set()
-    # a JAAS line has it in quotes, a properties file doubles backslashes, one may be in the other
+    # a JAAS line quotes it, a properties file doubles backslashes, and one may contain the other
     for text in (secret, _quoted(secret), _quoted(_quoted(secret)), secret.replace("\n", "\\n")):
         found |= {text, repr(text)[1:-1], shown(text)}
         for ensure_ascii in (True, False):
@@ -200,20 +200,22 @@ def forms(secret: str) -> set[str]:
 
 
 def pairs_in_base64(users: Iterable[str], secret: str) -> Iterator[str]:
-    """What PLAIN and Basic send of a user and a password too short to be found within others."""
+    """Yield what PLAIN and Basic send for a user and a password. Short passwords would not be found
+    within other base64.
+    """
     for user in users:
         for text in (f"\0{user}\0{secret}", f"{user}\0{user}\0{secret}", f"{user}:{secret}"):
             yield from _encoded(text.encode())
-        form = f"{quote_plus(user)}:{quote_plus(secret)}"  # an OAuth client's
+        form = f"{quote_plus(user)}:{quote_plus(secret)}"  # of an OAuth client
         yield from _encoded(form.encode())
 
 
 def cores_in_base64(secret: str) -> Iterator[str]:
-    """What a base64 text contains wherever the secret lies in it: for each of three places."""
+    """Yield the core of the secret's base64 for each of the three alignments within a text."""
     data = secret.encode()
     for before in range(3):
         text = base64.b64encode(b"\0" * before + data).decode().rstrip("=")
-        # the first characters hold bits of what is before, the last one those of what follows
+        # the first characters also encode preceding bits, and the last one following bits
         start = (0, 2, 3)[before]
         end = len(text) - (0 if (before + len(data)) % 3 == 0 else 1)
         if end - start >= SURE_BASE64:
@@ -223,12 +225,12 @@ def cores_in_base64(secret: str) -> Iterator[str]:
 
 
 def hide_around(text: str, core: re.Pattern[str], hidden: str) -> str:
-    """Each base64 text with such a core, hidden as a whole."""
+    """Hide each base64 text that contains such a core as a whole."""
     parts: list[str] = []
     done = 0
     for match in core.finditer(text):
         if match.end() <= done:
-            continue  # in the one before
+            continue  # within the previous text
         start, end = match.span()
         while start > done and text[start - 1] in _BASE64:
             start -= 1

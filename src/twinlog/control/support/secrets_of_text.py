@@ -1,9 +1,9 @@
-"""The secrets of a configuration file that cannot be read as one: its lines, taken as text.
+"""The secrets of a configuration file that cannot be parsed, taken from its lines.
 
-A bundle is often asked for because a file is wrong. Its mirror has run before, and what it logged
-may name secrets of the file. So every line that looks like a setting counts, also one that is
-commented out or stands twice, and every option in it. Where a secret may be somewhere else (a
-config provider's variable, a Kubernetes secret), nobody can know it: NotKnown.
+A support bundle is often requested because a file is wrong. Its mirror has run before, and its logs
+may contain secrets of the file. Every line that looks like a setting is therefore used, including
+comments and duplicates, with every option in it. If a secret may be stored elsewhere (a variable of
+a config provider, a Kubernetes secret), NotKnown is raised.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.
 
 
 class NotKnown(Exception):
-    """Why the secrets of a file are not all known."""
+    """Why not all secrets of a file are known."""
 
 
 def settings_of_text(path: Path) -> list[Setting]:
-    """What looks like a secret in the file; raises NotKnown."""
+    """Return the settings of the file that look like secrets. Raises NotKnown."""
     try:
         text = decode(path.read_bytes())
     except OSError as error:
         raise NotKnown(f"{path} cannot be read: {error.strerror}") from None
     if is_resource(path, text):
-        raise NotKnown(f"the secrets of {path} are elsewhere")
+        raise NotKnown(f"the secrets of {path} are stored elsewhere")
     found = list(_settings(path, text))
     if any(_VARIABLE.search(setting.value) for setting in found):
-        raise NotKnown(f"{path} has variables, and what they stand for is not known")
+        raise NotKnown(f"{path} has variables whose values are unknown")
     return [setting for setting in found if is_secret(setting.key)]
 
 
@@ -55,7 +55,7 @@ def _settings(path: Path, text: str) -> Iterator[Setting]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Each with its continuations, commented out or not."""
+    """Yield each line joined with its continuations, including comments."""
     pending = ""
     for line in text.splitlines():
         pending += line.lstrip(" \t\f#!")

@@ -1,6 +1,6 @@
-"""Collects what somebody else needs to understand a mirror, without a secret, into one archive.
+"""Collects information for diagnosing a mirror, without secrets, in one archive.
 
-Each part is collected for itself: what cannot be had is named in its place, and the rest is there.
+Each part is collected independently: a part that fails is replaced by its error.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PACKAGES: Final = (
     "rich",
 )
 LOG_BYTES: Final = 2_000_000
-"""So much of the end of each log file."""
+"""Maximum bytes from the end of each log file."""
 
 CLUSTER_GIVES_UP_S: Final = 10.0
 JAVA_GIVES_UP_S: Final = 10.0
@@ -58,17 +58,17 @@ A support bundle of Twinlog.
 configuration.txt  effective configuration; secrets are hidden
 versions.json      Twinlog, Python, Java, Spark and the libraries
 clusters.json      brokers with their API versions and features
-status.json        what running mirrors of this configuration last reported on this machine
-events.json        the last events of mirrors of this configuration, also of ended ones
-log/               the ends of the log files that were named
+status.json        last reports of running mirrors of this configuration on this machine
+events.json        last events of mirrors of this configuration, including stopped ones
+log/               the ends of the log files given
 
-It holds names of topics, clusters and hosts, and no records. Secrets are left out: nothing is
-taken from keys that name one, and what they hold now is removed where it stands as it is, in
-quotes, escaped, encoded for URLs or in base64. So is what follows a word that names a secret,
-tokens, headers and private keys. What was cut, broken over lines or written in another way is not
-found: look before you send it.
-Where a configuration cannot be read, its lines count as text; where they do not say all secrets
-either, what mirrors logged and reported is left out, and the files say so.
+It contains names of topics, clusters and hosts, and no records. Secrets are removed: values of keys
+that name a secret are left out, and their current values are removed from all texts, whether plain,
+quoted, escaped, URL-encoded or in base64. So are values after a word that names a secret, tokens,
+headers and private keys. A secret that was truncated, broken over lines or encoded in another way
+is not found: check the files before you send them.
+If a configuration cannot be parsed, secrets are taken from its lines as text. If these do not
+contain all secrets, logs and reports of mirrors are left out, and the files say so.
 """
 
 
@@ -77,8 +77,8 @@ def collect(
     logs: Iterable[Path] = (),
     more: Iterable[Path] = (),
 ) -> dict[str, str]:
-    """The files of the bundle by name; in place of a configuration, why it cannot be read. `more`
-    are files that belong to one of them.
+    """Return the files of the bundle by name. A configuration that cannot be read is given as its
+    error. `more` are files that belong to one of the configurations.
     """
     read = [one for one in configs.values() if not isinstance(one, TwinlogError)]
     settings = [setting for config in read for setting in settings_of(config)]
@@ -88,7 +88,7 @@ def collect(
         try:
             settings += settings_of_text(path)
         except NotKnown as why:
-            unknown = f"left out, since it may name secrets that are not known: {why}"
+            unknown = f"left out because it may contain unknown secrets: {why}"
     scrubber = SecretScrubber(settings)
     clusters = _clusters([flow for config in read for flow in config.flows])
     files = {
@@ -106,7 +106,7 @@ def collect(
 
 
 def write_bundle(output: Path, files: Mapping[str, str]) -> None:
-    """A .tar.gz that only its owner can read; never over a file that is there."""
+    """Write a .tar.gz that only its owner can read. An existing file is never overwritten."""
     folder = output.name.removesuffix(".tar.gz")
     try:
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -129,7 +129,7 @@ def _json(value: object) -> str:
 
 def _status(configs: Iterable[Path]) -> Any:
     try:
-        # one mirror may run several of the files
+        # one mirror may use several of the files
         mirrors = {mirror.pid: mirror for path in configs for mirror in running_mirrors(path)}
     except TwinlogError as error:
         return {"mirrors": [], "problem": str(error)}
@@ -170,7 +170,7 @@ def _java() -> str:
             [java, "-version"], capture_output=True, text=True, timeout=JAVA_GIVES_UP_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{java} does not run: {error}"
+        return f"{java} cannot be run: {error}"
     return (answer.stderr + answer.stdout).strip()
 
 
@@ -179,7 +179,7 @@ def _configuration(config: MirrorConfig | TwinlogError) -> str:
 
 
 def _clusters(flows: Iterable[FlowConfig]) -> dict[str, Any]:
-    """By alias; two that cannot be reached cost one wait."""
+    """Query the clusters by alias, in parallel, so that unreachable ones time out together."""
     found: dict[str, ClusterSettings] = {}
     problems: dict[str, Any] = {}
     for flow in flows:
@@ -205,7 +205,7 @@ def _cluster(settings: ClusterSettings) -> dict[str, Any]:
 
 
 def _with_old(log: Path) -> list[Path]:
-    """The file and those that rotation has renamed, the newest first."""
+    """Return the file and its rotated predecessors, the newest first."""
     return [log, *sorted(log.parent.glob(f"{log.name}.[0-9]"))]
 
 
@@ -220,11 +220,11 @@ def _end_of(file: Path) -> str:
 
 
 # The effective configuration as text: each value of every flow with its file and line. Values of
-# secret keys, and everything that a config provider returned, are hidden.
+# secret keys, and all values that a config provider returned, are hidden.
 
 
 def effective_config(config: MirrorConfig) -> str:
-    """All clusters and flows, a section each."""
+    """Return all clusters and flows, each as a section."""
     return "\n".join(_lines(config)) + "\n"
 
 

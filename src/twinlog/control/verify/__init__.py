@@ -1,5 +1,7 @@
-"""`twinlog verify`: whether targets hold what their sources hold, record by record. Read `result`
-first: the values; `verification` asks both clusters of a flow, and `groups` what groups have there;
-`workers` compare, in this process or on Spark (`survey.verify`, `mirror.verify`), and `progress`
-says how far they are; `recording` leaves what was found on the target.
+"""`twinlog verify`: whether targets have the records of their sources, compared one by one.
+
+Begin to read with `result`, which has the values. `verification` queries both clusters of a flow,
+and `groups` the groups' offsets there. `workers` compare, in this process or on Spark
+(`survey.verify`, `mirror.verify`), and `progress` has their progress. `recording` writes the result
+to the target.
 """

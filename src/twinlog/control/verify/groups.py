@@ -1,7 +1,7 @@
-"""Groups: whether one that moved to the target now would skip records.
+"""Checks whether a group that moved to the target now would skip records.
 
-What groups have committed on the target is asked before what they have on the source. A sync that
-sets one meanwhile so makes it no further here than there: commits only go forward.
+Offsets on the target are queried before those on the source. A sync that sets an offset in between
+can therefore not make the target look ahead, because commits only move forward.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from twinlog.model import TopicPartition
 
 
 def offsets_there(there: Coordinators, selects: Callable[[str], bool]) -> Offsets:
-    """Of the target's groups that a flow would set."""
+    """Return the offsets of the target's groups that a flow would set."""
     found = [one for one in list_groups(there).values() if selects(one.name)]
     return offsets_of(
         there,
@@ -38,8 +38,8 @@ def verify_groups(
     before: Offsets,
     out: VerifiedFlow,
 ) -> None:
-    """Every offset of a selected group that has a counterpart there; `before`: `offsets_there`,
-    asked before.
+    """Verify every offset of a selected group that has a counterpart on the target. `before` is the
+    result of `offsets_there`, queried earlier.
     """
     survey = survey_groups(led, here, there)
     for group in survey.selected:

@@ -1,4 +1,4 @@
-"""How far several walks are, side by side."""
+"""The progress of several walks that run in parallel."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from twinlog.survey.verify.partition import VerifyTask
 
 
 class WalkProgress:
-    """In offsets of the target. It never goes back, and is all once each walk has ended: also one
-    that was done again from its beginning, read less than it was to, or failed.
+    """Progress in offsets of the target. It never decreases, and is complete once each walk has
+    ended, even if a walk was restarted, read less than planned, or failed.
 
-    One thread at a time changes it; others may read.
+    One thread at a time updates it; others may read.
     """
 
     def __init__(self, wanted: Sequence[VerifyTask], *, is_again: bool = False) -> None:
         self._of_each = [extent(one) for one in wanted]
         self._done = [0] * len(wanted)
         self.is_again = is_again
-        """Of what was compared before."""
+        """The walks repeat earlier comparisons."""
         self.total = sum(self._of_each)
         self.done = 0
 
     def reach(self, number: int, offsets: int) -> None:
-        """So many of this walk are done."""
+        """Set the number of offsets that this walk has done."""
         now = min(offsets, self._of_each[number])
         if now > self._done[number]:
             self.done += now - self._done[number]
             self._done[number] = now
 
     def end(self, number: int) -> None:
-        """This walk will read no more."""
+        """Mark this walk as ended."""
         self.reach(number, self._of_each[number])
 
 
 def extent(wanted: VerifyTask) -> int:
-    """How many offsets of the target a walk passes, by what was asked before it begins."""
+    """Return the number of target offsets that a walk will pass, from the bounds known so far."""
     runs, reach = wanted.written.runs, wanted.written.reach
     if not runs:
         return 0

@@ -1,9 +1,9 @@
-"""Leaves what a verification found on the target, for those who ask later: one row of its state
-topic for each flow (`mirror.state.verified`).
+"""Records the result of a verification on the target: one row of its state topic for each flow
+(`mirror.state.verified`).
 
-Only what came to its end is written: a process that dies before leaves what was found earlier. Of
-two that run side by side the one that began later stays. Nothing follows from the row, so whoever
-may not write it has his result all the same.
+Only results of finished runs are written: if a process dies earlier, the previous result is kept.
+Of two concurrent runs, the result of the one that began later is kept. Nothing depends on the row,
+so a user without the right to write it still gets the result.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GIVES_UP_S: Final = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What was to be verified, as it was asked for."""
+    """The scope of a verification, as given by the user."""
 
     began_ms: int
     topics: str | None
@@ -45,7 +45,7 @@ class Asked:
 
 
 def run_of(found: VerifiedFlow, asked: Asked) -> VerifyRun:
-    """The row of a flow."""
+    """Return the row of a flow."""
     ranges: Counter[str] = Counter()
     for part in found.partitions:
         ranges.update(one.kind.value for one in part.compared.differences)
@@ -72,7 +72,7 @@ def run_of(found: VerifiedFlow, asked: Asked) -> VerifyRun:
 
 
 class Records:
-    """Of one command."""
+    """Records the results of one command."""
 
     def __init__(self, flows: Iterable[FlowConfig], asked: Asked, *, is_off: bool) -> None:
         self._flows = {str(one.flow): one for one in flows}
@@ -80,29 +80,29 @@ class Records:
         self._is_off = is_off
 
     def add(self, found: VerifiedFlow) -> list[str]:
-        """Record a flow that is verified; a line where that cannot be. One that has none of the
-        topics that were asked for is left as it is.
+        """Record the result of a flow. Return a line if that fails. A flow that has none of the
+        requested topics is skipped.
         """
         if self._is_off or (self._asked.topics is not None and not found.partitions):
             return []
         why_not = record(self._flows[found.flow], run_of(found, self._asked))
-        return [f"{found.flow}: what was found is not recorded: {why_not}"] if why_not else []
+        return [f"{found.flow}: the result is not recorded: {why_not}"] if why_not else []
 
 
 def record(config: FlowConfig, run: VerifyRun) -> str:
-    """Write the row; why it was not, or nothing."""
+    """Write the row. Return why that failed, or an empty string."""
     try:
         settings = flow_setup(config).target
         with closing(prompt_client(settings, api_timeout_s=GIVES_UP_S)) as target:
             seen = target.metadata([STATE_TOPIC])
             topic = seen.topics[STATE_TOPIC]
             if topic.error or not topic.partitions:
-                return f"{settings.alias} has no {STATE_TOPIC} that can be seen"
+                return f"{settings.alias} has no visible {STATE_TOPIC}"
             if not may(seen, STATE_TOPIC, Operation.WRITE):
                 return f"grant WRITE on topic {STATE_TOPIC} of {settings.alias}"
             known = verify_runs(run.flow, state_rows(target))
             if any(one.is_whole == run.is_whole and run.is_outdated_by(one) for one in known):
-                return "one that began later has ended already"
+                return "a run that began later has already ended"
             append_rows(
                 target, TopicPartition(STATE_TOPIC, 0), [run.encode()], int(time.time() * 1000)
             )

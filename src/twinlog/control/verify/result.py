@@ -1,4 +1,4 @@
-"""What a verification answers: partition by partition, group by group, and in one word."""
+"""The result of a verification: by partition, by group, and as one answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIRST_DAY: Final = date(1970, 1, 1)
 
 
 class VerifyAnswer(StrEnum):
-    """Of a partition, a flow, or all of it."""
+    """The answer for a partition, a flow, or the whole run."""
 
     IDENTICAL = "identical"
     DIFFERENT = "different"
@@ -28,12 +28,12 @@ class VerifyAnswer(StrEnum):
 
     @property
     def exit_code(self) -> int:
-        """A difference that was found counts more than what could not be asked."""
+        """A difference takes precedence over a failed query."""
         return {VerifyAnswer.IDENTICAL: 0, VerifyAnswer.DIFFERENT: 1, VerifyAnswer.UNKNOWN: 2}[self]
 
 
 def worst(answers: list[VerifyAnswer]) -> VerifyAnswer:
-    """Of several."""
+    """Return the worst answer."""
     for one in (VerifyAnswer.DIFFERENT, VerifyAnswer.UNKNOWN):
         if one in answers:
             return one
@@ -42,15 +42,15 @@ def worst(answers: list[VerifyAnswer]) -> VerifyAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedPartition:
-    """One partition."""
+    """The result of one partition."""
 
     source: TopicPartition
     target: TopicPartition
     compared: Compared
     why_not: str = ""
-    """Why it is not compared, with its code where there is one."""
+    """Why it was not compared, with its code if there is one."""
     map: MapDigest | None = None
-    """Of the offset map that pairs its records."""
+    """Digest of the offset map that pairs its records."""
 
     @property
     def answer(self) -> VerifyAnswer:
@@ -98,7 +98,7 @@ def _day(number: int, day: Day) -> dict[str, Any]:
 
 
 def _date(number: int) -> str | None:
-    """In UTC; None of records without a time, or with one that no calendar has."""
+    """Return the date in UTC, or None for records without a valid timestamp."""
     try:
         return (_FIRST_DAY + timedelta(days=number)).isoformat() if number >= 0 else None
     except OverflowError:
@@ -106,32 +106,32 @@ def _date(number: int) -> str | None:
 
 
 class Standing(StrEnum):
-    """Where a group of the target stands, beside its place of the source."""
+    """The position of a group on the target, compared to its position on the source."""
 
     EQUAL = "equal"
     AHEAD = "ahead"
     """It would skip records that it has not read on the source."""
     BEHIND = "behind"
-    """It would read some again."""
+    """It would read some records again."""
     ABSENT = "absent"
-    """It has committed nothing there."""
+    """It has no committed offset on the target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedGroup:
-    """One committed offset of a group."""
+    """A committed offset of a group."""
 
     group: str
     source: TopicPartition
     target: TopicPartition
     committed: int
-    """On the source."""
+    """The offset committed on the source."""
     wanted: int
-    """The same place on the target."""
+    """Its counterpart on the target."""
     stands: int | None
-    """Committed on the target."""
+    """The offset committed on the target."""
     left_alone: str = ""
-    """Why it may stand elsewhere."""
+    """Why it may be different."""
 
     @property
     def standing(self) -> Standing:
@@ -162,18 +162,18 @@ class VerifiedGroup:
 
 @dataclass(slots=True, kw_only=True)
 class VerifiedFlow:
-    """One flow; filled while it is checked."""
+    """The results for one flow; filled during the verification."""
 
     flow: str
     is_led: bool = False
-    """A mirror runs it: what is not copied yet will be."""
+    """A mirror runs the flow, so records that are not copied yet will be."""
     partitions: list[VerifiedPartition] = field(default_factory=list)
     groups: list[VerifiedGroup] = field(default_factory=list)
     configs: list[Deviation] = field(default_factory=list)
-    """Of topics: what the sync of configs would change."""
+    """What the sync of topic configs would change."""
     notes: list[str] = field(default_factory=list)
     is_partial: bool = False
-    """A group could not be asked; a note says which."""
+    """A group could not be queried; a note names it."""
 
     @property
     def answer(self) -> VerifyAnswer:
@@ -184,12 +184,12 @@ class VerifiedFlow:
         return worst(answers)
 
     def leave_out(self, line: str) -> None:
-        """What is not compared, so that nobody may call all of it identical."""
+        """Add a note about something not compared, so that the flow is not called identical."""
         self.is_partial = True
         self.note(line)
 
     def note(self, line: str) -> None:
-        """What could not be asked, once."""
+        """Add a note about a failed query, once."""
         if line not in self.notes:
             self.notes.append(line)
 
@@ -216,8 +216,8 @@ def _config(one: Deviation) -> dict[str, Any]:
 
 
 def digest(report: Mapping[str, Any]) -> str:
-    """SHA-256 of a report without its `sha256`, as JSON with sorted keys and without blanks:
-    whoever gets it later sees that nothing of it was changed by accident.
+    """Return the SHA-256 of a report without its `sha256`, as JSON with sorted keys and without
+    whitespace, by which accidental changes are detected.
     """
     bare = {key: value for key, value in report.items() if key != "sha256"}
     text = json.dumps(bare, sort_keys=True, separators=(",", ":"))

@@ -1,20 +1,21 @@
 """Verifies the flows of a configuration. Only reads.
 
-Order of the questions, and why a mirror that runs meanwhile makes nothing look wrong:
+The queries are made in this order, so that a running mirror does not cause false differences:
 
-1. What groups have committed on the target (`groups`).
-2. Where the source's logs end, then where the target's end: what is on the target then was on the
-   source before, and what a lane writes later is not read.
-3. The offset map, and the state topic. Rows of the map are written ahead of their data, so this map
-   has all rows of what lay below the target's end (`mirror.map.translation`, rule A).
-4. The target's ends again: the map says of no record that it is written before it is. Where its
-   mark lies behind even that end, the target has lost records. Then the source's ends again: what
-   the map names behind them never was a record of the source.
-5. Both logs of each partition, several at a time.
-6. What groups have committed on the source, and configs of topics.
+1. Committed offsets of groups on the target (`groups`).
+2. Log ends of the source, then of the target. Records that are on the target then were on the
+   source before, and records that a lane writes later are not read.
+3. The offset map and the state topic. Rows of the map are written before their data, so this map
+   has all rows of records below the target's end (`mirror.map.translation`, rule A).
+4. Log ends of the target again, because the map marks no record as written before it is. If its
+   mark is beyond even that end, the target has lost records. Then log ends of the source again:
+   offsets in the map beyond them were never records of the source.
+5. Both logs of each partition, several partitions at a time.
+6. Committed offsets of groups on the source, and configs of topics.
 
-Leaders and log starts may move: every fetch goes to the leader of now, and what retention deletes
-while it is read is counted, not missed. A process that dies has changed nothing.
+Leaders and log starts may move: every fetch goes to the current leader, and records that retention
+deletes during the run are counted as deleted, not as missing. A process that dies has changed
+nothing.
 """
 
 from __future__ import annotations
@@ -53,33 +54,35 @@ from twinlog.survey.state_reader import state_rows_if_any
 from twinlog.survey.verify.partition import MappedCopy, PartitionBounds, VerifyTask, never_made
 from twinlog.survey.verify.rules import rules_of
 
-BY_KEY: Final = "its records go by key to several partitions: order and offsets do not correspond"
-NO_BOUNDS: Final = "the bounds of its logs cannot be asked"
+BY_KEY: Final = (
+    "its records are placed by key in several partitions: order and offsets do not correspond"
+)
+NO_BOUNDS: Final = "the bounds of its logs are unknown"
 NO_SUCH_PARTITION: Final = "not compared: it is not empty, and the source has no such partition"
-AGAIN: Final = "once more where it differs"
+AGAIN: Final = "rechecking the differences"
 Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyScope:
-    """What of the flows is verified."""
+    """The part of the flows that is verified."""
 
     matches: Callable[[str], bool] = lambda _: True
-    """By the name of a topic of the source."""
+    """Selects source topics by name."""
     since_ms: int | None = None
     until_ms: int | None = None
-    """Of the source: from the first record that is not before a time to before such a one."""
+    """Source times: from the first record at or after `since_ms` to the first at or after this."""
     is_deep: bool = False
 
 
 OnStep = Callable[[str, int, int], None]
-"""Which flow, how many offsets of the target are done, of how many are to be compared."""
+"""Called with the flow, the number of target offsets done, and their total."""
 
 
 def verify_flows(
     config: MirrorConfig, scope: VerifyScope, workers: VerifyWorkers, on_step: OnStep
 ) -> Iterator[VerifiedFlow]:
-    """Flow by flow. Raises TwinlogError where a cluster of a flow cannot be asked."""
+    """Verify each flow. Raises TwinlogError if a cluster of a flow cannot be queried."""
     for flow in config.flows:
         setup = flow_setup(flow)
         with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
@@ -88,7 +91,7 @@ def verify_flows(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Logs:
-    """What was asked of all partitions, in this order."""
+    """The bounds and maps of all partitions, in the order in which they were queried."""
 
     here_ends: Offsets
     here_starts: Offsets
@@ -99,7 +102,7 @@ class _Logs:
     here_later: Offsets
 
     def of(self, plan: PartitionPlan) -> PartitionMap | None:
-        """What the map has of a partition."""
+        """Return the map of a partition."""
         return self.maps.get(plan.map_key)
 
 
@@ -155,12 +158,12 @@ class _Flow:
     # -- partitions without a target
 
     def _never_made(self, found: Discovery, out: VerifiedFlow) -> Iterator[VerifiedPartition]:
-        """Of remote topics that are not there, and of those that cannot be mirrored."""
+        """Yield partitions of missing remote topics, and of topics that cannot be mirrored."""
         policy, alias = self._setup.policy, self._setup.config.source_alias
         why = {one.topic: str(one.error) for one in found.problems}
         first = {one.topic: one.first for one in found.problems}
         flow = replace(self._setup.config, released=self._intents.released)
-        # also those whose new name is refused: nothing of them is copied
+        # including topics whose remote name is refused, because they are not copied
         topics = selected_topics(flow, self._source.metadata(None))
         planned = {plan.source for plan in found.plans}
         lost = [
@@ -227,12 +230,14 @@ class _Flow:
         return self._verified(wanted)
 
     def _note_wider(self, plans: Sequence[PartitionPlan], out: VerifiedFlow) -> None:
-        """Records in partitions of a target that its source has not: no map says what they are."""
+        """Note target partitions with records that the source topic does not have: no map covers
+        them.
+        """
         topics = {plan.target.topic: plan.source.topic for plan in plans if not plan.targets}
         if self._setup.is_identity or not topics:
             return
         there = self._target.metadata(list(topics)).topics
-        # asked last: what a mirror made meanwhile for a partition of the source is no surplus
+        # queried last, so that a partition that a mirror has just created is not regarded as extra
         here = self._source.metadata(list(topics.values())).topics
         surplus = [
             tp
@@ -282,7 +287,7 @@ class _Flow:
         )
 
     def _scoped(self, tps: Sequence[TopicPartition]) -> tuple[Offsets, Offsets]:
-        """By `since` and `until`: the first offset that is not before a time; -1: none is."""
+        """Return the first offsets at or after `since` and `until`; -1 if there is none."""
         isolation = self._setup.config.isolation_level
         since, until = (
             {} if at_ms is None else known_offsets(self._source, tps, at_ms, isolation=isolation)
@@ -330,7 +335,7 @@ def _partition(wanted: VerifyTask, found: Found) -> VerifiedPartition:
 
 
 def _narrowed(here: Range, since: int, until: int | None) -> Range:
-    """Empty, or less, where nothing of it is in the scope."""
+    """Return the part of the range that is in the scope; it may be empty."""
     return Range(max(here.first, since), here.next if until is None else min(here.next, until))
 
 

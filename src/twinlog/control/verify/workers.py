@@ -1,7 +1,7 @@
-"""Who compares the partitions of a flow: threads of this process, or tasks of Spark.
+"""Workers that compare the partitions of a flow: threads of this process, or tasks of Spark.
 
-One process is the default: batches that are equal cost little more than to receive them, and Spark
-takes seconds to start (docs/adr/0034). With a master the partitions are split into sections, a task
+One process is the default: equal batches cost little more than receiving them, and Spark takes
+seconds to start (docs/adr/0034). With a master the partitions are split into sections, with a task
 for each.
 """
 
@@ -33,7 +33,7 @@ from twinlog.survey.verify.sections import doubtful, joined, narrowed, size, spl
 MOST_THREADS: Final = 4
 TASK_ENTRY: Final = "twinlog.spark.verify:verify_section"
 TASK_FAILURES: Final = 4
-"""As Spark has it: a task of a mirror must never end its lease, one of these only reads."""
+"""Spark's default, because these tasks only read. A mirror's task must never end its lease."""
 FIRST_TASK_WITHIN_S: Final = 60.0
 TICK_S: Final = 0.1
 
@@ -42,23 +42,23 @@ OnStep = Callable[[WalkProgress], None]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Of one partition."""
+    """The result of one partition."""
 
     compared: Compared = field(default_factory=Compared)
     why_not: str = ""
-    """Why not all of it is compared, with the code."""
+    """Why it was not compared completely, with the code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPair:
-    """How both are entered."""
+    """Connection settings of both clusters."""
 
     source: ClusterSettings
     target: ClusterSettings
 
 
 class VerifyWorkers(Protocol):
-    """Compare partitions, several at a time."""
+    """Compares partitions, several at a time."""
 
     def verify(
         self, clusters: ClusterPair, wanted: Sequence[VerifyTask], on_step: OnStep
@@ -66,12 +66,12 @@ class VerifyWorkers(Protocol):
 
 
 class Threads:
-    """Of this process, each with connections of its own."""
+    """Threads of this process, each with its own connections."""
 
     def verify(
         self, clusters: ClusterPair, wanted: Sequence[VerifyTask], on_step: OnStep
     ) -> list[Found]:
-        """In order; `on_step` is called by one thread at a time."""
+        """Return results in order; `on_step` is called by one thread at a time."""
         count = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(wanted)))
         mine, lock, is_over = threading.local(), threading.Lock(), threading.Event()
         progress = WalkProgress(wanted)
@@ -82,7 +82,7 @@ class Threads:
             def step(offsets: int) -> None:
                 nonlocal done
                 if is_over.is_set():
-                    raise CancelledError  # somebody interrupted us: nobody waits for the answer
+                    raise CancelledError  # interrupted: the result is no longer needed
                 done += offsets
                 with lock:
                     progress.reach(number, done)
@@ -104,7 +104,7 @@ class Threads:
                     source, target = mine.clients
                     verify_partition(one, source, target, stepping(number), compared)
                 except TwinlogError as error:
-                    why_not = str(error)  # what was found before it still counts
+                    why_not = str(error)  # differences found before it still count
                 with lock:
                     progress.end(number)
                     on_step(progress)
@@ -120,7 +120,7 @@ class Threads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
-    """What the command line says of it."""
+    """Spark options of the command line."""
 
     master: str
     archive: Path | None = None
@@ -129,7 +129,9 @@ class SparkOptions:
 
 @contextmanager
 def workers(options: SparkOptions | None) -> Iterator[VerifyWorkers]:
-    """None: threads. Raises EnvironmentMissing and ConfigError where Spark does not start."""
+    """Yield workers; without options they are threads. Raises EnvironmentMissing and ConfigError if
+    Spark does not start.
+    """
     if options is None:
         yield Threads()
         return
@@ -161,7 +163,7 @@ def workers(options: SparkOptions | None) -> Iterator[VerifyWorkers]:
 
 
 class Tasks:
-    """Of Spark: a job of a task for each section; then one for neighbours that both differ."""
+    """Tasks of Spark: a job with a task per section, then one for adjacent sections that differ."""
 
     def __init__(self) -> None:
         self.starter: Any = None
@@ -171,7 +173,7 @@ class Tasks:
     def verify(
         self, clusters: ClusterPair, wanted: Sequence[VerifyTask], on_step: OnStep
     ) -> list[Found]:
-        """In order. Raises TwinlogError where a task failed again and again."""
+        """Return results in order. Raises TwinlogError if a task failed repeatedly."""
         offsets = size(wanted)
         parts = [split(one, offsets) for one in wanted]
         every = [one for sections in parts for one in sections]
@@ -187,7 +189,7 @@ class Tasks:
         ]
         whole = [joined(parts[number][first:behind]) for number, first, behind in again]
         answers = self._run(clusters, whole, WalkProgress(whole, is_again=True), on_step)
-        # from behind: what lies before stays where it is
+        # from the end, so that earlier indexes stay valid
         for (number, first, behind), answer in reversed(list(zip(again, answers, strict=True))):
             of_each[number][first:behind] = [answer]
         return [
@@ -223,7 +225,7 @@ class Tasks:
                 on_step(progress)
                 if not job.is_begun and time.monotonic() > began + FIRST_TASK_WITHIN_S:
                     raise EnvironmentMissing(
-                        f"no task of Spark has begun within {FIRST_TASK_WITHIN_S:.0f} s: look at "
+                        f"no task of Spark has begun within {FIRST_TASK_WITHIN_S:.0f} s: check "
                         "the master's free cores, and whether executors can reach this machine"
                     )
         finally:
@@ -234,10 +236,10 @@ class Tasks:
         return job.found()
 
     def deliver(self, event: ChannelEvent) -> None:
-        """An event of the channel, in its thread."""
+        """Handle an event of the channel, in the channel's thread."""
         job = self._job
         if event.peer.identity.lease != job.number:
-            return  # late, of a job that is over
+            return  # late, from a job that has ended
         task = event.peer.identity.lane
         match event:
             case LaneConnected(peer=peer):
@@ -263,11 +265,11 @@ class _Job:
     answers: dict[int, Found] = field(default_factory=dict)
 
     def found(self) -> list[Found]:
-        """Of each section; a task ends only once its answer was taken."""
+        """Return the result of each section; a task ends only after its answer was received."""
         missing = [task for task in range(len(self.work)) if task not in self.answers]
         if missing:
             raise TwinlogError(
-                f"{len(missing)} tasks of Spark ended without an answer: run it again",
+                f"{len(missing)} tasks of Spark ended without an answer: run the command again",
                 code="LEASE",
             )
         return [self.answers[task] for task in range(len(self.work))]

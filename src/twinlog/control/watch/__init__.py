@@ -1,5 +1,6 @@
-"""What people and machines see of running flows: snapshots, rates, metrics, events.
+"""The state of running flows for users and monitoring: snapshots, rates, metrics, events.
 
-`snapshot` has the values that all others show; `monitor` keeps the newest of all flows, for
-`control.web`; `series` fills what `/metrics` has, by the names and labels of `twinlog.metrics`.
+`snapshot` has the values from which everything else is derived. `monitor` keeps the newest
+snapshots of all flows, for `control.web`. `series` produces `/metrics`, with the names and labels
+of `twinlog.metrics`.
 """

@@ -1,8 +1,8 @@
-"""The last events of a mirror, kept in a small file so that a support bundle finds them, also after
-a crash.
+"""The last events of a mirror, kept in a small file so that a support bundle contains them even
+after a crash.
 
-One file per process, in the folder of the status files; those of ended processes stay until newer
-ones of the same configuration push them out.
+There is one file per process, in the folder of the status files. Files of ended processes are kept
+until newer ones of the same configuration replace them.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ KEPT: Final = 300
 KEPT_OF_OTHERS: Final = 2000
 """A hundred flows may have a row each when a process first reads."""
 OLD_FILES: Final = 3
-"""Of ended processes, per configuration."""
+"""Files kept of ended processes, per configuration."""
 
 MOST_PROCESSES: Final = 10_000
-"""Their runs times flows of which it is known what was heard of them."""
+"""Maximum number of runs times flows whose newest event number is remembered."""
 
 SUFFIX: Final = ".events"
 _PLAIN: Final = ShownFormatter("%(message)s")
@@ -55,27 +55,27 @@ class Event:
     flow: str = ""
     code: str = ""
     topic: str = ""
-    """On the source; a file of an earlier release says neither this nor what follows."""
+    """Source topic. Files of earlier releases lack this field and the following ones."""
     partition: int | None = None
     who: str = ""
-    """The host and process whose log has it."""
+    """Host and process that logged it."""
     person: str = ""
-    """Who wanted it, where somebody did."""
+    """The user whose command caused it, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberedEvent:
-    """One that this process knows; numbers grow, and none is given twice."""
+    """An event known to this process. Numbers increase, and are unique."""
 
     number: int
     event: Event
     published: PublishedEvent | None = None
-    """For other hosts: of this process, about a flow, and more than normal operation."""
+    """The event for other hosts: set if it is of this process, about a flow, and unusual."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessEvents:
-    """What one process left."""
+    """The events that one process wrote."""
 
     pid: int
     config: str
@@ -91,14 +91,14 @@ class EventLog(logging.Handler):
         self._path = status_folder() / f"{os.getpid()}{SUFFIX}"
         self._events: deque[NumberedEvent] = deque(maxlen=KEPT)
         self._heard: deque[NumberedEvent] = deque(maxlen=KEPT_OF_OTHERS)
-        """Of other processes; numbered as they came."""
+        """Events of other processes, numbered in order of arrival."""
         self._heard_up_to: dict[tuple[str, str, str], int] = {}
-        """By process, run and flow: its number of the newest."""
+        """By process, run and flow: the number of its newest event."""
         self._is_changed = False
         self._number = 0
         self._host, self._pid = socket.gethostname(), os.getpid()
-        # a container's process has the host and pid of the one before it, and so have processes of
-        # two containers on the host's network; the clock may be anywhere, also that of the start
+        # A container's process has the host and pid of its predecessor, as have processes of two
+        # containers on the host's network. The clock, and so the start time, may be wrong.
         self._run = secrets.token_hex(8)
 
     @property
@@ -107,8 +107,8 @@ class EventLog(logging.Handler):
         return f"{self._host} (process {self._pid})"
 
     def of_flow(self, flow: str) -> PublishedEvents:
-        """The newest of this process about the flow, for other hosts."""
-        self.acquire()  # other threads log meanwhile
+        """Return the newest events of this process about the flow, for other hosts."""
+        self.acquire()  # other threads log at the same time
         published = [one.published for one in self._events if one.event.flow == flow]
         self.release()
         events = within_bounds(one for one in published if one is not None)
@@ -117,29 +117,30 @@ class EventLog(logging.Handler):
         )
 
     def hear(self, published: Iterable[PublishedEvents]) -> None:
-        """Events of other processes, each once.
+        """Add events of other processes, each once.
 
-        Numbers say which ones are new, and they grow within a run alone: they begin by the clock,
-        which may have been far ahead in the run before. So each run of a process is heard by
-        itself, whichever of them writes:
+        New events are recognized by their numbers, which increase only within a run: they begin at
+        the clock time, which may have been far ahead in an earlier run. Each run of a process is
+        therefore tracked separately, in these cases:
 
-        - One that dies right behind its row: the row is heard, and hides none of the next run.
-        - One that still writes although it was replaced, or a second one with the same host and
-          pid: what it says happened, and is heard beside the other's.
-        - An earlier release names no run: its rows count by host and pid, as it does itself. They
-          are never this process's own, and hide nothing of a run that has a name.
-        - Of more runs and flows than are kept the longest silent go first: what such a row says
-          would be heard twice, if it is still among those that are read.
+        - A process dies right after writing its row: the row is added, and hides no event of the
+          next run.
+        - A process still writes although it was replaced, or another one has the same host and pid:
+          its events happened, and are added beside the other's.
+        - An earlier release does not name runs: its rows are tracked by host and pid, as it does
+          itself. They are never this process's own, and hide no event of a named run.
+        - There are more runs and flows than are tracked: the ones without news for longest are
+          forgotten. Their events would be added again if they are still being read.
         """
         self.acquire()
         try:
             fresh = [(one, some) for some in published for one in self._fresh(some)]
-            # the newest stay, whichever flow they are about
+            # the newest stay, regardless of their flow
             for one, some in sorted(fresh, key=lambda each: each[0].at_ms):
                 event, number = _event_of(some, one), self._next_number(time.time())
                 self._heard.append(NumberedEvent(number=number, event=event))
         finally:
-            self.release()  # whatever rows hold: every thread that logs would wait for ever
+            self.release()  # whatever the rows contain, or every logging thread would hang
 
     def _fresh(self, published: PublishedEvents) -> Iterator[PublishedEvent]:
         if published.run == self._run:
@@ -155,14 +156,14 @@ class EventLog(logging.Handler):
             del self._heard_up_to[next(iter(self._heard_up_to))]
 
     def _next_number(self, at: float) -> int:
-        # by the clock: who continues asking another process of this address misses nothing of it,
-        # whichever of them began first
+        # By the clock, so that a client that moves to another process of this address misses no
+        # event, whichever process started first.
         self._number = max(self._number + 1, int(at * 1000))
         return self._number
 
     def since(self, number: int) -> list[NumberedEvent]:
-        """Those behind that number which are still kept, the oldest first."""
-        self.acquire()  # other threads log meanwhile
+        """Return the events after `number` that are still kept, the oldest first."""
+        self.acquire()  # other threads log at the same time
         numbered = [*self._events, *self._heard]
         self.release()
         wanted = (one for one in numbered if one.number > number)
@@ -170,9 +171,9 @@ class EventLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            # message and traceback, as a log file has them: without secrets
+            # message and traceback as in a log file, without secrets
             text = _PLAIN.format(record)
-        except Exception:  # noqa: BLE001 (as in logging's own handlers: whoever logs continues)
+        except Exception:  # noqa: BLE001 (as in logging's own handlers: the caller continues)
             self.handleError(record)
             return
         event = Event(
@@ -192,15 +193,15 @@ class EventLog(logging.Handler):
         self._is_changed = True
 
     def start(self) -> None:
-        """Hear what is logged from now on."""
+        """Record everything that is logged from now on."""
         self._remove_old()
         logging.getLogger().addHandler(self)
 
     def save(self) -> None:
-        """Write the file if something came since."""
+        """Write the file if there are new events."""
         if not self._is_changed:
             return
-        self.acquire()  # other threads log meanwhile
+        self.acquire()  # other threads log at the same time
         self._is_changed, events = False, [one.event for one in self._events]
         self.release()
         value = {
@@ -211,11 +212,11 @@ class EventLog(logging.Handler):
         try:
             write_status(self._path, json.dumps(value))
         except (OSError, FolderNotPrivate):
-            # a full disk is no reason to end a copy; whoever writes the status says it
+            # a full disk must not stop replication; the writer of the status reports it
             self._is_changed = True
 
     def stop(self) -> None:
-        """Write the rest; the file stays."""
+        """Write the remaining events. The file is kept."""
         logging.getLogger().removeHandler(self)
         self.save()
 
@@ -227,15 +228,15 @@ class EventLog(logging.Handler):
 
 
 def last_events(config: Path) -> list[ProcessEvents]:
-    """What mirrors of this configuration wrote, the newest process first."""
+    """Return the events of mirrors of this configuration, the newest process first."""
     wanted = str(config.resolve())
     found = [_read(path) for path in _files()]
     return [one for one in found if one is not None and one.config == wanted]
 
 
 def ran_here(pid: int) -> bool:
-    """Whether a mirror of this user had this number among the processes that are seen from here. A
-    container may have the name of this host, and numbers of its own.
+    """Return True if a mirror of this user had this pid among the processes visible here. A
+    container may have the name of this host, but different pids.
     """
     try:
         return (status_folder() / f"{pid}{SUFFIX}").exists()
@@ -244,7 +245,7 @@ def ran_here(pid: int) -> bool:
 
 
 def remove_events(config: Path) -> None:
-    """Of a configuration that is there no more."""
+    """Remove the events of a configuration that no longer exists."""
     for path in _files():
         if _config_of(path) == str(config.resolve()):
             path.unlink(missing_ok=True)
@@ -255,7 +256,7 @@ def _in_iso(at: float) -> str:
 
 
 def _is_published(record: logging.LogRecord, event: Event) -> bool:
-    """To other hosts: it is about a flow, and more than normal operation."""
+    """Return True if the event is published to other hosts: about a flow, and unusual."""
     if not event.flow:
         return False
     return record.levelno >= logging.WARNING or bool(event.code) or hasattr(record, "news")
@@ -293,7 +294,7 @@ def _files() -> list[Path]:
         try:
             return path.stat().st_mtime
         except OSError:
-            return 0.0  # another mirror has just removed it
+            return 0.0  # another mirror has just removed the file
 
     return sorted(status_folder().glob(f"*{SUFFIX}"), key=written, reverse=True)
 
@@ -312,7 +313,7 @@ def _read(path: Path) -> ProcessEvents | None:
             events=tuple(Event(**event) for event in value["events"]),
         )
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None  # of another release, or nobody's
+        return None  # of another release, or malformed
     values: list[dict[str, Any]] = [asdict(one) for one in found.events]
     numbers = [one.pop("partition") for one in values]
     texts = [found.config, *(text for one in values for text in one.values())]

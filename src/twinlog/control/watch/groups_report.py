@@ -1,4 +1,4 @@
-"""What the groups of a flow look like from outside: how long checkpoints take, who is left alone.
+"""Measurements of a flow's groups: latency of checkpoints, and groups that are left alone.
 
 Written by the duty's thread, read by the supervisor's.
 """
@@ -18,38 +18,38 @@ from twinlog.wire.mm2_records import Checkpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointTiming:
-    """How long checkpoints of one group and partition took, from the read of its commit on."""
+    """Latency of checkpoints of one group and partition, measured from the read of its commit."""
 
     group: str
     topic: str
-    """On the target."""
+    """Target topic."""
     partition: int
     latency: TimingView
 
 
 @dataclass(slots=True)
 class GroupsReport:
-    """Of one led flow."""
+    """The groups of one led flow."""
 
     skipped: Mapping[str, str] = field(default_factory=dict)
-    """Groups whose offsets on the target are left as they are, with the reason."""
+    """Groups whose offsets on the target are not changed, with the reason."""
     untranslated: Mapping[str, str] = field(default_factory=dict)
-    """Groups with offsets that have no counterpart there, with the reason."""
+    """Groups with offsets that cannot be translated to the target, with the reason."""
     without_checkpoint: Mapping[str, str] = field(default_factory=dict)
-    """Selected groups of whose offsets none has a counterpart there, with the reason."""
+    """Selected groups none of whose offsets can be translated, with the reason."""
     _windows: dict[tuple[str, TopicPartition], TimingWindow] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def left_alone(self) -> dict[str, str]:
-        """Both kinds; a group may be of both, for different topics."""
+        """Skipped and untranslated groups; a group may be both, for different topics."""
         out = {**self.untranslated}
         for group, reason in self.skipped.items():
             out[group] = f"{reason}; {out[group]}" if group in out else reason
         return out
 
     def wrote(self, checkpoints: Iterable[Checkpoint], *, read_ms: int) -> None:
-        """The target has these; their groups' offsets were read at `read_ms`."""
+        """Record that checkpoints were written; their groups' offsets were read at `read_ms`."""
         now, now_ms = time.monotonic(), int(time.time() * 1000)
         taken = TimingSum()
         taken.add(now_ms, read_ms)
@@ -60,7 +60,7 @@ class GroupsReport:
                 self._windows.setdefault(key, TimingWindow()).add(now, timings)
 
     def timings(self) -> tuple[CheckpointTiming, ...]:
-        """Of every group and partition that has had a checkpoint."""
+        """Return the timing of every group and partition that has had a checkpoint."""
         now = time.monotonic()
         with self._lock:
             views = [(key, window.view(now)) for key, window in self._windows.items()]

@@ -1,4 +1,4 @@
-"""What a running mirror shows to monitoring: the last snapshots, how old they are, who is ready.
+"""The data of a running mirror for monitoring: the last snapshots, their age, and readiness.
 
 Written by the supervisor's thread once a second, read by the threads that answer requests.
 """
@@ -19,30 +19,30 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.vital import Vital
 
 SILENT_AFTER_S: Final = 15.0
-"""The supervisor reports every second; after so long it hangs."""
+"""The supervisor reports every second; after this time it is regarded as hanging."""
 
 STARTS_WITHIN_S: Final = 60.0
-"""How long the first report may take."""
+"""Time limit for the first report."""
 
 GZIP_LEVEL: Final = 1
-"""Series repeat themselves: the quickest level leaves less than a tenth of them."""
+"""Series are repetitive: the fastest level already reduces them to less than a tenth."""
 
 PATHS: Final = ("/metrics", "/healthz", "/readyz")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAnswer:
-    """What a request gets."""
+    """An HTTP response."""
 
     status: int
     content_type: str
     body: bytes
     encoding: str = ""
-    """Of the body; empty as it is."""
+    """Content encoding of the body; empty if none."""
 
 
 class Monitor:
-    """Answers the three paths."""
+    """Answers `/metrics`, `/healthz` and `/readyz`."""
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class Monitor:
         self._reading: Reading | None = None
 
     def update(self, flows: list[FlowSnapshot]) -> None:
-        """All flows as they are now."""
+        """Store the current snapshots of all flows."""
         now = self._clock()
         self._rates.update(now, flows)
-        # one assignment: whoever reads meanwhile sees all of the old or all of the new
+        # one assignment, so that a concurrent reader sees either the old or the new values
         self._reading = Reading(
             at=now,
             flows=flows,
@@ -77,23 +77,23 @@ class Monitor:
         self._turned_at = now
 
     def turned(self) -> None:
-        """The supervisor lives, and has nothing new to say."""
+        """Record that the supervisor is alive, without a new report."""
         self._turned_at = self._clock()
 
     @property
     def reading(self) -> Reading | None:
-        """The last report; None before the first."""
+        """The last report, or None before the first."""
         return self._reading
 
     @property
     def age_s(self) -> float:
-        """How old that is."""
+        """Age of the last report."""
         reading = self._reading
         return 0.0 if reading is None else self._clock() - reading.at
 
     @property
     def silent_s(self) -> float | None:
-        """For how long nothing was heard of the supervisor, where that is too long."""
+        """How long the supervisor has been silent, or None if that is within the limit."""
         turned_at = self._turned_at
         since, limit = (
             (self._began, STARTS_WITHIN_S) if turned_at is None else (turned_at, SILENT_AFTER_S)
@@ -102,7 +102,7 @@ class Monitor:
         return silent if silent > limit else None
 
     def answer(self, path: str, accept: str = "", accept_encoding: str = "") -> HttpAnswer | None:
-        """The answer to a GET with these headers; None where there is no such path."""
+        """Return the answer to a GET with these headers, or None if the path is unknown."""
         match path:
             case "/metrics":
                 return self._metrics(accept, accept_encoding)
@@ -131,7 +131,7 @@ class Monitor:
         silent, reason = self.silent_s, self._vital.dead
         if silent is None and reason is None:
             return _json(200, {"healthy": True})
-        reason = reason or f"the supervisor has not turned for {silent:.0f} s"
+        reason = reason or f"the supervisor has been silent for {silent:.0f} s"
         return _json(503, {"healthy": False, "reason": reason})
 
     def _ready(self) -> HttpAnswer:

@@ -1,4 +1,4 @@
-"""Turns the snapshots of a running mirror into rates per topic, over the last few seconds."""
+"""Computes rates per topic over the last few seconds from the snapshots of a running mirror."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from twinlog.codes import PartitionState
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 
 WINDOW_S: Final = 5.0
-"""Long enough that a rate does not flicker, short enough that a change is seen."""
+"""Long enough that a rate does not flicker, short enough that a change is visible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRate:
-    """One topic of one flow now; `lag` is -1 while no partition's source end is known."""
+    """One topic of one flow now; `lag` is -1 if no partition's source end is known."""
 
     flow: str
     topic: str
@@ -29,17 +29,17 @@ class TopicRate:
     records_per_s: float
     bytes_per_s: float
     is_deleted: bool = False
-    """At the source; its copy is kept."""
+    """Deleted at the source; the copy is kept."""
     is_retrying: bool = False
-    """What its source has now is not known of some partition."""
+    """The current source log end of a partition is unknown."""
     copied: int = -1
-    """Records of the copy, whichever processes wrote them; -1 while it is not known."""
+    """Records of the copy, by all processes; -1 if unknown."""
     left_s: float = -1.0
-    """Until nothing waits, as fast as what waits grew less; -1: it did not."""
+    """Time to catch up at the current rate; -1 if the lag does not shrink."""
 
     @property
     def known(self) -> int:
-        """Records that this process has copied and records that wait: the length of its way."""
+        """Records that this process has copied plus records that wait: the progress total."""
         return self.records + max(self.lag, 0)
 
 
@@ -52,13 +52,13 @@ class _Sample:
 
 
 class Rates:
-    """Remembers a few seconds of counts for every topic."""
+    """Keeps the counts of a few seconds for every topic."""
 
     def __init__(self) -> None:
         self._samples: dict[tuple[str, str], deque[_Sample]] = {}
 
     def update(self, now: float, flows: Iterable[FlowSnapshot]) -> list[TopicRate]:
-        """Take what the flows report at this moment; `now` is monotonic."""
+        """Add the flows' current counts and return the rates; `now` is monotonic."""
         out = []
         seen: set[tuple[str, str]] = set()
         for flow in flows:

@@ -1,19 +1,21 @@
-"""Whether flows get anywhere: each moved, was at its end, or stood by, within the last minute.
+"""Readiness of flows: each has made progress, was at its end, or was a standby in the last minute.
 
-Progress, not state: a flow that says RUNNING and has stopped is not ready, and one that is
-DEGRADED and still copies is. A minute is for silence that nobody can explain: an end that is
-looked for, a lease that begins, a take-over. A flow that names a cluster which does not answer, or
-has failed, explains it, and has a few seconds.
+It measures progress, not state: a flow that is RUNNING but has stopped is not ready, and one that
+is DEGRADED but still copies is. The minute covers pauses that have no reported cause, such as a
+search for the log end, the begin of a lease or a take-over. A flow that reports an unreachable
+cluster, or has failed, has a known cause and is given only a few seconds.
 
-- It moved: a record more is on the target, or the copy's position at the source continued (aborted
-  data and compacted gaps move it without a record). A position that went back and forth is no
-  movement: only what is past the furthest offset so far counts.
-- It stands by: another process leads it, and this one does all that it should. So it is with
-  another configuration than the leader's: it would take over all the same, and a rolling update,
-  which waits until the new process is ready before it ends the old one, must not wait for ever.
-- It is paused, or was promoted, because somebody wants that.
-- It is at its end: all its partitions are, and the clusters can be reached: what was the end a
-  while ago may not be any more.
+A flow is ready if one of these holds:
+
+- Progress: a record more is on the target, or the copy's position at the source has advanced
+  (aborted data and compacted gaps advance it without a record). A position that went back and forth
+  is not progress: only offsets beyond the furthest one so far count.
+- Standby: another process leads the flow, and this one is working. This includes a standby whose
+  configuration differs from the leader's. It would take over all the same, and a rolling update,
+  which waits until the new process is ready before it stops the old one, must not wait forever.
+- Paused or promoted, because a user wants that.
+- At the end: all its partitions are, and the clusters are reachable. Without a reachable cluster
+  the last known end may be outdated.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 
 WITHIN_S: Final = 60.0
 OUTAGE_WITHIN_S: Final = 10.0
-"""For a flow that says that a cluster is away, or that has failed. A broker that dies beside others
-is none: its partitions have another leader within 9 s (Kafka's broker.session.timeout.ms).
+"""For a flow that has failed or reports an unreachable cluster. A single dead broker of several is
+not that: its partitions get another leader within 9 s (Kafka's broker.session.timeout.ms).
 """
 AT_END: Final = NOT_MIRRORED | {
     PartitionState.AT_END,
@@ -42,7 +44,9 @@ RESTING: Final = frozenset({FlowState.STANDBY, FlowState.PAUSED, FlowState.FENCE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowReadiness:
-    """One flow now; `silent_s` is how long ago it last moved, was at its end, or stood by."""
+    """A flow's readiness; `silent_s` is the time since it last made progress, was at its end, or
+    was a standby.
+    """
 
     flow: str
     is_ready: bool
@@ -62,14 +66,14 @@ class _Known:
     since: float
     """When the flow was first seen."""
     good_at: float | None = None
-    """When it last moved, was at its end, or stood by."""
+    """When it last made progress, was at its end, or was a standby."""
     is_late: bool = True
-    """It has been too long since: only what is good ends it, an outage that is over does not."""
+    """The time limit has passed. Only progress ends this, not the end of an outage."""
     furthest: dict[tuple[str, int], _Furthest] = field(default_factory=dict)
 
 
 class Readiness:
-    """Remembers when each flow last got anywhere."""
+    """Keeps for each flow when it last made progress."""
 
     def __init__(
         self, within_s: float = WITHIN_S, outage_within_s: float = OUTAGE_WITHIN_S
@@ -79,7 +83,7 @@ class Readiness:
         self._flows: dict[str, _Known] = {}
 
     def update(self, now: float, flows: Iterable[FlowSnapshot]) -> list[FlowReadiness]:
-        """Take what the flows report; `now` is monotonic."""
+        """Add the flows' snapshots and return their readiness; `now` is monotonic."""
         out = [self._flow(now, flow) for flow in flows]
         if len(self._flows) > len(out):
             self._flows = {one: self._flows[one] for one in {each.flow for each in out}}
@@ -112,7 +116,7 @@ def _moved(known: _Known, partition: PartitionSnapshot) -> bool:
     if furthest is None:
         if partition.upstream < 0:
             return False
-        # where it resumes is no movement yet
+        # the offset at which it resumes is not progress
         known.furthest[key] = _Furthest(partition.records, partition.upstream)
         return partition.records > 0
     moved = partition.records > furthest.records or partition.upstream > furthest.upstream
@@ -122,7 +126,7 @@ def _moved(known: _Known, partition: PartitionSnapshot) -> bool:
 
 
 def _is_explained(flow: FlowSnapshot) -> bool:
-    """Why it does not move, by its own account: then nothing is to be waited for."""
+    """Return True if the flow reports why it makes no progress, so that waiting is pointless."""
     is_away = flow.state is FlowState.DEGRADED and has(flow.code, Trait.AWAY)
     return is_away or flow.state is FlowState.FAILED
 

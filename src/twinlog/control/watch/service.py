@@ -1,14 +1,15 @@
-"""Tells a service manager how the process is: systemd's notifications over `$NOTIFY_SOCKET`.
+"""Reports the state of the process to a service manager: systemd's notifications over
+`$NOTIFY_SOCKET`.
 
-- READY=1 with the first report of the supervisor: the configuration is valid and the process turns.
-  It does not wait for the clusters: a mirror whose cluster is away tries on for ever, and starting
-  it again would not help.
-- STATUS= says what `systemctl status` shows: the flows and their states.
-- WATCHDOG=1 with every turn of the supervisor, where systemd asked for it: one that hangs is
+- READY=1 with the first report of the supervisor: the configuration is valid and the process works.
+  It does not wait for the clusters: a mirror whose cluster is unreachable retries forever, and a
+  restart would not help.
+- STATUS= has the text for `systemctl status`: the flows and their states.
+- WATCHDOG=1 with every turn of the supervisor if systemd requests it: a process that hangs is
   replaced.
-- RELOADING=1 with the time (MONOTONIC_USEC) when it begins to read its configuration again, and
-  READY=1 when what differs was handed to the supervisor, or nothing was changed.
-- STOPPING=1 when it begins to end.
+- RELOADING=1 with the time (MONOTONIC_USEC) when a reload of the configuration begins, and READY=1
+  when the differences were passed to the supervisor, or nothing has changed.
+- STOPPING=1 when the shutdown begins.
 
 Without a service manager nothing is sent. The protocol is one datagram of `KEY=value` lines
 (sd_notify(3)).
@@ -37,7 +38,7 @@ STATUS_FLOWS: Final = 5
 
 
 class ServiceNotifier:
-    """One process's word to its service manager."""
+    """Notifies the service manager of this process."""
 
     def __init__(self, address: str | None, *, wants_watchdog: bool, stop: threading.Event) -> None:
         self._address = address
@@ -48,7 +49,7 @@ class ServiceNotifier:
 
     @classmethod
     def of(cls, environment: Mapping[str, str], pid: int, stop: threading.Event) -> Self:
-        """As the environment of this process says; `stop` is set when it begins to end."""
+        """Create it from the environment of this process; `stop` is set when shutdown begins."""
         asked = environment.get(WATCHDOG_USEC, "0")
         is_ours = environment.get(WATCHDOG_PID, str(pid)) == str(pid)
         return cls(
@@ -58,7 +59,7 @@ class ServiceNotifier:
         )
 
     def update(self, flows: list[FlowSnapshot]) -> None:
-        """The supervisor turned, and this is how the flows are."""
+        """Send the state of the flows after a turn of the supervisor."""
         if self._address is None:
             return
         lines = []
@@ -68,11 +69,13 @@ class ServiceNotifier:
         status = _status(flows)
         if status != self._status:
             self._status = status
-            lines.append(f"STATUS={shown(status)}")  # a line of its own is a word to systemd
+            lines.append(
+                f"STATUS={shown(status)}"
+            )  # systemd would parse a further line as a command
         self._turned(lines)
 
     def turned(self) -> None:
-        """The supervisor turned, and the flows are as before."""
+        """Send the watchdog after a turn of the supervisor without new states."""
         self._turned([])
 
     def _turned(self, lines: list[str]) -> None:
@@ -84,7 +87,7 @@ class ServiceNotifier:
             self.stopping()
 
     def stopping(self) -> None:
-        """The process ends in order."""
+        """Report that the process shuts down."""
         if not self._is_stopping:
             self._is_stopping = True
             self._send(["STOPPING=1"])
@@ -96,12 +99,12 @@ class ServiceNotifier:
 
 @contextmanager
 def reloading(environment: Mapping[str, str]) -> Iterator[None]:
-    """Tells that the configuration is being read again, and when that is over."""
+    """Report the begin and the end of a reload."""
     address = environment.get(NOTIFY_SOCKET)
     if not address:
         yield
         return
-    # by the clock and at the time of this process, as systemd.service(5) has it for notify-reload
+    # the clock that systemd.service(5) requires for notify-reload
     now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
     _send(address, ["RELOADING=1", f"MONOTONIC_USEC={now_us}"])
     try:
@@ -111,15 +114,15 @@ def reloading(environment: Mapping[str, str]) -> Iterator[None]:
 
 
 def _send(to: str, lines: list[str]) -> None:
-    # "@" stands for the zero byte of Linux' abstract addresses
+    # "@" represents the zero byte of Linux' abstract addresses
     address = "\0" + to[1:] if to[0] == "@" else to
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
             sock.settimeout(SEND_TIMEOUT_S)
             sock.sendto("\n".join(lines).encode(), address)
     except OSError as error:
-        # the copy does not depend on who watches it
-        log.info("the service manager was not reached: %s", error)
+        # replication does not depend on a service manager
+        log.info("cannot reach the service manager: %s", error)
 
 
 def _status(flows: list[FlowSnapshot]) -> str:

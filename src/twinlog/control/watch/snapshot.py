@@ -1,4 +1,4 @@
-"""What a flow looks like at one moment: the values behind `status`, progress bars and the final
+"""The state of a flow at one moment: the values behind `status`, progress bars and the final
 report.
 """
 
@@ -22,9 +22,9 @@ from twinlog.quantities import duration
 
 @dataclass(slots=True, kw_only=True)
 class PartitionSnapshot:
-    """One partition now. Lag is in records; -1 while the source end is not known.
+    """One partition now. Lag is in records; -1 while the source end is unknown.
 
-    Never changed; not `frozen`, which took a third of a snapshot of 100,000 of them.
+    Never modified, but not `frozen`, which took a third of the time to make a snapshot of 100,000.
     """
 
     topic: str
@@ -41,61 +41,61 @@ class PartitionSnapshot:
     code: str = ""
     message: str = ""
     since_ms: int = 0
-    """Since when its trouble lasts, or without one its state; 0 while it is not known."""
+    """Begin of its problem, or of its state if it has none; 0 if unknown."""
     loss_records: int = -1
-    """Offsets of the source that are not on the target, open transactions included; -1: not known.
-    """
+    """Source offsets that are not on the target, including open transactions; -1 if unknown."""
     loss_ms: int = -1
-    """How long ago everything that the source had was last on the target; -1: not known."""
+    """How long ago the target last had all records of the source; -1 if unknown."""
     left_ms: int = -1
-    """While records wait: for how long at least the source keeps the next; -1: no end is in sight.
+    """While records wait: the least time for which the source keeps the next one; -1 if no deletion
+    is expected.
     """
     is_left_known: bool = True
-    """Or -1 says no more than that it is not known."""
+    """If False, a `left_ms` of -1 means unknown."""
     needs_ms: int = -1
-    """How long the copy needs to catch up, 0 while that is not known; -1: it comes no nearer."""
+    """Time the copy needs to catch up, 0 while unknown; -1 if it is not catching up."""
     is_near_deletion: bool = False
-    """Records will be deleted before they are copied, as things are."""
+    """At the current rates records will be deleted before they are copied."""
     newest_ms: int = -1
-    """The timestamp of the newest record on the target, where the source cannot be asked."""
+    """Timestamp of the newest record on the target, if the source is unreachable."""
     batches: int = 0
-    """Read by the lane that has it now, and not left out."""
+    """Batches read by the current lane, without skipped ones."""
     recoded: int = 0
-    """Of those, how many were decoded, or packed with another codec."""
+    """The number of these that were decoded, or compressed with another codec."""
     poison: Poison | None = None
-    """The record that holds it up, where that is known exactly and it can be left out."""
+    """The record that blocks the partition, if it is known exactly and can be skipped."""
     upstream: int = -1
-    """The next upstream offset; -1 while it is not known."""
+    """The next upstream offset; -1 while unknown."""
     lane: int = -1
-    """Of the lease; -1: none has it, or that is not known here."""
+    """Lane number within the lease; -1 if no lane has it, or if unknown in this process."""
     copied: int = -1
-    """Records of the copy, whichever processes wrote them; -1 while it is not known. `records`
-    counts what this process copied.
+    """Records of the copy, by all processes; -1 while unknown. `records` counts those of this
+    process.
     """
     age: TimingView | None = None
-    """Of batches when they were read; None before the first."""
+    """Age of batches when they were read; None before the first."""
     latency: TimingView | None = None
-    """Of batches when they were acknowledged."""
+    """Age of batches when they were acknowledged."""
 
     @property
     def is_held_back(self) -> bool:
-        """By a transaction at the source: no lane can do anything about it."""
+        """Held back by an open transaction at the source, which no lane can resolve."""
         return self.code == "OPEN_TRANSACTION"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPosition:
-    """A group in one partition of the target; offsets are -1 where they are not known."""
+    """A group's position in one target partition; offsets are -1 if unknown."""
 
     group: str
     topic: str
     partition: int
     at: int
-    """Where it stands; -1: it has committed nothing there."""
+    """Its committed offset; -1 if it has none."""
     resumes_at: int
-    """By its newest checkpoint."""
+    """Offset of its newest checkpoint."""
     end: int
-    """Of the copy."""
+    """End of the copy."""
     why_not_exact: str
     """Why it would not resume at exactly the next record."""
 
@@ -111,67 +111,67 @@ class FlowSnapshot:
     generation: int
     lanes: int
     since_ms: int
-    """Since when its state holds; of one that does not run, when it last began, or 0."""
+    """Begin of its state; for a flow that does not run, when it last began, or 0."""
     partitions: tuple[PartitionSnapshot, ...]
     code: str = ""
-    """Of the error that ended the flow, or keeps it from beginning."""
+    """Code of the error that ended the flow, or keeps it from starting."""
     next_try_ms: int = 0
-    """When that is tried again; 0: it is tried now, or by its lanes."""
+    """Time of the next attempt; 0 if one is in progress, or if the lanes retry."""
     errors: Mapping[str, int] = field(default_factory=dict)
-    """How often each code came up in this process."""
+    """Number of occurrences of each code in this process."""
     skipped_groups: Mapping[str, str] = field(default_factory=dict)
-    """Groups whose offsets on the target are left as they are, with the reason."""
+    """Groups whose offsets on the target are not changed, with the reason."""
     groups_without_checkpoint: Mapping[str, str] = field(default_factory=dict)
-    """Selected groups that find nothing on the target to resume from, with the reason."""
+    """Selected groups that have no offset on the target to resume from, with the reason."""
     loss_records: int = -1
-    """Offsets of the source that are not on the target, of partitions where that is known."""
+    """Source offsets that are not on the target, over partitions where that is known."""
     loss_ms: int = -1
-    """How long ago everything that the source had was last on the target, of the partition where
-    that is longest; -1: not known of any.
+    """How long ago the target last had all records of the source, for the partition where that is
+    longest; -1 if unknown for all.
     """
     loss_unknown: int = 0
-    """Partitions of which neither is known."""
+    """Number of partitions whose loss is unknown."""
     source_problem: str = ""
-    """Why the source could not be asked, where the target alone was."""
+    """Why the source could not be queried, if only the target was."""
     groups: tuple[GroupPosition, ...] = ()
-    """Where groups stand on the target, where the source could not be asked."""
+    """Positions of groups on the target, if the source could not be queried."""
     where: str = ""
-    """The host and process that reported it, where that is not this one."""
+    """Host and process that reported it, if not this one."""
     as_of_ms: int = 0
-    """When it did, by its clock."""
+    """Time of that report, by the reporter's clock."""
     taken_ms: int = 0
-    """When it was taken, by this host's clock; 0: just now."""
+    """When the snapshot was taken, by this host's clock; 0 means now."""
     rpo_ms: int = -1
-    """twinlog.rpo.seconds; -1: none is set."""
+    """The value of twinlog.rpo.seconds; -1 if not set."""
     rpo_excess: str = ""
-    """Why it is not kept."""
+    """How the RPO is exceeded; empty if it is not."""
     held_rate: int | None = None
-    """Bytes per second that each user may write to each broker of the source; None: no quota."""
+    """Quota on the source in bytes per second for each user and broker; None if there is none."""
     latency: Quantiles | None = None
-    """Of all batches of the last minute when they were acknowledged, by the newest timestamp in
-    each; None: there was none, or nobody leads it here."""
+    """Latency of all batches of the last minute until their acknowledgement, from the newest
+    timestamp in each; None without batches, or if this process does not lead the flow."""
     lane_cpu_ms: int = 0
-    """CPU that its lanes have used, as they say."""
+    """CPU time of its lanes, as they report it."""
     verified: Verified | None = None
-    """What of the copy was compared with the source while it was made; None: twinlog.verify=off, or
-    nobody leads it here."""
+    """How much of the copy was compared with the source during replication; None if
+    twinlog.verify=off, or if this process does not lead the flow."""
     rates: Mapping[str, float] = field(default_factory=dict)
-    """Records per second by topic, over the last seconds; of others it is not known."""
+    """Records per second by topic over the last seconds; unknown for missing topics."""
     checkpoints: Callable[[], tuple[CheckpointTiming, ...]] = field(default=tuple, repr=False)
-    """How long they take, asked only for `/metrics`: there may be very many."""
+    """Latencies of checkpoints, computed only for `/metrics` because there may be many."""
     error: TwinlogError | None = field(default=None, repr=False)
-    """What `code` is of, in the process that has met it."""
+    """The error of `code`, in the process in which it occurred."""
     clusters: Callable[[], tuple[ClusterSettings, ...]] = field(default=tuple, repr=False)
-    """How its clients enter both clusters; a question, so that no secret is in a value that is
-    written.
+    """The connection settings of both clusters; a function, so that a written value contains no
+    secrets.
     """
 
     def why(self, now_ms: int) -> str:
-        """The reason, with when what failed is tried again."""
+        """Return the reason, with the time of the next attempt."""
         return with_next_try(self.reason, self.next_try_ms, now_ms)
 
     def speaks_for(self, partition: PartitionSnapshot) -> bool:
-        """Whether the partition's trouble is what the flow itself waits for."""
+        """Return True if the flow itself waits because of the partition's problem."""
         is_same = bool(partition.code) and partition.code == self.code
         return is_same and partition.message in self.reason
 
@@ -185,26 +185,26 @@ class FlowSnapshot:
 
     @property
     def lag(self) -> int:
-        """Records that wait, of partitions where that is known; -1: of none."""
+        """Records that wait, over partitions where that is known; -1 if unknown for all."""
         known = [p.lag for p in self.partitions if p.lag >= 0]
         return sum(known) if known else -1
 
     @property
     def lag_unknown(self) -> int:
-        """Partitions where it is not."""
+        """Number of partitions whose lag is unknown."""
         return sum(p.lag < 0 for p in self.partitions)
 
     def as_json(self) -> dict[str, Any]:
         return self.head_as_json() | {"partitions": [*self.partitions_as_json()]}
 
     def head_as_json(self) -> dict[str, Any]:
-        """All but its partitions, which may be very many."""
+        """Return all fields but the partitions, of which there may be many."""
         value = asdict(replace(self, error=None, checkpoints=tuple, clusters=tuple, partitions=()))
         del value["error"], value["checkpoints"], value["clusters"], value["partitions"]
         return value
 
     def partitions_as_json(self) -> Iterator[dict[str, Any]]:
-        """One after the other; `asdict` would take ten times as long."""
+        """Yield the partitions one by one; `asdict` would take ten times as long."""
         for part in self.partitions:
             value = dict(zip(_SHOWN, _shown_of(part), strict=True))
             if part.poison is not None:
@@ -222,7 +222,7 @@ _shown_of: Final = attrgetter(*_SHOWN)
 
 
 def with_next_try(reason: str, next_try_ms: int, now_ms: int) -> str:
-    """A flow's reason, with the time until it is tried again where that is known."""
+    """Return a flow's reason, with the time until the next attempt if known."""
     if not next_try_ms:
         return reason
     return f"{reason}; next try in {duration(max(0, next_try_ms - now_ms) / 1000)}"

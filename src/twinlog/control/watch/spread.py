@@ -1,8 +1,7 @@
-"""How long all batches of a flow were on their way in the last minute: half of them, and 99 of 100.
+"""Latency quantiles of all batches of a flow in the last minute: median and 99th percentile.
 
-Buckets of all partitions are added up in the window of `timing_window`; a quantile is the upper
-edge of its bucket, so that it is never said to be less than it was, and by a quarter too long at
-most.
+Histogram buckets of all partitions are summed over the window of `timing_window`. A quantile is the
+upper edge of its bucket, so it is never less than the true value, and at most 25 % more.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class Quantiles:
 
 
 class SpreadWindow:
-    """Times of one flow."""
+    """The histogram of one flow."""
 
     __slots__ = ("_samples",)
 
@@ -31,7 +30,7 @@ class SpreadWindow:
         self._samples: deque[tuple[float, Counter[int]]] = deque()
 
     def add(self, now: float, timings: Timings) -> None:
-        """Take an interval of one partition; `now` is monotonic."""
+        """Add an interval of one partition; `now` is monotonic."""
         if not timings.spread:
             return
         self._forget(now)
@@ -42,7 +41,7 @@ class SpreadWindow:
             counts[bucket] += count
 
     def view(self, now: float) -> Quantiles | None:
-        """As it is now; None where nothing came lately."""
+        """Return the current quantiles, or None without recent batches."""
         self._forget(now)
         counts: Counter[int] = Counter()
         for _, sample in self._samples:
@@ -57,7 +56,7 @@ class SpreadWindow:
 
 
 def _quantile(counts: Counter[int], percent: int) -> int:
-    left = -(-counts.total() * percent // 100)  # the so-manyth of them, the quickest first
+    left = -(-counts.total() * percent // 100)  # rank of the quantile, the fastest first
     for bucket in sorted(counts):
         left -= counts[bucket]
         if left <= 0:

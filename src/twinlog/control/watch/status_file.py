@@ -1,10 +1,10 @@
-"""How `twinlog status` finds a running mirror: one file per process, written again every second;
-with very many partitions less often, since it may take but a small part of the time.
+"""The status files by which `twinlog status` finds running mirrors: one file per process, rewritten
+every second. With many partitions it is written less often, to limit its share of CPU time.
 
-It holds what is shown and nothing that is needed: a mirror that loses it writes it again, and one
-that is killed leaves a file whose process is gone, which readers ignore and remove. The folder is
-this user's alone or nothing is written and read there; what is in a file is checked nevertheless,
-since another release may have written it.
+The file is informational only: a mirror that loses it writes it again. A killed mirror leaves a
+file whose process is gone, which readers ignore and remove. The folder must belong to this user
+alone, or it is not used. The content is validated all the same, because another release may have
+written it.
 """
 
 from __future__ import annotations
@@ -40,34 +40,34 @@ log = logging.getLogger(__name__)
 STATUS_VERSION = 1
 NOT_THERE: Final = -1
 SHARE_OF_TIME: Final = 0.01
-"""Of one core: writing takes no more, however many partitions there are, ..."""
+"""Maximum share of one core for writing, regardless of the number of partitions, ..."""
 LONGEST_PAUSE_S: Final = 60.0
-"""... but for this."""
+"""... but writes are at most this far apart."""
 AT_ONCE: Final = 1000
-"""Partitions that are encoded in one go: Python runs nothing else meanwhile."""
-TODO: Final = "set XDG_RUNTIME_DIR to a folder of this user that can be written"
+"""Partitions encoded at a time, during which Python runs no other thread."""
+TODO: Final = "set XDG_RUNTIME_DIR to a writable folder of this user"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningMirror:
-    """What one running mirror last wrote."""
+    """The last status of a running mirror."""
 
     pid: int
     config: str
     written_ms: int
     every_ms: int
-    """How often it is written."""
+    """Interval at which it is written."""
     flows: list[dict[str, Any]]
 
     @property
     def late_ms(self) -> int:
-        """For how long it should have been written again."""
+        """How long the next write is overdue."""
         return max(0, int(time.time() * 1000) - self.written_ms - self.every_ms)
 
 
 def status_folder() -> Path:
-    """Where the files are: the user's runtime folder, else a private one in the temporary
-    folder; raises EnvironmentMissing where it cannot be used, and FolderNotPrivate.
+    """Return the folder of the files: the user's runtime folder, or else a private one in the
+    temporary folder. Raises EnvironmentMissing if it cannot be used, and FolderNotPrivate.
     """
     folder = _folder()
     with usable(folder, TODO):
@@ -83,12 +83,12 @@ def _folder() -> Path:
 
 
 def write_status(path: Path, text: str) -> None:
-    """Put a file of this user's in its place, whole; raises OSError and FolderNotPrivate."""
+    """Replace a private file atomically. Raises OSError and FolderNotPrivate."""
     write_private(path, text, TODO)
 
 
 class StatusFile:
-    """This process's file. Numbers may be put into it by its own thread, which `writing` runs."""
+    """This process's status file, written by a separate thread that `writing` runs."""
 
     def __init__(self, config: Path, *more: Path) -> None:
         self._config = str(config.resolve())
@@ -103,7 +103,7 @@ class StatusFile:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """What `update` is given is written in this block; then the file is removed."""
+        """Write what `update` receives during this block; then remove the file."""
         thread = threading.Thread(target=self._run, name="twinlog-status", daemon=True)
         thread.start()
         try:
@@ -114,7 +114,7 @@ class StatusFile:
             self.remove()
 
     def update(self, flows: Sequence[FlowSnapshot]) -> None:
-        """All flows as they are now; from any thread, and at once."""
+        """Pass the current snapshots of all flows to the writer. Thread-safe, does not block."""
         self._news.put(flows)
 
     def _run(self) -> None:
@@ -124,7 +124,7 @@ class StatusFile:
             news = self._newest(time.monotonic() + self._pause_s)
 
     def _newest(self, at: float) -> Sequence[FlowSnapshot] | None:
-        """What was given last, not before then; None: it is over."""
+        """Return the last snapshots passed until time `at`, or None at the end."""
         news = self._news.get()
         while news is not None:
             try:
@@ -134,7 +134,7 @@ class StatusFile:
         return None
 
     def write(self, flows: Iterable[FlowSnapshot]) -> None:
-        """Write it now, in this thread."""
+        """Write the file now, in the calling thread."""
         at_ms, began = int(time.time() * 1000), time.thread_time()
         texts = [_text(flow) for flow in self._with_rates([*flows])]
         cost_s = time.thread_time() - began
@@ -151,10 +151,10 @@ class StatusFile:
         try:
             write_status(self._path, f'{json.dumps(head)[:-1]}, "flows": [{", ".join(texts)}]}}')
         except (OSError, FolderNotPrivate) as error:
-            # a full disk is no reason to end a copy; what is shown is written again in a second.
-            # Nor is somebody who took the folder's name after it was cleaned away
+            # A full disk must not stop replication; the next write is a second later. The same
+            # applies if another user has taken the folder's name after it was cleaned up.
             if not self._is_failing:
-                log.warning("what `twinlog status` shows cannot be written: %s", error)
+                log.warning("cannot write the status file for `twinlog status`: %s", error)
             self._is_failing = True
         else:
             self._is_failing = False
@@ -171,7 +171,7 @@ class StatusFile:
 
 
 def _text(flow: FlowSnapshot) -> str:
-    """A flow as JSON."""
+    """Encode a flow as JSON."""
     parts = flow.partitions_as_json()
     some = iter(lambda: [*islice(parts, AT_ONCE)], [])
     rows = ", ".join(json.dumps(each)[1:-1] for each in some)
@@ -179,7 +179,7 @@ def _text(flow: FlowSnapshot) -> str:
 
 
 def running_mirrors(config: Path | None = None) -> Iterator[RunningMirror]:
-    """Mirrors of this user that run now, those of one configuration file if it is named."""
+    """Yield this user's running mirrors, only those of one configuration file if it is given."""
     wanted = None if config is None else str(config.resolve())
     for path in sorted(status_folder().glob("*.json")):
         value = _read(path)
@@ -200,7 +200,7 @@ def running_mirrors(config: Path | None = None) -> Iterator[RunningMirror]:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """What a mirror wrote; None for what is not of the shape that is shown."""
+    """Return the content of a status file, or None if it is malformed."""
     try:
         value = json.loads(read_private(path))
     except (OSError, ValueError, RecursionError):
@@ -208,7 +208,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     if isinstance(value, dict):
         value.setdefault("every_ms", 1000)
     for flow in value["flows"] if _has(value, _MIRROR) else ():
-        if isinstance(flow, dict):  # the mirror that runs may be of an older release
+        if isinstance(flow, dict):  # the running mirror may be of an older release
             _fill_in(flow)
     is_whole = (
         _has(value, _MIRROR)
@@ -274,11 +274,11 @@ _PARTITION: Final = {
     "message": str,
     "since_ms": int,
 }
-"""Of the fields of a snapshot those that `twinlog status` shows."""
+"""The fields of a snapshot that `twinlog status` shows."""
 
 
 def _fill_in(flow: dict[str, Any]) -> None:
-    """What older releases do not say of a flow."""
+    """Set the fields that older releases lack."""
     flow.setdefault("groups_without_checkpoint", {})
     flow.setdefault("where", "")
     flow.setdefault("as_of_ms", 0)
@@ -295,18 +295,18 @@ def _fill_in(flow: dict[str, Any]) -> None:
 
 def _has(value: object, fields: dict[str, type]) -> bool:
     return isinstance(value, dict) and all(
-        type(value.get(name)) is kind  # a bool is no number here
-        and not (name.endswith("_ms") and abs(value[name]) >= BEYOND)  # others cannot be shown
+        type(value.get(name)) is kind  # bool is not accepted as int
+        and not (name.endswith("_ms") and abs(value[name]) >= BEYOND)  # not a valid date
         for name, kind in fields.items()
     )
 
 
 def _start_ticks(pid: int) -> int:
-    """When the process started, in clock ticks since boot: a pid alone may have been used again."""
+    """Return the process's start in clock ticks since boot, because a pid may have been reused."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return NOT_THERE
     fields = stat.rpartition(")")[2].split()
-    # a killed process whose parent has not waited for it is listed for as long as the parent lives
+    # a zombie is listed until its parent waits for it
     return NOT_THERE if fields[0] == "Z" else int(fields[19])

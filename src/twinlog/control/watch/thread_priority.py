@@ -1,4 +1,4 @@
-"""Threads of the driver that give way to lanes where all cores are busy."""
+"""Priority of driver threads below lanes, for when all cores are busy."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import threading
 
 
 def give_way(nice: int) -> None:
-    """Only this thread and those that it starts: Linux alone has a priority for each, see sched(7).
-    The main thread keeps its own, which all threads and processes that it starts would inherit.
+    """Lower the priority of this thread and those that it starts. Only Linux has a priority per
+    thread, see sched(7). The main thread is left alone, because everything that it starts would
+    inherit the priority.
     """
     if sys.platform == "linux" and threading.current_thread() is not threading.main_thread():
         thread = threading.get_native_id()

@@ -1,7 +1,7 @@
-"""Least, most and average of the last minute, from what lanes report each second.
+"""Minimum, maximum and average of the last minute, from the lanes' reports of each second.
 
-The window is Kafka's own of its metrics (`metrics.sample.window.ms` 30 s, `metrics.num.samples` 2):
-two samples of half a minute, so that it covers 30 to 60 s.
+The window is that of Kafka's metrics (`metrics.sample.window.ms` 30 s, `metrics.num.samples` 2):
+two samples of half a minute each, so it covers 30 to 60 s.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SAMPLES: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingView:
-    """Times in ms; the last one stays for ever, the others are None when nothing came lately."""
+    """Times in ms; `last_ms` is kept forever, the others are None without recent batches."""
 
     last_ms: int
     least_ms: int | None
@@ -45,7 +45,7 @@ class TimingWindow:
         self._last_ms: int | None = None
 
     def add(self, now: float, timings: Timings) -> None:
-        """Take an interval of a lane; `now` is monotonic."""
+        """Add an interval of a lane; `now` is monotonic."""
         if not timings.count:
             return
         self._last_ms = timings.last_ms
@@ -62,7 +62,7 @@ class TimingWindow:
         sample.most_ms = max(sample.most_ms, timings.most_ms)
 
     def view(self, now: float) -> TimingView | None:
-        """As it is now; None while there never was anything."""
+        """Return the current values, or None before the first batch."""
         if self._last_ms is None:
             return None
         self._forget(now)

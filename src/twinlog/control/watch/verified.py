@@ -1,4 +1,4 @@
-"""What a running mirror has verified of its own copy (`control.duties.verification`).
+"""How much of its copy a running mirror has verified (`control.duties.verification`).
 
 Written by the duty's thread, read by the supervisor's.
 """
@@ -11,7 +11,7 @@ from typing import Final
 
 CODE: Final = "COPY_DIFFERS"
 MOST_SHOWN: Final = 20
-"""Differences that are kept, the first ones: the rest is counted."""
+"""The first differences are kept up to this number; the rest is only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,38 +19,38 @@ class Verified:
     """Since this process leads the flow; `records`, `bytes` and `differences` only grow."""
 
     mode: str
-    """twinlog.verify"""
+    """The value of twinlog.verify."""
     at_ms: int = 0
-    """When something was compared last; 0: nothing yet."""
+    """Time of the last comparison; 0 if there was none."""
     records: int = 0
-    """That are equal on both sides."""
+    """Number of records that are equal on both sides."""
     bytes: int = 0
-    """Of the target's batches that were read."""
+    """Bytes of the target's batches that were read."""
     cpu_ms: int = 0
-    """That it took."""
+    """CPU time used."""
     differences: int = 0
-    """Ranges; `twinlog verify` says all of what differs now."""
+    """Number of ranges that differ; `twinlog verify` shows all current differences."""
     first_differences: tuple[str, ...] = ()
     is_complete: bool = False
-    """With `full`: all that was copied was compared, up to a moment ago."""
+    """With `full`: all copied records were compared, up to a moment ago."""
 
 
 def with_differences(errors: Mapping[str, int], verified: Verified | None) -> Mapping[str, int]:
-    """How often each code came up, with what differs."""
+    """Return the number of occurrences of each code, including differences."""
     number = 0 if verified is None else verified.differences
     return {**errors, CODE: number} if number else errors
 
 
 @dataclass(slots=True, kw_only=True)
 class VerifiedReport:
-    """Of one led flow."""
+    """The progress of one led flow."""
 
     last: Verified | None = None
-    """None: it is off."""
+    """None if verification is off."""
     _known: set[str] = field(default_factory=set)
 
     def compared(self, records: int, size: int, at_ms: int, cpu_ms: int) -> None:
-        """A section has been walked."""
+        """Record that a section was compared."""
         last = self._last
         self.last = replace(
             last,
@@ -61,7 +61,7 @@ class VerifiedReport:
         )
 
     def differs(self, line: str) -> bool:
-        """A range differs; False where that was said before."""
+        """Record that a range differs. Return False if it was already reported."""
         if line in self._known:
             return False
         last = self._last
@@ -72,7 +72,7 @@ class VerifiedReport:
         return True
 
     def complete(self, *, is_complete: bool) -> None:
-        """Whether anything is left to compare."""
+        """Record whether everything has been compared."""
         if self._last.is_complete is not is_complete:
             self.last = replace(self._last, is_complete=is_complete)
 

@@ -1,9 +1,8 @@
-"""Threads of ours that must live as long as the process: the first that dies ends it with a code.
+"""Threads that must live as long as the process: the first one that dies ends it with a code.
 
-A thread that dies takes its work along and leaves the process standing, and whoever watches that
-process from outside sees nothing wrong. So no thread of ours may die unnoticed, whichever it is and
-whatever it died of: the supervisor raises what happened, the process ends with exit code 1, and
-service managers start it again. Until it has ended, `/healthz` says no.
+Without this, a dead thread's work would stop while the process looks healthy from outside. If any
+Twinlog thread dies for any reason, the supervisor raises the error, the process ends with exit code
+1, and service managers restart it. Until then `/healthz` reports unhealthy.
 """
 
 from __future__ import annotations
@@ -16,25 +15,25 @@ from typing import Final
 from twinlog.errors import TwinlogError
 
 OURS: Final = ("twinlog-", "group-")
-"""How the names of our threads begin; libraries look after theirs."""
+"""Prefixes of the names of Twinlog's threads; libraries handle their own."""
 
 
 class ThreadDied(TwinlogError):
-    """A thread of this process ended with an error that nobody caught."""
+    """A thread of this process ended with an uncaught error."""
 
     code = "THREAD_DIED"
 
 
 class Vital:
-    """Knows whether all of them live."""
+    """Watches the threads."""
 
     def __init__(self) -> None:
         self.dead: str | None = None
-        """Which one died first, and of what."""
+        """The first thread that died, and its error."""
 
     @contextmanager
     def guarding(self, fail: Callable[[BaseException], None]) -> Iterator[None]:
-        """In this block `fail` gets what a thread died of, from that thread."""
+        """During this block `fail` is called in a dying thread with its error."""
         before = threading.excepthook
 
         def died(arguments: threading.ExceptHookArgs) -> None:
@@ -44,7 +43,7 @@ class Vital:
                 self.dead = self.dead or f"thread {name} died of {of}"
                 fail(
                     ThreadDied(
-                        f"thread {name} died of {of}; this process ends, to be started again: "
+                        f"thread {name} died of {of}; this process ends so that it is restarted: "
                         "report it with the traceback"
                     )
                 )

@@ -1,6 +1,6 @@
-"""One HTTP server of a process: metrics and probes, REST, and Connect's paths.
+"""The HTTP server of a process: metrics and probes, REST, and the paths of Kafka Connect's API.
 
-`server` listens, each `connection` has its deadline, `front` decides who comes in and what is asked
-of whom. Below it `api` has `/api/v1`, and `connect` the paths that scripts for MirrorMaker 2 know.
-Both are loaded at the first request for them; `page` has the files of the page.
+`server` listens, each `connection` has a deadline, and `front` authenticates and authorizes
+clients. `api` serves `/api/v1`, and `connect` the paths that scripts for MirrorMaker 2 use; both
+are loaded at the first request for them. `page` contains the web page's files.
 """

@@ -1,4 +1,4 @@
-"""Where HTTP is served: an address and a port, as people write them."""
+"""The address and port of the HTTP server, as users write them."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ OFF: Final = "off"
 
 
 class CannotListen(TwinlogError):
-    """The address is taken or not of this machine; the copy does not need it."""
+    """The address is in use or not of this machine. Replication works without it."""
 
     code = "CANNOT_LISTEN"
 
 
 class ListenUnguarded(ConfigError):
-    """Others reach the address, and no key says who may come in."""
+    """Other machines reach the address, but no key configures authentication."""
 
     code = "LISTEN_UNGUARDED"
 
     def __init__(self, address: Address) -> None:
         super().__init__(
-            f"{address}: others reach this address, and nothing says who may come in, so nothing "
-            f"is served and the mirror does not start; set {TOKENS_FILE} (`twinlog token new "
-            f"FILE`) or {CLIENT_CA_FILE}, or {OPEN_MONITORING} = true for metrics and probes "
-            f"alone, or serve this machine alone: --listen 127.0.0.1:{address.port}"
+            f"{address}: other machines reach this address, but no authentication is set, so "
+            f"nothing is served and the mirror does not start; set {TOKENS_FILE} (`twinlog token "
+            f"new FILE`) or {CLIENT_CA_FILE}, set {OPEN_MONITORING} = true for metrics and probes "
+            f"only, or listen on this machine only: --listen 127.0.0.1:{address.port}"
         )
 
 
 def parse_listen(text: str) -> Address | None:
-    """`ADDRESS:PORT`, `[::1]:PORT`, or `off` (None); raises UsageError."""
+    """Parse `ADDRESS:PORT`, `[::1]:PORT`, or `off` (None). Raises UsageError."""
     if text == OFF:
         return None
     found = None if "/" in text else parse_address(text)
     if found is None or (":" in found.host and not text.startswith("[")):
-        # the end of an IPv6 address without brackets may be a port or not
+        # without brackets the end of an IPv6 address could be a port
         raise UsageError(
-            f"--listen: {text!r} is no address: write ADDRESS:PORT, as in 127.0.0.1:9405 or "
+            f"--listen: {text!r} is not an address: write ADDRESS:PORT, such as 127.0.0.1:9405 or "
             "[::1]:9405, or `off`"
         )
     return found

@@ -1,14 +1,15 @@
-"""Connect's REST paths, as scripts for MirrorMaker 2 know them, in Connect's format.
+"""Kafka Connect's REST paths for scripts written for MirrorMaker 2, in Connect's format.
 
-A flow has the connectors that MirrorMaker 2 makes of it. Below `/SOURCE/TARGET`, where dedicated
-MirrorMaker 2 has one Connect worker for each flow (KIP-710), they have its names:
-`MirrorSourceConnector`, `MirrorCheckpointConnector`, `MirrorHeartbeatConnector`. At the root, where
-the flows of a process meet, the flow stands in front: `A->B.MirrorSourceConnector`; with one flow
-alone the short names do as well.
+A flow has the same connectors as in MirrorMaker 2. Below `/SOURCE/TARGET`, where a dedicated
+MirrorMaker 2 serves one Connect worker for each flow (KIP-710), they have its names:
+`MirrorSourceConnector`, `MirrorCheckpointConnector`, `MirrorHeartbeatConnector`. At the root, which
+all flows of a process share, the flow is a prefix: `A->B.MirrorSourceConnector`. If there is only
+one flow, the short names work there too.
 
-What differs: a flow is steered as a whole, by its MirrorSourceConnector. `stop` is `pause`: lanes
-end for both, and `resume` takes back either. Nothing is created, changed, restarted or deleted
-here, and the config of a connector names what it copies, not how clusters are entered.
+Differences from Connect: a flow is paused and resumed as a whole, by its MirrorSourceConnector.
+`stop` is the same as `pause`: both end the lanes, and `resume` undoes either. Connectors cannot be
+created, changed, restarted or deleted here. A connector's config contains what it copies, but no
+credentials of clusters.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ SOURCE: Final = "MirrorSourceConnector"
 CHECKPOINT: Final = "MirrorCheckpointConnector"
 HEARTBEAT: Final = "MirrorHeartbeatConnector"
 KINDS: Final = (SOURCE, CHECKPOINT, HEARTBEAT)
-"""MirrorMaker 2 makes all three, whatever the flow emits."""
+"""MirrorMaker 2 creates all three, regardless of what the flow emits."""
 PACKAGE: Final = "org.apache.kafka.connect.mirror."
 
 
 class ConnectState(StrEnum):
-    """Connect's words for connectors and tasks (`AbstractStatus.State`)."""
+    """Connect's states of connectors and tasks (`AbstractStatus.State`)."""
 
     UNASSIGNED = "UNASSIGNED"
     RUNNING = "RUNNING"
@@ -60,13 +61,13 @@ _STATES: Final = {
     FlowState.STANDBY: ConnectState.UNASSIGNED,
     FlowState.STOPPED: ConnectState.UNASSIGNED,
 }
-"""Every other one is RUNNING."""
+"""All other states are RUNNING."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 def routes(site: Site) -> Iterator[BaseRoute]:
-    """At the root, and for each flow."""
+    """Return the routes at the root and below each flow."""
     connect = _Connect(site)
     for prefix in ("", "/{source}/{target}"):
         for method, path, run in (
@@ -83,7 +84,7 @@ def routes(site: Site) -> Iterator[BaseRoute]:
 
 
 def _as_connect(run: Handler) -> Handler:
-    """Errors as Connect has them."""
+    """Wrap a handler so that errors have Connect's format."""
 
     @functools.wraps(run)
     async def answer(request: Request) -> Response:
@@ -132,7 +133,7 @@ class _Connect:
     async def offsets(self, request: Request) -> Response:
         _, flow, kind = self._named(request)
         if kind != SOURCE:
-            return JSONResponse({"offsets": []})  # they keep none
+            return JSONResponse({"offsets": []})  # these connectors have no offsets
         parts = await self._site.parts(str(flow.flow))
         found = [
             {
@@ -141,7 +142,9 @@ class _Connect:
                     "partition": part.partition,
                     "topic": part.topic,
                 },
-                "offset": {"offset": part.upstream - 1},  # Connect keeps the last one, not the next
+                "offset": {
+                    "offset": part.upstream - 1
+                },  # Connect stores the last offset, not the next
             }
             for part in sorted(parts.partitions, key=lambda part: (part.topic, part.partition))
             if part.upstream > 0
@@ -183,13 +186,13 @@ class _Connect:
         name, flow, kind = self._named(request)
         if kind != SOURCE:
             raise RequestRefused(
-                f"{name}: a flow is paused as a whole; name {flow.flow}.{SOURCE} instead",
+                f"{name}: a flow is paused as a whole; use {flow.flow}.{SOURCE}",
                 code="CONNECTOR_OF_A_FLOW",
             )
         return str(flow.flow)
 
     def _named(self, request: Request) -> tuple[str, FlowConfig, str]:
-        """The connector of a path: its name, its flow, its kind."""
+        """Return the name, flow and kind of the connector in the path. Raises NOT_FOUND."""
         name = request.path_params["name"]
         for flow, kind, known in self._connectors(request):
             if name == known:
@@ -200,7 +203,7 @@ class _Connect:
         raise RequestRefused(f"Connector {name[:200]} not found", code="NOT_FOUND")
 
     def _connectors(self, request: Request) -> Iterator[tuple[FlowConfig, str, str]]:
-        """Flow, kind and name of each."""
+        """Yield flow, kind and name of each connector."""
         below = request.path_params.get("source"), request.path_params.get("target")
         for flow in self._site.config.every_flow:
             if below == (None, None):
@@ -227,7 +230,7 @@ class _Connect:
         tasks = [{"id": number, **where} for number in range(_tasks(kind, answer))]
         if (
             answer.state is FlowState.PARTLY_FAILED
-        ):  # which lane has them changes: one stands for all
+        ):  # lanes change, so the first task represents them
             tasks[:1] = [
                 {**one, "state": ConnectState.FAILED, "trace": answer.reason} for one in tasks[:1]
             ]
@@ -235,12 +238,12 @@ class _Connect:
 
 
 def _tasks(kind: str, answer: answers.Flow) -> int:
-    """Lanes copy; the rest is done by the process that leads."""
+    """Return the number of tasks: one per lane, and none for the other connectors."""
     return answer.lanes or 0 if kind == SOURCE else 0
 
 
 def _config(name: str, flow: FlowConfig, kind: str) -> dict[str, str]:
-    """What it copies; nothing that enters a cluster."""
+    """Return the connector's config without cluster credentials."""
     return {
         "name": name,
         "connector.class": PACKAGE + kind,

@@ -1,9 +1,10 @@
-"""One connection of a client: h11 reads the request, one deadline bounds it whole.
+"""One client connection: h11 parses the request, and one deadline limits all of it.
 
-uvicorn has no deadline for a request that comes byte by byte, so each connection is entered in
-`OpenRequests` when it is made, and closed when its time is over, whatever it does. With TLS it is
-entered before the handshake: asyncio's own server reports a connection only behind it, and any
-number could wait there. h11 does not see a request whose answer is kept (`repeats.py`).
+uvicorn has no deadline for a request that arrives byte by byte. Each connection is therefore
+registered in `OpenRequests` when it is opened, and closed when its deadline passes, whatever its
+state. With TLS it is registered before the handshake, because asyncio's server reports a connection
+only after it, and any number of connections could wait there. A request whose answer is cached
+(`repeats.py`) is not parsed by h11.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _OK = b"HTTP/1.1 200 OK\r\n"
 
 
 class CountedConnection(H11Protocol):
-    """uvicorn's, with a place among those that are open."""
+    """uvicorn's connection, registered in `OpenRequests`."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class CountedConnection(H11Protocol):
         self._held: ConnectionSlot | None = None
         self._early = b""
         self._whole: bytes | None = b""
-        """The request, if it came in one piece; empty before it, None behind its first piece."""
+        """The request, if it came in one piece: empty before it, None after its first piece."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -89,7 +90,7 @@ class CountedConnection(H11Protocol):
         self.transport.close()
 
     def _repeat(self, headers: Headers, body: bytes, is_current: Callable[[], bool]) -> None:
-        """The answer to this request, and to the same one while `is_current`."""
+        """Store the answer to this request, for the same request while `is_current`."""
         if self._whole:
             headers = [*self.server_state.default_headers, *headers]
             head = b"".join(b"%b: %b\r\n" % one for one in headers)
@@ -102,7 +103,7 @@ class CountedConnection(H11Protocol):
 
 
 class Handshake(asyncio.Protocol):
-    """A connection until its TLS handshake is over; then `make` has it."""
+    """A connection during its TLS handshake; afterwards the connection from `make` takes over."""
 
     def __init__(
         self, make: Callable[[], CountedConnection], tls: ssl.SSLContext, requests: OpenRequests
@@ -122,7 +123,7 @@ class Handshake(asyncio.Protocol):
             safe = await asyncio.get_running_loop().start_tls(
                 transport, made, self._tls, server_side=True, ssl_handshake_timeout=WITHIN_S
             )
-        except OSError:  # ssl.SSLError and TimeoutError are some
+        except OSError:  # including ssl.SSLError and TimeoutError
             safe = None
         if safe is None:
             self._requests.remove(socket)

@@ -1,4 +1,4 @@
-"""The configuration that holds now, for the thread that answers requests."""
+"""The current configuration, for the thread that answers requests."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from twinlog.config.flow.schema import MirrorConfig
 
 @dataclass(slots=True)
 class CurrentConfig:
-    """A reload puts another configuration here, in one assignment."""
+    """Holds the current configuration; a reload replaces it in one assignment."""
 
     config: MirrorConfig
 
     def replace(self, config: MirrorConfig) -> None:
-        """From now on; who may come in stays as it was when the process began to listen."""
+        """Replace the configuration. Authentication stays as it was when listening began."""
         self.config = config

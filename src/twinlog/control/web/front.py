@@ -1,18 +1,19 @@
-"""Decides who comes in, and what is asked of whom: probes are answered here, the rest below.
+"""Authenticates and authorizes requests. It answers probes itself and passes other requests on.
 
-In this order, before anything is done for a request (files of the page need the first alone):
+The checks, in this order (files of the page need only the first):
 
-1. Its host. Where this machine alone is served, a request must name this machine: a page in a
-   browser here may have given its own name our address (DNS rebinding), and would read what it may
-   not. Elsewhere a token is needed, which no browser adds by itself, or a client's certificate,
-   where the server's own does not fit a foreign name.
-2. Its origin. Browsers say from which page a request comes; a page of another site gets nothing.
-   What changes something must come as JSON or by PUT, which no form of another site can send.
-3. Its body: whole, bounded, within the one deadline of its connection.
-4. Its client: a token, or a certificate; and its role.
+1. Host. If the server listens on this machine only, a request must name this machine: a web page
+   open in a local browser may have pointed its own name at this address (DNS rebinding) to read the
+   answers. Otherwise a token is required, which no browser adds by itself, or a client certificate,
+   in which case the server's certificate does not match a foreign name.
+2. Origin. Browsers send the page that a request comes from, and pages of other sites are refused.
+   A request that changes something must be JSON or a PUT, which no HTML form of another site can
+   send.
+3. Body: read completely, limited in size, within the deadline of its connection.
+4. Client: a token or a certificate, and its role.
 
-Where others reach the address and nobody has to prove who it is, there are metrics and probes
-alone, and these by a key; without it nothing is served there (`server.py`).
+If other machines reach the address and no authentication is set, only metrics and probes are
+served, and only if a key allows it. Without that key nothing is served there (`server.py`).
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ READ_AT_MOST: Final = 1 << 20
 READS: Final = ("GET", "HEAD")
 JSON: Final = "application/json"
 HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-"""Of every whole answer."""
+"""Headers of every answer but streams."""
 LONG_S: Final = 180.0
-"""For an answer of REST: it may ask two clusters."""
+"""Deadline of a REST answer, which may need queries of two clusters."""
 AT_ONCE: Final = 2
 AT_MOST: Final = 64
-"""Scrapes that are made or wait."""
+"""Maximum number of scrapes that run or wait."""
 HELD: Final = "twinlog.held"
 CLIENT: Final = "twinlog.client"
 IS_KNOWN: Final = "twinlog.is_known"
@@ -65,15 +66,15 @@ IS_KNOWN: Final = "twinlog.is_known"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSlot:
-    """The place of a connection among those that are open."""
+    """A connection's entry in `OpenRequests`."""
 
     socket: ClosableConnection
     requests: OpenRequests
     abort: Callable[[], None]
-    """Ends it without another byte."""
+    """Closes the connection without sending more data."""
     repeat: Callable[[Headers, bytes, Callable[[], bool]], None]
-    """An answer with status 200: its headers, its body, and whether it still answers the same
-    request.
+    """Stores an answer with status 200: its headers, its body, and a function that returns whether
+    it still answers the same request.
     """
 
     def asked(self) -> None:
@@ -86,12 +87,12 @@ class ConnectionSlot:
         self.requests.allow(self.socket, seconds)
 
     def release(self) -> None:
-        """It stays open as long as it likes; whoever lets it bounds such ones."""
+        """Remove the deadline. The caller must limit the number of such connections."""
         self.requests.remove(self.socket)
 
 
 class Front:
-    """Of one server; all of it runs in the thread of its event loop."""
+    """The checks of one server. All methods run in the thread of its event loop."""
 
     def __init__(
         self,
@@ -102,7 +103,9 @@ class Front:
         own_name: str | None,
         load_api: LoadApi | None,
     ) -> None:
-        """`own_name`: of a listener of this machine; None: others reach it."""
+        """`own_name` is the host name of a listener on this machine; None if other machines reach
+        it.
+        """
         self._monitor = monitor
         self._rest = rest
         self._tokens = tokens
@@ -115,7 +118,7 @@ class Front:
 
     @property
     def has_api(self) -> bool:
-        """It is never served to whom nobody knows."""
+        """REST is served, which needs authentication or a listener on this machine only."""
         return self._load_api is not None and self._is_guarded
 
     @property
@@ -127,7 +130,7 @@ class Front:
         return (*PATHS, "/api/v1", PAGE) if self.has_api else PATHS
 
     def stop(self) -> None:
-        """Answers without an end come to theirs."""
+        """End streams."""
         self.is_stopping = True
 
     async def __call__(
@@ -142,7 +145,7 @@ class Front:
             _check_origin(scope)
             body = await _body(scope, receive)
             if body is None:
-                return  # it went away
+                return  # the client disconnected
             held.asked()
             if path in PATHS:
                 answer = await self._probe(scope, path)
@@ -160,8 +163,8 @@ class Front:
             )
 
     async def _page(self, scope: Scope, path: str, send: Send) -> bool:
-        """Whether it was a file of the page. It says nothing of a flow, so a link of another site
-        may lead to it, and it comes before the token that the page asks for.
+        """Send a file of the page and return True if the path is one. The files contain no data of
+        a flow, so links from other sites are allowed, and no token is needed: the page asks for it.
         """
         if not self.has_api or scope["method"] not in READS:
             return False
@@ -178,14 +181,12 @@ class Front:
         if not self._rest.monitoring_is_open:
             self._known(scope)
         if scope["method"] not in READS:
-            raise RequestRefused(
-                f"{path} can only be read; ask with GET", code="METHOD_NOT_ALLOWED"
-            )
+            raise RequestRefused(f"{path} is read-only; use GET", code="METHOD_NOT_ALLOWED")
         accept, encoding = _header(scope, b"accept"), _header(scope, b"accept-encoding")
         if path != "/metrics":
             answer = self._monitor.answer(path)
         else:
-            # the text of many series takes a while, and a probe must not wait for it
+            # rendering many series takes a while, and a probe must not wait for it
             answer = await self._workers.run(lambda: self._monitor.answer(path, accept, encoding))
         assert answer is not None  # noqa: S101 (it is one of its paths)
         return answer
@@ -201,17 +202,17 @@ class Front:
     ) -> None:
         if self._load_api is None:
             raise RequestRefused(
-                f"nothing is at {path}; there are {', '.join(PATHS)}", code="NOT_FOUND"
+                f"no such path: {path}; available paths: {', '.join(PATHS)}", code="NOT_FOUND"
             )
         if not self._is_guarded:
             raise RequestRefused(
-                "REST is not served here: others reach this address, and nobody has to prove who "
-                "it is",
+                "REST is not served here: other machines reach this address, and no authentication "
+                "is set",
                 code="REST_UNGUARDED",
             )
         client = self._known(scope)
         if scope["method"] not in READS and not client.may_operate:
-            raise RequestRefused(f"{client.name} may read, and not operate", code="ROLE_TOO_SMALL")
+            raise RequestRefused(f"{client.name} may read, but not operate", code="ROLE_TOO_SMALL")
         held.allow(LONG_S)
         api = await self._loaded(self._load_api)
         asked = scope
@@ -225,14 +226,14 @@ class Front:
         await api(scope, _Replay(body, receive), send)
 
     async def _loaded(self, load: LoadApi) -> App:
-        """Beside the loop: it takes a second, and a probe must not wait for it."""
+        """Load the application in a worker: it takes a second, and a probe must not wait for it."""
         async with self._loading:
             if self._api is None:
                 self._api = await self._workers.run(load)
             return self._api
 
     def _is_known(self, scope: Scope) -> bool:
-        """Whether who asked would still come in; for answers without an end."""
+        """Return True if the client would still be accepted; checked during streams."""
         try:
             self._known(scope)
         except RequestRefused:
@@ -240,7 +241,9 @@ class Front:
         return True
 
     def _known(self, scope: Scope) -> Client:
-        """Who asks. Where nothing is set, whoever reaches us: this machine alone for REST."""
+        """Return the client. Without authentication it is anyone who reaches the server, which for
+        REST means this machine only.
+        """
         given = _header(scope, b"authorization")
         if given and self._tokens is not None:
             kind, _, token = given.partition(" ")
@@ -251,31 +254,31 @@ class Front:
                 )
             return found
         if self._rest.client_ca_file is not None:
-            # the handshake has refused whoever has no certificate of it
+            # the TLS handshake has already rejected clients without a certificate
             return Client(name="certificate", role=self._rest.client_role)
         if self._tokens is not None:
             raise RequestRefused(
-                "a token is needed: Authorization: Bearer TOKEN", code="TOKEN_NEEDED"
+                "a token is required: Authorization: Bearer TOKEN", code="TOKEN_NEEDED"
             )
         return Client(name="local", role=RestRole.OPERATE)
 
     def _split(self, scope: Scope) -> tuple[str, list[str]]:
-        """The path, and every host that the request names."""
+        """Return the path, and every host that the request names."""
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
         path = str(scope["path"])
         if path.startswith("/"):
             return path, hosts
         try:
-            parts = urlsplit(path)  # `GET http://HOST/PATH`, as to a proxy
+            parts = urlsplit(path)  # `GET http://HOST/PATH`, the form for proxies
         except ValueError as error:
-            raise RequestRefused("the request's target is no address") from error
+            raise RequestRefused("the request's target is not a valid address") from error
         return parts.path or "/", [*hosts, parts.netloc]
 
     def _check_host(self, hosts: list[str]) -> None:
         if not all(map(self._is_ours, hosts)):
             raise RequestRefused(
-                "it is served to this machine alone, as 127.0.0.1 or localhost; name an address "
-                "with --listen to serve others",
+                "only this machine is served, as 127.0.0.1 or localhost; set an address with "
+                "--listen to serve others",
                 code="FOREIGN_HOST",
             )
 
@@ -294,16 +297,18 @@ def _check_origin(scope: Scope) -> None:
     site = _header(scope, b"sec-fetch-site")
     if origin and _host_of(origin) != host.lower():
         raise RequestRefused(
-            f"a page of {origin[:100]} asks, and only pages from here may", code="FOREIGN_ORIGIN"
+            f"a page of {origin[:100]} sent this request; only this server's pages may",
+            code="FOREIGN_ORIGIN",
         )
     if site in ("cross-site", "same-site"):
         raise RequestRefused(
-            "a page of another site asks, and only pages from here may", code="FOREIGN_ORIGIN"
+            "a page of another site sent this request; only this server's pages may",
+            code="FOREIGN_ORIGIN",
         )
 
 
 def _host_of(origin: str) -> str:
-    """HOST:PORT of an Origin header; empty for `null` and what is none."""
+    """Return HOST:PORT of an Origin header, or an empty string for `null` or an invalid one."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
@@ -311,7 +316,7 @@ def _host_of(origin: str) -> str:
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes | None:
-    """Whole; None: the client went away."""
+    """Read the whole body. Return None if the client disconnects."""
     length = _header(scope, b"content-length")
     if not length and not _header(scope, b"transfer-encoding"):
         return b""
@@ -322,8 +327,8 @@ async def _body(scope: Scope, receive: Receive) -> bytes | None:
             return None
         part = bytes(message.get("body", b""))
         size += len(part)
-        # what is too long is not kept, but read: a client that is cut off while it writes sees no
-        # answer
+        # an oversized body is dropped but read to its end: a client that is cut off while it
+        # writes sees no answer
         body = body + part if size <= LONGEST_BODY else b""
         if size > READ_AT_MOST or (size > LONGEST_BODY and not message.get("more_body", False)):
             raise RequestRefused(
@@ -334,7 +339,7 @@ async def _body(scope: Scope, receive: Receive) -> bytes | None:
 
 
 class _Replay:
-    """Gives a body that was read already; then whatever comes."""
+    """Returns a body that was already read, then further messages."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body
@@ -348,7 +353,9 @@ class _Replay:
 
 
 def _header(scope: Scope, wanted: bytes) -> str:
-    """Its value, those of several joined by commas as HTTP has it; empty without one."""
+    """Return a header's value, or an empty string. Several values are joined by commas, as in
+    HTTP.
+    """
     found: Iterator[bytes] = (value for name, value in scope["headers"] if name == wanted)
     return b",".join(found).decode("latin-1")
 
@@ -360,7 +367,7 @@ def _refusal(error: TwinlogError, path: str) -> HttpAnswer:
 
 
 def answer_headers(content_type: str, size: int) -> Headers:
-    """Of an answer whose body has this many bytes."""
+    """Return the headers of an answer whose body has `size` bytes."""
     own = {"content-type": content_type, "content-length": str(size)}
     return [(name.encode(), value.encode()) for name, value in (own | HEADERS).items()]
 

@@ -1,10 +1,10 @@
-"""The connections that an HTTP server has open: how many, for how long, and which one has to go.
+"""The open connections of an HTTP server: their number, their deadlines, and which to close.
 
-A client that sends a byte now and then can hold a connection open for as long as it may, so age and
-number are bounded here, whatever a connection's own timeout says. When there are too many, a
-newcomer is served and one that has its answer is closed, or else the oldest one that has not said
-its request yet: probes and scrapes say theirs at once. The bound for each address comes first, so
-that one client takes places from itself alone.
+A client that sends a byte now and then could keep a connection open as long as it likes. Age and
+number are therefore limited here, regardless of a connection's own timeout. If there are too many,
+a new connection is accepted and another one is closed: one whose answer was sent, or else the
+oldest whose request is incomplete. Probes and scrapes send their request immediately. The limit for
+each address applies first, so that a client displaces only its own connections.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from typing import Final, Protocol
 
 AT_ONCE: Final = 256
 OF_AN_ADDRESS: Final = 128
-"""A hundred clients behind one proxy may come in one moment."""
+"""A hundred clients behind one proxy may connect at the same moment."""
 ASKED_OF_AN_ADDRESS: Final = 256
-"""Those that are being answered included."""
+"""Limit for an address including connections whose request is being answered."""
 AT_MOST: Final = 512
-"""The same of all."""
+"""The same limit for all addresses together."""
 WITHIN_S: Final = 10.0
-"""From the connection to the last byte of the answer."""
+"""Seconds from accepting the connection to the last byte of the answer."""
 
 
 class ClosableConnection(Protocol):
-    """What is needed of a socket; that of an event loop's transport will do."""
+    """The part of a socket's interface that is used here."""
 
     def shutdown(self, how: int, /) -> None: ...
 
@@ -42,13 +42,13 @@ class _Open:
     since: float
     due: float
     is_asked: bool = False
-    """Its request was read whole: it is being answered."""
+    """Its request was read completely, and is being answered."""
     is_answered: bool = False
-    """It has its answer, and says nothing new yet, or its end was not noticed yet."""
+    """Its answer was sent; it is idle, or its end was not noticed yet."""
 
 
 class OpenRequests:
-    """All of one server, for its accepting thread and those that answer."""
+    """The connections of one server, shared by the accepting thread and those that answer."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -60,7 +60,9 @@ class OpenRequests:
             return len(self._open)
 
     def add(self, connection: ClosableConnection, address: str) -> None:
-        """A newcomer; others may be closed for it. Whoever is here already keeps its time."""
+        """Add a new connection, closing another one if necessary. A known connection keeps its
+        deadline.
+        """
         with self._lock:
             if connection in self._open:
                 return
@@ -75,8 +77,8 @@ class OpenRequests:
             )
 
     def _make_room(self, among: Collection[_Open]) -> None:
-        """Who has said its request is closed only where there are far too many, and then one of the
-        address that has most.
+        """Close one connection. One that is being answered is closed only beyond the larger limits,
+        and then from the address with the most connections.
         """
         spare = [one for one in among if one.is_answered or not one.is_asked]
         if spare:
@@ -89,31 +91,31 @@ class OpenRequests:
             self._close(min(asked, key=lambda one: one.since))
 
     def asked(self, connection: ClosableConnection) -> None:
-        """Its request was read, body and all."""
+        """Mark the connection's request as completely read."""
         with self._lock:
             if connection in self._open:
                 self._open[connection].is_asked = True
                 self._open[connection].is_answered = False
 
     def answered(self, connection: ClosableConnection) -> None:
-        """All of the answer was sent."""
+        """Mark the connection's answer as sent."""
         with self._lock:
             if connection in self._open:
                 self._open[connection].is_answered = True
 
     def allow(self, connection: ClosableConnection, seconds: float) -> None:
-        """Its answer takes long, and may: so many seconds from now."""
+        """Extend the deadline to `seconds` from now, for a slow answer."""
         with self._lock:
             if connection in self._open:
                 self._open[connection].due = self._clock() + seconds
 
     def remove(self, connection: ClosableConnection) -> None:
-        """It is over."""
+        """Forget a connection that was closed."""
         with self._lock:
             self._open.pop(connection, None)
 
     def close_late(self) -> None:
-        """Close what has had its time."""
+        """Close connections whose deadline has passed."""
         with self._lock:
             now = self._clock()
             for one in [one for one in self._open.values() if one.due <= now]:
@@ -121,6 +123,6 @@ class OpenRequests:
 
     def _close(self, one: _Open) -> None:
         del self._open[one.connection]
-        with suppress(OSError):  # its own thread was faster
-            # wakes the thread that waits for it, which then closes it
+        with suppress(OSError):  # its own thread has closed it already
+            # wakes the thread that waits on the socket, which then closes it
             one.connection.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""What goes wrong with a request, as a status and `{code, what, where, do}`."""
+"""Converts errors to an HTTP status and `{code, what, where, do}`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from twinlog.errors import (
 
 
 class RequestRefused(TwinlogError):
-    """A request that is not answered as it stands; its code (`codes.request_codes`) says why."""
+    """A request that is refused; its code (`codes.request_codes`) gives the reason."""
 
     code = "REQUEST_INVALID"
 
@@ -37,11 +37,11 @@ _STATUS: Final[tuple[tuple[type[TwinlogError], int], ...]] = (
     (ClusterError, 502),
     (CorruptData, 502),
 )
-"""Of errors that know nothing of HTTP; the first that fits."""
+"""Statuses of errors without an HTTP status of their own; the first match applies."""
 
 
 def status_of(error: TwinlogError) -> int:
-    """The HTTP status that tells a client whose fault it is."""
+    """Return the HTTP status of an error, which shows whether the client caused it."""
     condition = CONDITIONS.get(error.code)
     if condition is not None and condition.status:
         return condition.status
@@ -49,9 +49,9 @@ def status_of(error: TwinlogError) -> int:
 
 
 def problem(error: TwinlogError, where: str) -> dict[str, Any]:
-    """For a client; `where`: the path that was asked for."""
+    """Return the error's JSON body. `where` is the requested path."""
     condition = CONDITIONS.get(error.code)
-    # what the command line has as an option is a name here
+    # an option of the command line is a parameter here
     what = error.message.removeprefix("--") if isinstance(error, UsageError) else error.message
     return {
         "code": error.code,
@@ -62,10 +62,10 @@ def problem(error: TwinlogError, where: str) -> dict[str, Any]:
 
 
 def internal(where: str) -> dict[str, Any]:
-    """Of a bug: its text is in the log, and may say more than a client is to know."""
-    return problem(TwinlogError("an internal error: the log of this process has it"), where)
+    """Return the body for a bug. Its text is only logged, because it may contain secrets."""
+    return problem(TwinlogError("internal error; see the log of this process"), where)
 
 
 def as_bytes(value: object) -> bytes:
-    """A JSON body, ended by a line feed for those who read it in a terminal."""
+    """Encode a JSON body, with a line feed for terminals."""
     return json.dumps(value, ensure_ascii=False).encode() + b"\n"

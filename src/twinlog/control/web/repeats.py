@@ -1,8 +1,8 @@
-"""Requests that come again, byte for byte, while their answer is still kept.
+"""Answers requests that are repeated byte for byte while their answer is still cached.
 
-A client that polls sends the same bytes each time. Its host, its origin and its method are among
-them, and were checked when they came before; whether its token is still good is checked again.
-Parsing them and all that follows is half of what an answer costs (ADR 26); here it is one look-up.
+A client that polls sends the same bytes each time. They include host, origin and method, which were
+checked the first time; only the token is checked again. Parsing and processing a request is half of
+the cost of an answer (ADR 26); here it is one dictionary look-up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 AT_MOST: Final = 256
 LONGEST: Final = 4096
-"""Bytes of a request."""
+"""Maximum size of a request in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,13 @@ class _Repeat:
 
 
 class Repeats:
-    """Of one server; in the thread of its event loop."""
+    """The repeated requests of one server; used only in the thread of its event loop."""
 
     def __init__(self) -> None:
         self._by_request: dict[bytes, _Repeat] = {}
 
     def answer(self, request: bytes) -> bytes | None:
-        """The whole answer, with its head; None: it has to be made."""
+        """Return the whole cached answer with its head, or None if there is none."""
         found = self._by_request.get(request)
         if found is None:
             return None
@@ -42,5 +42,5 @@ class Repeats:
         if len(request) > LONGEST:
             return
         if len(self._by_request) >= AT_MOST:
-            self._by_request.clear()  # a second later all are old
+            self._by_request.clear()  # all expire within a second anyway
         self._by_request[request] = _Repeat(answer, is_current)

@@ -1,8 +1,8 @@
-"""Listens for HTTP in a thread of its own: binds at once, so that a wrong address is reported at
-once, and loads the server with the first client, or when the mirror has started.
+"""Serves HTTP in a separate thread. The constructor binds the address, so that a wrong address is
+reported immediately; the server is loaded with the first client, or when the mirror has started.
 
-A few requests at a time, each under one deadline: a client that hangs, or sends byte by byte, costs
-the mirror nothing and keeps nobody out.
+It processes a few requests at a time, each with a deadline, so a client that hangs or sends byte by
+byte does not slow the mirror or block other clients.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from uvicorn import Server
 
 BACKLOG: Final = 128
-"""With few, a crowd that connects at once keeps others waiting."""
+"""With a small backlog, many simultaneous connections would delay other clients."""
 LONGEST_HEADER: Final = 16_384
 NICE: Final = 5
-"""Lanes come first where all cores are busy, and a probe still gets a quarter of their share."""
+"""Lanes have priority when all cores are busy; a probe still gets a quarter of their share."""
 LOADS_AFTER_S: Final = 10.0
-"""The server takes 0.4 s of a core to load, which the start of the mirror needs: on two cores it
-took 0.3 s longer. A client that comes before has it loaded at once.
+"""Loading the server takes 0.4 s of CPU, which the mirror needs during its start: on two cores the
+start took 0.3 s longer. A client that connects earlier triggers the load immediately.
 """
 WAITS_S: Final = 0.1
-"""At a time: a mirror that ends waits for it."""
+"""Interval of each wait, which delays the shutdown of the mirror."""
 ENDS_WITHIN_S: Final = 1
-"""How long answers on their way may take at the end."""
+"""Time for pending answers at shutdown."""
 
 
 class WebServer:
@@ -54,9 +54,9 @@ class WebServer:
         rest: RestConfig = OPEN,
         load_api: LoadApi | None = None,
     ) -> None:
-        """Bound from now on; raises CannotListen, ListenUnguarded where others would come in whom
-        no key of `rest` allows, and ConfigError for files that it names.
-        `load_api`: what `/api/v1` and Connect's paths are; None: there are none.
+        """Bind the address. Raises CannotListen, ListenUnguarded if other machines reach it and no
+        key of `rest` allows that, and ConfigError for unusable files.
+        `load_api` loads the application for `/api/v1` and Connect's paths, or is None.
         """
         self._tls = _tls(rest)
         tokens = None if rest.tokens_file is None else Tokens(rest.tokens_file)
@@ -78,18 +78,18 @@ class WebServer:
 
     @property
     def line(self) -> str:
-        """What people read."""
+        """The address and the paths served, for the log."""
         return f"{self.origin} serves {', '.join(self.front.served)}"
 
     @property
     def origin(self) -> str:
-        """What an address begins with."""
+        """The server's URL without a path."""
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://{self.address}"
 
     def start(self, died: Callable[[Exception], None] | None = None) -> None:
-        """`died` hears, in the server's thread, of what this has died; nothing is bound then.
-        Without it the thread dies of that.
+        """Start the thread. If the server fails, `died` is called in that thread with the error,
+        after the socket is closed; without `died` the error ends the thread.
         """
         self._died = died
         self._thread.start()
@@ -137,12 +137,12 @@ class WebServer:
             lifespan="off",
             ws="none",
             loop="asyncio",
-            proxy_headers=False,  # what a client says of its address is not believed
+            proxy_headers=False,  # X-Forwarded-For is not trusted
             server_header=False,
-            # one request a connection: so each has one deadline from its first byte on
+            # one request per connection, so that one deadline covers it from its first byte
             headers=[("Server", "twinlog"), ("Connection", "close")],
             log_config=None,
-            log_level="critical",  # anybody can make lines of wrong requests
+            log_level="critical",  # anyone could fill the log with invalid requests
             access_log=False,
             h11_max_incomplete_event_size=LONGEST_HEADER,
             timeout_graceful_shutdown=ENDS_WITHIN_S,
@@ -151,7 +151,7 @@ class WebServer:
 
         class Server(uvicorn.Server):
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-                # not uvicorn's: it has no bound for a TLS handshake, and says lines of its own
+                # replaces uvicorn's, which does not limit TLS handshakes and logs its own lines
                 import asyncio
 
                 loop = asyncio.get_running_loop()
@@ -171,16 +171,16 @@ class WebServer:
                 return await super().on_tick(counter)
 
         self._server = server = Server(config)
-        if not self._stop.is_set():  # while it was loaded
+        if not self._stop.is_set():  # closed during the load
             server.run(sockets=[bound])
 
 
 async def _never(scope: Any, receive: Any, send: Any) -> None:
-    """Each connection has an application of its own."""
+    """Placeholder: each connection sets its own application."""
 
 
 def _bound(address: Address, rest: RestConfig) -> tuple[socket.socket, bool]:
-    """A socket that listens, and whether this machine alone reaches it."""
+    """Return a listening socket, and whether only this machine reaches it."""
     is_local = False
     try:
         found = socket.getaddrinfo(
@@ -194,23 +194,23 @@ def _bound(address: Address, rest: RestConfig) -> tuple[socket.socket, bool]:
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(where)
-            bound.listen(BACKLOG)  # whoever comes before the loop runs waits for it
+            bound.listen(BACKLOG)  # earlier clients wait for the event loop
         except OSError:
             bound.close()
             raise
-    except (OSError, UnicodeError) as error:  # no name can be so long, or has two dots in a row
+    except (OSError, UnicodeError) as error:  # the name is too long or malformed
         if not is_local and not rest.may_serve_others:
-            raise ListenUnguarded(address) from error  # a name that is not known yet
+            raise ListenUnguarded(address) from error  # a name that does not resolve yet
         reason = getattr(error, "strerror", None) or str(error)
         raise CannotListen(
-            f"{address}: metrics and REST are not served there ({reason}); the copy runs without, "
-            "and the address is tried again every second; --listen ADDRESS:PORT names another"
+            f"{address}: cannot serve metrics and REST ({reason}); replication continues without "
+            "them, and binding is retried every second; --listen ADDRESS:PORT sets another address"
         ) from error
     return bound, is_local
 
 
 def _tls(rest: RestConfig) -> ssl.SSLContext | None:
-    """Raises ConfigError for files that cannot be used."""
+    """Return the TLS context, or None without a certificate. Raises ConfigError on bad files."""
     if rest.certificate_file is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -225,12 +225,12 @@ def _tls(rest: RestConfig) -> ssl.SSLContext | None:
     except (OSError, ValueError) as error:  # ssl.SSLError is one
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"{at}: cannot be used for HTTPS ({reason}); it must be PEM, and a key must fit its "
-            "certificate and have no password"
+            f"{at}: cannot be used for HTTPS ({reason}); files must be PEM, and a key must match "
+            "its certificate and have no password"
         ) from error
     return context
 
 
 def _no_password() -> str:
-    """A key with a password must not ask for it on the terminal of a service."""
+    """Raise instead of prompting for a key's password on the terminal of a service."""
     raise ValueError("the key has a password")

@@ -1,11 +1,11 @@
-"""Tokens by which clients come in: a file has a salted hash of each, never the token itself.
+"""API tokens. A file contains a salted hash of each token, never the token itself.
 
-    NAME:ROLE:SALT:HASH      one a line; SALT and HASH are hexadecimal, HASH is SHA-256 of
+    NAME:ROLE:SALT:HASH      one per line; SALT and HASH are hexadecimal, HASH is SHA-256 of
                              salt and token
 
-A token is 256 random bits, so one round of a hash is enough: there is no dictionary to try. The
-file is read again when it changes: a line that is removed shuts its client out at the next
-request. A file that cannot be read, or is not as written here, lets nobody in.
+A token is 256 random bits, so one round of a hash is enough: a dictionary attack is impossible.
+The file is read again when it changes, so removing a line locks its client out at the next request.
+A file that is unreadable or malformed admits no client.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LINE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """Who asks, and what it may do."""
+    """An authenticated client and its role."""
 
     name: str
     role: RestRole
@@ -65,7 +65,7 @@ class NewToken:
 
 
 def new_token(name: str, role: RestRole) -> NewToken:
-    """From the system's randomness."""
+    """Create a token from the system's randomness."""
     token, salt = secrets.token_urlsafe(TOKEN_BYTES), secrets.token_bytes(SALT_BYTES)
     return NewToken(
         token=token, line=f"{name}:{role}:{salt.hex()}:{_digest(salt, token.encode()).hex()}"
@@ -77,13 +77,13 @@ def _digest(salt: bytes, token: bytes) -> bytes:
 
 
 def append(path: Path, name: str, line: str) -> None:
-    """One more line, for this user alone to read; raises ConfigError where the name is taken or the
-    file cannot be used.
+    """Append a line to the file, creating it with mode 600. Raises ConfigError if the name is in
+    use or the file is unusable.
     """
     if path.exists() and any(one.client.name == name for one in _read(path)):
         raise ConfigError(
-            f"{path}: has a token of the name {name}; give this one another name, or take that "
-            "line away first"
+            f"{path}: already has a token named {name}; choose another name, or remove that line "
+            "first"
         )
     try:
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -91,23 +91,23 @@ def append(path: Path, name: str, line: str) -> None:
             is_cut = file.seek(0, os.SEEK_END) and not path.read_bytes().endswith(b"\n")
             file.write(b"\n" * bool(is_cut) + line.encode() + b"\n")
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}; name a file that can be written") from error
+        raise ConfigError(f"{path}: {error.strerror}; choose a writable file") from error
 
 
 class Tokens:
-    """Those of one file, as it is now."""
+    """The tokens of one file, read again when it changes."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ConfigError for a file that lets nobody in."""
+        """Read the file. Raises ConfigError if it is unusable or has no token."""
         self._path = path
         self._lock = threading.Lock()
         self._seen = _state(path)
         self._entries = _read(path)
         if not self._entries:
-            raise ConfigError(f"{path}: has no token; make one: twinlog token new {path}")
+            raise ConfigError(f"{path}: has no token; create one: twinlog token new {path}")
 
     def client(self, token: str) -> Client | None:
-        """Whose it is; every line is compared, so that time shows nothing."""
+        """Return the token's client, or None. All lines are compared to prevent timing attacks."""
         given, found = token.encode("utf-8", "surrogateescape"), None
         for entry in self._current():
             if hmac.compare_digest(_digest(entry.salt, given), entry.digest):
@@ -123,7 +123,9 @@ class Tokens:
                     self._entries = _read(self._path)
                 except ConfigError as error:
                     self._entries = ()
-                    log.warning("%s; nobody comes in over HTTP until it can be read", error)
+                    log.warning(
+                        "%s; all HTTP clients are refused until the file is readable", error
+                    )
             return self._entries
 
 
@@ -132,7 +134,7 @@ def _state(path: Path) -> tuple[int, ...]:
         found = path.stat()
     except OSError:
         return ()
-    # chmod and chown, which mend a file that was refused, change its ctime alone
+    # chmod and chown, which repair a rejected file, change only its ctime
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
@@ -142,13 +144,15 @@ def _read(path: Path) -> tuple[_Entry, ...]:
             found = os.fstat(file.fileno())
             text = file.read(_LONGEST_FILE).decode("ascii", "replace")
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}; make it: twinlog token new {path}") from error
+        raise ConfigError(
+            f"{path}: {error.strerror}; create it: twinlog token new {path}"
+        ) from error
     if not stat.S_ISREG(found.st_mode) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ConfigError(
-            f"{path}: others may write to it, and so make tokens of their own; chmod 600 {path}"
+            f"{path}: other users may write to it and so add tokens; run chmod 600 {path}"
         )
     if found.st_uid not in (os.getuid(), 0):
-        raise ConfigError(f"{path}: belongs to another user; make one of your own")
+        raise ConfigError(f"{path}: belongs to another user; create your own file")
     entries: list[_Entry] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -156,7 +160,7 @@ def _read(path: Path) -> tuple[_Entry, ...]:
         match = _LINE.fullmatch(line.strip())
         if match is None:
             raise ConfigError(
-                f"{path}:{number}: is no line that `twinlog token new` writes; mend it, or write "
+                f"{path}:{number}: is not a line of `twinlog token new`; correct it, or create "
                 "the file again with that command"
             )
         entries.append(

@@ -1,7 +1,7 @@
-"""Runs what takes long beside the event loop, a few at a time; the rest waits, or is told to come
-again.
+"""Runs slow work outside the event loop, a few tasks at a time. Further tasks wait, or are refused
+if too many wait.
 
-In daemon threads: a mirror that ends does not wait for an answer that nobody will read.
+The threads are daemons, so a mirror that shuts down does not wait for unwanted answers.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ T = TypeVar("T")
 
 
 class RequestWorkers:
-    """Of one event loop."""
+    """The workers of one event loop."""
 
     def __init__(self, at_once: int, at_most: int) -> None:
-        """`at_most`: those that run and those that wait."""
+        """`at_most` limits running and waiting tasks together."""
         self._room = asyncio.Semaphore(at_once)
         self._at_most = at_most
         self._pending = 0
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What it returns or raises; raises REST_BUSY. Work whose client went away still takes its
-        place until it is done.
+        """Return or raise what `work` does. Raises REST_BUSY. A task keeps its slot until it ends,
+        even if its client disconnects.
         """
         if self._pending >= self._at_most:
             raise RequestRefused(
-                "too many questions of this kind wait already; ask again in some seconds",
+                "too many requests of this kind are waiting; retry in a few seconds",
                 code="REST_BUSY",
             )
         self._pending += 1
@@ -54,9 +54,9 @@ class RequestWorkers:
                 def run() -> None:
                     try:
                         done = partial(future.set_result, work())
-                    except BaseException as error:  # noqa: BLE001 (raised again in the loop)
+                    except BaseException as error:  # noqa: BLE001 (re-raised in the loop)
                         done = partial(future.set_exception, error)
-                    with suppress(RuntimeError):  # the loop has ended meanwhile
+                    with suppress(RuntimeError):  # the loop has ended
                         loop.call_soon_threadsafe(finish, done)
 
                 threading.Thread(target=run, name="twinlog-web-work", daemon=True).start()
@@ -66,6 +66,6 @@ class RequestWorkers:
 
 
 def _heard(task: asyncio.Future[T]) -> None:
-    """Its client may have gone: then nobody else asks for the error."""
+    """Mark the error as retrieved, because the client may have disconnected."""
     if not task.cancelled():
         task.exception()

@@ -1,6 +1,7 @@
-"""The text of `/metrics`: Prometheus' format, made from the last snapshots when it is asked for.
+"""The text of `/metrics` in Prometheus' format, made from the last snapshots on request.
 
-Imported at the first scrape: the library takes longer to load than a mirror should wait for it.
+Imported at the first scrape, because the library takes long to load, and a mirror should not wait
+for it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ OPENMETRICS: Final = f"{MEDIA_TYPE}; version=1.0.0"
 
 
 class _Series:
-    """Turns a reading into series; lives for one answer."""
+    """Converts a reading to series; used for one answer."""
 
     def __init__(self, reading: Reading, text: SeriesText, series: SeriesConfig) -> None:
         self._reading = reading
@@ -51,7 +52,7 @@ class _Series:
             labels = flow_labels(flow)
             self._flow(flow, labels)
             self._add(metrics.FLOW_READY, labels, float(ready.get(flow.flow, False)))
-            # a topic with a problem may be there twice, as it was and as it is; once is served
+            # a topic with a problem may occur twice, in its former and current state; serve one
             known = {(part.topic, part.partition): part for part in reversed(flow.partitions)}
             self._totals(flow, [*known.values()], labels)
             for part in known.values():
@@ -62,7 +63,7 @@ class _Series:
                     self._partition(flow, part, labels)
 
     def _clusters(self) -> None:
-        """Of all flows that this process has run, also of those that it runs no more."""
+        """Add totals of all flows that this process has run, including those it no longer runs."""
         found: dict[tuple[str, str], Count] = {}
         for name, total in self._reading.totals.items():
             source, _, target = name.partition("->")
@@ -99,7 +100,7 @@ class _Series:
                 self._add(metrics.FLOW_LATENCY_SECONDS, (*labels, quantile), ms / 1000)
 
     def _certificates(self) -> None:
-        """The earliest by cluster: several flows, and several clients of one, may enter it."""
+        """Add the earliest expiry per cluster, because several clients may have certificates."""
         clusters = [settings for flow in self._reading.flows for settings in flow.clusters()]
         first: dict[tuple[str, str], int] = {}
         for end in certificate_ends(clusters):
@@ -143,7 +144,7 @@ class _Series:
         self._add(metrics.RECORDS, upstream, part.records)
         self._add(metrics.BYTES, upstream, part.bytes)
         if part.state in NOT_MIRRORED:
-            return  # nobody looks at its end any more
+            return  # its log end is no longer queried
         if part.lag >= 0:
             self._add(metrics.LAG_RECORDS, upstream, part.lag)
             for metric in metrics.BEHIND:
@@ -175,7 +176,7 @@ class _Series:
         _times(add, metrics.REPLICATION_LATENCY, part.latency, labels)
 
     def _under_names_of(self, flow: FlowSnapshot) -> _Add:
-        """Adds one of MirrorMaker 2's series under each name that the flow's have."""
+        """Return a function that adds a series of MirrorMaker 2 under each name that is enabled."""
         names = self._names.get(flow.flow, LEGACY_NAMES)
         if names == LEGACY_NAMES:
             return self._add
@@ -194,7 +195,7 @@ def _times(
     add: _Add, names: TimingMetrics, view: TimingView | None, labels: tuple[str, ...]
 ) -> None:
     if view is None:
-        return  # as in MM2: there is no series before the first record
+        return  # as in MM2, there is no series before the first record
     add(names.last, labels, view.last_ms)
     add(names.least, labels, _or_nan(view.least_ms))
     add(names.most, labels, _or_nan(view.most_ms))
@@ -206,20 +207,20 @@ def _or_nan(value: float | None) -> float:
 
 
 def flow_labels(flow: FlowSnapshot) -> tuple[str, str]:
-    """Source and target of a flow's name."""
+    """Return source and target of a flow's name."""
     source, _, target = flow.flow.partition("->")
     return source, target
 
 
 def client_id(flow: FlowSnapshot) -> str:
-    """What stands for the id of MirrorMaker 2's consumer, in the quotes that JMX puts around one
-    with a `>`: dashboards tell the consumers that replicate from others by its end.
+    """Return an equivalent of the client ID of MirrorMaker 2's consumer, in the quotes that JMX
+    puts around a name with `>`. Dashboards recognize replicating consumers by its suffix.
     """
     return f'"{flow.flow}|replication-consumer"'
 
 
 def asks_for(header: str, name: str) -> bool:
-    """Whether an `Accept` or `Accept-Encoding` header names it, and not with weight 0."""
+    """Return True if an `Accept` or `Accept-Encoding` header has the name with a weight above 0."""
     for part in header.lower().split(","):
         found, *parameters = (piece.strip() for piece in part.split(";"))
         if found == name:
@@ -228,7 +229,7 @@ def asks_for(header: str, name: str) -> bool:
 
 
 class _Labelled:
-    """Memory and CPU of this process, with labels that the library does not give them."""
+    """Memory and CPU of this process, with the configured labels, which the library lacks."""
 
     def __init__(self, collector: ProcessCollector, labels: Mapping[str, str]) -> None:
         self._collector, self._more = collector, dict(labels)
@@ -244,14 +245,14 @@ class _Labelled:
 def exposition(
     reading: Reading, accept: str = "", series: SeriesConfig = ALL_SERIES
 ) -> tuple[bytes, str]:
-    """The whole text in the format that the `Accept` header asks for (Prometheus' own or
-    OpenMetrics), and its content type; memory and CPU of this process come last.
+    """Return the whole text in the format that the `Accept` header requests (Prometheus' own or
+    OpenMetrics), and its content type. Memory and CPU of this process come last.
     """
     is_openmetrics = asks_for(accept, MEDIA_TYPE)
     text = SeriesText(metrics.ALL, is_openmetrics=is_openmetrics, fixed=series.labels)
     _Series(reading, text, series).fill()
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Labelled(ProcessCollector(registry=None), dict(series.labels)))
-    # the header itself is anybody's: the library would stumble over a version that is none
+    # the header is not passed on, because the library fails on an invalid version in it
     encode, content_type = choose_encoder(OPENMETRICS if is_openmetrics else "")
     return text.encode() + encode(registry), content_type

@@ -1,4 +1,4 @@
-"""What is known of all flows at one moment, how fast partitions go, and what flows add up to."""
+"""The values of all flows at one moment, rates of partitions, and totals of flows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PartitionKey = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Per second, over the last minute."""
+    """Rate per second over the last minute."""
 
     records: float = 0.0
     bytes: float = 0.0
@@ -31,7 +31,7 @@ def _not_known(_at: float, _flow: str, _part: PartitionSnapshot) -> Rate:
 
 
 class Count(NamedTuple):
-    """What the target has taken from this process."""
+    """Records and bytes that this process has written to the target."""
 
     records: int = 0
     bytes: int = 0
@@ -39,7 +39,7 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What is known at one moment; `at` is monotonic."""
+    """The values of one moment; `at` is monotonic."""
 
     at: float
     flows: Sequence[FlowSnapshot]
@@ -47,7 +47,7 @@ class Reading:
     rate: Callable[[float, str, PartitionSnapshot], Rate] = _not_known
     """`PartitionRates.rate`."""
     totals: Mapping[str, Count] = field(default_factory=dict)
-    """Of every flow that this process has run, by its name."""
+    """Totals by name of every flow that this process has run."""
 
 
 class _Sample(NamedTuple):
@@ -57,15 +57,15 @@ class _Sample(NamedTuple):
 
 
 class PartitionRates:
-    """Remembers counts of the last minute, one in ten seconds for every partition. One thread takes
-    counts, others may ask.
+    """Keeps counts of the last minute for every partition, one per ten seconds. One thread updates
+    them, others may read.
     """
 
     def __init__(self) -> None:
         self._samples: dict[PartitionKey, deque[_Sample]] = {}
 
     def update(self, now: float, flows: Sequence[FlowSnapshot]) -> None:
-        """Take what the flows report; `now` is monotonic."""
+        """Add the flows' snapshots; `now` is monotonic."""
         number = 0
         for flow in flows:
             number += len(flow.partitions)
@@ -86,14 +86,14 @@ class PartitionRates:
             samples.popleft()
 
     def rate(self, now: float, flow: str, part: PartitionSnapshot) -> Rate:
-        """Of a partition as it was at that time."""
+        """Return the rate of a partition as of that time."""
         samples = self._samples.get((flow, part.topic, part.partition))
         if samples is None:
             return Rate()
-        first = samples[0]  # there is always one
+        first = samples[0]  # never empty
         if now <= first.at:
             return Rate()
-        # a flow that lost its lead begins to count again
+        # the counts restart after a flow has lost the leadership
         seconds = now - first.at
         return Rate(
             max(0, part.records - first.records) / seconds,
@@ -102,11 +102,11 @@ class PartitionRates:
 
 
 class FlowTotals:
-    """What each flow has copied, added up from its partitions: a number that never falls.
+    """Total of what each flow has copied, which never falls.
 
-    The sum of what partitions say now would fall when one of them leaves, or begins to count again
-    because its flow lost the lead, and Prometheus takes a counter that falls for one that began
-    at 0: everything that the others ever copied would be counted once more.
+    The sum of the partitions' current counts would fall when a partition leaves, or when its count
+    restarts because the flow lost the leadership. Prometheus regards a falling counter as restarted
+    from 0, and would count everything that the other partitions have copied once more.
     """
 
     def __init__(self) -> None:
@@ -114,11 +114,11 @@ class FlowTotals:
         self._totals: dict[str, Count] = {}
 
     def update(self, flows: Iterable[FlowSnapshot]) -> Mapping[str, Count]:
-        """Take what the flows report."""
+        """Add the flows' snapshots and return the totals."""
         seen: dict[PartitionKey, Count] = {}
         totals = dict(self._totals)
         for flow in flows:
-            # of a topic that is there twice the first one counts, as it is served
+            # if a topic occurs twice, the first one counts, as in `/metrics`
             here = {
                 (flow.flow, part.topic, part.partition): Count(part.records, part.bytes)
                 for part in reversed(flow.partitions)
@@ -127,7 +127,7 @@ class FlowTotals:
             for key, now in here.items():
                 before = self._seen.get(key, Count())
                 if now.records < before.records or now.bytes < before.bytes:
-                    before = Count()  # it began again
+                    before = Count()  # the count was restarted
                 records += now.records - before.records
                 size += now.bytes - before.bytes
             totals[flow.flow] = Count(records, size)

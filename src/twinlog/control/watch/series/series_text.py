@@ -1,7 +1,7 @@
-"""Writes series as Prometheus' text or OpenMetrics, as the library would, in a quarter of its time.
+"""Encodes series as Prometheus' text or OpenMetrics like the library, in a quarter of its time.
 
-Ten series of a partition have the same labels, and the library escapes them for each: with 10,000
-partitions an answer took 2.1 s, in which the process did little else; here it takes 0.4 s.
+Ten series of a partition have the same labels, which the library escapes for each. With 10,000
+partitions an answer took 2.1 s, during which the process did little else; here it takes 0.4 s.
 
 Sources: Prometheus' exposition formats, and OpenMetrics 1.0.
 """
@@ -26,24 +26,24 @@ class SeriesText:
     def __init__(
         self, metrics: Iterable[Metric], *, is_openmetrics: bool, fixed: _Fixed = ()
     ) -> None:
-        """`fixed`: names and values that every series carries."""
+        """`fixed` are labels that every series has."""
         self._is_openmetrics = is_openmetrics
         self._fixed = fixed
         self._lines: dict[str, list[str]] = {each.name: self._head(each) for each in metrics}
         self._labels: dict[tuple[_Labels, Sequence[str]], str] = {}
 
     def add(self, metric: Metric, labels: _Labels, value: float) -> None:
-        """One sample; labels in the order in which the metric names them."""
+        """Add a sample; labels are in the metric's order."""
         text = self._labels.get((metric.labels, labels))
         if text is None:
             text = self._labels[metric.labels, labels] = _written(
                 metric.labels, labels, self._fixed
             )
-        number = "NaN" if value != value else repr(value)  # noqa: PLR0124 (what NaN alone is)
+        number = "NaN" if value != value else repr(value)  # noqa: PLR0124 (true only for NaN)
         self._lines[metric.name].append(f"{metric.name}{text} {number}\n")
 
     def encode(self) -> bytes:
-        """Everything that was added, without OpenMetrics' end."""
+        """Return everything that was added, without OpenMetrics' end."""
         return "".join(line for lines in self._lines.values() for line in lines).encode()
 
     def _head(self, metric: Metric) -> list[str]:

@@ -1,6 +1,6 @@
-"""`/api/v1`: what is shown and wanted of flows, for programs.
+"""`/api/v1`: the state of flows and the commands in effect, for programs.
 
-`answers` has the types, of which `openapi` makes the document; `endpoints` says which path answers
-what, `app` runs them. `leaders` hears processes elsewhere, `shown` makes answers of what is known,
-`stream` sends them on as they come.
+`answers` defines the types, from which `openapi` makes the document. `endpoints` maps paths to
+answers, and `app` runs them. `leaders` reads the reports of leading processes, `shown` converts
+snapshots and reports to answers, and `stream` sends them as server-sent events.
 """

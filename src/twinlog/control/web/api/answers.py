@@ -1,7 +1,7 @@
-"""The types of `/api/v1`: what is asked and what is answered. The OpenAPI document is made of them.
+"""The types of the requests and answers of `/api/v1`. The OpenAPI document is generated from them.
 
-Times are milliseconds since 1970, ages and durations milliseconds, rates bytes per second. What is
-not known is null.
+Times are milliseconds since 1970, ages and durations are milliseconds, rates are bytes per second.
+Unknown values are null.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
 
 def _whole(value: object) -> object:
-    """JSON knows one kind of number: 5000.0 is a whole one."""
+    """Convert a float such as 5000.0 to an integer, because JSON has only one kind of number."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _sendable(value: object) -> object:
-    """Halves of surrogate pairs, which no answer can hold, are written out."""
+    """Escape lone surrogates, which UTF-8 cannot encode."""
     if not isinstance(value, str) or value.isascii():
         return value
     return value.encode("utf-8", "backslashreplace").decode()
 
 
 Text = Annotated[str, BeforeValidator(_sendable)]
-"""Written by somebody else: rows of the clusters, what operators and errors say."""
+"""Text from outside this process: rows of the clusters, texts of operators and errors."""
 
 
 class Value(BaseModel):
-    """Names are camelCase in JSON; nothing that is not known is taken or given."""
+    """Base of all types: camelCase names in JSON, unknown names are rejected."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
@@ -51,10 +51,10 @@ class Value(BaseModel):
 
 
 class Problem(Value):
-    """Why a request is not answered."""
+    """Why a request failed."""
 
     code: str
-    """Stable; `/api/v1/codes` explains each."""
+    """Stable; `/api/v1/codes` explains each code."""
     what: str
     where: str
     do: str
@@ -65,90 +65,90 @@ class Loss(Value):
 
     records: int | None
     ms: int | None
-    """How long ago everything that the source had was last on the target."""
+    """How long ago the target last had all records of the source."""
     unknown_partitions: int | None
     objective_ms: int | None
-    """twinlog.rpo.seconds"""
+    """The value of twinlog.rpo.seconds."""
     excess: Text
-    """Why the objective is not kept; empty where it is."""
+    """How the objective is exceeded; empty if it is not."""
 
 
 class Latency(Value):
-    """How long the batches of the last minute were on their way, by the newest timestamp of each.
+    """Latency of the batches of the last minute, from the newest timestamp in each batch.
 
-    The edges of buckets: never less than it was, and a quarter more at most.
+    Values are upper edges of histogram buckets: at least the true value, and at most 25 % more.
     """
 
     p50_ms: int
-    """Half of them."""
+    """Median."""
     p99_ms: int
-    """99 of 100."""
+    """99th percentile."""
 
 
 class Retention(Value):
-    """How soon the source deletes what waits to be copied."""
+    """How soon the source deletes records that wait to be copied."""
 
     kept_ms: int | None
-    """For how long at least the next record is kept where that is shortest; null: no end is in
-    sight, as far as `kept_known` says."""
+    """The least time for which the source keeps the next record, over all partitions. null: no
+    deletion is expected, as far as `kept_known` says."""
     kept_known: bool
-    """Whether it is known of every partition that is behind: it takes 20 seconds, and
-    DESCRIBE_CONFIGS on the source's topics."""
+    """Whether the time is known for every partition with a lag. It needs 20 seconds of
+    measurements, and DESCRIBE_CONFIGS on the source's topics."""
     topic: Text | None
-    """Where that is."""
+    """The topic with the least time."""
     near_deletion: list[Text]
-    """Topics of which records will be deleted before they are copied, as things are; the first of
-    them."""
+    """Topics that would lose records at the current rates before they are copied. Only the first
+    topics are listed."""
 
 
 class Verified(Value):
-    """What of a copy its leader has compared with the source."""
+    """How much of the copy its leader has compared with the source."""
 
     mode: Text
-    """twinlog.verify"""
+    """The value of twinlog.verify."""
     at_ms: int | None
-    """When last; null: nothing yet."""
+    """Time of the last comparison; null if there was none."""
     records: int
-    """That are equal on both sides."""
+    """Number of records that are equal on both sides."""
     differences: int
-    """Ranges that differ."""
+    """Number of ranges that differ."""
     is_complete: bool
-    """All that was copied was compared."""
+    """All copied records were compared."""
 
 
 class VerifyRun(Value):
-    """What a `twinlog verify` that came to its end found."""
+    """The result of a `twinlog verify` run that finished."""
 
     began_ms: int
-    """Both logs were compared up to where they ended then."""
+    """Both logs were compared up to their end at this time."""
     ended_ms: int
     who: Text
     answer: Text
     """identical, different or not compared."""
     is_whole: bool
-    """All topics, from the beginning of their logs to the end."""
+    """The run covered all topics, from the start of their logs to the end."""
     topics: Text | None
-    """A regular expression; null: all."""
+    """A regular expression; null for all topics."""
     since: Text | None
     until: Text | None
     deep: bool
     partitions: int
     equal_records: int
     ranges: dict[Text, int]
-    """That differ, by kind: missing, extra, different, reordered, shifted; `others` are behind
-    those that are kept of a partition."""
+    """Number of ranges that differ, by kind: missing, extra, different, reordered, shifted;
+    `others` counts ranges beyond the number kept for each partition."""
     not_compared: int
-    """Partitions, of which all or a part could not be asked."""
+    """Number of partitions that could not be compared, or only in part."""
     configs: int
-    """That differ."""
+    """Number of configs that differ."""
     groups: int
-    """Offsets of groups that would skip records."""
+    """Number of group offsets that would skip records."""
     sha256: Text
-    """Of the flow's object in `flows` of the report, as the report's own digest is made."""
+    """SHA-256 of the flow's object in the report's `flows`, computed like the report's digest."""
 
 
 class Wanted(Value):
-    """What somebody wants of a flow, or of one of its topics."""
+    """A command in effect for a flow or one of its topics."""
 
     intent: IntentKind
     topic: Text | None
@@ -159,48 +159,49 @@ class Wanted(Value):
 
 
 class Flow(Value):
-    """One flow, by whoever leads it."""
+    """One flow, as reported by its leader."""
 
     flow: str
     source: str
     target: str
     state: FlowState
     since_ms: int | None
-    """When that state began."""
+    """Time at which the flow entered that state."""
     reason: Text
     code: Text
     guarantee: Text
     lanes: int | None
     generation: int | None
     records: int | None
-    """Copied by the process that leads it."""
+    """Records copied by the leading process."""
     bytes: int | None
     partitions: int | None
     unusual_partitions: int | None
-    """That are not simply copied; null where not reported."""
+    """Number of partitions with a code or an unusual state; null if not reported."""
     lag: int | None
-    """Records that wait; null too where the leader is of a release that does not report it."""
+    """Records that wait to be copied; null also if the leader's release does not report it."""
     lag_unknown_partitions: int | None
-    """Of which `lag` knows nothing."""
+    """Number of partitions that `lag` does not include."""
     loss: Loss
     latency: Latency | None
-    """null: nothing came lately, nobody leads the flow, or its leader is of an earlier release."""
+    """null if no batch came recently, the flow has no leader, or its leader runs an earlier
+    release."""
     retention: Retention | None
-    """null: nobody leads the flow, or its leader is of an earlier release."""
+    """null if the flow has no leader, or its leader runs an earlier release."""
     verified: Verified | None
-    """null: twinlog.verify is off, or nobody leads the flow."""
+    """null if twinlog.verify is off, or the flow has no leader."""
     verify_runs: list[VerifyRun] | None
-    """What `twinlog verify` found last, of all and of a part of the flow, the newest first; null:
-    not known, `problem` says why."""
+    """The last results of `twinlog verify`, for the whole flow and for a part of it, newest first.
+    null if unknown; `problem` gives the reason."""
     wanted: list[Wanted] | None
-    """null: not known, `problem` says why."""
+    """null if unknown; `problem` gives the reason."""
     reported_by: Text
-    """`here`, or the host and process that leads it, or cannot set it up."""
+    """`here`, or the host and process that leads the flow or fails to set it up."""
     as_of_ms: int | None
-    """When these numbers were taken, by the clock of who reports them."""
+    """Time of these numbers, by the clock of the reporting process."""
     age_ms: int | None
     problem: Text
-    """Why something of it is old or missing; empty where nothing is."""
+    """Why a part of the answer is old or missing; empty if none is."""
 
 
 class Flows(Value):
@@ -224,14 +225,15 @@ class Partition(Value):
     records: int
     bytes: int
     next_offset: int | None
-    """Of the source: the next to be copied."""
+    """The next source offset to copy."""
     lane: int | None
-    """Of the flow's lease; null: no lane has it, or another process knows which."""
+    """Lane number within the flow's lease; null if no lane has the partition, or if another process
+    leads the flow."""
     kept_ms: int | None
-    """For how long at least the source keeps the next record; null: no end is in sight, if
-    `kept_known`."""
+    """The least time for which the source keeps the next record. null: no deletion is expected, if
+    `kept_known` is true."""
     kept_known: bool
-    """Who leads the flow alone follows it."""
+    """Only the leader of the flow measures it."""
     catches_up_ms: int | None
     is_near_deletion: bool
     code: Text
@@ -239,68 +241,69 @@ class Partition(Value):
 
 
 class Page(Value):
-    """Some rows of a flow."""
+    """A page of rows of a flow."""
 
     flow: str
     total: int
-    """That match; here are those from `offset` on."""
+    """Number of matching rows; the answer begins with the row at `offset`."""
     offset: int
     reported_by: Literal["here", "clusters"]
-    """Who leads the flow knows all; elsewhere both clusters are asked."""
+    """`here` if this process leads the flow; otherwise both clusters are queried."""
     as_of_ms: int
     age_ms: int
 
 
 class PartitionPage(Page):
-    """Some partitions of a flow."""
+    """A page of a flow's partitions."""
 
     partitions: list[Partition]
 
 
 class PartitionQuery(Value):
-    """Which partitions, and in which order."""
+    """Filter and order of partitions."""
 
-    topic: str = Field(default="", description="Only topics whose name contains it.")
-    of_topic: str = Field(default="", description="Only those of exactly this topic.")
-    state: PartitionState | None = Field(default=None, description="Only those in this state.")
-    code: str = Field(default="", description="Only those with this code.")
+    topic: str = Field(default="", description="Only topics whose name contains this text.")
+    of_topic: str = Field(default="", description="Only partitions of exactly this topic.")
+    state: PartitionState | None = Field(default=None, description="Only partitions in this state.")
+    code: str = Field(default="", description="Only partitions with this code.")
     sort: Literal[
         "topic", "-topic", "lag", "-lag", "lossRecords", "-lossRecords", "lossMs", "-lossMs",
         "keptMs", "-keptMs", "records", "-records", "sinceMs", "-sinceMs",
-    ] = Field(default="topic", description="The column; a minus turns it round.")  # fmt: skip
+    ] = Field(default="topic", description="Sort column; a minus reverses it.")  # fmt: skip
     offset: int = Field(default=0, ge=0, le=10_000_000)
     limit: int = Field(default=100, ge=1, le=MOST_ROWS)
 
 
 class Log(Value):
-    """One log, in offsets."""
+    """Offsets and replicas of one partition on one cluster."""
 
     topic: Text
     start: int | None
     last_stable: int | None
-    """A reader of committed records comes so far."""
+    """Last stable offset: consumers with read_committed read up to it."""
     end: int | None
     leader: int | None
     leader_epoch: int | None
     replicas: list[int]
     in_sync: list[int]
     problem: Text
-    """Why not all is known."""
+    """Why a part is unknown; empty if none is."""
 
 
 class PartitionLogs(Value):
-    """Both logs of a partition, and how far it is copied."""
+    """Both logs of a partition, and its copy position."""
 
     partition: int
     next_offset: int | None
     lane: int | None
     source: Log
     target: Log | None
-    """Of the same number: records that are placed by key may be in others. null: none is known."""
+    """The log of the same partition number. If records are partitioned by key, they may be in other
+    partitions. null if unknown."""
 
 
 class Logs(Value):
-    """Both logs of some partitions of a topic, in the order that was asked for."""
+    """Both logs of some partitions of a topic, in the order of the request."""
 
     flow: str
     topic: str
@@ -309,69 +312,70 @@ class Logs(Value):
 
 
 class LogsQuery(Value):
-    """Which partitions."""
+    """Selection of partitions."""
 
     topic: Name
     partitions: str = Field(
         max_length=1000,
         pattern=r"^[0-9]{1,9}(,[0-9]{1,9}){0,99}$",
-        description="Their numbers, with commas between; up to 100.",
+        description="Partition numbers separated by commas; at most 100.",
     )
 
 
 class Groups(Value):
-    """Groups of a flow's source, and whether they may move."""
+    """Groups of a flow's source, and whether they are ready to move."""
 
     flow: str
     groups: list[dict[str, Any]]
-    """As `twinlog groups ready --format json` has them."""
+    """The groups as in `twinlog groups ready --format json`."""
     left_out: int
     notes: list[str]
 
 
 class GroupQuery(Value):
-    """Which groups."""
+    """Selection of groups."""
 
-    group: str = Field(default="", description="Only this one.")
+    group: str = Field(default="", description="Only this group.")
 
 
 class Event(Value):
-    """A line of the log of this process, or of one that leads a flow elsewhere."""
+    """A log line of this process, or of a process that leads another flow."""
 
     number: int
-    """Of this process's answers."""
+    """Sequence number within this process."""
     time: str
     level: str
     flow: Text
     topic: Text | None
-    """On the source; null: it is about none, or about several."""
+    """Source topic; null if the event concerns none or several."""
     partition: int | None
     code: Text
     message: Text
     who: Text
-    """The host and process whose log has it."""
+    """Host and process that logged it."""
     person: Text | None
-    """Who wanted it, where somebody did."""
+    """The user whose command caused it, if any."""
 
 
 class Events(Value):
-    """The newest of this process, and what is not normal of flows led elsewhere; oldest first."""
+    """The newest events of this process, and unusual events of flows led elsewhere; oldest
+    first."""
 
     events: list[Event]
     last: int
-    """Give it as `since` to get those that come later."""
+    """Pass it as `since` to get only later events."""
 
 
 class EventQuery(Value):
-    """Which events."""
+    """Selection of events."""
 
-    since: int = Field(default=0, ge=0, le=MOST_RATE, description="Only those behind this number.")
-    flow: str = Field(default="", description="Only those of this flow.")
-    limit: int = Field(default=100, ge=1, le=MOST_ROWS, description="The newest of them.")
+    since: int = Field(default=0, ge=0, le=MOST_RATE, description="Only events after this number.")
+    flow: str = Field(default="", description="Only events of this flow.")
+    limit: int = Field(default=100, ge=1, le=MOST_ROWS, description="Maximum number; the newest.")
 
 
 class Code(Value):
-    """What a code means, and what to do."""
+    """The meaning of a code, and advice."""
 
     code: str
     meaning: str
@@ -380,16 +384,16 @@ class Code(Value):
 
 
 class State(Value):
-    """What a state of a flow or partition means."""
+    """The meaning of a state of a flow or partition."""
 
     state: str
     meaning: str
     severity: Severity
-    """good: as it should be; warn: to know of; bad: somebody has to act."""
+    """good: normal; warn: worth knowing; bad: needs action."""
 
 
 class Codes(Value):
-    """The whole catalogue."""
+    """The catalogue of codes and states."""
 
     codes: list[Code]
     flow_states: list[State]
@@ -412,7 +416,7 @@ class Clusters(Value):
 
 
 class Diff(Value):
-    """What differs between the two clusters of a flow, as `twinlog diff --format json` has it."""
+    """Differences between the two clusters of a flow, as in `twinlog diff --format json`."""
 
     flow: str
     is_equal: bool
@@ -422,16 +426,16 @@ class Diff(Value):
 
 
 class DiffQuery(Value):
-    """What is compared."""
+    """Scope of a comparison."""
 
     topics: str | None = Field(
         default=None, max_length=1000, description="A regular expression for whole source topics."
     )
-    all: bool = Field(default=False, description="Also what the flow leaves alone, and why.")
+    all: bool = Field(default=False, description="Include what the flow ignores, and why.")
 
 
 class Doctor(Value):
-    """Why a flow is slow or has stopped, as `twinlog doctor --format json` has it."""
+    """Why a flow is slow or has stopped, as in `twinlog doctor --format json`."""
 
     flow: str
     state: str
@@ -445,29 +449,27 @@ class Doctor(Value):
 
 
 class CutoverPlan(Value):
-    """What a switchover or failover would do now, as its `plan --format json` has it."""
+    """What a switchover or failover would do now, as in its `plan --format json`."""
 
     flow: str
     plan: dict[str, Any]
 
 
 class Wish(Value):
-    """What is wanted, and why."""
+    """A command, and its reason."""
 
     model_config = ConfigDict(strict=True)
 
-    reason: str = Field(
-        default="", max_length=LONGEST_REASON, description="For those who see it in the status."
-    )
-    dry_run: bool = Field(default=False, description="Say what would change, and write nothing.")
+    reason: str = Field(default="", max_length=LONGEST_REASON, description="Shown in the status.")
+    dry_run: bool = Field(default=False, description="Return what would change, and write nothing.")
 
 
 class LimitWish(Wish):
-    """The most that a flow copies in a second."""
+    """A rate limit for a flow."""
 
     bytes_per_second: (
         Annotated[int, Field(ge=LEAST_RATE, le=MOST_RATE), BeforeValidator(_whole)] | None
-    ) = Field(description="null: as the configuration says.")
+    ) = Field(description="null: use the configured limit.")
 
 
 class TopicWish(Wish):
@@ -476,12 +478,12 @@ class TopicWish(Wish):
     topics: list[Name] = Field(
         min_length=1,
         max_length=MOST_TOPICS,
-        description="Names or regular expressions, as the key `topics` takes them.",
+        description="Names or regular expressions, as in the key `topics`.",
     )
 
 
 class Change(Value):
-    """What becomes of one flow or topic."""
+    """The effect of a command on one flow or topic."""
 
     flow: str
     topic: str | None
@@ -489,12 +491,12 @@ class Change(Value):
     is_set: bool
     bytes_per_second: int | None
     is_needed: bool
-    """It was not so already."""
+    """False if the command was already in effect."""
     before: dict[str, Any] | None
 
 
 class Changes(Value):
-    """Written to the flow's state; whoever leads the flow follows within 2 s."""
+    """Written to the flow's state topic; the leader applies them within 2 s."""
 
     dry_run: bool
     changes: list[Change]

@@ -1,4 +1,6 @@
-"""Runs the endpoints: Starlette finds the path, pydantic checks what came, errors are answered."""
+"""Runs the endpoints: Starlette routes the path, pydantic validates the request, and errors become
+answers.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 def app(site: Site) -> ASGIApp:
-    """Everything below `/api/v1`, and Connect's paths."""
+    """Return the ASGI application for `/api/v1` and the paths of Kafka Connect's API."""
     kept = KeptAnswers(site)
     by_path: dict[str, list[Endpoint]] = {}
     for one in ENDPOINTS:
@@ -66,7 +68,7 @@ class _Answering:
         body = None
         if endpoint.body is not None:
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if kind != JSON:  # a form of another site could send anything else
+            if kind != JSON:  # an HTML form of another site could send other types
                 raise RequestRefused(f"the body must be JSON: Content-Type: {JSON}")
             body = _checked(endpoint.body, _parsed(await request.body()), "body")
         asked = CheckedRequest(
@@ -82,7 +84,7 @@ class _Answering:
         except TwinlogError:
             raise
         except Exception:
-            # its text may hold what no client is to see
+            # the error's text may contain secrets
             log.exception("%s %s failed", request.method, scope["path"])
             response = _json(500, as_bytes(internal(scope["path"])))
         else:
@@ -109,7 +111,7 @@ class _Streaming:
 
 
 class _Nothing(BaseModel):
-    """The query of a path that takes none."""
+    """Query of a path that takes no parameters."""
 
     model_config = {"extra": "forbid"}
 
@@ -128,9 +130,9 @@ def _parsed(body: bytes) -> Any:
         return json.loads(body)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise RequestRefused(f"body: is no JSON: {error.msg} at {where}") from error
+        raise RequestRefused(f"body: invalid JSON: {error.msg} at {where}") from error
     except (ValueError, RecursionError) as error:
-        raise RequestRefused("body: is no JSON") from error
+        raise RequestRefused("body: invalid JSON") from error
 
 
 def _checked(model: type[BaseModel], value: Any, where: str) -> BaseModel:
@@ -138,7 +140,7 @@ def _checked(model: type[BaseModel], value: Any, where: str) -> BaseModel:
         return model.model_validate(value, by_alias=True, by_name=False)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False, include_context=False)
-        # a misspelt name is why another one is missing
+        # a misspelt name explains a missing one, so it is reported first
         first = min(found, key=lambda one: one["type"] != "extra_forbidden")
         name = ".".join(str(one) for one in first["loc"])[:100]
         what = f"{where}: {name}: {_why(model, name, first['type'], first['msg'])}"
@@ -146,12 +148,12 @@ def _checked(model: type[BaseModel], value: Any, where: str) -> BaseModel:
 
 
 def _why(model: type[BaseModel], name: str, kind: str, message: str) -> str:
-    """What is wrong with a value, in words of REST, where those of pydantic are of Python."""
+    """Explain what is wrong with a value, in terms of JSON instead of pydantic's Python terms."""
     match kind:
         case "extra_forbidden":
             known = [field.alias or key for key, field in model.model_fields.items()]
-            there = f"there are {', '.join(known)}" if known else "this path takes none"
-            return f"no such name; {suggestion(name, known) or there}"
+            there = f"there are {', '.join(known)}" if known else "this path takes no parameters"
+            return f"unknown name; {suggestion(name, known) or there}"
         case "missing":
             return "is missing"
         case "model_type":
@@ -179,10 +181,10 @@ async def _not_routed(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         takes = headers.get("Allow", "GET")
         body = problem(
-            RequestRefused(f"{path[:200]} takes {takes}", code="METHOD_NOT_ALLOWED"), path
+            RequestRefused(f"{path[:200]} accepts only {takes}", code="METHOD_NOT_ALLOWED"), path
         )
     else:
-        body = problem(RequestRefused(f"nothing is at {path[:200]}", code="NOT_FOUND"), path)
+        body = problem(RequestRefused(f"no such path: {path[:200]}", code="NOT_FOUND"), path)
     response = _json(error.status_code, as_bytes(body))
     response.headers.update(headers)
     return response

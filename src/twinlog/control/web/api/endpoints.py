@@ -1,4 +1,4 @@
-"""Which path answers what: one table, from which the routes and the OpenAPI document are made."""
+"""The table of endpoints, from which the routes and the OpenAPI document are made."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from twinlog.model import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedRequest:
-    """A request that was checked against the types of its endpoint."""
+    """A request that was validated against the types of its endpoint."""
 
     site: Site
     client: Client
     path: Mapping[str, str]
-    """What stands in place of `{flow}` and `{code}`."""
+    """Values of `{flow}` and `{code}`."""
     query: Any = None
     body: Any = None
 
@@ -60,7 +60,7 @@ class Endpoint:
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
     is_kept: bool = False
-    """Many clients ask for it all the time."""
+    """Cache the answer, because many clients poll it."""
 
 
 async def _flows(asked: CheckedRequest) -> answers.Flows:
@@ -86,7 +86,7 @@ async def _topics(asked: CheckedRequest) -> topics.TopicPage:
 
 
 def _head(asked: CheckedRequest, parts: Parts, total: int) -> dict[str, Any]:
-    """Of a page: all but its rows."""
+    """Return the fields of a page other than its rows."""
     age_ms = int(parts.age_s * 1000)
     return {
         "flow": asked.flow,
@@ -148,14 +148,16 @@ async def _groups(asked: CheckedRequest) -> answers.Groups:
 
 
 def _matching(topics: str | None) -> Callable[[str], bool]:
-    """A client's expression must not hold the process, as Python's `re` would for `(a+)+b`."""
+    """Compile a client's regular expression to a linear-time matcher: with Python's `re`, an
+    expression such as `(a+)+b` could block the process.
+    """
     if topics is None:
         return lambda _: True
     try:
         return linear_matcher(topics)
     except RegexProblem as problem:
         raise UsageError(
-            f"topics: {topics} is no regular expression that is taken here: {problem}"
+            f"topics: {topics} is not a supported regular expression: {problem}"
         ) from None
 
 
@@ -216,7 +218,7 @@ async def _clusters(asked: CheckedRequest) -> answers.Clusters:
 
 
 async def wished(site: Site, client: Client, flow: str, ask: Ask, **said: Any) -> answers.Changes:
-    """Write what is wanted, as the command line does; `said`: reason, dry_run, nothing."""
+    """Write commands as the command line does; `said` has reason, dry_run and nothing."""
     config = site.flow_config(flow)
     who = f"{client.name} (REST)"
     changes = await site.wishes.run(lambda: wish([config], ask, who=who, **said))
@@ -230,8 +232,8 @@ async def wished(site: Site, client: Client, flow: str, ask: Ask, **said: Any) -
 def _of_flow(
     act: Callable[[FlowSteering, Any], Any], nothing: str = ""
 ) -> Callable[[CheckedRequest], Awaitable[BaseModel]]:
-    """`act` is given the flow's steering and the body; `nothing`: what to say where it has nothing
-    to act on.
+    """Return a handler that calls `act` with the flow's steering and the body. `nothing` is the
+    error if there is nothing to act on.
     """
 
     async def run(asked: CheckedRequest) -> answers.Changes:
@@ -249,8 +251,8 @@ def _of_flow(
     return run
 
 
-_NO_TOPIC: Final = "the flow mirrors no topic that matches"
-_NOT_PAUSED: Final = "no topic that matches is paused or released by name"
+_NO_TOPIC: Final = "no mirrored topic of the flow matches"
+_NOT_PAUSED: Final = "no matching topic is paused or released by name"
 _FLOW: Final = "/api/v1/flows/{flow}"
 
 
@@ -301,117 +303,116 @@ def _get(
 ENDPOINTS: Final = (
     _get(
         "/api/v1/flows",
-        "All flows of the file, by whoever leads them.",
+        "All flows of the file, as reported by their leaders.",
         answers.Flows,
         _flows,
         is_kept=True,
     ),
     _get(
         _FLOW,
-        "One flow: state, loss, latency, retention, and what people want of it.",
+        "One flow: state, loss, latency, retention, and the commands in effect.",
         answers.Flow,
         _flow,
         is_kept=True,
     ),
     _get(
         f"{_FLOW}/topics",
-        "Topics of a flow, with the numbers of their partitions taken together.",
+        "Topics of a flow, with the totals of their partitions.",
         topics.TopicPage,
         _topics,
         topics.TopicQuery,
     ),
     _get(
         f"{_FLOW}/partitions",
-        "Partitions of a flow. Where another process leads it, both clusters are asked.",
+        "Partitions of a flow. If another process leads it, both clusters are queried.",
         answers.PartitionPage,
         _partitions,
         answers.PartitionQuery,
     ),
     _get(
         f"{_FLOW}/logs",
-        "Both logs of partitions of a topic: where they begin and end, who leads them. It may take "
-        "seconds.",
+        "Both logs of partitions of a topic: start, end and leader. It may take seconds.",
         answers.Logs,
         _logs,
         answers.LogsQuery,
     ),
     _get(
         f"{_FLOW}/groups",
-        "Groups of a flow's source: which may move, and why others may not. It may take seconds.",
+        "Groups of a flow's source: ready to move, or why not. It may take seconds.",
         answers.Groups,
         _groups,
         answers.GroupQuery,
     ),
     _get(
         f"{_FLOW}/diff",
-        "What differs between the two clusters of a flow. It may take seconds.",
+        "Differences between the two clusters of a flow. It may take seconds.",
         answers.Diff,
         _diff,
         answers.DiffQuery,
     ),
     _get(
         f"{_FLOW}/doctor",
-        "Why a flow is slow or has stopped. It measures for some seconds.",
+        "Why a flow is slow or has stopped. It measures for a few seconds.",
         answers.Doctor,
         _doctor,
     ),
     _get(
         f"{_FLOW}/switchover",
-        "What a switchover would find now: gates with evidence, and groups. It may take seconds.",
+        "Plan of a switchover: gates with evidence, and groups. It may take seconds.",
         answers.CutoverPlan,
         _planned(lambda scope: Switchover(scope, Ways(), lambda _: None).plan()),
     ),
     _get(
         f"{_FLOW}/failover",
-        "What a failover would lose now, and where groups would resume. It may take seconds.",
+        "Plan of a failover: what would be lost, where groups would resume. It may take seconds.",
         answers.CutoverPlan,
         _planned(lambda scope: Failover(scope).plan()),
     ),
     _get(
         "/api/v1/events",
-        "The last lines of this process's log, and what is not normal of flows led elsewhere.",
+        "The last log lines of this process, and unusual events of flows led elsewhere.",
         answers.Events,
         _events,
         answers.EventQuery,
     ),
-    _get("/api/v1/codes", "What every code means, and what to do.", answers.Codes, _codes),
-    _get("/api/v1/codes/{code}", "What a code means, and what to do.", answers.Code, _code),
+    _get("/api/v1/codes", "All codes, with meaning and advice.", answers.Codes, _codes),
+    _get("/api/v1/codes/{code}", "One code, with meaning and advice.", answers.Code, _code),
     _get(
         "/api/v1/clusters",
-        "The clusters, and nothing of how they are entered.",
+        "The clusters, without credentials.",
         answers.Clusters,
         _clusters,
     ),
     _wish(
         "pause",
-        "Stop the copy of a flow until it is resumed.",
+        "Pause a flow until it is resumed.",
         lambda one, _: one.want(IntentKind.PAUSE),
     ),
     _wish(
         "resume",
-        "Take the pause of a flow back.",
+        "Resume a paused flow.",
         lambda one, _: one.take_back(IntentKind.PAUSE),
     ),
     _wish(
         "limit",
-        "Limit what a flow copies in a second.",
+        "Limit a flow's bytes per second.",
         lambda one, body: one.limit(body.bytes_per_second),
     ),
     _topic_wish(
         "pause",
-        "Stop the copy of topics.",
+        "Pause topics.",
         lambda one, names: one.want_topics(IntentKind.PAUSE, names),
         _NO_TOPIC,
     ),
     _topic_wish(
         "resume",
-        "Take the pause or release of topics back.",
+        "Resume paused or released topics.",
         lambda one, names: one.take_back_topics(RESUMED, names),
         _NOT_PAUSED,
     ),
     _topic_wish(
         "release",
-        "Mirror topics no more: others may write to their remote topics.",
+        "Stop mirroring topics. Other clients may then write to the remote topics.",
         lambda one, names: one.want_topics(IntentKind.RELEASE, names),
         _NO_TOPIC,
     ),

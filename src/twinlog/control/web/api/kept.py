@@ -1,7 +1,7 @@
-"""What many clients ask for every second is encoded once: the flows, and each of them.
+"""Caches the encoded answers that many clients poll every second: all flows, and each flow.
 
-An answer is given again while nothing that it was made of has changed, and for a second at most: by
-so much its ages may be too low. Its times of day are true.
+A cached answer is used while its inputs are unchanged, and for one second at most. Its ages may
+therefore be up to a second too low; its timestamps are correct.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Kept:
 
 
 class KeptAnswers:
-    """Of one server, by path; in the thread of its event loop."""
+    """The cache of one server, by path; used only in the thread of its event loop."""
 
     def __init__(self, site: Site, clock: Callable[[], float] = time.monotonic) -> None:
         self._site = site
@@ -36,7 +36,7 @@ class KeptAnswers:
         self._kept: dict[str, _Kept] = {}
 
     def keep(self, path: str, basis: object, body: bytes) -> None:
-        """`basis`: of before it was made."""
+        """Store an answer. `basis` is the site's basis from before the answer was made."""
         now = self._clock()
         self._kept[path] = _Kept(
             headers=answer_headers(JSON, len(body)),
@@ -46,7 +46,7 @@ class KeptAnswers:
         )
 
     def before(self, app: ASGIApp) -> ASGIApp:
-        """The application, asked only for what is not kept."""
+        """Wrap the application so that it is called only if no cached answer is current."""
 
         async def run(scope: Scope, receive: Receive, send: Send) -> None:
             kept = self._kept.get(scope["path"])
@@ -58,7 +58,7 @@ class KeptAnswers:
             ):
                 await app(scope, receive, send)
                 return
-            known = scope[IS_KNOWN]  # a token that was removed ends it at once
+            known = scope[IS_KNOWN]  # removing the token ends the repetition immediately
             scope[HELD].repeat(kept.headers, kept.body, lambda: self._is_current(kept) and known())
             await send({"type": "http.response.start", "status": 200, "headers": kept.headers})
             await send({"type": "http.response.body", "body": kept.body})

@@ -1,9 +1,8 @@
-"""Hears the leaders of all flows, wherever they run, and what people want: by the rows on each
-flow's target.
+"""Reads the reports of all flows' leaders and the commands in effect, from each flow's target.
 
-Read when somebody asks, and not more often than every two seconds, however many ask. An answer
-waits a moment for it; a target that is away makes its own flows old, and says so, but keeps nobody
-waiting.
+A target is read on demand, at most once every two seconds regardless of the number of clients. An
+answer waits for it briefly. If a target is unreachable, only its own flows become old and report
+the problem; no client waits for it.
 """
 
 from __future__ import annotations
@@ -24,37 +23,37 @@ from twinlog.errors import TwinlogError
 
 FRESH_S: Final = 2.0
 ASKED_AGAIN_S: Final = 10.0
-"""Where a target did not answer."""
+"""Retry interval after a target did not respond."""
 WAITED_S: Final = 1.5
 GIVES_UP_S: Final = 10.0
 AT_ONCE: Final = 4
 
 Problems = dict[str, TwinlogError]
-"""By flow."""
+"""Errors by flow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderReport:
-    """Of one flow."""
+    """The last report of one flow."""
 
     reported: Reported | None = None
     problem: str = ""
-    """Why that is missing, or older than it should be."""
+    """Why the report is missing, or older than it should be."""
 
 
 @dataclass(slots=True)
 class _Target:
-    """One cluster that is asked, for all flows into it."""
+    """One cluster that is queried for all flows into it."""
 
     begun: float = -math.inf
-    """When the last reading that has ended began."""
+    """Start time of the last read that finished."""
     is_away: bool = False
     waits_until: float = 0.0
     task: asyncio.Task[None] | None = None
 
     @property
     def is_read(self) -> bool:
-        """Just now."""
+        """A read is in progress."""
         return self.task is not None and not self.task.done()
 
     @property
@@ -63,32 +62,32 @@ class _Target:
 
 
 class Leaders:
-    """Of one event loop."""
+    """The reports of one event loop."""
 
     def __init__(self) -> None:
         self._workers = RequestWorkers(AT_ONCE, 1 << 10)
         self._heard: dict[str, LeaderReport] = {}
         self._targets: dict[str, _Target] = {}
-        """By alias."""
+        """By cluster alias."""
         self._changed = -math.inf
         self.version = 0
-        """Another one since something was heard, or written by this process."""
+        """Changes when a report is read, or when this process writes a command."""
 
     def changed(self) -> None:
-        """Something was written just now: what was read before is old."""
+        """Mark earlier reads as outdated because this process has just written a command."""
         self._changed = time.monotonic()
         self.version += 1
 
     @property
     def begins_again(self) -> float:
-        """When the next reading is due; what is being read now changes the version."""
+        """When the next read is due. A read in progress does not count: it changes the version."""
         if not self._targets:
             return -math.inf
         due = (one.fresh_until for one in self._targets.values() if not one.is_read)
         return min(due, default=math.inf)
 
     async def hear(self, flows: Sequence[FlowConfig]) -> dict[str, LeaderReport]:
-        """By flow; of one that was never heard of there is nothing."""
+        """Return the reports by flow, without the flows that have none yet."""
         by_target: dict[str, list[FlowConfig]] = {}
         for one in flows:
             by_target.setdefault(one.flow.target, []).append(one)
@@ -96,7 +95,7 @@ class Leaders:
             del self._targets[gone]
         names = {str(one.flow) for one in flows}
         self._heard = {flow: one for flow, one in self._heard.items() if flow in names}
-        for _ in range(2):  # a reading that began before a change is followed by another one
+        for _ in range(2):  # a read that began before a change is repeated
             old = [
                 self._being_read(alias, some)
                 for alias, some in by_target.items()
@@ -104,7 +103,7 @@ class Leaders:
             ]
             if not old:
                 break
-            # nobody waits for a reading that has taken too long already
+            # do not wait for a read that has already taken too long
             left = max(0.0, max(one.waits_until for one in old) - time.monotonic())
             await asyncio.wait([one.task for one in old if one.task is not None], timeout=left)
         return dict(self._heard)
@@ -126,10 +125,10 @@ class Leaders:
         try:
             settings, problems = await self._workers.run(lambda: _by_settings(flows))
             answers = await asyncio.gather(*(self._reports(*one) for one in settings))
-        except TwinlogError as error:  # too many wait already
+        except TwinlogError as error:  # too many requests are waiting
             answers, problems = [], {str(flow.flow): error for flow in flows}
         if self._targets.get(alias) is not target:
-            return  # a reload has taken it away meanwhile
+            return  # a reload has removed the target in the meantime
         for found, failed in answers:
             self._heard |= {
                 flow: LeaderReport(reported=reported) for flow, reported in found.items()
@@ -138,7 +137,7 @@ class Leaders:
         for flow, why in problems.items():
             before = self._heard.get(flow, LeaderReport())
             self._heard[flow] = LeaderReport(
-                reported=before.reported, problem=f"its target could not be asked: {why}"
+                reported=before.reported, problem=f"its target could not be queried: {why}"
             )
         target.is_away = bool(problems)
         target.begun = begun
@@ -158,8 +157,9 @@ class Leaders:
 def _by_settings(
     flows: Sequence[FlowConfig],
 ) -> tuple[list[tuple[ClusterSettings, dict[str, bool]]], Problems]:
-    """Flows that enter a cluster in the same way are asked for together: by name, whether their
-    leaders write reports; and those that cannot enter, such as while a key file is replaced.
+    """Group flows by their connection settings, so that they are queried together. Return for each
+    settings the flows' names and whether their leaders write reports, and the errors of flows whose
+    settings are unusable, such as while a key file is replaced.
     """
     found: list[tuple[ClusterSettings, dict[str, bool]]] = []
     problems: Problems = {}

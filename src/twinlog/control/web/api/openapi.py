@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made of the table of endpoints and their types."""
+"""The OpenAPI 3.1 document, generated from the table of endpoints and their types."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from twinlog.control.web.api.endpoints import ENDPOINTS, Endpoint
 
 PATH: Final = "/api/v1/openapi.json"
 STREAM: Final = "/api/v1/stream"
-STREAM_SUMMARY: Final = (
-    "Server-sent events: `flows` when a number changed, `event` for each new event."
-)
+STREAM_SUMMARY: Final = "Server-sent events: `flows` after a change, `event` for each new event."
 _REF: Final = "#/components/schemas/{model}"
 _JSON: Final = "application/json"
 
 
 def document() -> dict[str, Any]:
-    """The whole document."""
+    """Return the whole document."""
     models: list[tuple[type[BaseModel], JsonSchemaMode]] = [(answers.Problem, "serialization")]
     for one in ENDPOINTS:
         models.append((one.answer, "serialization"))
@@ -39,7 +37,7 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Twinlog",
             "version": __version__,
-            "description": "Flows of a Twinlog process: what they do, and what they are to do.",
+            "description": "Flows of a Twinlog process: their state, and commands to them.",
         },
         "paths": paths,
         "components": {
@@ -95,7 +93,7 @@ def _of_query(query: type[BaseModel] | None) -> list[dict[str, Any]]:
     definitions = schema.get("$defs", {})
     out = []
     for name, one in schema["properties"].items():
-        # a parameter that is not given is the null of a query
+        # in a query, null means that the parameter is absent
         kinds = [each for each in one.get("anyOf", [one]) if each.get("type") != "null"]
         (kind,) = [
             definitions[each["$ref"].rpartition("/")[2]] if "$ref" in each else each
@@ -118,7 +116,7 @@ def _stream() -> dict[str, Any]:
         "parameters": [],
         "responses": {
             "200": {
-                "description": "A stream without an end.",
+                "description": "An endless stream.",
                 "content": {"text/event-stream": {"schema": {"type": "string"}}},
             },
             "default": {

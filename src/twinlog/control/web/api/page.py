@@ -1,8 +1,8 @@
-"""The table of paths in docs/rest.md, from the endpoints that are served:
+"""Generates the table of paths in docs/rest.md from the endpoints:
 
     python -m twinlog.control.web.api.page docs/rest.md
 
-writes it into the page again; what people wrote around it stays.
+replaces the table and keeps the rest of the page.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _TABLE: Final = re.compile(rf"^{re.escape(HEAD)}\n(?:\|.*\n)+", re.MULTILINE)
 
 
 def table() -> str:
-    """A row for each path and method."""
+    """Return the table with a row for each path and method."""
     return "\n".join((HEAD, "| --- | --- | --- |", *_rows())) + "\n"
 
 
 def with_table(page: str) -> str:
-    """The page with the table of now; raises ValueError where it has none, or two."""
+    """Return the page with the current table. Raises ValueError unless it has exactly one."""
     found, count = _TABLE.subn(lambda _: table(), page)
     if count != 1:
         raise ValueError(f"{count} tables begin with {HEAD}")
@@ -41,7 +41,7 @@ def _rows() -> Iterator[str]:
         takes = ", ".join(f"`{name}`" for name in names)
         yield f"| `{one.method} {one.path}` | {takes} | {one.summary} |"
     yield f"| `GET {openapi.STREAM}` | | {openapi.STREAM_SUMMARY} |"
-    yield f"| `GET {openapi.PATH}` | | OpenAPI 3.1 of all these. |"
+    yield f"| `GET {openapi.PATH}` | | The OpenAPI 3.1 document. |"
 
 
 def _names(model: type[BaseModel] | None) -> list[str]:

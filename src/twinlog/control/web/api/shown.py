@@ -1,5 +1,5 @@
-"""Makes answers of what is known: snapshots of this process, rows of others, what both clusters
-show.
+"""Converts snapshots of this process, reports of other processes and data of both clusters to
+answers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NOTHING: Final = Reported(status=None, intents=None)
 
 
 def leads(snapshot: FlowSnapshot | None) -> bool:
-    """Whether this process leads the flow, and so knows more of it than anybody."""
+    """Return True if this process leads the flow and so has the most complete data."""
     return (
         snapshot is not None
         and snapshot.generation >= 0
@@ -44,7 +44,7 @@ def leads(snapshot: FlowSnapshot | None) -> bool:
 def flow(
     config: FlowConfig, snapshot: FlowSnapshot | None, age_s: float, heard: LeaderReport
 ) -> answers.Flow:
-    """One flow by who leads it; `snapshot` is this process's, `age_s` old."""
+    """Return a flow as its leader reports it. `snapshot` is this process's, `age_s` old."""
     reported = heard.reported or _NOTHING
     problem = "; ".join(filter(None, (heard.problem, reported.problem)))
     name: dict[str, Any] = {
@@ -58,9 +58,10 @@ def flow(
         "problem": problem,
     }
     now_ms = int(time.time() * 1000)
-    # what was read before the target went away may be of a leader that is gone
+    # a report read before the target became unreachable may be of a leader that is gone
     row = reported.status if reported.status is not None and reported.status.is_of(now_ms) else None
-    # a process that cannot set it up knows no more of it than this one, unless this one only waits
+    # A process that fails to set up the flow knows no more than this one, unless this one is a
+    # standby.
     waits = snapshot is None or snapshot.state is FlowState.STANDBY
     is_better = row is not None and (row.is_of_leader or waits)
     if row is not None and is_better and not leads(snapshot) and not _has_led(snapshot, row):
@@ -71,7 +72,7 @@ def flow(
 
 
 def _has_led(snapshot: FlowSnapshot | None, row: PublishedStatus) -> bool:
-    """Whether that row is this process's own, of before it lost the lead."""
+    """Return True if the report is this process's own, from before it lost the leadership."""
     return (
         snapshot is not None
         and snapshot.state is not FlowState.STANDBY
@@ -80,7 +81,7 @@ def _has_led(snapshot: FlowSnapshot | None, row: PublishedStatus) -> bool:
 
 
 def _alike(one: FlowSnapshot | PublishedStatus) -> dict[str, Any]:
-    """What both have."""
+    """Return the fields that snapshots and reports share."""
     return {
         "since_ms": one.since_ms or None,
         "reason": one.reason,
@@ -168,7 +169,7 @@ def _retention(kept: Kept) -> answers.Retention:
 
 
 def _unknown(run: LastRun | None, problem: str) -> dict[str, Any]:
-    """Where nobody reports, and this process does not either."""
+    """Return the fields of a flow that neither another process nor this one reports."""
     if run is None:
         run = LastRun(FlowState.UNKNOWN, problem or "its target has not answered yet")
     return {
@@ -198,7 +199,7 @@ def _unknown(run: LastRun | None, problem: str) -> dict[str, Any]:
 
 
 def wanted(intents: FlowIntents) -> list[answers.Wanted]:
-    """What people want of a flow and its topics, the flow first."""
+    """Return the commands in effect for a flow and its topics, the flow's first."""
     found = (intents.get(kind, topic) for kind, topic in sorted(intents.keys(), key=_by_topic))
     return [
         answers.Wanted(
@@ -219,7 +220,7 @@ def _by_topic(key: tuple[str, str]) -> tuple[str, str]:
 
 
 def partition(part: PartitionSnapshot) -> answers.Partition:
-    """One row."""
+    """Convert one partition."""
     return answers.Partition(
         topic=part.topic,
         partition=part.partition,
@@ -244,7 +245,7 @@ def partition(part: PartitionSnapshot) -> answers.Partition:
 
 
 def log(found: LogFacts) -> answers.Log:
-    """One side of a partition."""
+    """Convert one side of a partition."""
     return answers.Log(
         topic=found.topic,
         start=known(found.start),
@@ -259,7 +260,7 @@ def log(found: LogFacts) -> answers.Log:
 
 
 def most(number: int) -> int:
-    """What is not known may be the worst, and is sorted as that."""
+    """Return a sort key that treats unknown values as the largest."""
     return number if number >= 0 else 1 << 62
 
 
@@ -276,7 +277,9 @@ _COLUMNS: Final[dict[str, Callable[[PartitionSnapshot], int]]] = {
 def page(
     parts: Iterable[PartitionSnapshot], query: answers.PartitionQuery
 ) -> tuple[int, list[answers.Partition]]:
-    """How many match, and those of the page; equal ones by topic and partition."""
+    """Return the number of matching partitions and the page's rows. Ties are sorted by topic and
+    partition.
+    """
     found = [
         part
         for part in parts
@@ -294,7 +297,7 @@ def page(
 
 
 def event(one: NumberedEvent) -> answers.Event:
-    """A line of the log."""
+    """Convert one event."""
     said = one.event
     return answers.Event(
         number=one.number,
@@ -311,13 +314,13 @@ def event(one: NumberedEvent) -> answers.Event:
 
 
 def code(name: str) -> answers.Code:
-    """One of the catalogue."""
+    """Return one code of the catalogue."""
     found = CONDITIONS[name]
     return answers.Code(code=name, meaning=found.meaning, advice=found.advice, retry=found.retry)
 
 
 def catalogue() -> answers.Codes:
-    """All codes and states."""
+    """Return all codes and states."""
     return answers.Codes(
         codes=[code(name) for name in sorted(CONDITIONS)],
         flow_states=[_state(one, text) for one, text in FLOW_STATES.items()],
@@ -330,7 +333,7 @@ def _state(state: FlowState | PartitionState, meaning: str) -> answers.State:
 
 
 def clusters(config: MirrorConfig) -> answers.Clusters:
-    """Where they are and what they are for; how they are entered is shown to nobody."""
+    """Return the clusters with their addresses and flows, but without credentials."""
     names = [one.flow for one in config.every_flow]
     return answers.Clusters(
         clusters=[

@@ -1,5 +1,5 @@
-"""What REST answers from: the configuration that holds now, this process's numbers and events, what
-leaders elsewhere say, and what is asked of both clusters.
+"""The data that REST answers from: the current configuration, this process's numbers and events,
+reports of leaders elsewhere, and queries of both clusters.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from twinlog.control.web.problem import RequestRefused
 from twinlog.control.web.workers import RequestWorkers
 
 ASKED_AGAIN_S: Final = 5.0
-"""How old the partitions of a flow of another process may be, ..."""
+"""Maximum age of the partitions of a flow that another process leads, ..."""
 SHARE_OF_TIME: Final = 0.05
-"""... or older where there are so many that asking would take more of a core."""
+"""... unless querying them that often would take more than this share of a core."""
 WAITED_S: Final = 0.5
-"""For newer ones, where there are old ones to answer with."""
+"""How long to wait for newer partitions if older ones are available."""
 OLDEST_S: Final = 120.0
-"""None that are older are shown, ..."""
+"""Older partitions are not shown, ..."""
 OLDEST_PAUSES: Final = 2
-"""... but where so many pauses between two askings are longer."""
+"""... unless this many pauses between queries are longer."""
 QUESTIONS: Final = 8
-"""That ask both clusters: one runs, the others wait."""
+"""Maximum number of requests that query both clusters: one runs, the others wait."""
 PAGES: Final = 64
 
 
@@ -44,12 +44,12 @@ class Parts:
 
     partitions: tuple[PartitionSnapshot, ...]
     at: float
-    """When they were checked, by the monotonic clock."""
+    """When they were read, by the monotonic clock."""
     is_here: bool
     config: FlowConfig
-    """They are of what it said."""
+    """The configuration that was used."""
     cost_s: float = 0.0
-    """Of one core."""
+    """CPU time of the query."""
 
     @property
     def age_s(self) -> float:
@@ -69,7 +69,7 @@ class Parts:
 
 
 class Site:
-    """Of one server; all of it runs in the thread of its event loop."""
+    """The data of one server. All methods run in the thread of its event loop."""
 
     def __init__(
         self,
@@ -85,17 +85,17 @@ class Site:
         self.is_stopping = is_stopping
         self.leaders = Leaders()
         self.questions = RequestWorkers(1, QUESTIONS)
-        """One at a time: they may take seconds of this process and of both clusters."""
+        """One at a time, because each may load this process and both clusters for seconds."""
         self.wishes = RequestWorkers(2, QUESTIONS)
-        """A pause must not wait for a comparison."""
+        """Separate workers, so that a pause does not wait for a comparison."""
         self.pages = RequestWorkers(1, PAGES)
         self._monitor = monitor
         self._current = current
         self._asked: dict[str, Parts] = {}
         self._asking: dict[str, tuple[FlowConfig, asyncio.Task[Parts]]] = {}
-        """By flow: however many look, both clusters are asked once at a time."""
+        """By flow: only one query of both clusters runs at a time, for any number of clients."""
         self._heard = -1
-        """The version of the leaders whose events are known."""
+        """The version of the leaders whose events were recorded."""
 
     @property
     def config(self) -> MirrorConfig:
@@ -103,12 +103,12 @@ class Site:
 
     @property
     def basis(self) -> tuple[object, ...]:
-        """What flows are shown by: an equal one means that nothing has changed."""
+        """The inputs of the flows' answers; they are unchanged if this value is equal."""
         reading = self._monitor.reading
         return reading, self.config, self.leaders.version
 
     def flow_config(self, name: str) -> FlowConfig:
-        """Raises NOT_FOUND."""
+        """Return the flow's configuration. Raises NOT_FOUND."""
         for one in self.config.every_flow:
             if str(one.flow) == name:
                 return one
@@ -118,21 +118,21 @@ class Site:
         )
 
     def alone(self, name: str) -> MirrorConfig:
-        """The configuration of this flow and no other."""
+        """Return the configuration with this flow only."""
         return replace(self.config, flows=(self.flow_config(name),), elsewhere=())
 
     async def flows(self) -> answers.Flows:
-        """All of them, also those that `--clusters` leaves to others."""
+        """Return all flows, including those that `--clusters` leaves to other processes."""
         heard = await self.hear()
         return answers.Flows(flows=[self._flow(one, heard) for one in self.config.every_flow])
 
     async def flow(self, name: str) -> answers.Flow:
-        """One of them."""
+        """Return one flow."""
         config = self.flow_config(name)
         return self._flow(config, await self.hear())
 
     async def hear(self) -> dict[str, LeaderReport]:
-        """What leaders say of their flows, by flow; `events` knows what has happened to them."""
+        """Return the leaders' reports by flow, and record their events in `events`."""
         heard = await self.leaders.hear(self.config.every_flow)
         if self._heard != self.leaders.version:
             self._heard = self.leaders.version
@@ -147,14 +147,15 @@ class Site:
         )
 
     def snapshot(self, name: str) -> FlowSnapshot | None:
-        """What this process says of it; None before its first report."""
+        """Return this process's snapshot of the flow, or None before its first report."""
         reading = self._monitor.reading
         flows = () if reading is None else reading.flows
         return next((one for one in flows if one.flow == name), None)
 
     async def parts(self, name: str) -> Parts:
-        """Of a flow that this process leads at once; else both clusters are asked, which may take
-        seconds: meanwhile what they said before is answered, with its age.
+        """Return the flow's partitions, immediately if this process leads it. Otherwise both
+        clusters are queried, which may take seconds; until then the previous result is returned
+        with its age.
         """
         config, snapshot = self.flow_config(name), self.snapshot(name)
         if snapshot is not None and shown.leads(snapshot):
@@ -162,7 +163,7 @@ class Site:
             return Parts(partitions=snapshot.partitions, at=at, is_here=True, config=config)
         known = self._asked.get(name)
         if known is not None and known.config is not config:
-            known = None  # the file was read again
+            known = None  # the file was reloaded
         if known is not None and known.is_new:
             return known
         asking = self._being_asked(name, config)
@@ -197,7 +198,7 @@ class Site:
 
 
 def _seen(asking: asyncio.Task[Parts]) -> None:
-    """Whoever asks next tries again, and gets the error if there is nothing else to show."""
+    """Mark the error as retrieved. The next request retries and reports it if necessary."""
     if not asking.cancelled():
         asking.exception()
 

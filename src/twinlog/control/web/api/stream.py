@@ -1,12 +1,12 @@
-"""Server-sent events: all flows when one of them changed, and each new event of this process and of
-those that lead a flow elsewhere.
+"""Server-sent events: all flows whenever one has changed, and each new event of this process and of
+processes that lead other flows.
 
-    event: flows     data: as GET /api/v1/flows answers
-    event: event     data: as one of GET /api/v1/events, its number as the id
+    event: flows     data: as in the answer to GET /api/v1/flows
+    event: event     data: as one item of GET /api/v1/events; its number is the id
 
-A client that comes again with `Last-Event-ID` gets the events since, as far as they are kept. Flows
-are read once a second for all streams together. A reader that takes nothing is closed, and so is
-one whose token was removed.
+A client that reconnects with `Last-Event-ID` gets the events since then that are still stored.
+Flows are read once a second for all streams together. A stream is closed if its reader accepts no
+data or if its token is removed.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from twinlog.control.web.problem import RequestRefused
 AT_MOST: Final = 32
 READ_EVERY_S: Final = 1.0
 STEP_S: Final = 0.25
-"""How soon the end of the process is noticed."""
+"""How soon a stream notices that the process ends."""
 SPEAKS_S: Final = 15.0
-"""Something is sent at least so often, so that a client which is gone is noticed."""
+"""Maximum time between messages, so that a disconnected client is noticed."""
 TAKES_S: Final = 10.0
-"""How long a reader may take for one message."""
+"""Maximum time for sending one message."""
 
 
 class Streams:
-    """All of one server."""
+    """All streams of one server."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -45,10 +45,10 @@ class Streams:
         self._lock = asyncio.Lock()
 
     async def run(self, request: Request, send: Send) -> None:
-        """Until the client or this process ends; raises REST_BUSY."""
+        """Serve a stream until the client or this process ends. Raises REST_BUSY."""
         if self._open >= AT_MOST:
             raise RequestRefused(
-                f"{AT_MOST} streams are open, and more are not served", code="REST_BUSY"
+                f"{AT_MOST} streams are already open; close one or retry later", code="REST_BUSY"
             )
         held: ConnectionSlot = request.scope[HELD]
         held.release()
@@ -94,7 +94,7 @@ class Streams:
         await asyncio.wait_for(_body(send, b"", is_last=True), TAKES_S)
 
     async def _read(self) -> bytes:
-        """All flows as JSON; read once a second for all streams."""
+        """Return all flows as JSON; read once a second for all streams."""
         async with self._lock:
             if time.monotonic() - self._read_at >= READ_EVERY_S:
                 found = await self._site.flows()

@@ -1,7 +1,7 @@
-"""Topics of a flow as `/api/v1` answers them: the numbers of their partitions taken together.
+"""Topics of a flow as `/api/v1` answers them, with the totals of their partitions.
 
-Of 100,000 partitions only what is sorted by is worked out for each topic, and the rest for the
-rows of the page.
+With up to 100,000 partitions, only the sort column is computed for every topic; the other columns
+are computed for the rows of the page.
 """
 
 from __future__ import annotations
@@ -28,56 +28,56 @@ _BADNESS: Final = {state: rank for rank, state in enumerate(reversed(WORST_FIRST
 
 
 class Topic(Value):
-    """One topic of a flow. Of a sum, what is not known of some partitions is not in it."""
+    """One topic of a flow. Totals leave out partitions whose value is unknown."""
 
     topic: str
     target_topic: str
     partitions: int
     state: PartitionState
-    """The worst of its partitions'."""
+    """The worst state of its partitions."""
     unusual_partitions: int
-    """That are not simply copied."""
+    """Number of partitions with a code or an unusual state."""
     codes: list[str]
-    """Of its partitions."""
+    """The codes of its partitions."""
     lag: int | None
     lag_ms: int | None
-    """Of the partition where it is longest."""
+    """The largest of its partitions."""
     lag_unknown_partitions: int
     loss_records: int | None
     loss_ms: int | None
-    """Of the partition where it is longest."""
+    """The largest of its partitions."""
     loss_unknown_partitions: int
     records: int
     bytes: int
     kept_ms: int | None
-    """For how long at least the source keeps the next record where that is shortest; null: no end
-    is in sight, as far as `kept_known` says."""
+    """The least time for which the source keeps the next record, over its partitions. null: no
+    deletion is expected, as far as `kept_known` says."""
     kept_known: bool
-    """Of every partition."""
+    """Whether the time is known for every partition."""
     is_near_deletion: bool
 
 
 class TopicPage(Page):
-    """Some topics of a flow."""
+    """A page of a flow's topics."""
 
     topics: list[Topic]
 
 
 class TopicQuery(Value):
-    """Which topics, and in which order."""
+    """Filter and order of topics."""
 
-    topic: str = Field(default="", description="Only those whose name contains it.")
+    topic: str = Field(default="", description="Only topics whose name contains this text.")
     state: PartitionState | None = Field(
-        default=None, description="Only those with a partition in this state."
+        default=None, description="Only topics with a partition in this state."
     )
-    code: str = Field(default="", description="Only those with a partition with this code.")
+    code: str = Field(default="", description="Only topics with a partition with this code.")
     sort: Literal[
         "topic", "-topic", "state", "-state", "lag", "-lag", "lossRecords", "-lossRecords",
         "lossMs", "-lossMs", "keptMs", "-keptMs", "records", "-records", "bytes", "-bytes",
         "partitions", "-partitions", "unusualPartitions", "-unusualPartitions",
     ] = Field(
         default="topic",
-        description="The column; a minus turns it round. The worst state is the last.",
+        description="The sort column; a minus sign reverses the order. The worst state is last.",
     )  # fmt: skip
     offset: int = Field(default=0, ge=0, le=10_000_000)
     limit: int = Field(default=100, ge=1, le=MOST_ROWS)
@@ -108,7 +108,7 @@ _COLUMNS: Final[dict[str, Callable[[Parts], int]]] = {
 
 
 def page(parts: Iterable[PartitionSnapshot], query: TopicQuery) -> tuple[int, list[Topic]]:
-    """How many match, and those of the page; equal ones by name."""
+    """Return the number of matching topics and the page's rows. Ties are sorted by name."""
     groups: dict[str, list[PartitionSnapshot]] = {}
     for part in parts:
         group = groups.get(part.topic)
@@ -129,7 +129,7 @@ def page(parts: Iterable[PartitionSnapshot], query: TopicQuery) -> tuple[int, li
 
 
 def _matches(parts: Parts, query: TopicQuery) -> bool:
-    """Whether one partition has both that state and that code."""
+    """Return True if one partition has both the state and the code."""
     if query.state is None and not query.code:
         return True
     return any(
@@ -140,7 +140,7 @@ def _matches(parts: Parts, query: TopicQuery) -> bool:
 
 
 def topic(parts: Parts) -> Topic:
-    """One row, of all its partitions."""
+    """Combine the partitions of a topic to one row."""
     lags = [part.lag for part in parts if part.lag >= 0]
     losses = [part.loss_records for part in parts if part.loss_records >= 0]
     kept = [part.left_ms for part in parts if part.left_ms >= 0]

@@ -1,6 +1,6 @@
-"""The page for people, at `/page/`: files that a browser takes as they are. There is no build step,
-no library, and nothing from elsewhere; it reads `/api/v1` as any client does.
+"""The web page at `/page/`: static files without a build step, libraries or external resources. It
+reads `/api/v1` like any other client.
 
-`assets` says which file is at which path. Begin to read with `files/page.js`: `view.js` makes
-elements and words, each screen has a file of its own.
+`assets` maps paths to files. Begin to read with `files/page.js`; `view.js` creates elements and
+formats numbers; each screen has its own file.
 """

@@ -1,7 +1,7 @@
-"""The page's files by path, with what keeps a browser from anything else than them and `/api/v1`.
+"""The page's files by path, and the headers that restrict a browser to them and `/api/v1`.
 
-They hold nothing of a flow, so whoever reaches the address may have them; what they show is asked
-of `/api/v1`, which wants to know who asks.
+The files contain no data of a flow, so they need no token. The page reads its data from `/api/v1`,
+which authenticates clients.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ HEADERS: Final = (
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
 )
-"""Of Content Security Policy Level 3: no inline script, no foreign address, no frame."""
+"""Content Security Policy Level 3: no inline script, no foreign address, no frame."""
 
 
 @cache
 def _files() -> dict[str, HttpAnswer]:
-    """By path; `/page/` is the first."""
+    """Return the files by path; `/page/` is `index.html`."""
     found = {}
     for one in files("twinlog.control.web.page").joinpath("files").iterdir():
         kind = TYPES.get(one.name.rpartition(".")[2])
@@ -45,5 +45,5 @@ def _files() -> dict[str, HttpAnswer]:
 
 
 def asset(path: str) -> HttpAnswer | None:
-    """What is at a path of the page; None: nothing."""
+    """Return the file at a path of the page, or None."""
     return _files().get(path)

@@ -1,8 +1,8 @@
-// Asks /api/v1. A token, where one is needed, is kept for this tab alone.
+// Queries /api/v1. A token, if one is needed, is stored for this tab only.
 
 const TOKEN = "twinlog-token";
-const LONGEST_MS = 190000; // what asks both clusters may take three minutes
-export const WITHIN_MS = 10000; // a process that hangs is shown as one that is gone
+const LONGEST_MS = 190000; // a query of both clusters may take three minutes
+export const WITHIN_MS = 10000; // a process that hangs is shown as unreachable
 
 export class Refused extends Error {
   constructor(status, problem) {
@@ -30,7 +30,7 @@ export async function ask(path, body = undefined, withinMs = LONGEST_MS) {
     });
     text = await answer.text(); // it may be cut off in the middle
   } catch {
-    throw new Refused(0, { code: "UNREACHABLE", what: "this process does not answer", do: "check that the mirror runs" });
+    throw new Refused(0, { code: "UNREACHABLE", what: "this process does not respond", do: "check that the mirror is running" });
   }
   let found = {};
   try {

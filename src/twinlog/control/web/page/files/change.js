@@ -1,4 +1,4 @@
-// A change: a reason, what it would do, and then the order. Only what was shown is written.
+// A change: enter a reason, preview the effect, then save. Only the previewed change can be saved.
 
 import { ask, flowPath } from "./api.js";
 import { failure } from "./notes.js";
@@ -6,15 +6,15 @@ import { counterpart, h, rate } from "./view.js";
 
 const dialog = document.getElementById("dialog");
 
-/** `what`: a path below the flow; `more`: what else its body has. */
+/** `what`: a path below the flow; `more`: further fields of the request's body. */
 export function changing(what, flow, title, more = {}) {
-  const reason = h("input", { name: "reason", maxlength: 500, placeholder: "for those who see it", input: edited });
+  const reason = h("input", { name: "reason", maxlength: 500, placeholder: "shown in the status", input: edited });
   const limit = h("input", { name: "rate", type: "number", min: 1, step: "any", input: edited });
   const none = h("input", { name: "none", type: "checkbox", input: () => ((limit.disabled = none.checked), edited()) });
   const shown = h("div", { role: "status" });
   const write = h("button", { class: "do first", disabled: true, click: () => send(false) }, title);
-  const preview = h("button", { class: "do", click: () => send(true) }, "What would it do?");
-  let previewed = null; // the body that is shown, and may be written
+  const preview = h("button", { class: "do", click: () => send(true) }, "Preview");
+  let previewed = null; // the body that is previewed, and may be saved
 
   function edited() {
     previewed = null;
@@ -28,10 +28,10 @@ export function changing(what, flow, title, more = {}) {
     return found;
   }
 
-  /** Nothing, a half number and one without end are no limit: sent as null they would remove it. */
+  /** An empty, partial or infinite number is an error: sent as null it would remove the limit. */
   function bytesPerSecond() {
     const found = Math.round(limit.valueAsNumber * 1e6);
-    if (limit.validity.badInput || !Number.isFinite(found)) throw new Error("MB a second needs a number. Nothing was sent.");
+    if (limit.validity.badInput || !Number.isFinite(found)) throw new Error("MB/s must be a number. Nothing was sent.");
     return found;
   }
 
@@ -41,9 +41,9 @@ export function changing(what, flow, title, more = {}) {
       if (dryRun) previewed = body();
       const asked = previewed;
       const { changes } = await ask(`${flowPath(flow)}/${what}`, { ...asked, dryRun });
-      if (dryRun && asked !== previewed) return; // edited meanwhile
+      if (dryRun && asked !== previewed) return; // edited in the meantime
       const needed = changes.filter((one) => one.isNeeded);
-      shown.replaceChildren(h("pre", {}, changes.map(line).join("\n") || "nothing"), h("p", { class: "small soft" }, dryRun ? "Nothing was changed yet." : "Written; it is followed within two seconds."));
+      shown.replaceChildren(h("pre", {}, changes.map(line).join("\n") || "no changes"), h("p", { class: "small soft" }, dryRun ? "Nothing has been changed yet." : "Saved. The leader applies it within two seconds."));
       write.disabled = !dryRun || !needed.length;
     } catch (error) {
       shown.replaceChildren(failure(error));
@@ -52,7 +52,7 @@ export function changing(what, flow, title, more = {}) {
     }
   }
 
-  const rates = [h("label", {}, "MB a second", limit), h("label", { class: "choice" }, none, "No limit but the file's")];
+  const rates = [h("label", {}, "MB/s", limit), h("label", { class: "choice" }, none, "Use the configured limit")];
   dialog.replaceChildren(
     h("h2", { id: "dialog-title" }, `${title} ${flow}${more.topics ? `: ${more.topics.join(", ")}` : ""}`),
     ...(what === "limit" ? rates : []),
@@ -61,14 +61,14 @@ export function changing(what, flow, title, more = {}) {
     h("div", { class: "bar" }, preview, write, h("button", { class: "do", click: () => dialog.close() }, "Close")));
   const from = document.activeElement;
   const back = () => {
-    const now = document.activeElement; // of a dialog that is closed just now it may be there still
+    const now = document.activeElement; // it may still be in the dialog that was just closed
     if (now === document.body || dialog.contains(now)) (counterpart(from) || document.getElementById("main")).focus({ preventScroll: true });
   };
-  dialog.addEventListener("close", back, { once: true }); // a browser knows the way back while `from` is still there
+  dialog.addEventListener("close", back, { once: true }); // while `from` exists, the browser restores the focus itself
   dialog.showModal();
 }
 
 function line(one) {
   const intent = one.bytesPerSecond === null ? one.intent : `${one.intent} ${rate(one.bytesPerSecond)}`;
-  return `${one.topic || one.flow}: ${one.isNeeded ? (one.isSet ? intent : `${intent} no more`) : "is so already"}`;
+  return `${one.topic || one.flow}: ${one.isNeeded ? (one.isSet ? intent : `${intent} removed`) : "no change"}`;
 }

@@ -1,4 +1,4 @@
-// What is only here or only there, and what differs, by the rules of the flow.
+// What differs between the two clusters, by the rules of the flow.
 
 import { ask, flowPath } from "./api.js";
 import { compared } from "./overview.js";
@@ -10,7 +10,7 @@ export function compare({ state, main, flow }) {
   const body = h("div");
   const all = h("input", { type: "checkbox" });
   const again = h("button", { class: "do first", click: () => load() }, "Compare");
-  main.append(h("h1", {}, `Compare ${flow}`), last, h("div", { class: "bar" }, again, h("label", {}, "also what the flow leaves alone", all)), body);
+  main.append(h("h1", {}, `Compare ${flow}`), last, h("div", { class: "bar" }, again, h("label", {}, "include what the flow ignores", all)), body);
   let isOpen = true;
 
   async function load() {
@@ -30,22 +30,22 @@ export function compare({ state, main, flow }) {
     close: () => (isOpen = false),
     update() {
       const one = state.flows.find((each) => each.flow === flow);
-      put(last, one ? [h("p", {}, "Records of both sides, compared while they are copied: ", compared(state, one)), runs(state, one)] : []);
+      put(last, one ? [h("p", {}, "Records compared during replication: ", compared(state, one)), runs(state, one)] : []);
     },
   };
 }
 
-/** What `twinlog verify` found last: of the whole flow, and of a part of it. */
+/** The last results of `twinlog verify`: of the whole flow, and of a part of it. */
 function runs(state, one) {
   const found = one.verifyRuns;
-  if (!found?.length) return h("p", {}, found ? "No twinlog verify of this flow is recorded." : "What twinlog verify found last is not known.");
+  if (!found?.length) return h("p", {}, found ? "No run of twinlog verify is recorded for this flow." : "The last results of twinlog verify are unknown.");
   const now = nowOf(state, one);
   return table("Last results of twinlog verify", [
-    { name: "Found", cell: (run) => h("span", { class: `badge ${{ identical: "good", different: "bad" }[run.answer] || "warn"}` }, run.answer) },
-    { name: "Begun", cell: (run) => [past(now - run.beganMs), h("div", { class: "small soft" }, `by ${run.who}, in ${duration(run.endedMs - run.beganMs)}`)] },
-    { name: "Of", wrap: true, cell: scope },
+    { name: "Result", cell: (run) => h("span", { class: `badge ${{ identical: "good", different: "bad" }[run.answer] || "warn"}` }, run.answer) },
+    { name: "Started", cell: (run) => [past(now - run.beganMs), h("div", { class: "small soft" }, `by ${run.who}, in ${duration(run.endedMs - run.beganMs)}`)] },
+    { name: "Scope", wrap: true, cell: scope },
     { name: "Equal", number: true, cell: (run) => [plural(run.equalRecords, "record"), h("div", { class: "small soft" }, plural(run.partitions, "partition"))] },
-    { name: "What differs", wrap: true, cell: differences },
+    { name: "Differences", wrap: true, cell: differences },
   ], found, { stacked: true, note: (run) => `SHA-256 of the flow in the report: ${run.sha256}` });
 }
 
@@ -56,19 +56,19 @@ function scope(run) {
 
 function differences(run) {
   const ranges = Object.entries(run.ranges).map(([name, number]) => `${plural(number, "range")} ${name}`);
-  const rest = [[run.configs, "config"], [run.groups, "offset"]].filter(([number]) => number).map(([number, name]) => (name === "offset" ? `${plural(number, name)} of groups ahead` : plural(number, name)));
+  const rest = [[run.configs, "config"], [run.groups, "offset"]].filter(([number]) => number).map(([number, name]) => (name === "offset" ? `${plural(number, `group ${name}`)} ahead` : plural(number, name)));
   const unknown = run.notCompared ? [`${plural(run.notCompared, "partition")} not compared`] : [];
-  return [...ranges, ...rest, ...unknown].join(", ") || "nothing";
+  return [...ranges, ...rest, ...unknown].join(", ") || "none";
 }
 
 function shown(found) {
   const names = [...new Set(found.deviations.flatMap((one) => Object.keys(one)))];
   const totals = Object.entries(found.totals).map(([name, value]) => `${name.replace(/_/g, " ")}: ${typeof value === "number" ? count(value) : JSON.stringify(value)}`);
   return [
-    h("p", { class: `verdict ${found.isEqual ? "good" : "warn"}`, role: "status" }, found.isEqual ? "Nothing differs." : "The two clusters differ."),
+    h("p", { class: `verdict ${found.isEqual ? "good" : "warn"}`, role: "status" }, found.isEqual ? "No differences." : "The two clusters differ."),
     h("p", { class: "small soft" }, totals.join(", ")),
     ...found.notes.map((note) => h("p", { class: "small soft" }, note)),
-    found.deviations.length ? table("What differs", names.map((name) => ({
+    found.deviations.length ? table("Differences", names.map((name) => ({
       name: name.replace(/_/g, " "), wrap: true,
       cell: (one) => (one[name] === null || one[name] === undefined ? "" : typeof one[name] === "object" ? JSON.stringify(one[name]) : String(one[name])),
     })), found.deviations) : h("span"),

@@ -1,4 +1,4 @@
-// What happens if it is done now? Nothing is done here: the command is shown.
+// Plans a switchover or failover. The page does not run it: it shows the command.
 
 import { ask, flowPath } from "./api.js";
 import { failure } from "./notes.js";
@@ -11,7 +11,7 @@ export function cutover({ main, flow }) {
     h("p", {}, "A plan reads both clusters and changes nothing."),
     h("div", { class: "bar" }, button("switchover", "Plan a switchover"), button("failover", "Plan a failover")), body);
   let isOpen = true;
-  let number = 0; // an answer to an earlier question may come last
+  let number = 0; // of the last request: answers may arrive out of order
 
   async function load(verb) {
     const mine = ++number;
@@ -31,24 +31,24 @@ export function cutover({ main, flow }) {
 const command = (verb, flow) => [
   h("h2", {}, "The command"),
   h("pre", {}, `twinlog ${verb} run FILE --flow '${flow}' --dry-run\ntwinlog ${verb} run FILE --flow '${flow}'`),
-  h("p", { class: "small soft" }, "It asks for the flow's name. Behind the promotion there is no way back but twinlog flow demote, as long as nobody has written to the remote topics."),
+  h("p", { class: "small soft" }, "The command asks for the flow's name as confirmation. After the promotion only twinlog flow demote can undo it, and only until another client writes to the remote topics."),
 ];
 
 function switchover(flow, plan) {
-  if (plan.promoted) return [h("p", { class: "verdict warn" }, `${plan.promoted}: the remote topics are the originals.`)];
+  if (plan.promoted) return [h("p", { class: "verdict warn" }, `${plan.promoted}: the remote topics are now the originals.`)];
   const shut = plan.gates.filter((gate) => !gate.is_open);
   const left = plan.partitions.reduce((sum, one) => sum + Math.max(0, one.missing), 0);
   const dark = plan.partitions.filter((one) => one.missing < 0).length;
   return [
-    h("p", { class: `verdict ${shut.length ? "bad" : "good"}`, role: "status" }, shut.length ? `${plural(shut.length, "gate")} closed.` : "Every gate is open."),
-    plan.fenced.length ? h("p", { class: "warn" }, `Producers of ${plural(plan.fenced.length, "topic")} are fenced off already.`) : null,
+    h("p", { class: `verdict ${shut.length ? "bad" : "good"}`, role: "status" }, shut.length ? `${plural(shut.length, "gate")} closed.` : "All gates are open."),
+    plan.fenced.length ? h("p", { class: "warn" }, `Producers of ${plural(plan.fenced.length, "topic")} are already fenced.`) : null,
     ...notes(plan),
     table("Gates", [
       { name: "Gate", cell: (gate) => gate.gate },
       { name: "State", cell: (gate) => h("span", { class: `badge ${gate.is_open ? "good" : "bad"}` }, gate.is_open ? "open" : "CLOSED") },
       { name: "Evidence", wrap: true, cell: (gate) => gate.evidence.map((line) => h("div", {}, line)) },
     ], plan.gates),
-    h("p", {}, `${count(left)} offsets of ${plural(plan.partitions.length, "partition")} are to be drained${dark ? `; of ${plural(dark, "partition")} it is not known` : ""}.`),
+    h("p", {}, `${count(left)} offsets of ${plural(plan.partitions.length, "partition")} remain to be drained${dark ? `; unknown for ${plural(dark, "partition")}` : ""}.`),
     groupTables(plan.groups), ...command("switchover", flow),
   ];
 }
@@ -57,12 +57,12 @@ function failover(flow, plan) {
   const missing = plan.partitions.filter((one) => one.missing !== 0);
   return [
     plan.promoted ? h("p", { class: "verdict warn" }, plan.promoted) : null,
-    plan.source_problem ? h("p", { class: "warn" }, plan.source_problem) : h("p", {}, "The source answers: a switchover loses nothing."),
+    plan.source_problem ? h("p", { class: "warn" }, plan.source_problem) : h("p", {}, "The source is reachable, so a switchover would lose nothing."),
     ...notes(plan),
-    h("p", { class: `verdict ${missing.length ? "bad" : "good"}`, role: "status" }, missing.length ? `Records of ${plural(missing.length, "partition")} would be lost, or it is not known.` : "Nothing is known to be missing."),
-    missing.length ? table("What would be lost", [
+    h("p", { class: `verdict ${missing.length ? "bad" : "good"}`, role: "status" }, missing.length ? `${plural(missing.length, "partition")} would lose records, or the loss is unknown.` : "No records are known to be missing."),
+    missing.length ? table("Possible loss", [
       { name: "Partition", cell: (one) => `${one.topic}-${one.partition}` },
-      { name: "Missing", number: true, cell: (one) => (one.missing < 0 ? "not known" : count(one.missing)) },
+      { name: "Missing", number: true, cell: (one) => (one.missing < 0 ? "unknown" : count(one.missing)) },
     ], missing.slice(0, 200)) : null,
     groupTables(plan.groups), ...command("failover", flow),
   ];
@@ -73,16 +73,16 @@ function notes(plan) {
 }
 
 function groupTables(groups) {
-  if (!groups.length) return h("p", { class: "soft" }, "No group has committed anything there.");
+  if (!groups.length) return h("p", { class: "soft" }, "No group has committed offsets.");
   return h("div", {}, h("h2", {}, "Groups"), groups.map((one) => h("details", { class: "card" },
     h("summary", {}, `${one.group} `, h("span", { class: `badge ${one.is_exact ? "good" : "warn"}` }, one.is_exact ? "exact" : "not exact")),
     one.problem && h("p", { class: "bad" }, one.problem),
-    table(`Where ${one.group} resumes`, [
+    table(`Resume offsets of ${one.group}`, [
       { name: "Partition", cell: (p) => `${p.topic}-${p.partition}` },
       { name: "Committed", number: true, cell: (p) => count(p.committed) },
-      { name: "On the target", cell: (p) => p.target_topic },
-      { name: "To", number: true, cell: (p) => (p.to < 0 ? "?" : count(p.to)) },
-      { name: "Now", number: true, cell: (p) => (p.now < 0 ? "nowhere" : count(p.now)) },
+      { name: "Target topic", cell: (p) => p.target_topic },
+      { name: "Resumes at", number: true, cell: (p) => (p.to < 0 ? "?" : count(p.to)) },
+      { name: "Now", number: true, cell: (p) => (p.now < 0 ? "none" : count(p.now)) },
       { name: "Outcome", wrap: true, cell: (p) => [p.outcome, p.why_not_exact && h("div", { class: "small warn" }, p.why_not_exact)] },
     ], one.places.slice(0, 300)))));
 }

@@ -1,4 +1,4 @@
-// What happened: the lines of this process, and what others that lead a flow report of it.
+// Events: log lines of this process, and those that the leaders of other flows report.
 
 import { WITHIN_MS, ask } from "./api.js";
 import { explained, failure } from "./notes.js";
@@ -15,7 +15,7 @@ export function events({ state, main, query, noted }) {
   let [isAsked, isShown] = [false, false];
 
   async function load() {
-    if (isAsked) return; // a second answer would have the same events once more
+    if (isAsked) return; // a second request would return the same events again
     isAsked = true;
     try {
       const found = await ask(`/events?since=${last}&limit=1000`, undefined, WITHIN_MS);
@@ -34,12 +34,12 @@ export function events({ state, main, query, noted }) {
     isShown = true;
     const word = field.value.toLowerCase();
     const some = rows.filter((one) => !word || `${one.flow} ${about(one)} ${one.code} ${one.message} ${who(one)}`.toLowerCase().includes(word)).sort((a, b) => b.time.localeCompare(a.time) || b.number - a.number);
-    put(body, table(`${plural(some.length, "event")}, the newest first`, [
+    put(body, table(`${plural(some.length, "event")}, newest first`, [
       { name: "Time", cell: (one) => one.time },
       { name: "Level", cell: (one) => h("span", { class: one.level === "ERROR" ? "bad" : one.level === "WARNING" ? "warn" : "" }, one.level) },
       { name: "Flow", cell: (one) => (one.flow ? h("a", { href: `#/flow/${encodeURIComponent(one.flow)}` }, one.flow) : "") },
       { name: "Topic", wrap: true, cell: about },
-      { name: "Text", wrap: true, cell: (one) => explained(state, one.message, one.code) },
+      { name: "Message", wrap: true, cell: (one) => explained(state, one.message, one.code) },
       { name: "Who", wrap: true, cell: who },
     ], some, { stacked: true }));
   }

@@ -1,4 +1,4 @@
-// How far, how fast, why not faster; and what people want of it.
+// One flow: its state, progress and speed, why it is not faster, and the commands in effect.
 
 import { ask, flowPath } from "./api.js";
 import { catchesUp, lagUnknown, loss, proof, speed } from "./overview.js";
@@ -13,19 +13,19 @@ export function flowScreen({ state, main, flow }) {
     h("button", { class: "do", click: () => changing("pause", flow, "Pause") }, "Pause"),
     h("button", { class: "do", click: () => changing("resume", flow, "Resume") }, "Resume"),
     h("button", { class: "do", click: () => changing("limit", flow, "Limit") }, "Limit"), why);
-  const known = h("div", { hidden: true }, bar, numbers, doctor, h("h2", {}, "Since this page was opened"), lines, h("h2", {}, "What people want"), wanted, h("h2", {}, "Latest events"), last);
+  const known = h("div", { hidden: true }, bar, numbers, doctor, h("h2", {}, "Since this page was opened"), lines, h("h2", {}, "Commands in effect"), wanted, h("h2", {}, "Latest events"), last);
   main.append(head, known);
   let marks = [];
 
   async function diagnose() {
     why.disabled = true;
-    doctor.replaceChildren(h("p", { class: "soft", role: "status" }, "Measuring for some seconds ..."));
+    doctor.replaceChildren(h("p", { class: "soft", role: "status" }, "Measuring for a few seconds ..."));
     try {
       const found = await ask(`${flowPath(flow)}/doctor`);
       doctor.replaceChildren(h("h2", {}, "Why is it not faster?"),
         found.findings.length
           ? h("ol", {}, found.findings.map((one) => h("li", {}, one.what, h("div", { class: "small soft" }, one.do || one.advice || ""))))
-          : h("p", {}, "Nothing holds it back."),
+          : h("p", {}, "No bottleneck found."),
         found.notes.map((note) => h("p", { class: "small soft" }, note)));
     } catch (error) {
       doctor.replaceChildren(failure(error));
@@ -39,7 +39,7 @@ export function flowScreen({ state, main, flow }) {
       marks = events.map((one) => Date.parse(one.time)).filter((at) => !Number.isNaN(at));
       put(last, events.length
         ? h("ul", { class: "plain small" }, events.reverse().map((one) => h("li", {}, h("span", { class: "soft" }, `${one.time} `), explained(state, one.message, one.code))))
-        : h("p", { class: "soft" }, "None is known."));
+        : h("p", { class: "soft" }, "No events."));
     } catch (error) {
       last.replaceChildren(failure(error));
     }
@@ -60,37 +60,37 @@ export function flowScreen({ state, main, flow }) {
         h("p", {}, `since ${clock(one.sinceMs)} UTC`, explained(state, one.reason && `: ${one.reason}`, one.code)),
         one.problem && !one.reason.includes(one.problem) && h("p", { class: "warn" }, one.problem));
       put(numbers, h("div", { class: "cards" },
-        card("lost if the source died now", loss(one), one.loss.excess || (one.loss.objectiveMs ? `the objective is ${duration(one.loss.objectiveMs)}` : "")),
-        card("records that wait", `${count(one.lag)}${lagUnknown(one)}`, one.lag === null ? "see Topics" : catchesUp(state, one)),
+        card("lost if the source died now", loss(one), one.loss.excess || (one.loss.objectiveMs ? `objective ${duration(one.loss.objectiveMs)}` : "")),
+        card("lag, records", `${count(one.lag)}${lagUnknown(one)}`, one.lag === null ? "see Topics" : catchesUp(state, one)),
         card("speed", rate(speed(state, one)), `${count(recordsPerS && Math.round(recordsPerS))} records/s`),
-        card("latency, p50", one.latency ? duration(one.latency.p50Ms) : "?", one.latency ? `p99 ${duration(one.latency.p99Ms)}, of batches of the last minute` : "no batch in the last minute"),
+        card("latency, p50", one.latency ? duration(one.latency.p50Ms) : "?", one.latency ? `p99 ${duration(one.latency.p99Ms)} over the last minute` : "no batch in the last minute"),
         card("source retention", kept(one), retention(one)),
         card(`copied by ${one.reportedBy === "here" ? "this process" : one.reportedBy}`, count(one.records), "records"),
-        card("partitions", count(one.partitions), one.unusualPartitions ? `${plural(one.unusualPartitions, "partition")} not simply copied` : ""),
-        card("last proof", proof(state, one)),
+        card("partitions", count(one.partitions), one.unusualPartitions ? `${plural(one.unusualPartitions, "partition")} with problems` : ""),
+        card("last verification", proof(state, one)),
         card("guarantee", one.guarantee || "?"),
         card("lanes", count(one.lanes), one.generation === null ? "" : `generation ${one.generation}`),
         card("reported by", one.reportedBy, ago(state, one))));
       const line = (label, field) => h("div", { class: "card" }, h("span", { class: "small soft" }, label),
         spark(seen.map((row) => [row.at, row[field]]), label, marks));
       put(lines, h("div", { class: "cards" }, line("bytes/s", "bytesPerS"), line("records/s", "recordsPerS"), line("lag", "lag"), line("latency p50, ms", "p50"), line("latency p99, ms", "p99"), line("records that would be lost", "loss"), line("time that would be lost", "lossMs")));
-      put(wanted, one.wanted === null ? h("p", { class: "soft" }, `Not known${one.problem && ", for the reason above"}.`)
-        : one.wanted.length ? table("Rows of the state", [
-          { name: "What", cell: (row) => row.intent },
+      put(wanted, one.wanted === null ? h("p", { class: "soft" }, `Unknown${one.problem && ", for the reason above"}.`)
+        : one.wanted.length ? table("Commands", [
+          { name: "Command", cell: (row) => row.intent },
           { name: "Topic", cell: (row) => row.topic || "the flow" },
           { name: "Rate", number: true, cell: (row) => (row.bytesPerSecond === null ? "" : rate(row.bytesPerSecond)) },
-          { name: "Who", cell: (row) => row.who },
-          { name: "When (UTC)", cell: (row) => clock(row.atMs) },
-          { name: "Why", wrap: true, cell: (row) => row.reason },
+          { name: "Set by", cell: (row) => row.who },
+          { name: "Set at (UTC)", cell: (row) => clock(row.atMs) },
+          { name: "Reason", wrap: true, cell: (row) => row.reason },
         ], one.wanted)
-        : h("p", { class: "soft" }, "Nothing: it copies as its file says."));
+        : h("p", { class: "soft" }, "None: the flow runs as configured."));
     },
   };
 }
 
-/** For how long the source keeps what waits, of the partition where that is shortest. */
+/** How long the source keeps the records that wait: the shortest time over all partitions. */
 function kept(one) {
-  if (!one.retention) return one.reportedBy === "here" && one.state !== "STANDBY" ? "not known" : "not known here: the leader knows it";
+  if (!one.retention) return one.reportedBy === "here" && one.state !== "STANDBY" ? "unknown" : "known to the leader only";
   return h("span", { class: one.retention.nearDeletion.length ? "bad" : "" }, keptFor(one.retention));
 }
 
@@ -98,6 +98,6 @@ function retention({ flow, retention: found }) {
   if (!found) return "";
   const near = found.nearDeletion;
   if (near.length) return h("a", { href: `#/flow/${encodeURIComponent(flow)}/topics?sort=keptMs` }, `will lose records of ${plural(near.length, "topic")}: ${near.slice(0, 3).join(", ")}`);
-  if (found.topic) return `until records of ${found.topic} are deleted${found.keptKnown ? "" : "; of other partitions it is not known"}`;
-  return found.keptKnown ? "nothing that waits will be deleted" : "";
+  if (found.topic) return `until records of ${found.topic} are deleted${found.keptKnown ? "" : "; unknown for other partitions"}`;
+  return found.keptKnown ? "no waiting records will be deleted" : "";
 }

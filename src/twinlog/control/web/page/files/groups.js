@@ -1,4 +1,4 @@
-// Where would each application resume, exactly or why not?
+// Where each group would resume, and whether exactly.
 
 import { ask, flowPath } from "./api.js";
 import { failure } from "./notes.js";
@@ -6,13 +6,13 @@ import { count, h, plural, table } from "./view.js";
 
 export function groups({ main, flow }) {
   const body = h("div");
-  const again = h("button", { class: "do", click: () => load() }, "Ask again");
+  const again = h("button", { class: "do", click: () => load() }, "Refresh");
   main.append(h("h1", {}, `Groups of ${flow}`), h("div", { class: "bar" }, again), body);
   let isOpen = true;
 
   async function load() {
     again.disabled = true;
-    body.replaceChildren(h("p", { class: "soft", role: "status" }, "Asking both clusters ..."));
+    body.replaceChildren(h("p", { class: "soft", role: "status" }, "Querying both clusters ..."));
     try {
       const found = await ask(`${flowPath(flow)}/groups`);
       if (isOpen) body.replaceChildren(...shown(found));
@@ -29,34 +29,34 @@ export function groups({ main, flow }) {
 function shown(found) {
   const ready = found.groups.filter((one) => one.is_ready).length;
   return [
-    h("p", { class: `verdict ${ready === found.groups.length ? "good" : "warn"}` }, found.groups.length ? `${ready} of ${plural(found.groups.length, "group")} may move now.` : "No group of the source is selected."),
+    h("p", { class: `verdict ${ready === found.groups.length ? "good" : "warn"}` }, found.groups.length ? `${ready} of ${plural(found.groups.length, "group")} ready to move.` : "No source group is selected."),
     ...found.notes.map((note) => h("p", { class: "small soft" }, note)),
-    found.left_out || found.leftOut ? h("p", { class: "small soft" }, `${plural(found.leftOut ?? found.left_out, "group")} left out by groups and groups.exclude`) : null,
-    found.groups.length ? table(`Groups of ${found.flow}, and who is in them`, [
+    found.left_out || found.leftOut ? h("p", { class: "small soft" }, `${plural(found.leftOut ?? found.left_out, "group")} excluded by groups and groups.exclude`) : null,
+    found.groups.length ? table(`Groups of ${found.flow} and their members`, [
       { name: "Group", wrap: true, cell: (one) => one.group },
-      { name: "May move", cell: (one) => h("span", { class: `badge ${one.is_ready ? "good" : "warn"}` }, one.is_ready ? "may move" : "not now") },
+      { name: "Ready", cell: (one) => h("span", { class: `badge ${one.is_ready ? "good" : "warn"}` }, one.is_ready ? "ready" : "not ready") },
       ...side("source"),
       ...side("target"),
       { name: "Lag", number: true, cell: (one) => known(one.lag) },
     ], found.groups, { stacked: true, note: (one) => [...new Set([...one.why_not, one.source.problem, one.target.problem])].filter(Boolean).join("; ") }) : null,
-    found.groups.length ? h("h2", {}, "Where each would resume") : null,
+    found.groups.length ? h("h2", {}, "Resume offsets") : null,
     ...found.groups.map((one) => h("details", { class: "card" },
-      h("summary", {}, `${one.group} `, h("span", { class: `badge ${one.is_ready ? "good" : "warn"}` }, one.is_ready ? "may move" : one.why_not[0]), ` lag ${known(one.lag)}`),
+      h("summary", {}, `${one.group} `, h("span", { class: `badge ${one.is_ready ? "good" : "warn"}` }, one.is_ready ? "ready" : one.why_not[0]), ` lag ${known(one.lag)}`),
       one.why_not.length ? h("ul", {}, one.why_not.map((why) => h("li", {}, why))) : null,
       table(`Offsets of ${one.group}`, columns(one.offsets), one.offsets))),
   ].filter(Boolean);
 }
 
-/** What the group is on one cluster: Kafka says Dead where there is no such group. */
+/** The group on one cluster. Kafka reports the state Dead if the group does not exist. */
 const side = (where) => [
-  { name: `State on ${where}`, cell: (one) => (one[where].state === null ? "not known" : one[where].state === "Dead" ? "none there" : one[where].state || "not known") },
-  { name: `Members on ${where}`, number: true, cell: (one) => (one[where].members === null ? "not known" : count(one[where].members)) },
+  { name: `State on ${where}`, cell: (one) => (one[where].state === null ? "unknown" : one[where].state === "Dead" ? "no such group" : one[where].state || "unknown") },
+  { name: `Members on ${where}`, number: true, cell: (one) => (one[where].members === null ? "unknown" : count(one[where].members)) },
 ];
 
 /** An offset or lag. */
-const known = (value) => (value < 0 ? "not known" : count(value));
+const known = (value) => (value < 0 ? "unknown" : count(value));
 
-/** As many as the answer has: each field of an offset is a column. */
+/** One column for each field of an offset. */
 function columns(offsets) {
   const names = [...new Set(offsets.flatMap((one) => Object.keys(one)))];
   return names.map((name) => ({

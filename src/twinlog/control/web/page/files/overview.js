@@ -1,4 +1,4 @@
-// Is it all right? One sentence first, then a picture, then each flow.
+// The overview: a verdict in one sentence, a picture of the clusters, then each flow.
 
 import { ago, isOld, nowOf, once, stateNow } from "./notes.js";
 import { badge, clock, count, duration, h, kind, past, plural, put, rate, spark, svg, table } from "./view.js";
@@ -7,7 +7,7 @@ export function overview({ state, main }) {
   const verdict = h("p", { class: "verdict", role: "status", id: "verdict" });
   const picture = h("div");
   const list = h("div");
-  main.append(h("h1", {}, "Is it all right?"), verdict, h("h2", {}, "Clusters and flows"), picture, h("h2", {}, "Flows"), list);
+  main.append(h("h1", {}, "Is replication healthy?"), verdict, h("h2", {}, "Clusters and flows"), picture, h("h2", {}, "Flows"), list);
   return {
     update() {
       const [text, level] = sentence(state);
@@ -19,23 +19,23 @@ export function overview({ state, main }) {
   };
 }
 
-const OLD_MS = 45000; // as long as the row of a leader holds
+const OLD_MS = 45000; // as long as a leader's row is valid
 
-/** What speaks against a flow though nothing of it is broken; empty where nothing does. */
+/** Why a flow needs a check although none of its partitions has failed; empty if it does not. */
 function doubt(one) {
-  if (one.state === "UNKNOWN") return "its state is not known";
+  if (one.state === "UNKNOWN") return "state unknown";
   if (one.ageMs === null || one.ageMs > OLD_MS) return one.ageMs === null ? "no report yet" : `last report ${past(one.ageMs)}`;
-  if (one.state === "STANDBY") return "STANDBY, and no leader reports";
-  if (one.problem && one.reportedBy !== "here") return "not all of it is known"; // its row says why
-  if (one.verified?.differences) return "its copy differs";
-  if (last(one)?.answer === "different") return "its last verify found differences";
+  if (one.state === "STANDBY") return "STANDBY, but no leader reports";
+  if (one.problem && one.reportedBy !== "here") return "partly unknown"; // its row shows why
+  if (one.verified?.differences) return "the copy differs";
+  if (last(one)?.answer === "different") return "the last verify found differences";
   return kind(one.state) === "warn" || one.loss.excess || one.unusualPartitions ? one.state : "";
 }
 
-/** The one sentence, and its level: good, warn or bad. */
+/** The verdict, and its level: good, warn or bad. */
 export function sentence(state) {
   const { flows, problem } = state;
-  if (isOld(state)) return [problem ? "Nobody knows." : "Nobody knows: nothing has answered for long.", "bad"];
+  if (isOld(state)) return [problem ? "Unknown." : "Unknown: no answer for 15 seconds.", "bad"];
   if (!flows.length) return ["No flow is configured.", "warn"];
   const bad = flows.filter((one) => kind(one.state) === "bad");
   const odd = flows.filter(doubt);
@@ -43,14 +43,14 @@ export function sentence(state) {
   const lost = known.reduce((sum, one) => sum + one.loss.records, 0);
   const unknown = flows.length - known.length;
   const dark = known.reduce((sum, one) => sum + one.loss.unknownPartitions, 0);
-  const loss = unknown === flows.length ? "what would be lost is not known"
+  const loss = unknown === flows.length ? "the possible loss is unknown"
     : lost ? `${plural(lost, "record")} would be lost if the sources died now`
-    : dark || unknown ? "nothing is known that would be lost if the sources died now" : "nothing would be lost if the sources died now";
+    : dark || unknown ? "no loss is known if the sources died now" : "nothing would be lost if the sources died now";
   const hidden = [unknown && unknown < flows.length && plural(unknown, "flow"), dark && plural(dark, "partition")].filter(Boolean);
-  const rest = hidden.length ? ` (of ${hidden.join(" and ")} it is not known)` : "";
+  const rest = hidden.length ? ` (unknown for ${hidden.join(" and ")})` : "";
   if (bad.length) return [`No: ${bad.map((one) => `${one.flow} is ${one.state}`).join(", ")}; ${loss}${rest}.`, "bad"];
   if (odd.length) return [`Check ${odd.map((one) => `${one.flow} (${doubt(one)})`).join(", ")}; ${loss}${rest}.`, "warn"];
-  return [`Yes: ${flows.length === 1 ? "the flow copies" : `all ${flows.length} flows copy`}; ${loss}${rest}.`, "good"];
+  return [`Yes: ${flows.length === 1 ? "the flow is copying" : `all ${flows.length} flows are copying`}; ${loss}${rest}.`, "good"];
 }
 
 function flows(state) {
@@ -59,53 +59,53 @@ function flows(state) {
     { name: "State", cell: (one) => [badge(one.state, stateNow(state, one)), h("div", { class: "small soft" }, `since ${clock(one.sinceMs)}`)] },
     { name: "Lost if the source died now", cell: (one) => loss(one) },
     { name: "Lag", number: true, cell: (one) => [count(one.lag), lagUnknown(one)] },
-    { name: "Lag, lately", cell: (one) => spark((state.history.get(one.flow) || []).map((row) => [row.at, row.lag]), `lag of ${one.flow}`) },
+    { name: "Recent lag", cell: (one) => spark((state.history.get(one.flow) || []).map((row) => [row.at, row.lag]), `lag of ${one.flow}`) },
     { name: "Speed", number: true, cell: (one) => rate(speed(state, one)) },
     { name: "Caught up in", number: true, cell: (one) => caughtUp(state, one) },
-    { name: "Last proof", cell: (one) => proof(state, one) },
+    { name: "Last verification", cell: (one) => proof(state, one) },
     { name: "Guarantee", cell: (one) => one.guarantee || "?" },
     { name: "Reported by", cell: (one) => [one.reportedBy, h("div", { class: "small soft" }, ago(state, one))] },
   ], state.flows, { stacked: true, note: (one) => once(one.loss.excess, one.reason, one.problem).join("; ") });
 }
 
 export function loss(one) {
-  if (one.loss.records === null) return "not known";
+  if (one.loss.records === null) return "unknown";
   const ms = one.loss.ms ? ` (${duration(one.loss.ms)})` : "";
   const dark = one.loss.unknownPartitions;
-  return h("span", { class: one.loss.excess ? "bad" : one.loss.records || dark ? "" : "good" }, `${plural(one.loss.records, "record")}${ms}`, dark ? `; not known of ${plural(dark, "partition")}` : "");
+  return h("span", { class: one.loss.excess ? "bad" : one.loss.records || dark ? "" : "good" }, `${plural(one.loss.records, "record")}${ms}`, dark ? `; unknown for ${plural(dark, "partition")}` : "");
 }
 
-/** The last `twinlog verify`; null where its leader has compared since, or nothing is known of one. */
+/** The last run of `twinlog verify`; null if none is known, or if the leader has compared records since. */
 function last(one) {
   const run = one.verifyRuns?.[0]; // the newest comes first
   return run && !(one.verified?.atMs > run.beganMs) ? run : null;
 }
 
-/** What was compared last, by a `twinlog verify` or by the leader while it copies. */
+/** The last comparison: by `twinlog verify`, or by the leader during replication. */
 export function proof(state, one) {
   const run = last(one);
   if (run) {
-    return h("span", { class: run.answer === "different" ? "bad" : "" }, `${run.answer}${run.isWhole ? "" : ", of a part"}`,
+    return h("span", { class: run.answer === "different" ? "bad" : "" }, `${run.answer}${run.isWhole ? "" : ", partial"}`,
       h("div", { class: "small soft" }, `verify, ${since(state, one, run.beganMs)}`));
   }
-  if (one.verified) return [compared(state, one), !one.verifyRuns && h("div", { class: "small soft" }, "verify: not known")];
-  return !one.verifyRuns || one.ageMs === null ? "not known" : "none";
+  if (one.verified) return [compared(state, one), !one.verifyRuns && h("div", { class: "small soft" }, "verify: unknown")];
+  return !one.verifyRuns || one.ageMs === null ? "unknown" : "none";
 }
 
 const since = (state, one, ms) => past(nowOf(state, one) - ms);
 
-/** What of the copy its leader has compared with the source while it was made. */
+/** How much of the copy its leader has compared with the source during replication. */
 export function compared(state, one) {
   const found = one.verified;
   if (!found) return "none";
-  const when = found.atMs === null ? "nothing yet" : since(state, one, found.atMs);
-  const equal = `${plural(found.records, "record")} equal${found.isComplete ? ", all that is copied" : ""}`;
+  const when = found.atMs === null ? "not yet" : since(state, one, found.atMs);
+  const equal = `${plural(found.records, "record")} equal${found.isComplete ? ", all copied records" : ""}`;
   return h("span", { class: found.differences ? "bad" : "" },
     found.differences ? `${plural(found.differences, "range")} differ` : found.atMs === null ? "" : equal,
     h("div", { class: "small soft" }, when));
 }
 
-/** Bytes a second over the last half minute, or since the flow is in its state: one that was paused is at rest. */
+/** Bytes per second over the last half minute, or since the flow entered its state: a paused flow has no speed. */
 export function speed(state, one, field = "bytesPerS") {
   const rows = (state.history.get(one.flow) || []).slice(-16);
   const isOf = (row) => row?.state === one.state;
@@ -113,35 +113,35 @@ export function speed(state, one, field = "bytesPerS") {
   return seen.length ? seen.reduce((a, b) => a + b, 0) / seen.length : null;
 }
 
-/** Of how many partitions the number of waiting records says nothing. */
+/** How many partitions the lag does not include, as text. */
 export function lagUnknown(one) {
-  return one.lagUnknownPartitions ? `; not known of ${plural(one.lagUnknownPartitions, "partition")}` : "";
+  return one.lagUnknownPartitions ? `; unknown for ${plural(one.lagUnknownPartitions, "partition")}` : "";
 }
 
-/** What would be lost is asked for once a second, and an answer may be late. */
+/** The possible loss is measured once a second, and an answer may be late. */
 const KEEPS_UP_MS = 5000;
 
 export function caughtUp(state, one) {
   if (one.lagUnknownPartitions) return "?";
   if (one.lag === 0) return "caught up";
-  // a stream that never ends has some records on their way, and is not behind for that
+  // a continuous stream always has some records in flight, and is not behind because of them
   if (one.loss.records !== null && one.loss.ms < KEEPS_UP_MS && !one.loss.unknownPartitions) return "keeps up";
   const seen = (state.history.get(one.flow) || []).filter((row) => row.lag !== null).slice(-15);
   if (one.lag === null || seen.length < 3) return "?";
   const [first, last] = [seen[0], seen[seen.length - 1]];
   const gained = (first.lag - last.lag) / Math.max(1, last.at - first.at);
-  return gained > 0 ? duration(one.lag / gained) : "not at this pace";
+  return gained > 0 ? duration(one.lag / gained) : "not at this rate";
 }
 
-const IN_A_SENTENCE = { "?": "not known when it is caught up", "not at this pace": "not caught up at this pace" };
+const IN_A_SENTENCE = { "?": "catch-up time unknown", "not at this rate": "not caught up at this rate" };
 
-/** The same, where no column says what it is about. */
+/** The same as a sentence, for places without a column header. */
 export function catchesUp(state, one) {
   const found = caughtUp(state, one);
   return IN_A_SENTENCE[found] || (/\d/.test(found) ? `caught up in ${found}` : found);
 }
 
-/** The clusters on a ring; `wide` pixels, so that a narrow window shrinks distances and not the words. */
+/** The clusters on a ring, `wide` pixels wide: a narrow window reduces the distances, not the text. */
 function map(state, wide) {
   const { flows } = state;
   const names = [...new Set(flows.flatMap((one) => [one.source, one.target]))];

@@ -1,4 +1,4 @@
-// The router, what is asked every two seconds, and what was seen since the page was opened.
+// The router, the poll of /flows every two seconds, and the history since the page was opened.
 
 import { Refused, WITHIN_MS, ask, setToken } from "./api.js";
 import { h, learn, past, put } from "./view.js";
@@ -14,7 +14,7 @@ import { events } from "./events.js";
 const EVERY_MS = 2000;
 const KEPT = 450; // a quarter of an hour
 
-/** What all screens share: flows as last reported, and their history. */
+/** Shared by all screens: the flows as last reported, and their history. */
 const state = { flows: [], history: new Map(), codes: new Map(), states: [], problem: null, askedMs: 0 };
 
 const OF_FLOW = { "": flowScreen, topics, groups, cutover, compare };
@@ -22,7 +22,7 @@ const NAMES = { "": "Flow", topics: "Topics", groups: "Groups", cutover: "Cut-ov
 const main = document.getElementById("main");
 const note = h("div"); // above each screen
 let screen = null;
-let isAsked = false; // who it is: no screen is opened meanwhile
+let isAsked = false; // the user is asked to sign in: no screen opens until then
 
 function route() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
@@ -39,7 +39,7 @@ function screenOf(parts) {
   return { make: overview, flow: "", name: "overview" };
 }
 
-/** Keep what a screen was asked for in its address, so that it can be sent to somebody. */
+/** Keep the screen's filters in the address, so that the address can be shared. */
 function noted(values) {
   const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value));
   history.replaceState(null, "", `${location.hash.split("?")[0] || "#/"}${query.size ? `?${query}` : ""}`);
@@ -49,7 +49,7 @@ function decoded(text) {
   try {
     return decodeURIComponent(text);
   } catch {
-    return text; // no address of ours
+    return text; // not an address of this page
   }
 }
 
@@ -69,7 +69,7 @@ function links(here) {
 function open() {
   const here = route();
   screen?.close?.();
-  document.getElementById("dialog").close(); // it is of the screen that was open
+  document.getElementById("dialog").close(); // it belongs to the previous screen
   main.replaceChildren(note);
   screen = here.make({ state, main, flow: here.flow, query: here.query, noted });
   links(here);
@@ -114,7 +114,7 @@ async function poll() {
     state.problem = error;
     if (error.status === 401) return login(error);
   }
-  setTimeout(poll, EVERY_MS); // also where a screen cannot show what was answered
+  setTimeout(poll, EVERY_MS); // also if a screen cannot show the answer
   age();
   if (screen === null) open();
   else {
@@ -128,25 +128,25 @@ function login(error) {
   screen = null;
   isAsked = true;
   setToken("");
-  // nothing is shown any more to whom it is not to be shown
+  // without a valid token no earlier data stays on the screen
   Object.assign(state, { flows: [], history: new Map(), askedMs: 0 });
   document.getElementById("screens").replaceChildren();
   document.getElementById("dialog").close();
   document.getElementById("dialog").replaceChildren();
   const field = h("input", { type: "password", name: "token", autocomplete: "off", required: true });
   main.replaceChildren(
-    h("h1", {}, "Who are you?"),
+    h("h1", {}, "Sign in"),
     h("p", {}, error.problem.what),
     h("form", {
       submit: (event) => {
         event.preventDefault();
-        if (!isAsked) return; // pressed twice
+        if (!isAsked) return; // submitted twice
         isAsked = false;
         setToken(field.value.trim());
         poll();
       },
-    }, h("div", { class: "bar" }, h("label", {}, "Token", field), h("button", { class: "do first" }, "Come in"))),
-    h("p", { class: "small soft" }, "twinlog token new makes one; it is kept for this tab alone."),
+    }, h("div", { class: "bar" }, h("label", {}, "Token", field), h("button", { class: "do first" }, "Sign in"))),
+    h("p", { class: "small soft" }, "twinlog token new creates a token. It is stored for this tab only."),
   );
   field.focus();
 }
@@ -156,7 +156,7 @@ function age() {
   put(note, oldNote(state));
   const text = state.problem instanceof Refused
     ? `not up to date: ${state.problem.message}`
-    : state.askedMs ? `asked ${past(Date.now() - state.askedMs)}` : "";
+    : state.askedMs ? `updated ${past(Date.now() - state.askedMs)}` : "";
   document.getElementById("age").textContent = text;
 }
 
@@ -166,7 +166,7 @@ addEventListener("hashchange", () => {
   main.focus();
 });
 document.querySelector(".skip").addEventListener("click", (event) => {
-  event.preventDefault(); // its address is none of a screen
+  event.preventDefault(); // #main is not the address of a screen
   main.focus();
 });
 addEventListener("keydown", (event) => {
@@ -177,6 +177,6 @@ addEventListener("keydown", (event) => {
 });
 setInterval(() => {
   age();
-  if (isOld(state)) screen?.update?.(); // ages grow though nothing answers
+  if (isOld(state)) screen?.update?.(); // ages grow even without answers
 }, 1000);
 poll();

@@ -1,4 +1,4 @@
-// Which topic? Filter, sort, page; a topic unfolds to its partitions, and each code says what to do.
+// The topics of a flow: filter, sort, page. A topic unfolds to its partitions, each code to its advice.
 
 import { ask, flowPath } from "./api.js";
 import { changing } from "./change.js";
@@ -12,25 +12,25 @@ const USUAL = { topic: "", state: "", code: "", sort: "-lag", offset: 0 };
 
 export function topics({ state, main, flow, query, noted }) {
   const wish = { ...USUAL, ...Object.fromEntries([...query].filter(([name]) => name in USUAL)) };
-  // an address of earlier may name a column that only partitions have
+  // an old address may name a column that only partitions have
   if (!SORTED.has(wish.sort.replace(/^-/, ""))) wish.sort = USUAL.sort;
   wish.offset = Math.min(1e7, Math.max(0, Math.round(Number(wish.offset)) || 0));
-  const field = h("input", { type: "search", value: wish.topic, placeholder: "press / to come here", input: () => soon() });
+  const field = h("input", { type: "search", value: wish.topic, placeholder: "press / to search", input: () => soon() });
   const option = (name) => h("option", { value: name, selected: name === wish.state }, name || "any");
   const chosen = h("select", { change: () => again({ state: chosen.value, offset: 0 }) }, option(""), state.states.map(option));
-  // all of a code, so that what is half written finds nothing: asked when it is written
+  // a code matches only as a whole, so the filter is applied when the input is complete
   const code = h("input", { list: "codes", value: wish.code, change: () => again({ code: code.value.trim().toUpperCase(), offset: 0 }) });
   const codes = h("datalist", { id: "codes" }, [...state.codes.keys()].sort().map((value) => h("option", { value })));
-  const list = h("div", {}, h("p", { class: "small soft", role: "status" }, "Asking ..."));
+  const list = h("div", {}, h("p", { class: "small soft", role: "status" }, "Loading ..."));
   const pages = h("div", { class: "bar" });
   main.append(h("h1", {}, `Topics of ${flow}`),
     h("div", { class: "bar" }, h("label", {}, "Topic contains", field), h("label", {}, "State", chosen), h("label", {}, "Code", code), codes), list, pages);
   let waits = 0;
   let isOpen = true;
   let asking = 0;
-  let number = 0; // an answer to an earlier question may come last
+  let number = 0; // of the last request: answers may arrive out of order
   let last = null;
-  const unfolded = new Map(); // by topic: its partitions, and what both clusters said of them
+  const unfolded = new Map(); // by topic: its partitions, and their logs on both clusters
 
   function soon() {
     clearTimeout(waits);
@@ -58,7 +58,7 @@ export function topics({ state, main, flow, query, noted }) {
     try {
       const found = await ask(`${flowPath(flow)}/topics?${asked}`);
       if (!isOpen || mine !== number) return;
-      // fewer are left than this page begins with
+      // the list became shorter than this page's first row
       if (found.offset > 0 && !found.topics.length) return again({ offset: Math.floor(Math.max(0, found.total - 1) / PAGE) * PAGE });
       show(found);
     } catch (error) {
@@ -71,7 +71,7 @@ export function topics({ state, main, flow, query, noted }) {
     }
   }
 
-  /** Partitions of a topic at once, and where their logs begin and end when both clusters have said it. */
+  /** Load a topic's partitions, then the start and end of their logs on both clusters. */
   async function loadPartitions(topic) {
     const mine = unfolded.get(topic);
     if (mine.isAsked || Date.now() - mine.at < FRESH_MS) return;
@@ -108,7 +108,7 @@ export function topics({ state, main, flow, query, noted }) {
     if (!mine) return null;
     const { found, logs } = mine;
     if (mine.problem) return failure(mine.problem);
-    if (!found) return h("p", { class: "small soft", role: "status" }, "Asking ...");
+    if (!found) return h("p", { class: "small soft", role: "status" }, "Loading ...");
     const to = mine.offset + found.partitions.length;
     const of = [wish.state, wish.code && `with ${wish.code}`].filter(Boolean).join(" ");
     const caption = `${plural(found.total, "partition")} of ${topic}${of && ` ${of}`}, ${count(found.total ? mine.offset + 1 : 0)} to ${count(to)}; ${asOf(mine)}`;
@@ -117,34 +117,34 @@ export function topics({ state, main, flow, query, noted }) {
     const turn = (text, offset, disabled) => h("button", { class: "do small", disabled, "aria-label": `${text} partitions of ${topic}`, click: () => turned(topic, offset) }, text);
     return [mine.logsProblem && failure(mine.logsProblem),
       table(caption, PARTS, rows, { stacked: true, note: (one) => partNote(state, one) }),
-      found.total > PARTITIONS && h("div", { class: "bar" }, turn("Before", mine.offset - PARTITIONS, mine.offset === 0), turn("Next", to, to >= found.total))];
+      found.total > PARTITIONS && h("div", { class: "bar" }, turn("Previous", mine.offset - PARTITIONS, mine.offset === 0), turn("Next", to, to >= found.total))];
   }
 
   function show(found) {
     last = found;
-    if (!found) return; // the list could not be asked for meanwhile
+    if (!found) return; // the last request for the list failed
     const to = found.offset + found.topics.length;
     const caption = `${plural(found.total, "topic")}, ${count(found.total ? found.offset + 1 : 0)} to ${count(to)}; reported by ${found.reportedBy === "here" ? "this process" : "both clusters"} at ${clock(found.asOfMs)} UTC`;
     const one = state.flows.find((each) => each.flow === flow);
     const wanted = one?.wanted ?? null;
-    const note = wanted === null && h("p", { class: "warn" }, `What people want of ${flow} is not known, so neither Pause nor Resume is offered${one?.problem ? `: ${one.problem}` : ""}`);
+    const note = wanted === null && h("p", { class: "warn" }, `The commands in effect for ${flow} are unknown, so Pause and Resume are not available${one?.problem ? `: ${one.problem}` : ""}`);
     const advices = (row) => row.codes.length > 0 && !unfolded.has(row.topic) && row.codes.map((code) => advice(state, code, row.topic));
     put(list, note, table(caption, COLUMNS(flow, wanted, name), found.topics, { sorted: wish.sort, onSort: (sort) => again({ sort, offset: 0 }), note: advices, below }));
     put(pages,
-      h("button", { class: "do", disabled: found.offset === 0, click: () => again({ offset: Math.max(0, wish.offset - PAGE) }) }, "Before"),
+      h("button", { class: "do", disabled: found.offset === 0, click: () => again({ offset: Math.max(0, wish.offset - PAGE) }) }, "Previous"),
       h("button", { class: "do", disabled: to >= found.total, click: () => again({ offset: wish.offset + PAGE }) }, "Next"));
     for (const { topic } of found.topics) if (unfolded.has(topic)) loadPartitions(topic);
   }
 
   load();
-  // the answer may take both clusters half a minute, and a browser has six connections: one is enough
+  // an answer may take both clusters half a minute, and a browser has six connections: one request at a time
   const timer = setInterval(() => !document.hidden && !asking && load(), 5000);
   return { close: () => ((isOpen = false), clearInterval(timer), clearTimeout(waits)) };
 }
 
-const FRESH_MS = 4000; // less than a turn of the list: what is unfolded is asked for once a turn
+const FRESH_MS = 4000; // less than the list's interval: unfolded topics are loaded once per interval
 
-/** What went wrong, if anything did. */
+/** The error of a request, or null if it succeeded. */
 async function problemOf(question) {
   try {
     await question();
@@ -157,34 +157,34 @@ async function problemOf(question) {
 const keeps = (one) => h("span", { class: one.isNearDeletion && "bad" }, keptFor(one));
 const lagTime = (one) => (one.lagMs === null ? "?" : duration(one.lagMs));
 const lossTime = (one) => one.lossMs > 0 && ` (${duration(one.lossMs)})`;
-const lossUnknown = (one) => one.lossRecords !== null && one.lossUnknownPartitions > 0 && `; not known of ${plural(one.lossUnknownPartitions, "partition")}`;
+const lossUnknown = (one) => one.lossRecords !== null && one.lossUnknownPartitions > 0 && `; unknown for ${plural(one.lossUnknownPartitions, "partition")}`;
 
 const COLUMNS = (flow, wanted, name) => [
   { name: "Topic", sort: "topic", cell: name },
   { name: "State", sort: "state", cell: (one) => badge(one.state) },
   { name: "Partitions", sort: "partitions", number: true, cell: (one) => count(one.partitions) },
-  { name: "Not simply copied", sort: "unusualPartitions", number: true, cell: (one) => count(one.unusualPartitions) },
+  { name: "Partitions with problems", sort: "unusualPartitions", number: true, cell: (one) => count(one.unusualPartitions) },
   { name: "Lag", sort: "lag", number: true, cell: (one) => [count(one.lag), one.lag !== null && lagUnknown(one)] },
   { name: "Lag, time", number: true, cell: lagTime },
   { name: "Would be lost", sort: "lossRecords", number: true, cell: (one) => [count(one.lossRecords), lossTime(one), lossUnknown(one)] },
   { name: "Kept by the source for", sort: "keptMs", number: true, cell: keeps },
   { name: "Copied", sort: "records", number: true, cell: (one) => count(one.records) },
   { name: "Bytes copied", sort: "bytes", number: true, cell: (one) => bytes(one.bytes) },
-  { name: "On the target", cell: (one) => one.targetTopic },
-  { name: "Steer", cell: (one) => (one.state === "PROMOTED" ? "" : act(flow, wanted, one.topic)) },
+  { name: "Target topic", cell: (one) => one.targetTopic },
+  { name: "Actions", cell: (one) => (one.state === "PROMOTED" ? "" : act(flow, wanted, one.topic)) },
 ];
 const SORTED = new Set([...COLUMNS().map((column) => column.sort), "lossMs"]);
 
 const side = (one, which) => one.logs?.[which];
-const hasNone = (one) => one.logs && !one.logs.target; // of its topic there is nothing on the target yet
+const hasNone = (one) => one.logs && !one.logs.target; // its topic does not exist on the target yet
 const second = (...texts) => h("div", { class: "small soft" }, texts);
 
-/** Of which logs what is shown is, and of when: a cluster that is away has reported nothing of any partition. */
+/** Which logs are shown, and as of when. A cluster that is unreachable has reported no partition at all. */
 function asOf({ logs, logsProblem }) {
-  if (!logs) return logsProblem ? "both logs are not known" : "asking both clusters ...";
+  if (!logs) return logsProblem ? "both logs unknown" : "querying both clusters ...";
   const isAway = (which) => logs.partitions.length > 0 && logs.partitions.every((one) => one[which]?.problem);
   const [source, target] = [isAway("source"), isAway("target")];
-  if (source && target) return "both logs are not known";
+  if (source && target) return "both logs unknown";
   const known = source ? "the target's logs" : target ? "the source's logs" : "both logs";
   return `${known} as of ${clock(logs.asOfMs)} UTC`;
 }
@@ -196,11 +196,11 @@ function leader(log) {
 
 function catchesUp(one) {
   if (one.keptMs === null) return "";
-  if (one.catchesUpMs === null) return "comes no nearer";
-  return one.catchesUpMs ? `caught up in ${duration(one.catchesUpMs)}` : "caught up in ?";
+  if (one.catchesUpMs === null) return "not catching up";
+  return one.catchesUpMs ? `caught up in ${duration(one.catchesUpMs)}` : "catch-up time unknown";
 }
 
-/** Of a partition; what only its logs show is `?` until both clusters have answered. All of it is in a window of 1200 pixels. */
+/** Columns of a partition. Fields of its logs are `?` until both clusters have answered. They fit a window of 1200 pixels. */
 const PARTS = [
   { name: "Partition", number: true, cell: (one) => String(one.partition) },
   { name: "State", cell: (one) => [badge(one.state), second(`since ${clock(one.sinceMs)}`)] },
@@ -221,9 +221,9 @@ function partNote(state, one) {
   return (one.message || one.code || problems.length > 0) && [explained(state, one.message, one.code, `${one.topic}-${one.partition}`), problems];
 }
 
-/** What was named is resumed; of a flow that is paused as a whole no topic can be, but each may be named besides. */
+/** A topic that was paused or released by name can be resumed. In a flow that is paused as a whole, a topic can be paused besides, but not resumed. */
 function act(flow, wanted, topic) {
-  if (wanted === null) return "not known";
+  if (wanted === null) return "unknown";
   const isNamed = wanted.some((row) => row.topic === topic && (row.intent === "pause" || row.intent === "release"));
   const [what, title] = isNamed ? ["topics/resume", "Resume"] : ["topics/pause", "Pause"];
   const topics = [topic.replace(/[.]/g, "\\.")];

@@ -1,8 +1,8 @@
-// Elements, words and small pictures. Text is always set as text: names of topics are somebody else's.
+// Elements, number formats and charts. All text is set as text, never as HTML: topic names are untrusted.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element; attributes that are functions listen, those that are false are left out. */
+/** An element. Attributes that are functions become event listeners; false and null ones are left out. */
 export function h(name, attributes = {}, ...children) {
   return filled(document.createElement(name), attributes, children);
 }
@@ -29,7 +29,7 @@ export function plural(value, noun) {
   return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 }
 
-/** Milliseconds in words. */
+/** Format milliseconds. */
 export function duration(ms) {
   if (ms === null || ms === undefined) return "?";
   if (ms < 1000) return `${Math.round(ms)} ms`;
@@ -41,13 +41,13 @@ export function duration(ms) {
   return `${Math.round(seconds / 86400)} days`;
 }
 
-/** How long ago something was; parts of a second say nothing there. */
+/** How long ago; less than a second is "just now". */
 export const past = (ms) => (ms < 1000 ? "just now" : `${duration(ms)} ago`);
 
-/** How long the source keeps what waits. */
-export const keptFor = ({ keptMs, keptKnown }) => (keptMs !== null ? duration(keptMs) : keptKnown ? "no end in sight" : "not known");
+/** How long the source keeps the records that wait. */
+export const keptFor = ({ keptMs, keptKnown }) => (keptMs !== null ? duration(keptMs) : keptKnown ? "no deletion expected" : "unknown");
 
-/** Bytes in words. */
+/** Format bytes. */
 export function bytes(value) {
   if (value === null || value === undefined) return "?";
   const units = ["B", "KB", "MB", "GB", "TB", "PB"];
@@ -56,33 +56,33 @@ export function bytes(value) {
   return `${value >= 100 || unit === 0 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
 }
 
-/** Bytes a second in words. */
+/** Format bytes per second. */
 export const rate = (value) => (value === null || value === undefined ? "?" : `${bytes(value)}/s`);
 
-const LAST_MS = 8.64e15; // of a date; rows of others may say more
+const LAST_MS = 8.64e15; // the largest valid date; rows of other processes may exceed it
 
 export const clock = (ms) =>
   ms === null || ms === undefined || Math.abs(ms) > LAST_MS ? "?" : new Date(ms).toISOString().replace("T", " ").slice(0, 19);
 
-const STATES = new Map(); // by name: the catalogue's row
+const STATES = new Map(); // by name, from the server's catalogue
 
-/** Take the catalogue of the server: what states there are, and how each is shown. */
+/** Store the server's catalogue of states and their severity. */
 export const learn = (states) => states.forEach((one) => STATES.set(one.state, one));
 
-/** good, warn or bad; nothing where the state is not known. */
+/** good, warn or bad; empty if the state is unknown. */
 export const kind = (state) => (state === "UNKNOWN" ? "" : STATES.get(state)?.severity || "warn");
 
 export const badge = (state, text = state) => h("span", { class: `badge ${kind(state)}`, title: STATES.get(state)?.meaning }, text);
 
 const USED = "a, button, summary, input, select, [tabindex]";
-/** By what an element is found again. What changes by itself is left out: the time in a table's caption, the arrow of a sorted column. */
+/** The key by which an element is found again. It leaves out text that changes by itself: the time in a table's caption, the arrow of a sorted column. */
 const namesOf = (one) => one.matches(".scroll") ? "a table" : `${one.tagName} ${one.getAttribute("href") || ""} ${one.getAttribute("aria-label") || one.textContent.replace(/ [▲▼]$/, "")}`;
 
-/** What stands in the page for an element that new numbers have replaced. */
+/** The element on the page that replaced `gone` when new numbers came. */
 export const counterpart = (gone) => [...document.querySelectorAll(USED)].find((one) => namesOf(one) === namesOf(gone));
 
-/** Put children into a container in place of what it has. What is equal stays; of what is not, the
- * element with the keyboard's focus, unfolded details and how far a table is scrolled are as before. */
+/** Replace a container's children. Equal children stay. Otherwise the keyboard focus, unfolded details
+ * and the scroll position of tables are kept. */
 export function put(container, ...children) {
   const fresh = h("div", {}, children);
   const of = (root, selector) => [...root.querySelectorAll(selector)];
@@ -98,7 +98,7 @@ export function put(container, ...children) {
   of(container, ".scroll").forEach((one, n) => (one.scrollLeft = scrolled[n] || 0));
   if (!held) return;
   const same = of(container, USED).filter((one) => namesOf(one) === namesOf(held))[nth];
-  // one that is disabled by now, as Next is on the last page, leaves the keyboard to what stands beside it
+  // a button that is now disabled, as Next on the last page, passes the focus to the one beside it
   (same?.disabled ? of(same.parentElement, USED).find((one) => !one.disabled) : same)?.focus({ preventScroll: true });
 }
 
@@ -106,8 +106,8 @@ export function card(label, value, note = "") {
   return h("div", { class: "card" }, h("span", { class: "small soft" }, label), h("b", {}, value), note && h("span", { class: "small soft" }, note));
 }
 
-/** A table; a column is {name, cell, number, wrap, sort}; `sorted` is the value of the one in use;
- * `note` is a line below a row, or nothing, and `below` what it unfolds to. Where it is `stacked`, a narrow window has a line for each cell. */
+/** A table. A column is {name, cell, number, wrap, sort}; `sorted` is the `sort` value in use; `note` is a line below a row
+ * or nothing; `below` is what the row unfolds to. If `stacked`, a narrow window shows each cell on its own line. */
 export function table(caption, columns, rows, { sorted = "", onSort = null, note = () => "", below = () => null, stacked = false } = {}) {
   const head = columns.map((column) => {
     const turned = sorted === `-${column.sort}`;
@@ -127,10 +127,10 @@ export function table(caption, columns, rows, { sorted = "", onSort = null, note
     h("table", { class: stacked && "stacked" }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
 }
 
-/** A line of [ms, value]; `marks` are moments. */
+/** A line chart of [ms, value]; `marks` are times. */
 export function spark(points, label, marks = []) {
   const known = points.filter(([, value]) => value !== null && value !== undefined);
-  if (known.length < 2) return h("p", { class: "small soft" }, "a line comes with the next numbers");
+  if (known.length < 2) return h("p", { class: "small soft" }, "not enough data yet");
   const [first, last] = [known[0][0], known[known.length - 1][0]];
   const top = Math.max(1, ...known.map(([, value]) => value));
   const x = (at) => ((at - first) / Math.max(1, last - first)) * 100;
