@@ -253,7 +253,7 @@ def test_however_it_ends_it_leaves_nothing(tmp_path: Path, scratch: Path, end: E
         if end.error:
             assert re.search(end.error, demo.stderr.splitlines()[-1])
         else:
-            assert demo.stderr.strip() in ("", "stopping in order; a second signal stops at once")
+            assert demo.stderr.strip() in ("", "shutting down; a second signal stops immediately")
         assert traces.are_gone()
         if end.code < 0:  # then others tidy up
             eventually(lambda: left_in(scratch) == [])

@@ -79,5 +79,3 @@ def needs(what: str, version: str, *, is_there: bool) -> None:
             f'format("twinlog"): {what} needs Spark {version} or newer, and this is '
             f"{pyspark.__version__}"
         )
-
-

@@ -121,7 +121,7 @@ def test_a_trouble_says_since_when() -> None:
 
 
 def test_what_was_known_before_an_outage_is_the_least_that_waits() -> None:
-    """The source is not asked meanwhile, and grows."""
+    """The source is not queried in the meantime, and grows."""
     away = partition(
         state="RETRYING", lag=500, code="UNREACHABLE", message="B: refused", loss_ms=1000
     )
