@@ -115,7 +115,7 @@ def test_file_is_private_and_none_is_overwritten(
     before = (side.folder / "out").read_bytes()
     produce(side.source, side.topic, ODD)
     assert side.export() == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert (side.folder / "out").read_bytes() == before
     assert list(side.folder.glob("*.partial")) == []
 

@@ -197,7 +197,7 @@ def fill_its_disk(demo: Command) -> None:
             opened.write(bytes(65_536))
 
 
-NOTHING = "nothing is left behind"
+NOTHING = "all files are removed"
 IN_THE_GATE = {
     "Ctrl-C": End(is_paused_and_resumed, to_its_group(signal.SIGINT)),
     "SIGTERM while its clusters start": End(clusters_start, Command.terminate, says=NOTHING),

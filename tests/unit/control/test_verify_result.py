@@ -103,8 +103,8 @@ def test_lines_name_ranges_of_both_sides() -> None:
     assert list(problems(flow)) == [
         "missing: orders-0 [3, 5), 2 records: why",
         "different: orders-0 [7, 8) / A.orders-0 [6, 7), 1 record",
-        "group billing stands at 19 in A.orders-0, its place is 18 (orders-0 20): it would skip "
-        "records",
+        "group billing is at 19 in A.orders-0, but its translated offset is 18 (orders-0 20): it "
+        "would skip records",
     ]
     assert list(explained(flow)) == ["1,200 transaction markers"]
 
