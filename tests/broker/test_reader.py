@@ -184,7 +184,7 @@ def test_where_a_batch_begins_and_ends(
         read(startingOffsetsByTimestamp=times).collect()
     commit(source_cluster, "a-group", topic, 5)
     assert values(read(startingOffsets="group:a-group")) == [5, 6, 7, 8, 9]
-    with pytest.raises(Exception, match="group nobody has committed nothing") as error:
+    with pytest.raises(Exception, match="group nobody has no committed offsets") as error:
         read(startingOffsets="group:nobody").collect()
     assert "[NO_OFFSETS]" in str(error.value)
     with pytest.raises(Exception, match=f"{topic}-1 is missing; give all partitions"):

@@ -331,7 +331,7 @@ def test_a_time_that_brokers_do_not_give(spark: SparkSession, options: Mapping[s
 
 
 def test_only_appends(spark: SparkSession, options: Mapping[str, str]) -> None:
-    with pytest.raises(Exception, match="a topic is only appended to"):
+    with pytest.raises(Exception, match="a topic can only be appended to"):
         numbers(spark, 1).write.format("twinlog").options(**options).mode("overwrite").save()
     with pytest.raises(Exception, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):  # Spark's own
         numbers(spark, 1).write.format("twinlog").options(**options).save()

@@ -58,8 +58,8 @@ def test_times_of_partitions() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is no place; write earliest, latest, time:"),
-        ("erliest", "is no place"),
+        ("", "is not a valid position; write earliest, latest, time:"),
+        ("erliest", "is not a valid position"),
         ("group:", "names no group"),
         ("time:yesterday", "is no time"),
         ("time:2026-01-31T12:00:00", "has no time zone"),
@@ -72,7 +72,7 @@ def test_times_of_partitions() -> None:
         ('{"orders": {"0": 1.5}}', "1.5 is no whole number"),
         ('{"orders": {"0": 99999999999999999999}}', "is no whole number"),
         ('{"orders": {"0": -3}}', "-2 is earliest, -1 is latest"),
-        ("[" * 100_000, "is no place"),
+        ("[" * 100_000, "is not a valid position"),
         ('{"a":' * 100_000, "it is no JSON"),
     ],
     ids=[*"abcdefghijklmnop"],
@@ -90,7 +90,7 @@ def test_what_is_no_timestamp(text: str) -> None:
 
 
 def test_a_group_has_no_end() -> None:
-    with pytest.raises(ConfigError, match="is no place"):
+    with pytest.raises(ConfigError, match="is not a valid position"):
         parse_offsets("endingOffsets", "group:billing", may_use_names=False)
 
 

@@ -116,7 +116,7 @@ def test_isolation(given: dict[str, str], level: Isolation) -> None:
         ({"startingOffsets": '{"orders":{"0":-1}}'}, "a batch cannot begin at the end"),
         ({"endingOffsets": "earliest"}, "reading cannot end at the start"),
         ({"endingOffsets": '{"orders":{"0":-2}}'}, "reading cannot end at the start"),
-        ({"endingOffsets": "group:billing"}, "is no place"),
+        ({"endingOffsets": "group:billing"}, "is not a valid position"),
         ({"isolation": "committed"}, "write read_committed or read_uncommitted"),
         (
             {"isolation": "read_committed", "kafka.isolation.level": "read_uncommitted"},

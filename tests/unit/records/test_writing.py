@@ -59,7 +59,7 @@ def test_runs_of_one_checkpoint_have_one_transactional_id() -> None:
     ("more", "says"),
     [
         ({"checkpointLocation": ""}, "kafka.transactional.id: missing"),
-        ({"writeId": "x"}, "writeId: it is of batches only"),
+        ({"writeId": "x"}, "writeId: only batches have it"),
         ({"missingMark": "skip"}, "missingMark: 'skip' is not a valid value; write fail or write"),
         (
             {"kafka.enable.idempotence": "no"},
