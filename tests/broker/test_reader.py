@@ -459,7 +459,7 @@ def test_a_stream_says_what_was_cut_off(
     delete_topic(source_cluster, topic)
     create_topic(source_cluster, topic, 2)
     produce(source_cluster, topic, numbers(100, 104, partition=0))
-    with pytest.raises(Exception, match=rf"{topic}-0: offsets \[4, 10\) are not there") as error:
+    with pytest.raises(Exception, match=rf"{topic}-0: offsets \[4, 10\) do not exist") as error:
         stream.run()
     assert "[TRUNCATED]" in str(error.value)
     stream.run(failOnDataLoss=False)

@@ -39,4 +39,6 @@ def test_what_is_no_code_names_those_that_are_near(capsys: pytest.CaptureFixture
     assert run(["explain", "SOURCE_TRUNCATE"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "SOURCE_TRUNCATE is no code of Twinlog's; near are SOURCE_TRUNCATED" in captured.err
+    assert (
+        "SOURCE_TRUNCATE is not a Twinlog code; similar codes are SOURCE_TRUNCATED" in captured.err
+    )

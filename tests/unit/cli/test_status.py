@@ -354,7 +354,7 @@ def test_topics_are_chosen_by_either_name_and_by_their_lag(
     (part,) = json.loads(capsys.readouterr().out)["mirrors"][0]["flows"][0]["partitions"]
     assert part["topic"] == "late", "for programs as for people"
     run(["status", "--topic", "nosuch"])
-    assert capsys.readouterr().out.endswith("no topic here or on the target is named nosuch\n")
+    assert capsys.readouterr().out.endswith("no topic on the source or the target matches nosuch\n")
     assert run(["status", "--topic", "("]) == 2
     assert run(["status", "--watch", "--format", "json"]) == 2
 

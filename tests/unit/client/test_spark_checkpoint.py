@@ -130,7 +130,7 @@ def test_other_topics_alone_are_no_query_of_the_flow(tmp_path: Path) -> None:
     with pytest.raises(FlowError, match="no source of this query reads a topic that the flow"):
         rewritten(checkpoint(tmp_path, {0: others}, committed=0))
     mixed = checkpoint(tmp_path / "mixed", {0: '{"orders":{"0":1},"payments":{"0":3}}'}, 0)
-    with pytest.raises(FlowError, match="payments-0 at 3: nothing of it was copied"):
+    with pytest.raises(FlowError, match="payments-0 at 3: Twinlog has copied nothing of it"):
         rewritten(mixed)
 
 

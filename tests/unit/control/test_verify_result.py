@@ -114,7 +114,7 @@ def test_pending_records_are_said_while_a_mirror_runs() -> None:
     compared.pending = Range(9, 12)
     flow = VerifiedFlow(flow="A->B", is_led=True, partitions=[partition(compared)])
     assert flow.answer is VerifyAnswer.IDENTICAL
-    assert list(explained(flow)) == ["not copied yet, a mirror runs: orders-0 [9, 12)"]
+    assert list(explained(flow)) == ["not copied yet by the running mirror: orders-0 [9, 12)"]
 
 
 def test_ranges_go_on_until_something_is_equal() -> None:
