@@ -161,7 +161,7 @@ def has_no_mirror_any_more(demo: Command, scratch: Path) -> None:
     mirror = mirror_of(demo)
     assert mirror is not None
     mirror.kill()
-    eventually(lambda: "its mirror was killed" in demo.stdout)
+    eventually(lambda: "the demo's mirror was killed" in demo.stdout)
 
 
 def has_another_mirror(demo: Command, scratch: Path) -> None:
@@ -169,7 +169,7 @@ def has_another_mirror(demo: Command, scratch: Path) -> None:
     mirror = eventually(lambda: mirror_of(demo))
     assert mirror is not None
     mirror.kill()
-    eventually(lambda: "its mirror was killed before it served its page" in demo.stdout)
+    eventually(lambda: "the demo's mirror was killed before it served its page" in demo.stdout)
     eventually(lambda: "A shop's orders wait in eu to be mirrored to us" in demo.stdout)
     (command,) = re.findall(r"^twinlog (mirror .*)$", demo.stdout, re.MULTILINE)
     with Command(scratch.parent / "mirror", *command.split(), "--listen", "off") as other:
@@ -219,7 +219,7 @@ BEYOND = {
         kill_a_broker,
         1,
         "",
-        "the demo's broker of us ended: its log does not say why, as after a kill, .* "
+        "the demo's broker of us ended: its log has no reason, so it was probably killed, .* "
         r"and start it again \[ENVIRONMENT\]$",
     ),
     "its disk is full": End(
