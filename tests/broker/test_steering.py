@@ -480,7 +480,7 @@ def test_commands_say_what_is_so_already_and_what_is_wrong(
     assert "is not a flow of the file" in said("flow", "pause", "--flow", "x->y", code=2)
     assert "either" in said("flow", "limit", code=2)
     assert "limited to 20.0 KB/s" in said("flow", "limit", "--bytes-per-second", "20000")
-    assert "limited by its configuration" in said("flow", "limit", "--none")
+    assert "limited only by its configuration" in said("flow", "limit", "--none")
     offline = said_by_status(flow, capsys)
     assert offline["state"] == "NOT_RUNNING"
     assert "paused by" in offline["reason"]

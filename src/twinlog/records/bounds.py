@@ -100,7 +100,7 @@ def parse_timestamp(option: str, text: str, *, needs_match: bool) -> Bound:
     """Parse milliseconds since 1970 for all partitions, as Spark's `startingTimestamp`."""
     word = text.strip()
     if not word.isascii() or not word.isdigit() or int(word) > MOST_OFFSET:
-        raise wrong(option, f"{word!r} is no time", "write milliseconds since 1970")
+        raise wrong(option, f"{word!r} is not a valid time", "write milliseconds since 1970")
     return Bound(kind=BoundKind.TIMES, option=option, time_ms=int(word), needs_match=needs_match)
 
 
@@ -151,9 +151,9 @@ def _offsets(option: str, found: Mapping[str, Any]) -> dict[TopicPartition, int]
             raise wrong(option, f"topic {topic} has no object with partitions", todo)
         for number, value in partitions.items():
             if not (number.isascii() and number.isdigit() and _is_partition(int(number))):
-                raise wrong(option, f"topic {topic}: {number!r} is no partition", todo)
+                raise wrong(option, f"topic {topic}: {number!r} is not a partition number", todo)
             if type(value) is not int or not -MOST_OFFSET <= value <= MOST_OFFSET:
-                raise wrong(option, f"{topic}-{number}: {value!r} is no whole number", todo)
+                raise wrong(option, f"{topic}-{number}: {value!r} is not a whole number", todo)
             out[TopicPartition(topic, int(number))] = value
     return out
 
@@ -166,9 +166,9 @@ def _object(option: str, text: str, todo: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise wrong(option, f"it is no JSON ({error})", todo) from None
+        raise wrong(option, f"it is not valid JSON ({error})", todo) from None
     if not isinstance(found, dict):
-        raise wrong(option, "it is no JSON object", todo)
+        raise wrong(option, "it is not a JSON object", todo)
     return found
 
 

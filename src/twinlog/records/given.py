@@ -85,7 +85,7 @@ def named(
         hint = suggestion(unknown[0], names)
         for low, name in names.items():
             hint = hint.replace(f"mean {low}?", f"mean {name}?")
-        raise wrong(unknown[0], "it is not known", hint or "remove it")
+        raise wrong(unknown[0], "unknown option", hint or "remove it")
     options = {names[name]: value for name, value in own.items()}
     for name in sorted(options):
         if name in ignored:
@@ -155,7 +155,7 @@ def positive(name: str, text: str) -> int:
     """Parse a positive number. Raises ConfigError."""
     word = text.strip()
     if not word.isascii() or not word.isdigit() or not 0 < int(word) < 1 << 63:
-        raise wrong(name, f"{word!r} is no positive number", "write one, for example 1000")
+        raise wrong(name, f"{word!r} is not a positive number", "write one, for example 1000")
     return int(word)
 
 

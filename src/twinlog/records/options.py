@@ -221,9 +221,11 @@ def _isolation(own: str | None, of_client: str | None) -> Isolation:
     }
     for name, text in given.items():
         if text not in tuple(Isolation):
-            raise wrong(name, f"{text!r} is no level", f"write {' or '.join(Isolation)}")
+            raise wrong(
+                name, f"{text!r} is not an isolation level", f"write {' or '.join(Isolation)}"
+            )
     if len(set(given.values())) > 1:
-        raise wrong("isolation", "kafka.isolation.level says another", "remove one of them")
+        raise wrong("isolation", "kafka.isolation.level has another value", "remove one of them")
     return Isolation(next(iter(given.values()), Isolation.READ_COMMITTED))
 
 
@@ -232,7 +234,7 @@ def _upstreams(options: Mapping[str, str]) -> tuple[str, ...]:
     found = sorted({alias for part in (given or "").split(",") if (alias := part.strip())})
     if given is not None and not found:
         raise wrong(
-            "upstream", "it names no cluster", "write the alias that its flow has, as upstream=A"
+            "upstream", "it names no cluster", "write the alias of its flow, for example upstream=A"
         )
     return tuple(found)
 

@@ -83,7 +83,9 @@ def _named(
     except ClusterError as error:
         if error.code != TOPIC_MISSING:
             raise
-        raise no_topic(client, names, error, "a read creates none: create it first") from None
+        raise no_topic(
+            client, names, error, "a read does not create topics: create it first"
+        ) from None
 
 
 def _matching(
@@ -232,7 +234,7 @@ def _timed(
             if one.offset < 0 and bound.needs_match:
                 raise wrong(
                     bound.option,
-                    f"{tp} has no record as new as {at}",
+                    f"{tp} has no record at or after {at}",
                     "write startingOffsetsByTimestampStrategy=latest to begin at its end",
                 )
             out[tp] = ends[tp] if one.offset < 0 else one.offset

@@ -51,7 +51,7 @@ else:
         ReadMaxBytes = ReadMaxRows = ReadLimit
 
         class SupportsTriggerAvailableNow:
-            """A stub: Spark queries the end only once by itself."""
+            """A stub: Spark itself queries the end only once."""
 
 
 __all__ = [

@@ -74,8 +74,8 @@ class UpstreamMaps:
         names = {one.topic_id: one.name for one in topics}
         if NO_TOPIC_ID in names:
             raise Unsupported(
-                f"cluster {self._client.alias}: its brokers have no topic ids, by which the offset "
-                f"map names {names[NO_TOPIC_ID]}: option upstream needs Kafka 2.8"
+                f"cluster {self._client.alias}: its brokers have no topic IDs, which the offset map "
+                f"needs to find {names[NO_TOPIC_ID]}: option upstream needs Kafka 2.8"
             )
         wanted, out = set(tps), defaultdict[TopicPartition, list[tuple[str, PartitionMap]]](list)
         for alias, reader in self._readers.items():

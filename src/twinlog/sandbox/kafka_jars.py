@@ -121,7 +121,7 @@ def _fetch(jars: _JarSet, cache: Path, folder: Path) -> None:
         new.mkdir()
         _run_ivy(jars, cache, new)
         todo = (
-            "check which server answers for the jars' repository (a proxy?), move Ivy's copies in "
+            "check which server the jars came from (a proxy?), move Ivy's copies in "
             f"{cache / 'ivy'} away, and try again"
         )
         check_jars(jars.folder, jars.what, new, todo)

@@ -68,7 +68,7 @@ def support_bundle(
     from twinlog.control.support.support_bundle import collect, write_bundle
 
     archive = archive or Path(f"twinlog-support-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz")
-    # the first file of MirrorMaker 1's pair stands for both
+    # the first file of MirrorMaker 1's pair represents both
     more = [path for name in ("consumer", "producer") if (path := given[name]) is not None]
     parts = collect(dict(_configurations(files, given)), logs, more)
     write_bundle(archive, parts)

@@ -187,7 +187,7 @@ def _word(change: Change) -> str:
     if not intent.is_set and intent.kind == "promote":
         return "demoted"
     if not intent.is_set:
-        return "resumed" if intent.kind != "limit" else "limited by its configuration alone"
+        return "resumed" if intent.kind != "limit" else "limited only by its configuration"
     if intent.bytes_per_second is not None:
         return f"limited to {size(intent.bytes_per_second)}/s"
     return intent.kind.participle

@@ -202,7 +202,7 @@ def partitions_of(client: ClusterClient, topic: str) -> int:
         if error.code != TOPIC_MISSING:
             raise
         todo = "create it with the partitions and configs that it needs, then write again"
-        raise no_topic(client, [topic], error, f"a write creates none: {todo}") from None
+        raise no_topic(client, [topic], error, f"a write does not create topics: {todo}") from None
     return len(metadata.topics[topic].partitions)
 
 

@@ -158,7 +158,7 @@ def _time(value: str | None, where: str) -> int | None:
 
 
 def parts(one: VerifiedFlow) -> Iterator[Text]:
-    """Yield the answer, the amount compared, what is explained, and each difference."""
+    """Yield the answer, the amount compared, the explained gaps, and each difference."""
     yield text((one.flow, "bold"), ": ", (one.answer.value, STYLES[one.answer.value]))
     yield text(f"  {compared(one)}")
     for line in explained(one):
@@ -200,7 +200,7 @@ def explained(one: VerifiedFlow) -> Iterator[str]:
 
 
 def problems(one: VerifiedFlow) -> Iterator[str]:
-    """Yield each difference, and what is not compared."""
+    """Yield each difference, and each partition that was not compared."""
     for each in one.partitions:
         if each.why_not:
             yield f"{each.source}: not compared: {each.why_not}"

@@ -72,7 +72,7 @@ def release(file: Path, topics: str, **given: Any) -> int:
     configs, ACLs and groups are not synced any more either.
 
     \b
-    twinlog topic release mm2.properties --topics orders --reason 'moved to B for good'
+    twinlog topic release mm2.properties --topics orders --reason 'moved to B'
     twinlog topic release mm2.properties --topics 'team-a-.*' --dry-run
     """
     return _want("topic release", IntentKind.RELEASE, file, topics, **given)

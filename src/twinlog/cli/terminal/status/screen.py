@@ -106,7 +106,7 @@ def _flow_lines(flow: Mapping[str, Any], width: int, now_ms: int) -> Iterator[Re
         ago = duration(max(0, now_ms - flow["as_of_ms"]) / 1000)
         yield _indented(f"on {flow['where']}, as of {ago} ago", "dim")
     if flow.get("source_problem"):
-        yield _indented(f"not asked: {flow['source_problem']}", "yellow")
+        yield _indented(f"not reached: {flow['source_problem']}", "yellow")
     if flow["reason"]:
         # a process of an earlier release does not report its next try
         reason = with_next_try(flow["reason"], flow.get("next_try_ms", 0), now_ms)
@@ -131,7 +131,7 @@ def _figures(of: Totals, *, before: str = "") -> Iterator[str]:
         age = "" if of.lag_ms < 0 else f" / {duration(of.lag_ms / 1000)}"
         yield f"lag {before}{count(of.lag)}{age}"
     else:
-        yield "lag not known"
+        yield "lag unknown"
     if of.records_per_s >= 0:
         yield f"{count(of.records_per_s)} records/s"
 
