@@ -123,7 +123,7 @@ def client_of(
             )
         no_effect(_PREFIX + key, f"Kafka's {role}s do not have this key")
     if not properties.get(BOOTSTRAP_SERVERS, "").strip():
-        raise wrong(_PREFIX + BOOTSTRAP_SERVERS, "missing", "add it, as in kafka1:9092")
+        raise wrong(_PREFIX + BOOTSTRAP_SERVERS, "missing", "add it, for example kafka1:9092")
     parse_bootstrap(properties[BOOTSTRAP_SERVERS], _PREFIX + BOOTSTRAP_SERVERS)
     return ClientProperties(
         {key: Setting(key=key, value=value, file=_WHERE) for key, value in properties.items()}

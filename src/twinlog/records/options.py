@@ -158,7 +158,7 @@ def _topics(
 
 def _compile(pattern: str) -> NamePattern:
     if not pattern:
-        raise wrong("subscribePattern", "it is empty", "write a pattern, as orders.*")
+        raise wrong("subscribePattern", "it is empty", "write a pattern, for example orders.*")
     try:
         return compile_names([pattern])
     except RegexProblem as error:

@@ -74,8 +74,8 @@ class UpstreamMaps:
         names = {one.topic_id: one.name for one in topics}
         if NO_TOPIC_ID in names:
             raise Unsupported(
-                f"cluster {self._client.alias}: its brokers have no topic IDs, which the offset map "
-                f"needs to find {names[NO_TOPIC_ID]}: option upstream needs Kafka 2.8"
+                f"cluster {self._client.alias}: its brokers have no topic IDs, which the offset "
+                f"map needs to find {names[NO_TOPIC_ID]}: option upstream needs Kafka 2.8"
             )
         wanted, out = set(tps), defaultdict[TopicPartition, list[tuple[str, PartitionMap]]](list)
         for alias, reader in self._readers.items():
@@ -89,7 +89,7 @@ class UpstreamMaps:
                     raise wrong(
                         OPTION,
                         f"the mirror places records of {known.topic} in {topic} by their keys, "
-                        "and the offset map has no place of each",
+                        "and the offset map does not have their positions",
                         "leave it out, or join by key and value",
                     )
                 if (tp := TopicPartition(topic, key.partition)) in wanted:

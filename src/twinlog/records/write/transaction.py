@@ -296,8 +296,8 @@ def _end_epoch(opened: Transactions, batch: int) -> None:
 def _warn_of_left_out(group: str, mark: CommitMark) -> None:
     if mark.rows:
         log.warning(
-            "%s: %d rows were left out, because micro-batch %d of %s is committed already with as "
-            "many rows",
+            "%s: %d rows were left out, because micro-batch %d of %s is already committed with "
+            "the same row count",
             ", ".join(sorted(mark.topics)),
             mark.rows,
             mark.batch,
