@@ -120,7 +120,7 @@ class _Lines(QueueHandler):
     """Sends log lines to the demo, which shows them above its table."""
 
     def __init__(self, report: Callable[[object], None]) -> None:
-        super().__init__(None)  # type: ignore[arg-type] # nothing is queued
+        super().__init__(None)  # type: ignore[arg-type]  # nothing is queued
         self._report = report
 
     def enqueue(self, record: logging.LogRecord) -> None:

@@ -40,8 +40,8 @@ _tasks = count()
 
 def task_begins() -> None:
     """Exclude the objects that exist at the start of a worker's second task from later garbage
-    collections. To be called by each task. Cycles among these objects are never freed, once per
-    worker; everything else is freed as before. Does nothing outside of tasks.
+    collections. To be called by each task. Cycles of such objects are not freed if they become
+    garbage later, but this is limited to the objects of that moment. Does nothing outside of tasks.
     """
     if TaskContext.get() is not None and next(_tasks) == _SETTLED:
         gc.freeze()

@@ -23,7 +23,7 @@ def test_a_code_as_it_stands_in_a_message(capsys: pytest.CaptureFixture[str]) ->
     assert (
         "NO_LEADER\n  what happened: a partition of the source or the target has no leader" in out
     )
-    assert "retried automatically with exponential backoff" in out
+    assert "retried automatically, with increasing pauses" in out
     assert out.count("resumes:") == 1
 
 

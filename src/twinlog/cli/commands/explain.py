@@ -20,7 +20,7 @@ from twinlog.errors import UsageError
 
 MARKDOWN_LINK: Final = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
 RETRIES: Final = {
-    Retry.SOON: "retried automatically with exponential backoff",
+    Retry.SOON: "retried automatically, with increasing pauses",
     Retry.LATER: "retried automatically within 30 s, once the cause is gone",
 }
 AT_RISK: Final = {

@@ -33,7 +33,7 @@ SPARK_OPTIONS: Final = (
         "--master",
         section=Section.SPARK,
         metavar="URL",
-        help="Spark master; default: local.",
+        help="Spark master; default: this machine.",
     ),
     option(
         "--archive",
