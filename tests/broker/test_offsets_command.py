@@ -217,7 +217,7 @@ def test_group_is_reset_by_time_only_when_asked_and_idle(
     assert resume(copied.target, group, copied.remote) == [b"3", b"4", b"5"]
     late = [*command[:-1], str(FIRST_MS + 99 * HOUR_MS), "--dry-run"]
     (one,) = offsets(answer(capsys, *late))
-    assert (one["after"], one["fit"]) == (6, "log end: no record is at or after that time")
+    assert (one["after"], one["fit"]) == (6, "the end: no record is at or after that time")
 
 
 def test_member_of_the_newer_protocol_is_named(
@@ -244,7 +244,7 @@ def test_groups_of_the_source_are_reset_by_offset_and_by_a_shift(
     assert (one["before"], one["after"], one["fit"]) == (4, 6, "")
     assert committed(copied.source, group, copied.topic) == 6
     (one,) = offsets(answer(capsys, *command, "--shift-by", "-100", "--yes"))
-    assert (one["after"], one["fit"]) == (0, "the log starts there")
+    assert (one["after"], one["fit"]) == (0, "the log begins there")
     (one,) = offsets(answer(capsys, *command, "--to-offset", "99", "--yes"))
     end = one["end"]
     assert (one["after"], one["fit"]) == (end, "the log ends there")

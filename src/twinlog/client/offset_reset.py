@@ -77,9 +77,9 @@ class Fit(StrEnum):
     """How the new offset was chosen."""
 
     AS_ASKED = ""
-    AT_START = "the log starts there"
+    AT_START = "the log begins there"
     AT_END = "the log ends there"
-    NONE_SO_NEW = "log end: no record is at or after that time"
+    NONE_SO_NEW = "the end: no record is at or after that time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
