@@ -89,7 +89,7 @@ def test_a_time_for_each_partition(cluster: LocalCluster, topic: str) -> None:
 
 
 def test_no_record_is_so_new(cluster: LocalCluster, topic: str) -> None:
-    says = f"{topic}-1 has no record as new as {NOW_MS + 7000}"
+    says = f"{topic}-1 has no record at or after {NOW_MS + 7000}"
     with pytest.raises(ConfigError, match=says):
         spans(cluster, topic, startingTimestamp=NOW_MS + 7000)
     latest = {"startingOffsetsByTimestampStrategy": "latest"}

@@ -89,7 +89,7 @@ def test_a_newcomer_pauses_and_resumes_a_flow_and_sees_the_standby_take_over(
             page.shows("generation 1")
             page.shows("RUNNING", "h1")
             assert page.run("window.isTheSamePage")
-            assert "its mirror was killed" in demo.stdout
+            assert "the demo's mirror was killed" in demo.stdout
             os.killpg(demo.pid, signal.SIGINT)  # as a terminal does it
             assert demo.wait() == 0, demo.stderr
             standby.terminate()

@@ -74,7 +74,7 @@ def test_paused_and_not_running_and_well(
     watched.rig.put(range(5))
     with watched.mirror() as mirror:
         watched.rig.copied(5)
-        eventually(lambda: watched.asked(capsys)[0] == 0, what="nothing holds it back")
+        eventually(lambda: watched.asked(capsys)[0] == 0, what="no bottleneck found")
         assert watched.do("flow", "pause", "--reason", "brokers are upgraded") == 0
         eventually(lambda: mirror.snapshots[0].state == "PAUSED")
         watched.rig.put(range(5, 9))

@@ -207,12 +207,12 @@ def test_what_a_killed_drill_left_is_shown_and_removed(
     try:
         assert of_another.wait_for(lambda it: it.role is MemberRole.LEADING, within_s=PATIENCE_S)
         assert run(["drill", "clean", file, "--yes"]) == 1
-        assert f"a drill runs: {PREFIX}89abcdef" in capsys.readouterr().out
+        assert f"a drill is running: {PREFIX}89abcdef" in capsys.readouterr().out
     finally:
         of_another.leave()
     assert any("topic" in line for line in killed.left())
     eventually(lambda: run(["drill", "clean", file, "--yes"]) == 0)
-    assert "all of it is gone" in capsys.readouterr().out
+    assert "everything is removed" in capsys.readouterr().out
     assert killed.left() == []
     assert {f"{killed.topic}-{number}" for number in range(3)} <= topic_names(killed.source)
 

@@ -115,7 +115,7 @@ def test_file_is_private_and_none_is_overwritten(
     before = (side.folder / "out").read_bytes()
     produce(side.source, side.topic, ODD)
     assert side.export() == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert (side.folder / "out").read_bytes() == before
     assert list(side.folder.glob("*.partial")) == []
 
@@ -135,13 +135,13 @@ def test_ranges_outside_the_log_are_said_exactly(
 
     assert side.export("--from", "10", "--to", "250", name="wider") == 1
     said = capsys.readouterr().out
-    assert "offsets [10, 37) are not there: the log begins at 37" in said
-    assert "offsets [100, 250) are not there: the log ends at 100" in said
+    assert "offsets [10, 37) do not exist: the log starts at 37" in said
+    assert "offsets [100, 250) do not exist: the log ends at 100" in said
     assert [line["offset"] for line in side.lines("wider")] == list(range(37, 100))
 
     assert side.export("--from", "100", "--to", "120", name="nothing") == 1
     error = capsys.readouterr().err
-    assert "holds no offset of [100, 120): its log is [37, 100)" in error
+    assert "has no offset of [100, 120): its log is [37, 100)" in error
     assert "[OUTSIDE_LOG]" in error
     assert not (side.folder / "nothing").exists()
 
@@ -159,7 +159,7 @@ def test_aborted_records_are_left_out_unless_asked_for(
     assert side.export() == 0
     said = capsys.readouterr().out
     assert "2 records of aborted transactions were left out" in said
-    assert "2 offsets hold no record" in said
+    assert "2 offsets have no record" in said
     assert [line["value"] for line in side.lines()] == ["a", "a", "a", "c"]
     assert side.export("--include-aborted", name="all") == 0
     assert [line["value"] for line in side.lines("all")] == ["a", "a", "a", "b", "b", "c"]
@@ -175,7 +175,7 @@ def test_open_transaction_is_said(side: Side, capsys: pytest.CaptureFixture[str]
     client.flush(30)
     produce(side.source, side.topic, [Outgoing(value=b"behind")])
     assert side.export() == 1
-    assert "offsets [1, 3) were left out: an open transaction" in capsys.readouterr().out
+    assert "offsets [1, 3) were left out because of an open transaction" in capsys.readouterr().out
     assert [line["value"] for line in side.lines()] == ["a"]
     client.abort_transaction(30)
 

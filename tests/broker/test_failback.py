@@ -119,7 +119,7 @@ def test_tail_is_found_and_saved_once_though_the_command_dies_at_each_step(
     code, said = case.run()
     assert (code, "[SAVED_OTHERWISE]" in said) == (1, True), said
     code, said = case.run("recreate")
-    assert (code, "recreate is not offered" in said) == (2, True), said
+    assert (code, "recreate is not supported" in said) == (2, True), said
 
 
 def test_what_retention_deleted_is_told_and_an_open_transaction_is_waited_for(case: Case) -> None:

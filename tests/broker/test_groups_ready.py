@@ -159,4 +159,4 @@ def test_group_that_nobody_has_is_a_wrong_question(
     copied: Copied, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["groups", "ready", str(copied.config), "--group", "nobody"]) == 2
-    assert "no flow has a group nobody" in capsys.readouterr().err
+    assert "no flow selects a group nobody" in capsys.readouterr().err

@@ -81,7 +81,7 @@ def test_before_during_and_after(
 
     assert run(["status", str(config)]) == 1, "nobody runs it"
     text = capsys.readouterr().out
-    assert "no mirror of this user runs it here; as the clusters have it" in text
+    assert "not run by this user on this machine; state read from the clusters" in text
     assert "BEHIND" in text
 
 

@@ -106,7 +106,7 @@ def test_a_hole_in_a_log(hole: Table, batches: str, monkeypatch: pytest.MonkeyPa
     assert "failOnDataLoss=false" in caught.value.message
     assert hole.all(failOnDataLoss=False) == [*range(10), *range(20, 30)]
     (line,) = hole.said()
-    assert line.startswith("offsets [10, 20) are missing inside of the log")
+    assert line.startswith("offsets [10, 20) are missing inside the log")
     assert line.endswith("[LOG_GAP]")
 
 
@@ -162,7 +162,7 @@ def test_what_transactions_leave_out(table: Table) -> None:
     produce_transaction(cluster, topic, of[10:20], commit=False)  # its marker is 20
     produce_transaction(cluster, topic, of[20:30], commit=True)  # 31
     produce_transaction(cluster, topic, of[30:40], commit=False)  # 42
-    both = "markers of transactions, and records that were rolled back [TRANSACTIONS]"
+    both = "transaction markers, and records of aborted transactions [TRANSACTIONS]"
     assert table.all() == [*range(10), *range(20, 30)]
     assert table.said() == [f"no rows of 23 offsets in [10, 43): {both}"]
     assert table.task(12, 35) == list(range(20, 30))

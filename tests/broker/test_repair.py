@@ -149,7 +149,7 @@ def test_stray_records_at_the_end_are_accepted_and_new_ones_are_not(
         try:
             shown = repair.plan(None)
             stray(rig, 1)
-            with pytest.raises(TwinlogError, match="changed since it was shown") as refused:
+            with pytest.raises(TwinlogError, match="have changed since they were shown") as refused:
                 repair.accept(shown)
             assert refused.value.code == "REPAIR_REFUSED"
             assert stands_still(mirror, rig, capsys)["ranges"] == [[5, 8]]

@@ -164,7 +164,7 @@ def test_registry_outlives_its_starter_and_ends_only_its_own(tmp_path: Path) -> 
         known.running,
     )
     assert [known] == registry.up(["one"], folder=tmp_path)
-    with pytest.raises(UsageError, match="with 1 broker, not 3; end it first, with its data"):
+    with pytest.raises(UsageError, match="with 1 broker, not 3; remove it first, with its data"):
         registry.up(["one"], brokers=3, folder=tmp_path)
     with pytest.raises(UsageError, match="no cluster 'two'"):
         registry.down(["two"], folder=tmp_path)

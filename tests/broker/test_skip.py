@@ -193,7 +193,7 @@ def refused_once_told(rig: Rig, capsys: pytest.CaptureFixture[str]) -> str:
     def is_told() -> bool:
         nonlocal said
         said = refused(rig, 5, capsys)
-        return "no mirror has told" not in said
+        return "no mirror has reported its state" not in said
 
     eventually(is_told, what="a status row")
     return said
@@ -214,7 +214,7 @@ def test_record_that_the_target_refuses_is_left_out_under_the_same_name(
         assert end_offsets(rig.target, rig.remote) == {0: 3}
         capsys.readouterr()
         assert run(words(rig, 4, "--reason", "no key")) == 0
-        assert f"{rig.topic}-0: record 4 is left out [RECORD_REFUSED]" in capsys.readouterr().out
+        assert f"{rig.topic}-0: record 4 is skipped [RECORD_REFUSED]" in capsys.readouterr().out
         rig.copied(5)
         mirror.eventually(lambda parts: [(p.code, p.lag) for p in parts] == [("", 0)])
         mirror.stop()
@@ -224,7 +224,7 @@ def test_record_that_the_target_refuses_is_left_out_under_the_same_name(
     rig.copy_once()
     assert rig.numbers() == [0, 1, 2, 3, 5, 6]
     assert quarantine_topic(Flow.of(rig.flow)) not in topic_names(rig.target)
-    assert "is gone since" in refused(rig, 6, capsys)
+    assert "has gone since" in refused(rig, 6, capsys)
 
 
 def test_corrupt_batch_is_left_out_as_a_whole(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
@@ -237,7 +237,7 @@ def test_corrupt_batch_is_left_out_as_a_whole(rig: Rig, capsys: pytest.CaptureFi
         stands_at(mirror, rig, Skip(first=10, next=20, is_batch=True), "CORRUPT_BATCH")
         capsys.readouterr()
         assert run(words(rig, 10, "--quarantine")) == 0
-        assert "batch [10, 20) is left out [CORRUPT_BATCH]" in capsys.readouterr().out
+        assert "batch [10, 20) is skipped [CORRUPT_BATCH]" in capsys.readouterr().out
         rig.copied(20)
         mirror.eventually(lambda parts: [(p.code, p.lag) for p in parts] == [("", 0)])
         mirror.stop()

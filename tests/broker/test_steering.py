@@ -459,7 +459,7 @@ def test_commands_say_what_is_so_already_and_what_is_wrong(
     assert f"{flow.name}: is not paused" in said("flow", "resume"), "nothing was written"
     first = said("flow", "pause", "--reason", "night")
     # nobody leads it here: a sentence of its leader alone would be wrong
-    assert "a running mirror applies it within 2 s, a later one from its start" in first
+    assert "a running mirror applies it within 2 s, others when they start" in first
     assert f"`twinlog status {flow.file}`" in first
     again = said("flow", "pause")
     assert "paused already, by " in again
@@ -477,10 +477,10 @@ def test_commands_say_what_is_so_already_and_what_is_wrong(
     assert "no flow mirrors" in said("topic", "pause", "--topics", "nothing-.*", code=2)
     assert "is paused or released" in said("topic", "resume", "--topics", "nothing-.*", code=2)
     assert "--topics" in said("topic", "pause", "--topics", "(", code=2)
-    assert "is no flow of the file" in said("flow", "pause", "--flow", "x->y", code=2)
+    assert "is not a flow of the file" in said("flow", "pause", "--flow", "x->y", code=2)
     assert "either" in said("flow", "limit", code=2)
     assert "limited to 20.0 KB/s" in said("flow", "limit", "--bytes-per-second", "20000")
-    assert "limited by its configuration" in said("flow", "limit", "--none")
+    assert "limited only by its configuration" in said("flow", "limit", "--none")
     offline = said_by_status(flow, capsys)
     assert offline["state"] == "NOT_RUNNING"
     assert "paused by" in offline["reason"]

@@ -181,7 +181,9 @@ def test_what_has_no_upstream_is_refused(spark: SparkSession, rig: Rig) -> None:
     rig.put(range(10))
     with rig.mirror(once=True, keys=KEYED) as mirror:
         mirror.wait()
-    with pytest.raises(Exception, match="by their keys, and the offset map has no place of each"):
+    with pytest.raises(
+        Exception, match="by their keys, and the offset map does not have their positions"
+    ):
         target_rows(spark, rig).collect()
     with pytest.raises(Exception, match=r"has no topic mm2-twinlog-offset-map\.nobody\.internal"):
         target_rows(spark, rig, upstream="nobody").collect()

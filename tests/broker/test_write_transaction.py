@@ -153,7 +153,9 @@ def test_a_task_runs_again_with_other_rows(
     assert error.value.code == "PARTITION_SHARED"
     # and a partition that only the run before wrote to is found by the commit
     written = run_task(options, begun, [as_batch([1, 2, 4, 5], 1, is_packed=is_packed)])
-    with pytest.raises(ClusterError, match=r"-0 has 5 rows of it, and tasks wrote 0") as error:
+    with pytest.raises(
+        ClusterError, match=r"-0 has 5 rows of the transaction, but tasks wrote 0"
+    ) as error:
         transaction.commit(options, [written], 0)
     assert error.value.code == "PARTITION_SHARED"
     transaction.abort(options, written.identity)
@@ -360,7 +362,7 @@ def test_what_the_mark_says(
     everything = list(range(2 * ROWS))
     assert committed(source_cluster, topic) == everything
     for number, says in (
-        (0, "micro-batch 1 is committed, and 0 is to be written"),
+        (0, "micro-batch 1 is committed, but 0 should be written"),
         (3, "of those before it the last one is 1"),
     ):
         with pytest.raises(ClusterError, match=says) as error:

@@ -267,7 +267,7 @@ def test_large_batches_are_cut_to_what_the_topic_takes(
         ("NULL AS value", {}, "column value is void, not string or binary"),
         ("id AS value", {}, "column value is bigint"),
         ("value, 'x' AS partition", {}, "column partition is string, not int"),
-        ("value", {"topics": "x"}, "option topics: it is not known; did you mean topic"),
+        ("value", {"topics": "x"}, "option topics: unknown option; did you mean topic"),
         ("value", {"kafka.acks": "2"}, "kafka.acks: '2' is not a valid value; write all"),
         ("value", {"kafka.compression.type": "rar"}, "write one of none, gzip"),
         ("value", {"topic": ""}, "option topic: it is empty"),
@@ -318,7 +318,7 @@ def test_rows_that_cannot_be_records(
 def test_a_topic_that_is_not_there(spark: SparkSession, options: Mapping[str, str]) -> None:
     absent = {**options, "topic": "nobody-made-it"}
     for write in (save, lambda rows, _: partitioned(rows, absent)):
-        with pytest.raises(Exception, match="a write creates none: create it") as error:
+        with pytest.raises(Exception, match="a write does not create topics: create it") as error:
             write(numbers(spark, 1), absent)
         assert "[TOPIC_MISSING]" in str(error.value)
         servers = options["kafka.bootstrap.servers"]
@@ -331,7 +331,7 @@ def test_a_time_that_brokers_do_not_give(spark: SparkSession, options: Mapping[s
 
 
 def test_only_appends(spark: SparkSession, options: Mapping[str, str]) -> None:
-    with pytest.raises(Exception, match="a topic is only appended to"):
+    with pytest.raises(Exception, match="a topic can only be appended to"):
         numbers(spark, 1).write.format("twinlog").options(**options).mode("overwrite").save()
     with pytest.raises(Exception, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):  # Spark's own
         numbers(spark, 1).write.format("twinlog").options(**options).save()

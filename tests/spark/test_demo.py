@@ -161,7 +161,7 @@ def has_no_mirror_any_more(demo: Command, scratch: Path) -> None:
     mirror = mirror_of(demo)
     assert mirror is not None
     mirror.kill()
-    eventually(lambda: "its mirror was killed" in demo.stdout)
+    eventually(lambda: "the demo's mirror was killed" in demo.stdout)
 
 
 def has_another_mirror(demo: Command, scratch: Path) -> None:
@@ -169,7 +169,7 @@ def has_another_mirror(demo: Command, scratch: Path) -> None:
     mirror = eventually(lambda: mirror_of(demo))
     assert mirror is not None
     mirror.kill()
-    eventually(lambda: "its mirror was killed before it served its page" in demo.stdout)
+    eventually(lambda: "the demo's mirror was killed before it served its page" in demo.stdout)
     eventually(lambda: "A shop's orders wait in eu to be mirrored to us" in demo.stdout)
     (command,) = re.findall(r"^twinlog (mirror .*)$", demo.stdout, re.MULTILINE)
     with Command(scratch.parent / "mirror", *command.split(), "--listen", "off") as other:
@@ -197,7 +197,7 @@ def fill_its_disk(demo: Command) -> None:
             opened.write(bytes(65_536))
 
 
-NOTHING = "nothing is left behind"
+NOTHING = "all files are removed"
 IN_THE_GATE = {
     "Ctrl-C": End(is_paused_and_resumed, to_its_group(signal.SIGINT)),
     "SIGTERM while its clusters start": End(clusters_start, Command.terminate, says=NOTHING),
@@ -219,7 +219,7 @@ BEYOND = {
         kill_a_broker,
         1,
         "",
-        "the demo's broker of us ended: its log does not say why, as after a kill, .* "
+        "the demo's broker of us ended: its log has no reason, so it was probably killed, .* "
         r"and start it again \[ENVIRONMENT\]$",
     ),
     "its disk is full": End(
@@ -253,7 +253,7 @@ def test_however_it_ends_it_leaves_nothing(tmp_path: Path, scratch: Path, end: E
         if end.error:
             assert re.search(end.error, demo.stderr.splitlines()[-1])
         else:
-            assert demo.stderr.strip() in ("", "stopping in order; a second signal stops at once")
+            assert demo.stderr.strip() in ("", "shutting down; a second signal stops immediately")
         assert traces.are_gone()
         if end.code < 0:  # then others tidy up
             eventually(lambda: left_in(scratch) == [])

@@ -138,7 +138,7 @@ def test_executors_need_only_a_python_and_the_archive(
     create_topic(source_cluster, f"{fresh_topic}-back", partitions=PARTITIONS)
     said = submit(master, tmp_path / "frames.py", FRAMES, *both, fresh_topic)
     assert "3000 3000" in said, said
-    grown = f"-back has 99 partitions by now, and rows are placed among the {PARTITIONS} "
+    grown = f"-back has 99 partitions now, but rows are partitioned among the {PARTITIONS} "
     assert sum(grown in line for line in said) == 1, said
     here, back = (
         read_all(source_cluster, name, isolation="read_committed")

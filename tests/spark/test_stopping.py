@@ -53,7 +53,7 @@ def test_stopping_with_frozen_lanes(
         eventually(lambda: arrived(target_cluster, fresh_topic) == 100)
         with frozen_lanes(mirror) as below:
             os.kill(mirror.pid, signal.SIGINT)
-            eventually(lambda: "a second signal stops at once" in mirror.stderr)
+            eventually(lambda: "a second signal stops immediately" in mirror.stderr)
             assert mirror.process.poll() is None, "it waits for its lanes"
             if signals == 2:
                 os.kill(mirror.pid, signal.SIGINT)

@@ -59,4 +59,4 @@ def test_it_works_as_it_stands(clone: Path) -> None:
     total = sum(int(count.replace(",", "")) for _, count in counts)
     assert f"A->B: {total:,} records" in done.stdout, said
     assert done.stdout.count("AT_END") == 2, said
-    assert "A: ended, its data is removed" in done.stdout, said
+    assert "A: stopped, its data is removed" in done.stdout, said

@@ -1,4 +1,5 @@
-"""The command line: arguments in, lines and exit codes out, all else is done below.
+"""The command line: parses arguments, prints lines and returns exit codes. It has no other logic.
 
-`main` finds the command; `commands` has them, `options` what they share, `terminal` how they speak.
+`main` finds the command. `commands` contains the commands, `options` their shared options, and
+`terminal` their output.
 """

@@ -1,8 +1,8 @@
-"""`twinlog`: finds the command, runs it, and turns every error into one line and an exit code.
+"""`twinlog`: find the command, run it, and turn every error into one line and an exit code.
 
-Exit codes: 0 done, 1 something failed, 2 wrong usage or configuration, 130 and 143 ended by a
-second signal. A command's module is imported when it is asked for, so that `--help` does not wait
-for Spark or Kafka.
+Exit codes: 0 success, 1 failure, 2 wrong usage or configuration, 130 and 143 ended by a second
+signal. A command's module is imported when the command is called, so that `--help` does not load
+Spark or Kafka.
 """
 
 from __future__ import annotations
@@ -35,43 +35,49 @@ from twinlog.shown import set_in
 
 SECTIONS: Final = {
     "Mirror": {
-        "check": ("check:check", "What would be mirrored, and what is in its way"),
+        "check": ("check:check", "Print what would be mirrored and what is wrong"),
         "mirror": ("mirror:mirror", "Mirror the topics of every enabled flow in FILE"),
-        "status": ("status:status", "What flows do, and how far behind they are"),
+        "status": ("status:status", "Print the state and lag of flows"),
         "convert": ("convert:convert", "Print a configuration as mm2.properties"),
-        "mirror-maker": ("mirror_maker:mirror_maker", "MirrorMaker 1's command lines"),
-        "pack": ("pack:pack", "The archive that executors of a Spark cluster need"),
+        "mirror-maker": ("mirror_maker:mirror_maker", "Run with MirrorMaker 1's arguments"),
+        "pack": ("pack:pack", "Create the archive for executors of a Spark cluster"),
     },
     "Steer": {
         "flow": ("steer.flow:flow", "Pause, resume, limit or promote flows"),
-        "topic": ("steer.topic:topic", "The same of single topics, and release them"),
-        "repair": ("steer.repair:repair", "Accept or skip what stops a partition"),
+        "topic": ("steer.topic:topic", "Pause, resume, limit or release topics"),
+        "repair": ("steer.repair:repair", "Accept or skip records that stop a partition"),
     },
     "Move clients": {
-        "switchover": ("cutover.switchover:switchover", "To the target, planned"),
-        "failover": ("cutover.failover:failover", "To the target of a source that is gone"),
-        "failback": ("cutover.failback:failback", "Home again"),
-        "drill": ("cutover.drill:drill", "Rehearse it with topics of its own"),
+        "switchover": ("cutover.switchover:switchover", "Move clients to the target, planned"),
+        "failover": (
+            "cutover.failover:failover",
+            "Move clients to the target after the source is lost",
+        ),
+        "failback": ("cutover.failback:failback", "Move clients back to the source"),
+        "drill": ("cutover.drill:drill", "Rehearse a switchover and a failover on scratch topics"),
         "offsets": ("offsets:offsets", "Translate offsets, set groups' offsets, rebuild a map"),
-        "groups": ("groups.ready:groups", "Which groups may move to the target"),
+        "groups": ("groups.ready:groups", "Print which groups may move to the target"),
     },
     "Find out": {
-        "doctor": ("compare.doctor:doctor", "Why a flow is slow, or has stopped"),
-        "diff": ("compare.diff:diff", "What differs between both clusters, without records"),
-        "verify": ("compare.verify:verify", "Whether both sides hold the same records"),
-        "explain": ("explain:explain", "What a code means, and what to do"),
-        "topology": ("topology:topology", "Flows and clusters upstream of one cluster"),
-        "export": ("export:export", "Records of one side as lines of JSON"),
-        "support-bundle": ("support_bundle:support_bundle", "An archive for who helps you"),
+        "doctor": ("compare.doctor:doctor", "Print why a flow is slow or has stopped"),
+        "diff": ("compare.diff:diff", "Compare both clusters, except for records"),
+        "verify": ("compare.verify:verify", "Compare every record of both clusters"),
+        "explain": ("explain:explain", "Print what a code means and what to do"),
+        "topology": ("topology:topology", "Print flows and clusters upstream of a cluster"),
+        "export": ("export:export", "Write records of one cluster as lines of JSON"),
+        "support-bundle": ("support_bundle:support_bundle", "Write an archive for support"),
     },
     "This machine": {
-        "token": ("rest.token:token", "Tokens for REST"),
-        "completion": ("completion:completion", "Completion for bash, zsh and fish"),
-        "demo": ("demo:demo", "Two clusters, a stream, a mirror, compared: in a minute"),
-        "sandbox": ("sandbox:sandbox", "Real Kafka clusters on this machine"),
+        "token": ("rest.token:token", "Create API tokens for REST"),
+        "completion": (
+            "completion:completion",
+            "Print the completion script for bash, zsh or fish",
+        ),
+        "demo": ("demo:demo", "Run two clusters, a stream, a mirror and a comparison"),
+        "sandbox": ("sandbox:sandbox", "Run real Kafka clusters on this machine"),
     },
 }
-"""Commands by what people want; a module below `commands`, its function, a line for `--help`."""
+"""Commands by section: a module below `commands`, its function, and the line for `--help`."""
 COMMANDS: Final = {
     name: f"twinlog.cli.commands.{where}"
     for section in SECTIONS.values()
@@ -84,13 +90,13 @@ EXIT_INTERRUPTED: Final = 130
 
 
 class Commands(CommandGroup):
-    """Commands by name, each imported at its first use."""
+    """Commands by name. Each is imported when it is first used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """By section; no command is imported for it."""
+        """Write commands by section, without importing them."""
         for title, section in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, line) for name, (_, line) in section.items()])
@@ -112,18 +118,18 @@ class Commands(CommandGroup):
     __version__,
     prog_name="twinlog",
     message="%(prog)s %(version)s",
-    allow_from_autoenv=False,  # TWINLOG_VERSION is a likely name for something else
+    allow_from_autoenv=False,  # TWINLOG_VERSION is probably set for another purpose
 )
 def twinlog() -> None:
-    """Mirror Kafka topics between clusters on Spark: exactly once, set up like MirrorMaker 2.
+    """Mirror Kafka topics between clusters on Spark: exactly once, configured like MirrorMaker 2.
 
     \b
     twinlog check mm2.properties
     twinlog mirror mm2.properties
     twinlog status mm2.properties
 
-    `twinlog COMMAND --help` has its options. docs/glossary.md says what flow, lane, lease,
-    generation, leader and standby are; docs/command-line.md is about output, exit codes and options
+    `twinlog COMMAND --help` prints a command's options. docs/glossary.md defines flow, lane, lease,
+    generation, leader and standby. docs/command-line.md describes output, exit codes and options
     from the environment.
     """
     configure_logging(verbose=loudness() is Loudness.VERBOSE)
@@ -135,12 +141,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; the exit code. A program gets its object at every end of it."""
+    """Run one command and return its exit code. Programs get their object however it ends."""
     answer = Envelope(Format.TEXT, "")
     held = ANSWER.set(answer)
     try:
         code = _run(arguments, answer)
-        if answer.body or answer.errors or code:  # not behind --help
+        if answer.body or answer.errors or code:  # none after --help
             try:
                 answer.write(code)
             except BrokenPipeError as error:
@@ -167,7 +173,7 @@ def _run(arguments: Sequence[str], answer: Envelope) -> int:
 
 
 def _exit_code(error: BaseException, answer: Envelope) -> int:
-    """Say what happened, in one line where it is no bug of ours."""
+    """Report an error, in one line unless it is a bug of Twinlog, and return the exit code."""
     match error:
         case click.exceptions.Exit():
             return error.exit_code
@@ -179,7 +185,7 @@ def _exit_code(error: BaseException, answer: Envelope) -> int:
             answer.errors.append(error_object("INTERRUPTED", "ended by Ctrl-C"))
             return EXIT_INTERRUPTED
         case BrokenPipeError():
-            # whoever read our output has enough (`| head`): there is no place left for a word
+            # the reader closed the pipe (`| head`), so nothing more can be printed
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return EXIT_FAILED
         case TwinlogError():
@@ -201,4 +207,4 @@ def _exit_code(error: BaseException, answer: Envelope) -> int:
 
 def _write_traceback(error: BaseException) -> None:
     text = "".join(traceback.format_exception(error)).rstrip("\n")
-    click.echo(set_in(text), file=sys.stderr)  # an exception's message may be a broker's
+    click.echo(set_in(text), file=sys.stderr)  # an exception's message may come from a broker

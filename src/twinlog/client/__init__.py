@@ -1,7 +1,7 @@
-"""The public Python API: what Java's `MirrorClient` and `RemoteClusterUtils` answer, and more.
+"""The public Python API: the methods of Java's `MirrorClient` and `RemoteClusterUtils`, and more.
 
-`steering` writes what people want of flows (pause, limit, release, promote), `skipping` and
-`repair` what becomes of a partition that has stopped, `offset_reset` where groups are.
+`steering` writes intents for flows (pause, limit, release, promote), `skipping` and `repair` resume
+a partition that has stopped, and `offset_reset` sets the offsets of groups.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The chain of clusters that a topic's name tells of: `c.b.a.heartbeats` came from a by b and c."""
+"""The chain of clusters in a topic's name: `c.b.a.heartbeats` came from a, over b and c."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ UNREACHABLE: Final = -1
 
 
 def chain(policy: ReplicationPolicy, topic: str) -> Iterator[str]:
-    """Aliases from the nearest cluster to the farthest, each once.
+    """Yield aliases from the nearest cluster to the farthest, each once.
 
-    Under the identity policy names never end: a cluster that comes again is the end.
+    Under the identity policy the chain never ends, so it stops at the first repeated cluster.
     """
     seen: set[str] = set()
     upstream: str | None = topic
@@ -27,7 +27,7 @@ def chain(policy: ReplicationPolicy, topic: str) -> Iterator[str]:
 
 
 def hops(policy: ReplicationPolicy, topic: str, alias: str) -> int:
-    """How many flows brought the topic from that cluster; UNREACHABLE where none did."""
+    """Return the number of flows that the topic passed from a cluster, or UNREACHABLE."""
     for count, source in enumerate(chain(policy, topic), start=1):
         if source == alias:
             return count
@@ -35,6 +35,6 @@ def hops(policy: ReplicationPolicy, topic: str, alias: str) -> int:
 
 
 def fewest_hops(policy: ReplicationPolicy, topics: Iterable[str], alias: str) -> int:
-    """The shortest way by which any of the topics came."""
+    """Return the smallest number of hops of any of the topics."""
     counts = (hops(policy, topic, alias) for topic in topics)
     return min((count for count in counts if count != UNREACHABLE), default=UNREACHABLE)

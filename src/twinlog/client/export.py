@@ -1,13 +1,12 @@
-"""Records of one partition of one side, as they lie in its log: what is saved before a
-copy is made again.
+"""Reads records of one partition of one cluster from its log, to save them before a copy is made
+again.
 
-It only reads, by Fetch requests that stand for themselves: no group, nothing committed, nothing
-that a running mirror would notice. Offsets are half open, [first, next), as in the messages that
-name an export.
+It only sends Fetch requests: there is no group and no commit, and a running mirror is not affected.
+Offset ranges are half open, [first, next), as in the messages that suggest an export.
 
-What is not written is counted by its reason, so that nobody takes a part for the whole: offsets
-that were asked for and are not in the log, offsets that hold no record (cleaned, or a marker of a
-transaction), and records of transactions that were aborted.
+Records that are not written are counted by reason, so that a partial export is not mistaken for a
+complete one: requested offsets outside the log, offsets without a record (compacted, or a
+transaction marker), and records of aborted transactions.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ OUTSIDE: Final = "OUTSIDE_LOG"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """A record, and what its batch says of its timestamp."""
+    """A record, and the timestamp type of its batch."""
 
     record: Record
     is_log_append_time: bool
@@ -44,21 +43,21 @@ class Exported:
 
 @dataclass(slots=True, kw_only=True)
 class Counts:
-    """What became of the offsets that were asked for."""
+    """Counts of the requested offsets by result."""
 
     records: int = 0
     aborted: int = 0
-    """Records of transactions that were rolled back: left out."""
+    """Records of aborted transactions, which are left out."""
     before_log: Span | None = None
     behind_log: Span | None = None
     uncommitted: Span | None = None
-    """Behind an open transaction: not read, unless aborted ones are wanted too."""
+    """After an open transaction; not read, unless aborted records are included."""
     unread: Span | None = None
-    """Below the end, and the broker gives nothing: its log is damaged there."""
+    """Before the log end, but the broker returns nothing because its log is damaged."""
     deleted: int = 0
-    """Offsets that were deleted while we read."""
+    """Offsets that were deleted during the export."""
     position: int = 0
-    """All before it is written."""
+    """All offsets before this one are done."""
 
 
 class Export:
@@ -73,9 +72,9 @@ class Export:
         *,
         with_aborted: bool = False,
     ) -> None:
-        """`first` and `until` None: the log's start and end.
+        """`first` and `until` default to the log start and end.
 
-        Raises FlowError where none of the offsets is in the log.
+        Raises FlowError if none of the offsets is in the log.
         """
         self._client = client
         self.tp = tp
@@ -85,7 +84,7 @@ class Export:
         self.span = Span(max(asked.first, log.first), min(asked.next, log.next))
         if self.span.first >= self.span.next:
             raise FlowError(
-                f"cluster {client.alias}: {tp} holds no offset of {asked}: its log is {log}",
+                f"cluster {client.alias}: {tp} has no offset of {asked}: its log is {log}",
                 code=OUTSIDE,
             )
         self.counts = Counts(
@@ -96,13 +95,13 @@ class Export:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that was asked for is in the log."""
+        """True if all requested offsets are in the log."""
         counts = self.counts
         missing = (counts.before_log, counts.behind_log, counts.uncommitted, counts.unread)
         return not (any(missing) or counts.deleted)
 
     def records(self) -> Iterator[Exported]:
-        """All records of the range, in their order."""
+        """Yield all records of the range, in order."""
         counts = self.counts
         while counts.position < self.span.next:
             answer = self._fetch()
@@ -114,7 +113,9 @@ class Export:
                 self._end_early()
 
     def _fetch(self) -> FetchedRecords | None:
-        """What is at the position; None when that has just been deleted, and lies further on."""
+        """Fetch at the position. Return None if these records have just been deleted, after moving
+        the position to the new log start.
+        """
         counts = self.counts
         wanted = {self.tp: (counts.position, READ_BYTES)}
         answer = fetch_records(self._client, wanted, isolation=self._isolation)[self.tp]
@@ -153,8 +154,8 @@ class Export:
             counts.position = min(header.next_offset, self.span.next)
 
     def _end_early(self) -> None:
-        """The broker has no more for us below the end. A cleaned part is no such case: what is
-        asked for within it is answered with the next batch behind it.
+        """Record that the broker returns no more records before the end. This is not caused by
+        compaction: a fetch of a compacted offset returns the next batch after it.
         """
         counts = self.counts
         stable = offset_at(self._client, self.tp, LATEST, isolation=self._isolation)

@@ -1,9 +1,9 @@
-"""Translates offsets by the offset map on the target alone, with no mirror running; of a group also
-when its own cluster is lost.
+"""Translates offsets by the offset map on the target. No mirror needs to run, and a group's offsets
+can be translated even if its own cluster is lost.
 
-A group's offsets are read from where it commits them. Where that cluster does not answer, its
-newest checkpoints on the target say what it had committed. A share group has no checkpoints; its
-start offsets stand for committed ones.
+A group's offsets are read from the cluster where it commits them. If that cluster does not respond,
+the group's newest checkpoints on the target are used instead. A share group has no checkpoints; its
+start offsets are used as committed offsets.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from twinlog.survey.exact_map import ExactMap
 from twinlog.wire.mm2_records import Checkpoint
 
 SOURCE_ANSWERS_WITHIN_S: Final = 15.0
-"""It may be lost: that is when groups go over."""
+"""Short, because groups are often moved when the source is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedOffset:
-    """One line: where on the other cluster to continue."""
+    """A translated offset: where to resume on the other cluster."""
 
     topic: str
     partition: int
     offset: int
     to_topic: str
     to_offset: int | None
-    """None where Twinlog copied nothing of the partition."""
+    """None if Twinlog has copied nothing of the partition."""
     is_exact: bool
-    """False: the offset is ahead of the copy, and `to_offset` the end of what was copied; or a
-    MirrorMaker 2 copied what is there, and `to_offset` lies somewhat before it.
+    """False if the offset is ahead of the copy, and `to_offset` is the end of the copy; or if
+    MirrorMaker 2 copied this part, and `to_offset` is somewhat before the exact offset.
     """
 
     @property
@@ -63,15 +63,15 @@ class TranslatedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedGroup:
-    """An answer, and where the offsets come from."""
+    """The translated offsets of a group, and where its offsets come from."""
 
     offsets: tuple[TranslatedOffset, ...]
     from_checkpoints: bool = False
-    """The group's own cluster did not answer."""
+    """The group's own cluster did not respond."""
 
 
 class FlowTranslation:
-    """Questions about one flow; for one thread."""
+    """Translates offsets of one flow; for one thread."""
 
     def __init__(
         self, config: FlowConfig, source: ClusterSettings, target: ClusterSettings
@@ -82,12 +82,13 @@ class FlowTranslation:
         self._target = prompt_client(target)
         self._map = ExactMap(self._target, self._policy, config.flow)
         self._is_lost = False
-        """The source did not answer, and is not asked again."""
+        """The source did not respond, and is not queried again."""
 
     def one(self, tp: TopicPartition, offset: int, *, reverse: bool) -> TranslatedOffset:
-        """An offset of the source on the target; `reverse`: one of the target on the source.
+        """Translate an offset of the source to the target or, with `reverse`, of the target to the
+        source.
 
-        Raises FlowError where nothing of the partition was copied, or its source topic was
+        Raises FlowError if nothing of the partition was copied, or if its source topic was
         re-created since.
         """
         offsets = {tp: offset}
@@ -96,8 +97,8 @@ class FlowTranslation:
         if found.to_offset is None:
             where = self._target.alias
             raise FlowError(
-                f"{where} has no offset map of {tp}, so nothing of it was "
-                "copied by Twinlog: look at the name (with --reverse it is the target's)",
+                f"{where} has no offset map of {tp}, so Twinlog has copied nothing of it: check "
+                "the name (with --reverse it is a target topic)",
                 flow=self._config.flow,
                 code="NOT_COPIED",
             )
@@ -106,10 +107,10 @@ class FlowTranslation:
     def all_of(
         self, offsets: Mapping[TopicPartition, int], *, reverse: bool
     ) -> tuple[TranslatedOffset, ...]:
-        """As `one`, sorted; where nothing was copied `to_offset` is None.
+        """Translate like `one`, sorted; `to_offset` is None if nothing was copied.
 
-        An offset of the source that is ahead of the copy is exact where the source has no records
-        between, as behind a transaction's marker. Raises FlowError (SOURCE_RECREATED) as `one`.
+        An offset of the source that is ahead of the copy is exact if the source has no records in
+        between, as after a transaction marker. Raises FlowError (SOURCE_RECREATED) like `one`.
         """
         found = (self._back if reverse else self._forth)(offsets)
         self._require_same()
@@ -171,7 +172,7 @@ class FlowTranslation:
         try:
             records = first_records(self._source, spans, with_aborted=not committed)
         except Unreachable:
-            self._is_lost = True  # and so is what it may have had there
+            self._is_lost = True  # the source's records there are unknown as well
             return set()
         return {one for one in ahead if one.tp not in records}
 
@@ -200,7 +201,7 @@ class FlowTranslation:
         )
 
     def _at_source(self, topics: Collection[str]) -> dict[str, str]:
-        """The source's names of topics of the target: by the map, else by the name alone."""
+        """Return the source's names of target topics, from the map, else derived from the name."""
         plain = {topic: plain_upstream(self._config, topic) for topic in topics}
         known = {topic: name for topic, name in plain.items() if name is not None}
         return known | self._map.names_at_source(topics)
@@ -246,13 +247,13 @@ class FlowTranslation:
 def _committed(client: ClusterClient, group: str) -> dict[TopicPartition, int]:
     coordinators = Coordinators(client)
     found = fetch_offsets(coordinators, [group])[group]
-    if not found:  # it may be a share group
+    if not found:  # may be a share group
         with suppress(Unsupported):
             found = fetch_start_offsets(coordinators, [group])[group]
     offsets = or_raise(found)
     if not offsets:
         raise FlowError(
-            f"cluster {client.alias}: group {group} has no committed offsets: look at its name",
+            f"cluster {client.alias}: group {group} has no committed offsets: check its name",
             code="NO_OFFSETS",
         )
     return {tp: one.offset for tp, one in offsets.items()}

@@ -1,8 +1,9 @@
-"""`MirrorClient`: what one cluster knows of its mirrors, by the topics that a mirror keeps there.
+"""`MirrorClient`: information about the mirrors of one cluster, from topics that mirrors keep
+there.
 
-The methods are those of Java's class of that name, and so are the answers, with Twinlog or
-MirrorMaker 2 behind them. One thing differs: where the time is up, Java answers what it has read so
-far; this raises, because a part of a group's offsets looks like all of them.
+The methods and results are those of Java's class `MirrorClient`, for mirrors of Twinlog and of
+MirrorMaker 2. One thing differs: after the timeout Java returns what it has read so far, but this
+class raises, because a part of a group's offsets looks like all of them.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class GroupOffset:
 
     offset: int
     upstream_offset: int
-    """What the group had committed on the other cluster."""
+    """The group's committed offset on the other cluster."""
     metadata: str = ""
-    """What it had written beside it."""
+    """The metadata of that commit."""
 
 
 GroupOffsets = dict[TopicPartition, GroupOffset]
@@ -53,10 +54,10 @@ class MirrorClient:
     """A client of one cluster, for one thread; `with MirrorClient({...}) as client`.
 
     `config` has the keys of Java's clients: `bootstrap.servers`, `security.protocol`, `ssl.*`,
-    `sasl.*` (also behind `admin.` and `consumer.`), and `replication.policy.class`,
-    `replication.policy.separator`, `replication.policy.internal.topic.separator.enabled`.
-    Raises ConfigError for a wrong value; the cluster is first asked when a method is called. Every
-    method raises ClusterError where the cluster does not answer or refuses.
+    `sasl.*` (also with the prefixes `admin.` and `consumer.`), and `replication.policy.class`,
+    `replication.policy.separator`, `replication.policy.internal.topic.separator.enabled`. Raises
+    ConfigError for an invalid value. The cluster is first queried when a method is called. Every
+    method raises ClusterError if the cluster does not respond or denies the request.
     """
 
     def __init__(self, config: Mapping[str, str]) -> None:
@@ -68,32 +69,35 @@ class MirrorClient:
 
     @property
     def replication_policy(self) -> DefaultReplicationPolicy:
-        """How topics are named here."""
+        """The policy that names remote topics."""
         return self._policy
 
     def replication_hops(self, upstream_alias: str) -> int:
-        """How many flows lie between that cluster and this one at least; -1 where none lead here.
+        """Return the fewest flows from that cluster to this one, or -1 if there is no path.
 
         With flows A->B and B->C it is 2 from A to C.
         """
         return fewest_hops(self._policy, self.heartbeat_topics(), upstream_alias)
 
     def heartbeat_topics(self) -> set[str]:
-        """This cluster's heartbeats topic, and those that were mirrored from others."""
+        """Return this cluster's heartbeats topic, and those mirrored from other clusters."""
         return {topic for topic in self._topics() if self._policy.is_heartbeats_topic(topic)}
 
     def checkpoint_topics(self) -> set[str]:
-        """The topics that hold translated group offsets, one for each cluster mirrored here."""
+        """Return the topics of translated group offsets, one for each cluster mirrored here."""
         return {topic for topic in self._topics() if self._policy.is_checkpoints_topic(topic)}
 
     def upstream_clusters(self) -> set[str]:
-        """Aliases of all clusters from which heartbeats come here, over any number of flows."""
+        """Return the aliases of all clusters whose heartbeats arrive here, over any number of
+        flows.
+        """
         return {alias for topic in self.heartbeat_topics() for alias in chain(self._policy, topic)}
 
     def remote_topics(self, source_alias: str | None = None) -> set[str]:
-        """Topics whose name says that they were mirrored here, from that cluster or from any.
+        """Return topics whose names say that they were mirrored here, from `source_alias` or from
+        any cluster.
 
-        Under the identity policy that is every topic that is not internal.
+        Under the identity policy these are all topics that are not internal.
         """
         sources = {
             topic: self._policy.topic_source(topic)
@@ -123,9 +127,11 @@ class MirrorClient:
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> GroupOffsets | dict[str, GroupOffsets]:
-        """Where a group of that cluster continues here, by the newest checkpoints; {} without any.
+        """Return where a group of that cluster resumes here, from the newest checkpoints; {} if
+        there are none.
 
-        For a compiled pattern: each group whose whole name matches, in one read of the checkpoints.
+        For a compiled pattern, return this for each group whose whole name matches, with one read
+        of the checkpoints.
         """
         if isinstance(group, re.Pattern):
             return self._checkpoints(remote_alias, group, timeout_s)
@@ -135,10 +141,10 @@ class MirrorClient:
     def exact_consumer_offsets(
         self, group: str, remote_alias: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> GroupOffsets:
-        """As `remote_consumer_offsets`, each translated again by Twinlog's offset map.
+        """Return the result of `remote_consumer_offsets`, translated again by Twinlog's offset map.
 
-        It differs where MirrorMaker 2 wrote the checkpoint: that lies before the right record, by
-        up to what the group was behind. Partitions that Twinlog did not copy are left out.
+        It differs if MirrorMaker 2 wrote the checkpoint, which is before the exact offset by up to
+        the group's lag. Partitions that Twinlog did not copy are left out.
         """
         exact, alias = self._exact(remote_alias)
         known = self.remote_consumer_offsets(group, alias, timeout_s=timeout_s)
@@ -148,11 +154,11 @@ class MirrorClient:
     def to_downstream(
         self, remote_alias: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Translation]:
-        """Where to resume here, when on that cluster it would be at these offsets, old or new.
+        """Return where to resume here, for offsets of that cluster, old or new.
 
-        `offsets` has partitions by their names there, the answer by their names here. Where
-        `is_exact` is False, the offset was not copied yet, and the answer is the end of the copy;
-        or a MirrorMaker 2 copied what is there, and the answer lies somewhat before it.
+        `offsets` has the partitions' names there, the result their names here. If `is_exact` is
+        False, either the offset was not copied yet, and the result is the end of the copy, or
+        MirrorMaker 2 copied this part, and the result is somewhat before the exact offset.
         Partitions that Twinlog did not copy are left out.
         """
         exact, alias = self._exact(remote_alias)
@@ -169,9 +175,9 @@ class MirrorClient:
     def to_upstream(
         self, remote_alias: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Translation]:
-        """The way back: where to resume on that cluster, when here it would be at these offsets.
+        """Return where to resume on that cluster, for offsets of this cluster.
 
-        `offsets` has partitions of this cluster, the answer has them by their names there.
+        `offsets` has partitions of this cluster, the result their names there.
         """
         exact, _ = self._exact(remote_alias)
         found = exact.upstream(offsets)
@@ -194,12 +200,12 @@ class MirrorClient:
         found = find_upstream(self._consumer, remote_alias)
         flow, alias = found or (Flow(remote_alias, self._consumer.alias), remote_alias)
         known = ExactMap(self._consumer, self._policy, flow), alias
-        if found is not None:  # else a flow may begin later
+        if found is not None:  # else a flow may be created later
             self._maps[remote_alias] = known
         return known
 
     def _topics(self) -> Iterator[str]:
-        # as Java: topics that the brokers keep for themselves are not named
+        # like Java, without topics that are internal to the brokers
         found = self._admin.metadata().topics.values()
         return (topic.name for topic in found if not topic.is_internal)
 
@@ -225,7 +231,7 @@ class MirrorClient:
             if time.monotonic() > until:
                 raise ClusterError(
                     f"topic {topic} was not read to its end within {timeout_s:g} s, only to offset "
-                    f"{record.offset}: give it more time",
+                    f"{record.offset}: raise the timeout",
                     code="TIMED_OUT",
                     fate=Fate.RETRIABLE,
                 )
@@ -253,7 +259,7 @@ _SOURCE_ALIAS: Final = "source.cluster.alias"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What a MirrorClient works with."""
+    """Settings of a MirrorClient."""
 
     policy: DefaultReplicationPolicy
     admin: ClusterSettings
@@ -261,7 +267,7 @@ class ClientConfig:
 
 
 def read_config(properties: Mapping[str, str]) -> ClientConfig:
-    """Raises ConfigError where the cluster is not named or a value cannot be read."""
+    """Raise ConfigError if the cluster's address is missing or a value is invalid."""
     settings = Settings(
         {key: Setting(key=key, value=value, file=_WHERE) for key, value in properties.items()}
     )
@@ -281,7 +287,9 @@ def _cluster(settings: Settings, role: Role) -> ClusterSettings:
     own = settings.stripped(f"{role}.")
     found = {name: one for name, one in {**settings, **own}.items() if is_connection_key(name)}
     if BOOTSTRAP_SERVERS not in found:
-        raise ConfigError(f"{_WHERE}: {BOOTSTRAP_SERVERS}: missing; add it, as in kafka1:9092")
+        raise ConfigError(
+            f"{_WHERE}: {BOOTSTRAP_SERVERS}: missing; add it, for example kafka1:9092"
+        )
     client = ClientProperties(found)
     return ClusterSettings(
         alias=_WHERE,

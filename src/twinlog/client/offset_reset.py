@@ -1,26 +1,24 @@
-"""Sets offsets of idle groups of one cluster: to a time, to an end of the log, to an offset, or by
-so many records; with the semantics of Kafka's `kafka-consumer-groups.sh --reset-offsets`.
+"""Sets offsets of idle groups of one cluster: to a time, to a log end, to an offset, or by a number
+of records; with the semantics of Kafka's `kafka-consumer-groups.sh --reset-offsets`.
 
-- An offset outside the log becomes the end of it that is nearer, and that is said. A time after the
-  newest record is the log's end. Where timestamps are out of order, the place is the first record,
-  by offset, that is not older; copies keep their timestamps, so a time means the same on both
-  clusters.
-- A group with members is refused, and its members are named.
-- A group's offsets are set in one request, all or none: what may refuse single partitions is
-  checked
-   before, and where one is refused all the same, the others are set back.
+- An offset outside the log is set to the nearer end of the log, and this is reported. A time after
+  the newest record means the log end. If timestamps are out of order, the result is the first
+  record, by offset, at or after the time. Copies keep their timestamps, so a time means the same
+  records on both clusters.
+- A group with members is refused, and its members are reported.
+- A group's offsets are set in one request, all or none. Everything that may fail for single
+  partitions is checked before. If one fails nevertheless, the others are set back.
 
-Between the plan and its execution somebody thinks about it, for minutes perhaps. What may happen in
-between, and after:
+Between the plan and its execution the user may think for minutes. Events in between, and after:
 
-- the group got members: the coordinator itself refuses the commit;
-- the group moved: its offsets are read again, and it is refused;
-- retention moved the log's start, or the log lost its end: the offset is moved to it, else
-  `auto.offset.reset` would say where the consumers go;
-- a topic was deleted or created again: the group is refused;
-- this process dies, or an answer is lost: each group has all of its new offsets or none. The same
-  command again sets the same, but for a shift, whose plan then begins at the new offsets: it shows
-  where the group is now.
+- The group got members: the coordinator itself rejects the commit.
+- The group's offsets moved: they are read again, and the group is refused.
+- Retention moved the log start, or the log was truncated: the offset is moved into the log, because
+  otherwise consumers would resume according to `auto.offset.reset`.
+- A topic was deleted or re-created: the group is refused.
+- This process died, or a response was lost: each group has all of its new offsets or none. The same
+  command sets the same offsets again, except for a shift, which starts at the new offsets; its plan
+  shows the current ones.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ Commit: TypeAlias = Callable[
 
 
 class GoalKind(StrEnum):
-    """Where groups are to go."""
+    """Kinds of targets of a reset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -67,8 +65,8 @@ class GoalKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """The same, with its number: an offset, records to move on or (below 0) back, or milliseconds
-    since 1970; 0 for an end of the log.
+    """A kind and its number: an offset, a number of records (backwards if negative), or
+    milliseconds since 1970; 0 for a log end.
     """
 
     kind: GoalKind
@@ -76,7 +74,7 @@ class Goal:
 
 
 class Fit(StrEnum):
-    """How the new offset came about."""
+    """How the new offset was chosen."""
 
     AS_ASKED = ""
     AT_START = "the log begins there"
@@ -86,24 +84,24 @@ class Fit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetBounds:
-    """A partition's log, and the place in it of the time asked for."""
+    """A partition's log bounds, and the offset of the requested time."""
 
     start: int
     end: int
     at_time: int = -1
-    """-1: no record is so new, or no time was asked for."""
+    """-1 if no record is at or after the time, or no time was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetOffset:
-    """What becomes of one partition of a group."""
+    """The effect on one partition of a group."""
 
     topic: str
     partition: int
     before: int | None
-    """None where the group has no offset there yet."""
+    """None if the group has no offset there yet."""
     metadata: str = ""
-    """Of that commit, for whoever puts it back: Kafka Streams keeps its time there."""
+    """The commit's metadata, needed to restore it: Kafka Streams stores its time there."""
     after: int
     start: int
     end: int
@@ -116,19 +114,19 @@ class ResetOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReset:
-    """What becomes of one group: all of `offsets`, or, where it is refused, nothing."""
+    """The effect on one group: all of `offsets`, or nothing if it is refused."""
 
     group: str
     is_share: bool = False
     offsets: tuple[ResetOffset, ...] = ()
     topic_ids: Mapping[str, TopicId]
-    """Of the topics that the offsets are of."""
+    """IDs of the offsets' topics."""
     refused: TwinlogError | None = None
     is_done: bool = False
 
     @property
     def goes_back(self) -> bool:
-        """Records will be read again somewhere."""
+        """True if some records will be read again."""
         return any(one.before is not None and one.after < one.before for one in self.offsets)
 
     def as_json(self) -> dict[str, Any]:
@@ -143,7 +141,7 @@ class GroupReset:
 
 
 def fitted(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] | None:
-    """The new offset within the log; None where there is nothing to shift from."""
+    """Return the new offset within the log, or None if there is no offset to shift from."""
     match goal.kind:
         case GoalKind.EARLIEST:
             return log.start, Fit.AS_ASKED
@@ -166,7 +164,7 @@ def _within(wanted: int, log: ResetBounds) -> tuple[int, Fit]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Now:
-    """What was asked of the cluster for all groups at once."""
+    """The cluster's state, queried for all groups together."""
 
     listed: Mapping[str, Group]
     members: Mapping[str, tuple[Any, ...] | TwinlogError]
@@ -176,14 +174,14 @@ class _Now:
 
 
 class OffsetReset:
-    """Groups of one cluster: first `plan`, then `execute` what it says; for one thread."""
+    """Resets groups of one cluster: first `plan`, then `execute` the plan; for one thread."""
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
         self._coordinators = Coordinators(client)
 
     def names(self, matches: Callable[[str], bool]) -> list[str]:
-        """Groups of the cluster that can be reset, by a filter of their names."""
+        """Return the names of the cluster's groups that can be reset and match."""
         found = list_groups(self._coordinators).values()
         return sorted(g.name for g in found if _can_be_reset(g) and matches(g.name))
 
@@ -195,9 +193,9 @@ class OffsetReset:
         topics: Collection[str] = (),
         matches: Callable[[str], bool] = lambda _: True,
     ) -> list[GroupReset]:
-        """What would be set, a group each. `topics`: all of their partitions; without them those
-        that the group has offsets of and whose topics match. Raises FlowError or ClusterError
-        where a topic of `topics` is missing, or the cluster does not answer.
+        """Return a plan for each group. `topics`: reset all of their partitions; without it, the
+        partitions that the group has offsets of and whose topics match. Raises FlowError or
+        ClusterError if a topic of `topics` is missing, or the cluster does not respond.
         """
         listed = list_groups(self._coordinators)
         named_topics = self._partitions(topics)
@@ -219,7 +217,7 @@ class OffsetReset:
         return [self._group(goal, group, wanted.get(group, ()), now) for group in groups]
 
     def execute(self, plan: GroupReset) -> GroupReset:
-        """Set the offsets of a group; the answer has what was set, or why nothing was."""
+        """Set a group's offsets, and return the plan with the result or the reason of a refusal."""
         if plan.refused is not None:
             return plan
         try:
@@ -270,7 +268,7 @@ class OffsetReset:
             if found is None:
                 raise FlowError(
                     f"cluster {self._client.alias}: group {group} has no offset of {tp} to shift "
-                    "from: leave its topic out, or say where it shall go",
+                    "from: leave its topic out, or choose another kind of reset",
                     code="NO_OFFSETS",
                 )
             yield ResetOffset(
@@ -318,8 +316,8 @@ class OffsetReset:
     # -- its execution
 
     def _up_to_date(self, plan: GroupReset) -> GroupReset:
-        """The plan with offsets within the logs of now; raises where the group, or a topic, is not
-        what it was.
+        """Return the plan with offsets within the current logs. Raises if the group or a topic has
+        changed.
         """
         fetch = fetch_start_offsets if plan.is_share else fetch_offsets
         found = or_raise(fetch(self._coordinators, [plan.group])[plan.group])
@@ -354,7 +352,7 @@ class OffsetReset:
             raise self._set_back(plan, refused, commit)
 
     def _named(self, plan: GroupReset, error: TwinlogError) -> TwinlogError:
-        """The refusal of a group that got members meanwhile says who they are."""
+        """Add the members to a refusal of a group that got members in the meantime."""
         if not is_refused_as_active(error):
             return error
         found = list_groups(self._coordinators).get(plan.group)
@@ -364,7 +362,7 @@ class OffsetReset:
     def _set_back(
         self, plan: GroupReset, refused: Mapping[TopicPartition, TwinlogError], commit: Commit
     ) -> TwinlogError:
-        """Nothing of a group is set where not all of it can be: what to say of it."""
+        """Set a group's offsets back if some of them were refused, and return the error."""
         tp, error = next(iter(refused.items()))
         if is_refused_as_active(error):
             return self._named(plan, error)
@@ -403,13 +401,13 @@ class OffsetReset:
             kind = "one of Twinlog's own"
         return FlowError(
             f"cluster {self._client.alias}: group {group.name} has no offsets of consumers: it is "
-            f"{kind}, so look at its name",
+            f"{kind}, so check its name",
             code="NO_OFFSETS",
         )
 
     def _nothing(self, group: str) -> FlowError:
         return FlowError(
-            f"cluster {self._client.alias}: group {group} has no committed offsets there: look at "
+            f"cluster {self._client.alias}: group {group} has no committed offsets there: check "
             "its name, or name the topics with --topic",
             code="NO_OFFSETS",
         )
@@ -420,6 +418,6 @@ def _can_be_reset(group: Group) -> bool:
 
 
 def _again(one: ResetOffset, log: ResetBounds | TwinlogError) -> ResetOffset:
-    """Within the log of now."""
+    """Return the offset within the current log."""
     after, fit = _within(one.after, or_raise(log))
     return one if fit is Fit.AS_ASKED else replace(one, after=after, fit=fit)

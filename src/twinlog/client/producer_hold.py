@@ -1,23 +1,24 @@
-"""Holds the producers of a flow's source back by a quota, and lets them go again.
+"""Throttles the producers of a flow's source by a quota, and removes it again.
 
-The quota is the default of users (`producer_byte_rate`): it holds for every user that has no quota
-of its own. Brokers keep it until somebody takes it away, so a row in the state topic of the target
-says that it is ours, before it is set. For each step:
+The quota is the default of users (`producer_byte_rate`), which applies to every user without a
+quota of its own. Brokers keep it until it is removed. So before the quota is set, a row in the
+state topic of the target records that it belongs to this flow. For each step:
 
-- the process dies behind the row, before the quota: a row of a quota that is not there. A broker
-  that lags says the same of one that was set just now: so who finds it takes the quota away all
-  the same, and clears the row;
-- behind the quota: the next leader of the flow finds the row and decides again; without a mirror,
-  `twinlog flow unthrottle` takes it away;
-- behind the removal, before the row is cleared: as behind the row;
-- an answer is lost: all steps may be done again;
-- the target is away: what this process has set, or read of, it removes all the same (`let_go`),
-  and the row is cleared when the target is back;
-- the state topic is deleted: what this process knows of is still taken for its own;
-- a process that has lost the lead does it once more: the leader reads the row at its next look;
-- somebody else has a default quota of users: nothing is set. Somebody changes ours: it is theirs
-  from then on, and is left alone. Two flows from one source: the second finds the quota of the
-  first, and sets none.
+- If the process dies after the row, before the quota, there is a row without a quota. A broker with
+  stale metadata looks the same just after the quota was set. So the next process removes the quota
+  in any case, and clears the row.
+- If it dies after the quota, the flow's next leader finds the row and decides again. Without a
+  mirror, `twinlog flow unthrottle` removes the quota.
+- If it dies after the removal, before the row is cleared, the result is the same as after the row.
+- If a response is lost, every step may be repeated.
+- If the target is unavailable, this process removes the quotas that it has set or read of
+  (`let_go`), and clears the row when the target is back.
+- If the state topic is deleted, the quotas that this process knows still count as its own.
+- A process that has lost leadership may set the quota once more. The leader reads the row in its
+  next round.
+- If another client has set a default quota of users, nothing is set. If another client changes this
+  flow's quota, it belongs to that client and is left alone. With two flows from one source, the
+  second flow finds the quota of the first and sets none.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ _MOST_RATES = 16
 
 
 class Freed(Enum):
-    """What was found where producers were to be let go."""
+    """Result of removing a quota."""
 
-    NOTHING = "nothing held them"
+    NOTHING = "there was no quota"
     REMOVED = "the quota was removed"
-    CHANGED = "the quota was changed by somebody else, and left as it is"
+    CHANGED = "the quota was changed by another client, and is left alone"
 
 
 class ProducerHold:
-    """Of one flow; not for several threads at once."""
+    """The quota of one flow; not thread-safe."""
 
     def __init__(
         self,
@@ -63,22 +64,22 @@ class ProducerHold:
         self._held = known
         self._is_over = False
         self._let_go: HeldProducers | None = None
-        """What was removed, and may still stand in the state topic."""
+        """The row whose quota was removed; it may still be in the state topic."""
 
     @property
     def known(self) -> HeldProducers | None:
-        """What was read last, or is about to be set."""
+        """The row that was read last or is about to be written."""
         return self._held
 
     def read(self) -> HeldProducers | None:
-        """What the state topic says now."""
+        """Return the flow's row in the state topic, or None."""
         found = self._target.metadata([STATE_TOPIC]).topics.get(STATE_TOPIC)
         if found is None or found.error == UNKNOWN_TOPIC_OR_PARTITION:
             return None
         try:
             self._read_on()
         except BrokerRefused:
-            self._position = 0  # the topic lost its end, or was created again
+            self._position = 0  # the topic's log was truncated, or the topic was re-created
             raise
         return self._held
 
@@ -89,7 +90,7 @@ class ProducerHold:
             self._position = row.offset + 1
 
     def hold(self, rate: int) -> float | None:
-        """Set the quota; that of somebody else, where there is one, and nothing was changed."""
+        """Set the quota. If another client has set one, change nothing and return that quota."""
         held = self.read() or self._held
         ours = () if held is None else held.rates
         now = producer_quota(self._source)
@@ -102,11 +103,11 @@ class ProducerHold:
         return None
 
     def end(self) -> None:
-        """From any thread: what hangs in `hold` sets nothing any more."""
+        """Keep a blocked `hold` from setting a quota; may be called from any thread."""
         self._is_over = True
 
     def let_go(self) -> Freed:
-        """Remove what is known to be ours, without the target: it may be what is away."""
+        """Remove the known quota of this flow without the target, which may be unavailable."""
         known = self._held
         if known is None or known == self._let_go:
             return Freed.NOTHING
@@ -115,7 +116,7 @@ class ProducerHold:
         return found
 
     def free(self) -> Freed:
-        """Remove what is ours, and note it; nothing where `let_go` has done it."""
+        """Remove the flow's quota, and clear its row."""
         found = self.let_go()
         held = self.read()
         if held is None:
@@ -134,7 +135,7 @@ class ProducerHold:
             set_producer_quota(self._source, None)
         except Unauthorized:
             if now is not None:
-                raise  # else it could not be set either
+                raise  # otherwise it could not have been set either
         return Freed.REMOVED
 
     def _write(self, rates: tuple[int, ...]) -> None:

@@ -1,19 +1,21 @@
-"""Puts records that a copy leaves out into the quarantine topic of its source, each exactly once.
+"""Appends skipped records to the quarantine topic of their source, each exactly once.
 
-It is written before the wish to leave it out is, and looked for before it is written:
+The record is written before the intent to skip it, and searched for before it is written:
 
-- the command dies before it is written: nothing happened, and the partition is still stopped;
-- behind it, or its answer is lost: the next run finds it by its upstream place, and continues;
-- a request of a command that died arrives late, or two commands write at once: all write under the
-  flow's producer id, and whoever checked the same log sends the same sequence. The broker
-  appends the first and answers the second as a repeat, or refuses it. Then it is looked again: who
-  does not find his record writes it under the next sequence. What the broker remembers is asked for
-  before the log is read, so that no sequence is known whose record was not seen. Their timestamps
-  are those of now, so that the broker knows the id for as long as a request can be late;
-- the topic is deleted: with it go its records. They are still at the source, for as long as that
-  keeps them.
+- If the command dies before writing, nothing has happened, and the partition is still stopped.
+- If the command dies after writing, or the response is lost, the next run finds the record by its
+  upstream offset, and continues.
+- A request of a command that died may arrive late, or two commands may write at the same time. All
+  write with the flow's producer ID, and commands that read the same log send the same sequence. The
+  broker appends the first batch, and acknowledges the second as a duplicate or rejects it. Then the
+  log is read again, and a command that does not find its record writes it with the next sequence.
+  The broker's producer state is queried before the log is read, so every known sequence belongs to
+  a record that is seen. Records have the current time as timestamp, so that the broker remembers
+  the producer ID for as long as a request can be late.
+- If the topic is deleted, its records are lost. They are still on the source, for as long as it
+  retains them.
 
-What is written here has no part in the copy: lanes write to other topics, and never read this one.
+The quarantine topic has no part in the copy: lanes write to other topics and never read this one.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_bat
 
 READ_BYTES: Final = 4 << 20
 TRIES: Final = 5
-"""Each ends with the record in the log, or with another command's."""
+"""After each attempt the record is in the log, or another command's record is."""
 
 CONFIGS: Final = {
     "cleanup.policy": "delete",
@@ -71,13 +73,15 @@ class Quarantine:
         self._replication_factor = replication_factor
 
     def put(self, wanted: WantedSkip) -> list[int]:
-        """Offsets in the quarantine topic of all that is left out; what is there stays there."""
+        """Append all skipped records that are missing, and return the offsets of all of them in the
+        quarantine topic.
+        """
         records = self.read(wanted)
         self._ensure_topic()
         return [self._put(wanted, record) for record in records]
 
     def read(self, wanted: WantedSkip) -> list[Record]:
-        """What is left out, from the source: its records, or the bytes of its batch."""
+        """Read the skipped records from the source, or the bytes of a skipped batch."""
         tp, skip = TopicPartition(wanted.topic, wanted.partition), wanted.skip
         out: list[Record] = []
         position = skip.first
@@ -90,7 +94,7 @@ class Quarantine:
                     break
                 if header.next_offset <= position:
                     continue
-                if skip.is_batch:  # of the source there may be several: what was sent was joined
+                if skip.is_batch:  # several batches of the source may have been sent as one
                     begin = max(header.base_offset, skip.first)
                     out.append(Record(begin, header.max_timestamp, None, bytes(batch)))
                     position = header.next_offset
@@ -137,8 +141,9 @@ class Quarantine:
         at, _ = self._search(origin)
         if at is None:
             raise FlowError(
-                f"{self.home}: does not take the record of {origin.topic}-{origin.partition} at "
-                f"{origin.offset}, others write to it all the time; nothing is left out: try again",
+                f"{self.home}: could not append the record of {origin.topic}-{origin.partition} at "
+                f"{origin.offset}, because other clients write to it all the time; nothing is "
+                "skipped: try again",
                 code="SKIP_REFUSED",
             )
         return at
@@ -152,14 +157,14 @@ class Quarantine:
             base_sequence=sequence,
         )
         try:
-            # the same bytes under the same sequence: repeated, they are there once
+            # a repeated batch with the same sequence is appended once
             self._target.retrying(lambda: produce_batch(self._target, self.home, batch))
         except BrokerRefused as refusal:
             if refusal.kafka_error not in NOT_NEXT:
                 raise
 
     def _search(self, origin: RecordOrigin) -> tuple[int | None, int]:
-        """Where the record is, and the next sequence of the flow in this log."""
+        """Return the record's offset, or None, and the flow's next sequence in this log."""
         found: int | None = None
         sequence = self._remembered()
         (end,) = ends_of_logs(self._target, [self.home]).values()
@@ -184,7 +189,9 @@ class Quarantine:
         return found, sequence or 0
 
     def _remembered(self) -> int | None:
-        """Where records were deleted, the broker may know better; old ones do not answer."""
+        """Return the next sequence that the broker remembers, which is needed if records were
+        deleted. Older brokers do not respond.
+        """
         try:
             known = describe_producers(self._target, [self.home])[self.home]
         except TwinlogError:

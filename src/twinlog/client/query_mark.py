@@ -42,7 +42,7 @@ class MovedMark:
 
     @property
     def transactional_id(self) -> str:
-        """The id that the writer makes of the checkpoint's location if the query has none."""
+        """The ID that the writer derives from the checkpoint's location if the query has none."""
         return self.group.rpartition(".")[0].removeprefix("__")
 
     def as_json(self) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _move(
         or_raise(fetch_offsets(coordinators, [group], settled=True)[group]), cluster_id
     )
     if found is not None and found.batch > mark.batch:
-        return f"the mark there is at micro-batch {found.batch} already"
+        return f"the mark there is already at micro-batch {found.batch}"
     names = frozenset(one.to_topic for one in copies if one.topic in mark.topics)
     moved = replace(mark, topics=names)
     answer = commit_offsets(coordinators, {group: moved.offsets(cluster_id)})[group]

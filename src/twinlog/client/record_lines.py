@@ -1,4 +1,4 @@
-"""A record as one line of JSON that loses nothing: text where it is UTF-8, else base64."""
+"""A record as one line of JSON without loss: UTF-8 as text, other bytes as base64."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 def record_line(
     partition: int, record: Record, *, is_log_append_time: bool, more: Mapping[str, Any] = NOTHING
 ) -> str:
-    """One line without its end; ASCII only, so that no terminal obeys it.
+    """Return one line without the line break, in ASCII, so that it has no terminal control codes.
 
-    `more` are fields that not every writer knows.
+    `more` are additional fields of the caller.
     """
     return json.dumps(
         {
@@ -36,8 +36,8 @@ def record_line(
 
 
 def record_of(fields: Mapping[str, Any]) -> Record:
-    """The other way round, from a line that was read; raises what is wrong as ValueError,
-    TypeError or KeyError.
+    """Return the record of a line that was parsed. Raises ValueError, TypeError or KeyError if the
+    line is invalid.
     """
     headers = tuple((_as_name(name), _as_bytes(value)) for name, value in fields["headers"])
     return Record(

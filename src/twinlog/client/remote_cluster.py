@@ -1,4 +1,4 @@
-"""Java's `RemoteClusterUtils`: answers of a MirrorClient, each over a client of its own."""
+"""Java's `RemoteClusterUtils`: functions that each use a temporary MirrorClient."""
 
 from __future__ import annotations
 
@@ -52,6 +52,8 @@ def translate_offsets(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> GroupOffsets | dict[str, GroupOffsets]:
-    """Where a group resumes here, or, for a compiled pattern, each group that matches it."""
+    """Return where a group resumes on this cluster. For a compiled pattern, return this for each
+    group that matches.
+    """
     with MirrorClient(config) as client:
         return client.remote_consumer_offsets(group, remote_alias, timeout_s=timeout_s)

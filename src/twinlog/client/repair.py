@@ -1,10 +1,10 @@
-"""Accepts records of somebody else in remote topics, so that their copies resume behind them.
+"""Accepts records of other clients in remote topics, so that copying resumes after them.
 
-First it is looked what lies there, then it is shown, and only that is accepted: a log that changed
-in between is refused. What is written is one row for each partition (`mirror.state.acceptance`);
-nothing in any log is changed. If this process dies before a row, that partition is
-stopped as before; behind it, whoever leads the flow resumes it, and the next run finds nothing to
-repair.
+The records are read first, then shown, and only the shown records are accepted: if the log has
+changed in between, the command is refused. One row is written for each partition
+(`mirror.state.acceptance`); no log is changed. If this process dies before writing a row, that
+partition is still stopped. If it dies after that, the leader resumes the partition, and the next
+run finds nothing to repair.
 
 Records that a failback has replayed are copies, too, but under the producer ID of the replay. If
 they were accepted, the copy would resume after them with the first record of the tail, and append
@@ -48,18 +48,18 @@ from twinlog.survey.state_reader import state_rows
 READ_BYTES: Final = 1 << 20
 INSTEAD: Final = {
     "TAKEN_OVER": (
-        "others write to this topic on purpose: stop producing to the source, or take them off the "
-        "target, save what they wrote (twinlog export), and copy again"
+        "other clients write to this topic on purpose: stop producing to the source, or stop "
+        "these clients, save their records (twinlog export), and copy the topic again"
     ),
     "GAP_WRITTEN": (
-        "records that were acknowledged are missing: they cannot be put in their place; save the "
-        "remote topic (twinlog export), then copy it again"
+        "acknowledged records are missing, and cannot be inserted; save the remote topic "
+        "(twinlog export), then copy it again"
     ),
     "DIVERGED": (
-        "which side is right cannot be told from the logs: save both (twinlog export) and compare"
+        "the logs do not show which side is right: save both (twinlog export) and compare"
     ),
 }
-"""Why the others are not accepted, and what to do."""
+"""Reasons why these codes are not accepted, and what to do."""
 REPLAYED: Final = (
     "a failback has begun to append the source's tail to it, and a copy that resumes would append "
     "these records again: promote the topic (twinlog topic promote); finish a replay that was "
@@ -76,10 +76,10 @@ class RepairLine:
     source: TopicPartition
     target: TopicPartition
     wanted: WantedAcceptance | None = None
-    """What would be accepted; None: nothing can be."""
+    """The acceptance to write, or None if nothing can be accepted."""
     found: ForeignWalk | None = None
     resumes_at: int = -1
-    """Upstream offset."""
+    """The upstream offset."""
     problem: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class RepairLine:
         }
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Yield the lines for people."""
         yield f"{self.source} -> {self.target} [{self.standing.code}]"
         if self.found is None:
             yield f"  cannot be accepted: {self.problem}"
@@ -112,17 +112,20 @@ class RepairLine:
         said = self.as_json()
         spans = ", ".join(f"[{first}, {behind})" for first, behind in self.found.ranges)
         ids = ", ".join(map(str, said["producer_ids"]))
-        yield f"  not ours: target offsets {spans}: {said['records']} records, producer ids {ids}"
+        yield (
+            f"  of other clients: target offsets {spans}: {said['records']} records, "
+            f"producer ids {ids}"
+        )
         first, last = said["first_timestamp"], said["last_timestamp"]
         yield f"  their timestamps: {in_iso(max(0, first))} to {in_iso(max(0, last))}"
         yield (
-            f"  accepted, they stay; the copy resumes with upstream offset {self.resumes_at} at "
+            f"  if accepted, they stay; the copy resumes with upstream offset {self.resumes_at} at "
             f"target offset {self.found.end}"
         )
 
 
 class TopicRepair:
-    """Of one flow; to be closed."""
+    """The repair of one flow; must be closed."""
 
     def __init__(
         self, config: FlowConfig, source: ClusterSettings, target: ClusterSettings, reason: str
@@ -134,13 +137,15 @@ class TopicRepair:
         self._source = prompt_client(source, api_timeout_s=GIVES_UP_S)
 
     def plan(self, topics: NamePattern | None) -> list[RepairLine]:
-        """A line for each partition that has stopped for such a trouble, as the leader tells."""
+        """Return a line for each partition that has stopped with a repairable code, as reported by
+        the leader.
+        """
         target = self._steering.target
         status = leader_status(target, self._steering.flow)
         if status is None or not status.is_of(int(time.time() * 1000)):
             raise FlowError(
-                "no mirror runs that tells which partitions have stopped: "
-                "start one, with a twinlog.status.interval.seconds above 0; nothing was changed",
+                "no running mirror reports which partitions have stopped: start one, with "
+                "twinlog.status.interval.seconds above 0; nothing was changed",
                 flow=self._steering.flow,
                 code="REPAIR_REFUSED",
             )
@@ -152,13 +157,13 @@ class TopicRepair:
         return self._lines(standing) if standing else []
 
     def accept(self, lines: list[RepairLine]) -> None:
-        """Write what was shown. All of it is refused where one log is another by now."""
+        """Write the shown acceptances. All are refused if one of the logs has changed since."""
         shown = [line for line in lines if line.found is not None]
         for line, again in zip(shown, self._lines([one.standing for one in shown]), strict=True):
             if again.found is None or again.found != line.found:
                 raise FlowError(
-                    f"{line.target}: what stands there changed since it was shown; nothing was "
-                    "changed: find who writes there, and look again",
+                    f"{line.target}: its records have changed since they were shown; nothing was "
+                    "changed: find the client that writes there, and run the plan again",
                     code="REPAIR_REFUSED",
                 )
         rows = [line.wanted.encode() for line in shown if line.wanted is not None]
@@ -201,8 +206,8 @@ class TopicRepair:
         if known is None or not known.runs or NO_TOPIC_ID in (here, there):
             return replace(
                 blank,
-                problem="the offset map has no row of it, or the brokers have no topic ids: "
-                "nothing says where our records lie",
+                problem="the offset map has no row of it, or the brokers have no topic IDs, so "
+                "the positions of this flow's records are unknown",
             )
         try:
             found = self._found(target, known, ours | known.producers)
@@ -211,8 +216,8 @@ class TopicRepair:
         if found is None:
             return replace(
                 blank,
-                problem="records of ours are missing there or come twice, or more than about "
-                f"{MAX_READS} MB lie behind the first that is not ours: save the remote topic "
+                problem="records of this flow are missing or duplicated there, or more than about "
+                f"{MAX_READS} MB follow the first record of another client: save the remote topic "
                 "(twinlog export), then copy it again",
             )
         wanted = WantedAcceptance(
@@ -240,7 +245,7 @@ class TopicRepair:
         start = offset_at(client, tp, EARLIEST)
         if offset_at(client, tp, LATEST) < end:
             raise FlowError(
-                f"{tp}: its last records are not on enough replicas, and may be lost: retry when "
+                f"{tp}: its last records are not on enough replicas and may be lost: retry after "
                 "they are replicated",
                 code="REPAIR_REFUSED",
             )
@@ -253,7 +258,7 @@ class TopicRepair:
         at = find_break(read, low=low, high=end, k=stretch.k, producers=producers)
         if at is None:
             raise FlowError(
-                f"{tp}: no record of somebody else is there: the mirror retries by itself",
+                f"{tp}: has no record of another client: the mirror retries automatically",
                 code="REPAIR_REFUSED",
             )
         return walk(read, at.offset, end, k=stretch.k, producers=producers)

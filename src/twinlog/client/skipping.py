@@ -1,14 +1,14 @@
-"""Leaves one record out of a copy that has stopped because of it: first checked, then written.
+"""Skips one record at which a copy has stopped: first checked, then written.
 
-Nothing is left out that does not hold its partition up now, as whoever runs the flow tells it, at
-exactly this offset: else the answer is what is true, and nothing is written. What happens if this
-process dies:
+A record is only skipped if the leader reports that its partition is stopped at exactly this offset.
+Otherwise the error describes the state, and nothing is written. If this process dies:
 
-- before the row: nothing happened, but that the record may be in quarantine (`quarantine`);
-- behind the row, or its answer is lost: whoever leads the flow follows it, and the same command
-  finds it and writes nothing;
-- the record was copied between the look and the row, since its topic takes larger ones now: the
-  position is behind it, and nothing is left out.
+- before the row, nothing has happened, except that the record may be in quarantine (`quarantine`);
+- after the row, or if its response is lost, the leader applies it, and the same command finds it
+  and writes nothing.
+
+If the record was copied between the check and the row, because its topic accepts larger records
+now, the position is already after it, and nothing is skipped.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from twinlog.survey.state_reader import state_rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipChange:
-    """What the command does."""
+    """The effect of the command."""
 
     wanted: WantedSkip
     before: WantedSkip | None
-    """It is left out already."""
+    """The intent, if the record is already skipped."""
 
     def as_json(self) -> dict[str, Any]:
         wanted, before = self.wanted, self.before
@@ -61,7 +61,7 @@ class SkipChange:
 
 
 class RecordSkip:
-    """For one flow; to be closed."""
+    """The skips of one flow; must be closed."""
 
     def __init__(
         self, config: FlowConfig, source: ClusterSettings, target: ClusterSettings, reason: str
@@ -76,7 +76,9 @@ class RecordSkip:
         return quarantine_topic(self._config.flow)
 
     def check(self, tp: TopicPartition, offset: int) -> SkipChange:
-        """What would be left out; FlowError SKIP_REFUSED says why it would not."""
+        """Return what would be skipped. Raises FlowError (SKIP_REFUSED) with the reason if it must
+        not be.
+        """
         topic_id = self._topic_id(tp)
         for known in self._steering.intents().skips:
             if known.is_of(tp, topic_id) and known.skip.covers(offset):
@@ -97,10 +99,10 @@ class RecordSkip:
         return SkipChange(wanted=wanted, before=None)
 
     def quarantine(self, change: SkipChange) -> list[int]:
-        """Put what is left out into the quarantine topic; its offsets there."""
+        """Append the skipped records to the quarantine topic, and return their offsets there."""
         history = state_rows(self._steering.target).history(self._steering.flow)
         if history is None or history.latest is None:
-            raise self._refused("no process has ever led it")
+            raise self._refused("no process has ever led the flow")
         quarantine = Quarantine(
             self._source,
             self._steering.target,
@@ -111,7 +113,7 @@ class RecordSkip:
         return quarantine.put(change.wanted)
 
     def write(self, change: SkipChange) -> None:
-        """Say that it is wanted; durable when this returns."""
+        """Write the intent; it is durable when this returns."""
         if change.before is None:
             self._steering.append([change.wanted.encode()])
 
@@ -127,17 +129,17 @@ class RecordSkip:
         return topic.topic_id
 
     def _standing(self, tp: TopicPartition) -> Unusual:
-        """What whoever runs the flow says of the partition, where it is not simply copied."""
+        """Return the leader's report about the partition. Raises FlowError if it has no problem."""
         status = leader_status(self._steering.target, self._steering.flow)
         if status is None:
             raise self._refused(
-                "no mirror has told how it stands: start one, with a "
-                "twinlog.status.interval.seconds above 0"
+                "no mirror has reported its state: start one, with twinlog.status.interval.seconds "
+                "above 0"
             )
         if not status.is_of(int(time.time() * 1000)):
             raise self._refused(
-                f"the mirror on {status.where} told how it stands last at {in_iso(status.at_ms)}, "
-                "and is gone since: start one, which finds out whether the record still holds it up"
+                f"the mirror on {status.where} last reported its state at {in_iso(status.at_ms)} "
+                "and has gone since: start one, which checks whether the partition is still stopped"
             )
         for one in status.unusual:
             if (one.topic, one.partition) == tp:
@@ -153,14 +155,14 @@ class RecordSkip:
         self, tp: TopicPartition, offset: int, topic_id: TopicId, standing: Unusual
     ) -> Skip:
         if not standing.code:
-            raise self._refused(f"{tp} is {standing.state}, and no record holds it up")
+            raise self._refused(f"{tp} is {standing.state}, and no record stops it")
         said = f"{tp} is {standing.state} with {standing.code}: {standing.message}"
         if not has(standing.code, Trait.CAN_BE_SKIPPED):
             codes = ", ".join(sorted(with_trait(Trait.CAN_BE_SKIPPED)))
-            raise self._refused(f"{said}; no record is to blame for it, as with {codes}")
+            raise self._refused(f"{said}; this is not caused by a record, unlike {codes}")
         poison = standing.poison
         if poison is None:
-            raise self._refused(f"{said}; which record that is is not known exactly")
+            raise self._refused(f"{said}; the exact record is not known")
         if NO_TOPIC_ID not in (topic_id, poison.topic_id) and topic_id != poison.topic_id:
             raise self._refused(f"{tp}: the topic was re-created since the mirror checked it")
         if poison.skip.first != offset:

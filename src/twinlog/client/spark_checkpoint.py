@@ -1,23 +1,25 @@
-"""A checkpoint of Spark's Structured Streaming for the other cluster of a flow.
+"""Rewrites a checkpoint of Spark's Structured Streaming for the other cluster of a flow.
 
-Spark notes where micro-batch N of each source ends (`offsets/N`) before it runs, and that N is in
-the sink (`commits/N`) behind it. A restart begins where the newest offsets are if they are
-committed. Else it runs N again, from `offsets/N-1` to `offsets/N`. So only these files decide where
-a query resumes. Translated exactly, they name the same records there: nothing is passed over, and a
-repeated micro-batch has the rows that it had.
+Before micro-batch N runs, Spark writes the end offsets of each source (`offsets/N`); after N is in
+the sink, it writes `commits/N`. A restart resumes at the newest offsets if they are committed. Else
+it runs N again, from `offsets/N-1` to `offsets/N`. So only these files decide where a query
+resumes. Translated exactly, they name the same records on the other cluster. No record is missed,
+and a repeated micro-batch has the same rows.
 
     offsets/7    v1
                  {"batchWatermarkMs":0, ...}
                  {"orders":{"0":23,"1":17}}        a line for each source of the query
 
-Lines whose topics the flow does not copy are of other sources, and stay. All other files are copied
-as they are: state, watermarks, the query's id. The checkpoint that is read is not written to, and
-the new one is there whole, or not at all.
+Lines whose topics the flow does not copy belong to other sources, and stay unchanged. All other
+files are copied as they are: state, watermarks, the query's ID. The old checkpoint is not changed,
+and the new one is created completely or not at all.
 
-- Offsets that were not copied yet have no counterpart. If the mirror still copies them they would
-  be read again, so they are refused, but for a flow whose source is lost (`may_repeat`).
-- Where nothing of a partition was read yet (offset 0) nothing is to be translated.
-- The query still runs, and notes another micro-batch meanwhile: seen behind the copy, and refused.
+- Offsets that were not copied yet have no counterpart. When the mirror copies these records later,
+  they would be read again. So such offsets are refused, unless the flow's source is lost
+  (`may_repeat`).
+- If nothing of a partition was read yet (offset 0), it needs no translation.
+- If the query still runs and plans another micro-batch, this is detected after the copy, and
+  refused.
 """
 
 from __future__ import annotations
@@ -36,14 +38,14 @@ from twinlog.model import Flow, TopicPartition
 
 FORMAT: Final = "v1"
 HEAD_LINES: Final = 2
-"""The format, and what is the query's own."""
+"""The format version, and the query's own metadata."""
 
 Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """What decides where a query resumes."""
+    """The newest micro-batch, which decides where a query resumes."""
 
     batch: int
     """The newest micro-batch that was planned."""
@@ -51,7 +53,7 @@ class Noted:
 
     @property
     def deciding(self) -> tuple[int, ...]:
-        """Micro-batches whose ends are asked for, the newest last."""
+        """Micro-batches whose end offsets matter, the newest last."""
         return (self.batch,) if self.is_committed else (self.batch - 1, self.batch)
 
 
@@ -61,7 +63,7 @@ class Rewritten:
 
     noted: Noted
     offsets: tuple[TranslatedOffset, ...]
-    """Of the newest micro-batch."""
+    """End offsets of the newest micro-batch."""
     other_sources: int
 
 
@@ -74,14 +76,14 @@ def rewrite_checkpoint(
     reverse: bool = False,
     may_repeat: bool = False,
 ) -> Rewritten:
-    """Make `new`, for a query that has read one cluster of the flow and is to read the other.
+    """Create `new`, for a query that has read one cluster of the flow and will read the other.
 
-    `reverse`: it has read the target. Raises UsageError for what is no checkpoint, or of a query
-    that runs, and FlowError (NOT_COPIED) for offsets without a counterpart.
+    `reverse`: it has read the target. Raises UsageError if `old` is not a checkpoint or its query
+    runs, and FlowError (NOT_COPIED) for offsets without a counterpart.
     """
     noted = _noted(old)
     if new.exists():
-        raise UsageError(f"{new} is there already: name a folder that is not")
+        raise UsageError(f"{new} already exists: name a new folder")
     lines = {batch: _lines(old / "offsets" / str(batch)) for batch in noted.deciding}
     newest: dict[TopicPartition, TranslatedOffset] = {}
     others = 0
@@ -97,22 +99,22 @@ def rewrite_checkpoint(
         texts[batch] = "\n".join(out)
     if not newest:
         raise FlowError(
-            f"{old}: no source of this query reads a topic that the flow copies: look at --flow "
-            "and --reverse",
+            f"{old}: no source of this query reads a topic that the flow copies: check --flow and "
+            "--reverse",
             flow=flow,
             code="NOT_COPIED",
         )
     _write(old, new, texts)
     if _noted(old) != noted:
         shutil.rmtree(new)
-        raise UsageError(f"{old}: the query of this checkpoint runs: stop it first")
+        raise UsageError(f"{old}: the query of this checkpoint is running: stop it first")
     last = {tp for line in lines[noted.batch][1] for tp in _offsets(line)}
     shown = tuple(one for tp, one in sorted(newest.items()) if tp in last)
     return Rewritten(noted=noted, offsets=shown, other_sources=others)
 
 
 def query_of(checkpoint: Path) -> str:
-    """Return Spark's id of the query, or "" if the folder does not have it."""
+    """Return Spark's ID of the query, or "" if the folder does not have it."""
     with suppress(OSError, ValueError, RecursionError):
         found = json.loads((checkpoint / "metadata").read_text())
         return str(found.get("id", "")) if isinstance(found, dict) else ""
@@ -123,17 +125,17 @@ def _noted(checkpoint: Path) -> Noted:
     planned = _numbers(checkpoint / "offsets")
     if not planned or not (checkpoint / "metadata").is_file():
         raise UsageError(
-            f"{checkpoint} is no checkpoint of a stream that has begun: it has no file metadata, "
-            "or none in offsets/. One that is in an object store is copied to a disk first"
+            f"{checkpoint} is not a checkpoint of a stream that has started: it has no file "
+            "metadata, or no files in offsets/. Copy it to a disk first if it is in an object store"
         )
     batch = max(planned)
     committed = max(_numbers(checkpoint / "commits"), default=-1)
     noted = Noted(batch=batch, is_committed=committed == batch)
     if not set(noted.deciding) <= planned or batch - committed > 1 or committed > batch:
         raise UsageError(
-            f"{checkpoint}: micro-batch {batch} is planned, {committed} is the newest that is "
-            "committed, and what lies between is not known: run the query once to the end of a "
-            "micro-batch, or begin with a new checkpoint"
+            f"{checkpoint}: micro-batch {batch} is planned, but {committed} is the newest that is "
+            "committed, and files in between are missing: run the query to the end of a "
+            "micro-batch, or start with a new checkpoint"
         )
     return noted
 
@@ -146,14 +148,12 @@ def _numbers(folder: Path) -> set[int]:
 def _lines(file: Path) -> tuple[list[str], list[str]]:
     lines = file.read_text().splitlines()
     if len(lines) <= HEAD_LINES or lines[0] != FORMAT:
-        raise UsageError(
-            f"{file}: its format is not {FORMAT}, which Spark 4.0 to 4.3 write for streams"
-        )
+        raise UsageError(f"{file}: its format is not {FORMAT}, as written by Spark 4.0 to 4.3")
     return lines[:HEAD_LINES], lines[HEAD_LINES:]
 
 
 def _offsets(line: str) -> dict[TopicPartition, int]:
-    """Of a source of Kafka; empty: it is another one."""
+    """Return the offsets of a Kafka source, or {} for another kind of source."""
     found: Any = None
     with suppress(ValueError, RecursionError):
         found = json.loads(line)
@@ -178,7 +178,7 @@ def _line(found: Mapping[TopicPartition, TranslatedOffset]) -> str:
 def _translated(
     translation: FlowTranslation, flow: Flow, offsets: Offsets, reverse: bool, may_repeat: bool
 ) -> dict[TopicPartition, TranslatedOffset]:
-    """By the offset on this side; empty where the flow copies none of these topics."""
+    """Return the translations by partition, or {} if the flow copies none of these topics."""
     answers = translation.all_of(offsets, reverse=reverse)
     found = {one.tp: _begins(one) if one.offset == 0 else one for one in answers}
     copied = {one.topic for one in answers if one.to_offset is not None}
@@ -187,14 +187,14 @@ def _translated(
     missing = [tp for tp, one in found.items() if one.to_offset is None]
     ahead = [tp for tp, one in found.items() if one.to_offset is not None and not one.is_exact]
     if missing:
-        raise _refused(flow, missing, offsets, "nothing of it was copied by Twinlog")
+        raise _refused(flow, missing, offsets, "Twinlog has copied nothing of it")
     if ahead and not may_repeat:
         raise _refused(
             flow,
             ahead,
             offsets,
-            "it is not copied so far, and what lies between would be read again: let the mirror "
-            "catch up, or where the source is lost give --may-repeat",
+            "it is not copied up to there, and records in between would be read again: let the "
+            "mirror catch up, or give --may-repeat if the source is lost",
         )
     return found
 
@@ -218,7 +218,7 @@ def _refused(flow: Flow, tps: Collection[TopicPartition], offsets: Offsets, why:
 
 
 def _write(old: Path, new: Path, texts: Mapping[int, str]) -> None:
-    """Beside it first; without Hadoop's checksums of the files that are not the same any more."""
+    """Write to a temporary folder first, without Hadoop's checksums of the files that change."""
     made = new.with_name(f".{new.name}.part")
     shutil.rmtree(made, ignore_errors=True)
     try:

@@ -1,9 +1,8 @@
-"""Says what people want of a flow: pause, resume, limit, release, promote. Whoever leads the flow
-follows.
+"""Writes intents for a flow: pause, resume, limit, release, promote. The leader applies them.
 
-First it is looked what is wanted already: the same twice is written once. Nothing here needs a
-mirror to run; a flow that starts later starts as it is wanted. But only a mirror creates the state
-topic, and nothing is written if the target is another cluster than the flow's newest claim names.
+An intent that is already set is not written again. No mirror needs to run; a flow that starts later
+applies the intents when it starts. But only a mirror creates the state topic, and nothing is
+written if the target is not the cluster that the flow's newest claim names.
 
 A promotion or release is not taken back for a topic whose tail a failback has begun to append to
 the target (REPLAYED), because the copy would append these records again. The demotion and the
@@ -12,11 +11,11 @@ intent `replay` are rows of one log, so if two commands run at the same time, on
     demotion: check for `replay`, write the row, check again
     replay:   write `replay`, check the promotion before each commit (`control.failback.replay`)
 
-- `replay` is written before the demotion: the demotion finds it, before or after its own row, and
-  writes the promotion again, as a new row. A run that relied on the old row stops.
-- `replay` is written after the demotion: the replay finds that the promotion is gone, commits
+- If `replay` is written before the demotion, the demotion finds it before or after writing its own
+  row. It then writes the promotion again, as a new row. A run that relied on the old row stops.
+- If `replay` is written after the demotion, the replay finds that the promotion is gone. It commits
   nothing, and takes its intent back.
-- The demotion dies right after its row: the flow is demoted. A replay that has appended nothing
+- If the demotion dies right after its row, the flow is demoted. A replay that has appended nothing
   stops, as above. If a replay has appended records, the copy stops after them (EXTRA_RECORDS,
   TAKEN_OVER), and `repair` does not accept them.
 """
@@ -59,7 +58,9 @@ Corrupt = set[tuple[IntentKind, str]]
 
 
 def user_name() -> str:
-    """Of the user of this process; the number where that has no name, as in many containers."""
+    """Return the user name of this process, or the user ID if it has no name, as in many
+    containers.
+    """
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -68,17 +69,17 @@ def user_name() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What a command does to one flow or one of its topics."""
+    """The effect of a command on one flow or one of its topics."""
 
     intent: Intent
     before: Intent | None
-    """What is wanted now of the same kind; None: nothing, or that cannot be read."""
+    """The current intent of the same kind; None if there is none or it cannot be read."""
     is_readable: bool = True
-    """What is wanted now."""
+    """False if the current intent cannot be read."""
 
     @property
     def is_needed(self) -> bool:
-        """It is not so already."""
+        """True if the change is not in effect yet."""
         if not self.is_readable:
             return True
         if not self.intent.is_set:
@@ -107,7 +108,7 @@ class Change:
 
 
 class FlowSteering:
-    """One flow: first ask for the changes, then `write` them."""
+    """The intents of one flow: first compute the changes, then `write` them."""
 
     def __init__(
         self,
@@ -117,7 +118,7 @@ class FlowSteering:
         reason: str,
         who: str = "",
     ) -> None:
-        """`who`: by whom it is wanted; empty: the user of this process."""
+        """`who` is the user who sets the intents; empty for the user of this process."""
         self._config = config
         self._source = source
         self._target = prompt_client(target, api_timeout_s=GIVES_UP_S)
@@ -133,21 +134,21 @@ class FlowSteering:
         return str(self._config.flow)
 
     def intents(self, corrupt: Corrupt | None = None) -> FlowIntents:
-        """What is wanted of the flow now; `corrupt` gets pauses and limits that cannot be read,
-        which raise CorruptData otherwise.
+        """Return the flow's current intents. Pauses and limits that cannot be read are added to
+        `corrupt`; without it they raise CorruptData.
         """
         return state_rows_if_any(self._target).intents(self.flow, corrupt=corrupt)
 
     def want(self, kind: IntentKind) -> list[Change]:
-        """Of the whole flow."""
+        """Return the change that sets an intent for the whole flow."""
         return self.wanted(kind, [""])
 
     def take_back(self, kind: IntentKind) -> list[Change]:
-        """Of the whole flow; topics of which it is wanted by name stay so."""
+        """Return the change that removes a flow's intent. Intents of single topics stay."""
         return self.wanted(kind, [""], is_set=False)
 
     def limit(self, bytes_per_second: int | None) -> list[Change]:
-        """None: what the configuration says."""
+        """Return the change that limits the flow; None means the configured limit."""
         corrupt: Corrupt = set()
         return [
             self._change(
@@ -169,8 +170,8 @@ class FlowSteering:
         return self.wanted(kind, filter(pattern.matches, sorted({*self._selected(), *copied})))
 
     def take_back_topics(self, kinds: Iterable[IntentKind], names: Sequence[str]) -> list[Change]:
-        """Of topics of which one of these is wanted by name, and that match; the source is not
-        asked.
+        """Return the changes for matching topics that have one of these intents. The source is not
+        queried.
         """
         corrupt: Corrupt = set()
         found, pattern = self.intents(corrupt), name_pattern(names)
@@ -187,7 +188,7 @@ class FlowSteering:
     def wanted(
         self, kind: IntentKind, topics: Iterable[str], *, is_set: bool = True
     ) -> list[Change]:
-        """The same for each of these topics, which are known; "" is the flow."""
+        """Return a change for each of these topics, which must be known; "" is the flow."""
         corrupt: Corrupt = set()
         found = self.intents(corrupt if kind is IntentKind.PAUSE else None)
         return [
@@ -220,8 +221,8 @@ class FlowSteering:
             self._end_fences(demoted)
 
     def _end_fences(self, demoted: Collection[str]) -> None:
-        """Take back the intents of fences whose ACLs an operator has removed. `demoted`: their
-        topics; "" is all. A DENY ACL that is created there later is then the operator's. A fence
+        """Remove the intents of fences whose ACLs an operator has removed. `demoted` are their
+        topics; "" means all. A DENY ACL that is created there later is then the operator's. A fence
         whose ACL still exists stays this flow's.
         """
         found = self.intents(set())
@@ -232,7 +233,7 @@ class FlowSteering:
             with closing(prompt_client(self._source, api_timeout_s=GIVES_UP_S)) as source:
                 standing = fenced_topics(topic_acls(source))
         except TwinlogError:
-            return  # the source is gone, or shows no ACLs: switchover abort removes them
+            return  # no source or no ACLs: switchover abort removes them
         kind, ended = IntentKind.FENCE, [one for one in topics if one not in standing]
         rows = [self._change(found, kind, one, is_set=False).intent.encode() for one in ended]
         if rows:
@@ -332,7 +333,7 @@ def _undone(changes: Iterable[Change]) -> list[Change]:
 
 
 def name_pattern(names: Sequence[str]) -> NamePattern:
-    """Of entries as the key `topics` takes them. Raises UsageError."""
+    """Return the pattern of entries in the syntax of the key `topics`. Raises UsageError."""
     try:
         return compile_names(names)
     except (RegexProblem, ConfigError) as problem:

@@ -1,9 +1,10 @@
-"""Which flows lead to one cluster, as heartbeats tell: names of topics, and the records in them.
+"""The flows that lead to one cluster, according to heartbeats: topic names, and the records in
+them.
 
-A topic `B.A.heartbeats` here on C was mirrored A->B and B->C. A record in it was written to A's
-`heartbeats` by a flow into A, and says which and when. MirrorMaker 2 also runs a flow that only
-beats, to show that the cluster it would read from is alive: such a flow has records, and is in no
-name.
+A topic `B.A.heartbeats` on C was mirrored A->B and B->C. A record in it was written to A's
+`heartbeats` by a flow into A, and names that flow and the time. MirrorMaker 2 also runs flows that
+only emit heartbeats, to show that the cluster they would read from is alive. Such a flow has
+records, but is in no topic name.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.wire.mm2_records import Heartbeat
 
 NEWEST_RECORDS: Final = 20_000
-"""How many of each topic are read: hours of a beat a second from each of a few flows."""
+"""Maximum records read of each topic: hours of heartbeats, one per second, of a few flows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFlow:
-    """One flow that heartbeats tell of."""
+    """A flow that heartbeats mention."""
 
     flow: Flow
     hops: int
-    """From its source to the cluster that was asked; -1 where no way is known."""
+    """From its source to the queried cluster; -1 if no path is known."""
     copies: bool
-    """Heartbeats came by it; False: it is known by its own heartbeats only."""
+    """True if heartbeats were mirrored by it; False if only its own heartbeats are known."""
     last_heartbeat_ms: int | None = None
-    """The newest one that is here; None where there is none of late."""
+    """The newest heartbeat here; None if there is no recent one."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -50,12 +51,12 @@ class KnownFlow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownCluster:
-    """One cluster upstream, and the shortest way from it."""
+    """One cluster upstream, and the shortest path from it."""
 
     alias: str
     hops: int
     way: tuple[str, ...]
-    """From that cluster to the one that was asked, both included."""
+    """From that cluster to the queried one, both included."""
 
     def as_json(self) -> dict[str, Any]:
         return {"alias": self.alias, "hops": self.hops, "way": list(self.way)}
@@ -63,14 +64,14 @@ class KnownCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """All that one cluster knows."""
+    """The flows and clusters that one cluster knows."""
 
     alias: str
     clusters: tuple[KnownCluster, ...]
     """The nearest first."""
     flows: tuple[KnownFlow, ...]
     unread: tuple[str, ...]
-    """Heartbeats topics that our user may not read: only their names count."""
+    """Heartbeats topics that the user may not read; only their names are used."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -82,7 +83,7 @@ class Topology:
 
 
 def read_topology(client: ClusterClient, policy: ReplicationPolicy, alias: str) -> Topology:
-    """Ask the cluster with this alias. Raises ClusterError."""
+    """Query the cluster with this alias. Raises ClusterError."""
     found = client.metadata().topics
     topics = sorted(name for name in found if policy.is_heartbeats_topic(name))
     beats: dict[Flow, int] = {}
@@ -104,7 +105,7 @@ def _beats(client: ClusterClient, tps: Iterable[TopicPartition]) -> Iterator[Hea
             try:
                 yield Heartbeat.decode(record.key, record.value)
             except CorruptData:
-                continue  # what is no heartbeat tells of no flow
+                continue  # not a heartbeat
 
 
 def topology(
@@ -114,7 +115,7 @@ def topology(
     beats: Mapping[Flow, int],
     unread: Iterable[str] = (),
 ) -> Topology:
-    """What names and records of heartbeats say together."""
+    """Combine the names and the records of heartbeats topics."""
     copying: set[Flow] = set()
     for topic in topics:
         target = alias
@@ -131,7 +132,7 @@ def topology(
         )
         for flow in {*copying, *beats}
     ]
-    # a flow that only beats brings nothing: from its source nothing is a hop away
+    # a flow that only emits heartbeats mirrors nothing, so its source is at no known distance
     flows = [flow if flow.copies else replace(flow, hops=-1) for flow in flows]
     clusters = [
         KnownCluster(alias=source, hops=len(way) - 1, way=way)
@@ -147,7 +148,7 @@ def topology(
 
 
 def _ways(alias: str, flows: Iterable[Flow]) -> dict[str, tuple[str, ...]]:
-    """The shortest way to `alias` from each cluster that has one."""
+    """Return the shortest path to `alias` from each cluster that has one."""
     ways: dict[str, tuple[str, ...]] = {alias: (alias,)}
     waiting = deque([alias])
     known = sorted(flows)

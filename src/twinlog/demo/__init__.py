@@ -1,1 +1,1 @@
-"""The demo: two local clusters, a stream of orders, the mirror, an independent check."""
+"""The demo: two local clusters, a stream of orders, the mirror, and an independent check."""

@@ -1,4 +1,6 @@
-"""Reads source and target with an independent client, in a thread, and feeds the comparer."""
+"""Reads source and target with an independent client, in a thread, and passes records to the
+comparer.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,13 @@ TOPICS_POLL_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckState:
-    """How the comparison stands."""
+    """Progress and result of the comparison."""
 
     compared: int = 0
     on_the_way: int = 0
     """Read from the source, not yet seen on the target."""
     surplus: int = 0
-    """Read from the target, not yet seen on the source: none of them may stay."""
+    """Read from the target, not yet seen on the source; none of these may remain."""
     differences: tuple[str, ...] = ()
 
     @property
@@ -63,7 +65,7 @@ class Checker(DemoWorker):
                 reader.close()
 
     def _open_missing(self, readers: dict[LogSide, _Reader]) -> None:
-        """The mirror creates the remote topics after a while: until then there is one side."""
+        """Open readers for sides whose topics exist. The mirror creates the remote topics later."""
         for side in LogSide:
             if side in readers:
                 continue
@@ -89,7 +91,7 @@ class Checker(DemoWorker):
 
 
 class _Reader:
-    """One side: everything from the start of its topics, no further than the comparer has room."""
+    """Reads one side from the start of its topics, as far as the comparer has room."""
 
     def __init__(
         self,
@@ -106,7 +108,7 @@ class _Reader:
         self._consumer: Any = log_reader(bootstrap, partitions)
 
     def read(self) -> bool:
-        """Take what has arrived; whether there was anything."""
+        """Process received records, and return whether there were any."""
         self._resume()
         messages = self._consumer.consume(BATCH, timeout=POLL_S)
         for message in messages:
@@ -117,7 +119,7 @@ class _Reader:
         error = message.error()
         if error is not None:
             if error.retriable() or error.code() == confluent().KafkaError._TRANSPORT:
-                return  # the client connects again by itself
+                return  # the client reconnects automatically
             raise ClusterError(
                 f"the demo's check cannot read {message.topic()} from the {self._side}: {error}"
             )

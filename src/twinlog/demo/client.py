@@ -1,4 +1,4 @@
-"""The demo's own Kafka client (librdkafka): it shares no code with the mirror that it checks."""
+"""The demo's own Kafka client (librdkafka), which shares no code with the mirror that it checks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Final
 from twinlog.extras import require_extra
 
 QUIET: Final = {"log_level": 0}
-"""What matters is raised as an error; librdkafka would write its own lines to the terminal."""
+"""Errors are raised; librdkafka would also write its own lines to the terminal."""
 
 Message = Any
 """confluent-kafka has no types."""
 
 
 def confluent() -> ModuleType:
-    """The client library, which only the demo needs."""
+    """Return the client library, which only the demo needs."""
     require_extra("confluent_kafka", "demo", "the demo")
     import confluent_kafka
 
@@ -26,7 +26,7 @@ def confluent() -> ModuleType:
 def create_topics(
     bootstrap: str, partitions: Mapping[str, int], configs: Mapping[str, Mapping[str, str]]
 ) -> None:
-    """Create topics with one replica each, and wait until they are there."""
+    """Create topics with one replica each, and wait until they exist."""
     confluent()
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -40,7 +40,7 @@ def create_topics(
 
 
 def partition_counts(bootstrap: str, topics: Iterable[str]) -> dict[str, int]:
-    """How many partitions each topic has now; a missing one is not in the answer."""
+    """Return the partition counts of those topics that exist."""
     confluent()
     from confluent_kafka.admin import AdminClient
 
@@ -50,7 +50,7 @@ def partition_counts(bootstrap: str, topics: Iterable[str]) -> dict[str, int]:
 
 
 def log_reader(bootstrap: str, partitions: Mapping[str, int]) -> Any:
-    """A consumer of no group, at the start of every partition."""
+    """Return a consumer without a group, at the start of every partition."""
     library = confluent()
     consumer = library.Consumer(
         {

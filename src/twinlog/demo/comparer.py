@@ -1,13 +1,11 @@
 """Compares two logs record by record while both grow, in bounded memory.
 
-For each partition the records of both sides are paired in the order in which they arrive, and must
-be equal in key, value, headers (with their order, duplicates and null values) and timestamp. So a
-lost record, a doubled one and two in the wrong order all show as a difference at that place. What
-one side has and the other not yet waits in a short queue; a side that is ahead by a full queue is
-to be read no further (`has_room`).
+For each partition, the records of both sides are paired in order of arrival. They must be equal in
+key, value, headers (with order, duplicates and null values) and timestamp. So lost, duplicated and
+reordered records all show as a difference at that place. Records that only one side has so far wait
+in a short queue; a side with a full queue must not be read further (`has_room`).
 
-It knows no Kafka and nothing of the mirror: both would be a way to share a mistake with what is
-being checked.
+It does not use Kafka or the mirror's code, so that it cannot share a bug with the code it checks.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ KEPT_DIFFERENCES: Final = 10
 
 
 class LogSide(StrEnum):
-    """Which of the two logs."""
+    """The two logs."""
 
     SOURCE = "source"
     TARGET = "target"
@@ -32,7 +30,7 @@ class LogSide(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRecord:
-    """A record as a consumer sees it; the offset is for the report only, it may differ."""
+    """A record as a consumer sees it; offsets may differ and are only used in messages."""
 
     offset: int
     timestamp: int
@@ -44,7 +42,7 @@ class SeenRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstDifference:
-    """The first place where the two logs of a partition are not equal."""
+    """The first difference between the two logs of a partition."""
 
     topic: str
     partition: int
@@ -61,7 +59,7 @@ class FirstDifference:
 
 @dataclass(slots=True)
 class _Pair:
-    """One partition: at most one of the queues holds records."""
+    """One partition: at most one of the queues has records."""
 
     waiting: dict[LogSide, deque[SeenRecord]] = field(
         default_factory=lambda: {side: deque() for side in LogSide}
@@ -81,7 +79,7 @@ class Comparer:
         self.equal = 0
 
     def see(self, side: LogSide, topic: str, partition: int, record: SeenRecord) -> None:
-        """Take the next record of one side; `topic` is the source's name for both."""
+        """Add the next record of one side; `topic` is the source's name for both sides."""
         pair = self._pairs.setdefault((topic, partition), _Pair())
         other = pair.waiting[LogSide.TARGET if side is LogSide.SOURCE else LogSide.SOURCE]
         if not other:
@@ -93,22 +91,24 @@ class Comparer:
         self._compare(pair, topic, partition, source, target)
 
     def has_room(self, side: LogSide, topic: str, partition: int) -> bool:
-        """Whether more of this side may be read before the other has caught up."""
+        """Return whether more of this side may be read before the other side catches up."""
         pair = self._pairs.get((topic, partition))
         return pair is None or len(pair.waiting[side]) < self._queue_records
 
     def waiting(self, side: LogSide) -> int:
-        """Records of one side that the other has not shown yet."""
+        """Return the number of records of one side that the other side does not have yet."""
         return sum(len(pair.waiting[side]) for pair in self._pairs.values())
 
     @property
     def is_identical(self) -> bool:
-        """No difference so far; at rest, nothing may wait either (`is_complete`)."""
+        """True if there is no difference so far. At the end, no record may wait either
+        (`is_complete`).
+        """
         return not self.differences
 
     @property
     def is_complete(self) -> bool:
-        """Every record of either side has found its partner, and is equal to it."""
+        """True if every record of either side has an equal counterpart."""
         return self.is_identical and not any(self.waiting(side) for side in LogSide)
 
     def _compare(
@@ -120,7 +120,7 @@ class Comparer:
         if not fields:
             self.equal += 1
             return
-        # behind one lost record all others differ as well: the first place is what helps
+        # after one lost record all later ones differ as well, so only the first place helps
         if not pair.differs and len(self.differences) < KEPT_DIFFERENCES:
             self.differences.append(
                 FirstDifference(
@@ -135,6 +135,6 @@ class Comparer:
 
 
 def differing_fields(source: SeenRecord, target: SeenRecord) -> tuple[str, ...]:
-    """Names of what is not equal."""
+    """Return the names of the fields that differ."""
     names = ("key", "value", "headers", "timestamp", "timestamp_type")
     return tuple(name for name in names if getattr(source, name) != getattr(target, name))

@@ -1,4 +1,4 @@
-"""Fills a local cluster with the demo's orders, for whoever wants something to mirror."""
+"""Fills a local cluster with the demo's orders, as data to mirror."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FLUSH_S: Final = 60.0
 
 
 def fill(bootstrap: str, records: int, *, seed: int = 1) -> dict[str, int]:
-    """Produce that many events, creating topics where they are missing; records by topic."""
+    """Produce `records` events, creating missing topics, and return the record count by topic."""
     there = partition_counts(bootstrap, PARTITIONS)
     missing = {name: count for name, count in PARTITIONS.items() if name not in there}
     if missing:
@@ -40,11 +40,11 @@ def fill(bootstrap: str, records: int, *, seed: int = 1) -> dict[str, int]:
                     on_delivery=on_delivery,
                 )
                 break
-            except BufferError:  # its queue is full: let it send
+            except BufferError:  # the producer's queue is full
                 producer.poll(0.1)
         done[event.topic] += 1
     left = producer.flush(FLUSH_S)
     if refused or left:
         why = refused[0] if refused else f"{left} records were not acknowledged in {FLUSH_S:.0f} s"
-        raise ClusterError(f"{bootstrap}: not every record was taken: {why}")
+        raise ClusterError(f"{bootstrap}: not all records were accepted: {why}")
     return done

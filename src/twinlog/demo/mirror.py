@@ -1,8 +1,8 @@
-"""The demo's mirror, in a process of its own: it may be killed, and the demo continues.
+"""The demo's mirror, in its own process: it may be killed, and the demo continues.
 
-What it reports comes over a pipe; that the pipe ends shows it that the demo is gone. It is in a
-session of its own: a signal to the demo's whole group (Ctrl-C, a terminal that closes, `timeout`)
-is for the demo, which ends this one last.
+The process reports over a pipe, and ends when the pipe is closed because the demo has ended. It has
+its own session: signals to the demo's process group (Ctrl-C, a closed terminal, `timeout`) are for
+the demo, which ends this process last.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from twinlog.control.watch.status_file import running_mirrors
 from twinlog.errors import TwinlogError
 
 LEASE_S: Final = 30.0
-"""Short, so that a demo of a minute shows that a change of leases is not to be noticed."""
+"""Short, so that a demo of a minute shows that lease changes do not disturb the copy."""
 
 OF_THE_GROUP: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What is sent to all processes of a terminal or a job at once."""
+"""Signals that are sent to all processes of a terminal or a job."""
 
 
 class Serve(Protocol):
-    """Serves page, REST and metrics of a mirror while the block lasts. It is pickled."""
+    """Serves page, REST and metrics of a mirror until the block ends. It must be picklable."""
 
     def __call__(
         self, file: Path, config: MirrorConfig, served: Callable[[str], None]
     ) -> AbstractContextManager[Callable[[list[FlowSnapshot]], None]]:
-        """`served` gets the address of the page; the function takes what the mirror reports."""
+        """`served` gets the page's address; the returned function takes the mirror's snapshots."""
 
 
 class DemoMirror:
-    """Seen from the demo: what it reported last."""
+    """The mirror as the demo sees it: its last reports."""
 
     def __init__(
         self, file: Path, serve: Serve, on_snapshot: Callable[[list[FlowSnapshot]], None]
@@ -65,33 +65,33 @@ class DemoMirror:
         self.page = ""
         """Its address; empty before it is served."""
         self.error: TwinlogError | None = None
-        """Why it ended, where it should not have."""
+        """The error that ended it unexpectedly."""
         self.was_killed = False
 
     def start(self) -> None:
-        resource_tracker.ensure_running()  # its start ends with these signals let in
+        resource_tracker.ensure_running()  # starting it would unblock these signals
         before = signal.pthread_sigmask(signal.SIG_BLOCK, OF_THE_GROUP)
         try:
-            self._process.start()  # inherits that, until it is in its own session
+            self._process.start()  # the process inherits the mask until it has its own session
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._there.close()
         self._reader.start()
 
     def stop(self) -> None:
-        """Returns when it has ended, and its files are gone: one that was killed left them."""
+        """Wait until the process has ended, and remove its files, which remain if it was killed."""
         self._is_stopping = True
         if self._process.pid is None:
             return
-        with suppress(OSError):  # it has ended by itself
+        with suppress(OSError):  # it has already ended
             self._here.send(None)
         if self._reader.is_alive():
             self._reader.join()
         self._here.close()
         self._process.join()
-        with suppress(TwinlogError):  # no folder that can be used, so no files
+        with suppress(TwinlogError):  # no usable folder, so no files
             remove_events(self._file)
-            deque(running_mirrors(self._file), maxlen=0)  # forgets those that are gone
+            deque(running_mirrors(self._file), maxlen=0)  # removes the files of ended mirrors
 
     def _read(self) -> None:
         while True:
@@ -113,11 +113,11 @@ class DemoMirror:
         self.was_killed = (self._process.exitcode or 0) < 0
         self._on_snapshot([])
         if not self.was_killed:
-            self.error = TwinlogError("the demo's mirror ended by itself")
+            self.error = TwinlogError("the demo's mirror exited unexpectedly")
 
 
 class _Lines(QueueHandler):
-    """Log lines go to the demo, which shows them above its table."""
+    """Sends log lines to the demo, which shows them above its table."""
 
     def __init__(self, report: Callable[[object], None]) -> None:
         super().__init__(None)  # type: ignore[arg-type]  # nothing is queued
@@ -128,7 +128,7 @@ class _Lines(QueueHandler):
 
 
 def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any, Any]) -> None:
-    """The process."""
+    """The main function of the process."""
     _leave_the_group()
     commands, lock = CommandPort(), threading.Lock()
 
@@ -137,7 +137,7 @@ def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any,
             demo.send(what)
 
     def hear() -> None:
-        # a demo that was killed before it had read all is no plain end of the pipe
+        # if the demo was killed with unread data, recv raises OSError
         with suppress(EOFError, OSError):
             demo.recv()
         commands.put(Stop(who="the demo"))
@@ -152,7 +152,7 @@ def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any,
 
             def on_snapshot(flows: list[FlowSnapshot]) -> None:
                 watch(flows)
-                # what can be asked stays here
+                # these functions cannot be pickled
                 report([replace(one, checkpoints=tuple, clusters=tuple) for one in flows])
 
             options = MirrorOptions(lease_s=LEASE_S, commands=commands, on_snapshot=on_snapshot)
@@ -162,7 +162,7 @@ def _run(file: Path, serve: Serve, levels: dict[str, int], demo: Connection[Any,
 
 
 def _leave_the_group() -> None:
-    """Drop what came for the demo while this process began, and get no more of it."""
+    """Drop signals for the demo that arrived during the start, and receive no more of them."""
     os.setsid()
     for number in OF_THE_GROUP:
         signal.signal(number, signal.SIG_IGN)

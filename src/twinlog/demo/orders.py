@@ -1,11 +1,11 @@
 """A small shop's events, as a stream of records for three topics.
 
-    orders      key: order id   compacted; a withdrawn order ends in a tombstone
-    payments    key: order id   one for most orders, some refused and tried again
+    orders      key: order id   compacted; a withdrawn order ends with a tombstone
+    payments    key: order id   one for most orders, some refused and retried
     shipments   key: none       as a carrier sends them, with two headers of the same name
 
-Values are JSON, headers carry a trace id, sometimes a null. The stream is a function of its seed:
-nothing is read from a clock or a network here.
+Values are JSON. Headers carry a trace ID, and sometimes a null. The stream depends only on its
+seed, not on a clock or the network.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OPEN_ORDERS: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoRecord:
-    """One record to be produced."""
+    """A record to produce."""
 
     topic: str
     key: bytes | None
@@ -50,7 +50,7 @@ class DemoRecord:
 
 
 def order_events(seed: int) -> Iterator[DemoRecord]:
-    """Events for ever; two streams of one seed are equal."""
+    """Yield events forever; two streams with the same seed are equal."""
     return _Shop(random.Random(seed)).events()
 
 

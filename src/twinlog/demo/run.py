@@ -1,7 +1,7 @@
-"""Runs the demo: clusters, stream, mirror and check are started, shown, and leave nothing behind.
+"""Runs the demo: starts clusters, stream, mirror and check, shows them, and removes everything.
 
-Whatever happens (its time is over, Ctrl-C, an error in any part) the parts end in the same order:
-the stream, then the check once all that was produced has arrived, the mirror, the clusters with
+However the demo ends (time limit, Ctrl-C, or an error in a part), the parts end in the same order:
+the stream, the check after all produced records have arrived, the mirror, and the clusters with
 their folders.
 """
 
@@ -35,28 +35,28 @@ from twinlog.sandbox.brokers import QUICK_JVM, LocalCluster
 SOURCE: Final = "eu"
 TARGET: Final = "us"
 FLOW: Final = f"{SOURCE}->{TARGET}"
-ENDING: Final = "Ending: what was started is taken down ..."
+ENDING: Final = "Stopping the demo ..."
 TICK_S: Final = 0.1
 ARRIVES_WITHIN_S: Final = 30.0
 QUIET_S: Final = 1.0
-"""How long nothing more may come before the target counts as read to its end."""
+"""The target counts as read to its end after this long without a new record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """What the command line decides."""
+    """Options of the command line."""
 
     seconds: float | None = None
     """None: until it is stopped."""
     records_per_s: float = 500.0
     seed: int = 1
     mirrors: bool = True
-    """False: whoever looks runs `twinlog mirror` himself, as often as he likes."""
+    """False: the user runs `twinlog mirror`, one or more times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """How it ended."""
+    """The result of the demo."""
 
     produced: int
     check: CheckState
@@ -66,7 +66,9 @@ class DemoResult:
 
     @property
     def is_identical(self) -> bool:
-        """Everything produced was found on both sides, equal and in order, and nothing more."""
+        """True if all produced records are on both sides, equal and in order, and there are no
+        others.
+        """
         check = self.check
         complete = check.compared == self.produced and not check.on_the_way and not check.surplus
         return check.is_identical and complete
@@ -75,8 +77,8 @@ class DemoResult:
 def run_demo(
     options: DemoOptions, stop: threading.Event, view: DemoView, serve: Serve
 ) -> DemoResult:
-    """The demo from start to end."""
-    confluent()  # before anything is started: without it there is no demo
+    """Run the demo from start to end."""
+    confluent()  # fail before anything is started if the demo's client is missing
     with ExitStack() as parts:
         clusters = parts.enter_context(_clusters(stop, view))
         if clusters is None:
@@ -96,11 +98,12 @@ def _nothing() -> DemoResult:
 def _clusters(
     stop: threading.Event, view: DemoView
 ) -> Iterator[tuple[LocalCluster, LocalCluster] | None]:
-    """Both clusters, started side by side; None when told to stop meanwhile.
+    """Yield both clusters, which start in parallel, or None if the demo was stopped in the
+    meantime.
 
-    A start that has begun is waited for, then undone: to take a cluster down under the thread that
-    brings it up could miss a broker that is just being born. Who cannot wait sends a second
-    signal, and the clusters' watchdogs clean up.
+    A start in progress is awaited and then undone. Stopping a cluster while another thread starts
+    it could miss a broker that is just being started. A second signal does not wait, and the
+    clusters' watchdogs clean up.
     """
     pair = tuple(LocalCluster(name, heap_mb=384, jvm_flags=QUICK_JVM) for name in (SOURCE, TARGET))
     with ThreadPoolExecutor(len(pair)) as pool:
@@ -123,7 +126,7 @@ def _clusters(
 
 
 class _Demo:
-    """Everything between the clusters."""
+    """All parts of the demo except the clusters."""
 
     def __init__(
         self, source: LocalCluster, target: LocalCluster, options: DemoOptions, serve: Serve
@@ -159,9 +162,9 @@ class _Demo:
         self._turn(stop, view, phase, self._is_over)
         seconds = time.monotonic() - self._began
         self._shop.stop()
-        # a second signal ends the process: this waits for what was produced, not for the user
+        # waits for the records, not for the user, who can end the process by a second signal
         self._turn(
-            threading.Event(), view, "Ending: what was produced still arrives ...", self._arrived()
+            threading.Event(), view, "Waiting for the remaining records ...", self._arrived()
         )
         self._checker.stop()
         return DemoResult(
@@ -172,7 +175,7 @@ class _Demo:
         )
 
     def close(self) -> None:
-        """End every part, also those that never began."""
+        """End every part, including parts that were never started."""
         self._shop.stop()
         self._checker.stop()
         self._mirror.stop()
@@ -185,7 +188,7 @@ class _Demo:
         is_done: Callable[[], bool],
     ) -> None:
         while not stop.wait(TICK_S):
-            # a broker that is gone first: it is why the others fail
+            # report an exited broker first, because it causes the other errors
             found = (ended_broker(self._clusters), *self._errors, self._mirror.error)
             errors = [one for one in found if one is not None]
             if errors:
@@ -203,7 +206,7 @@ class _Demo:
         return seconds is not None and time.monotonic() - self._began >= seconds
 
     def _arrived(self) -> Callable[[], bool]:
-        """A question to ask again and again: is all there, or does it take too long?"""
+        """Return a function that is True when all records have arrived, or it takes too long."""
         began = time.monotonic()
         complete_since: float | None = None
 
@@ -232,21 +235,21 @@ class _Demo:
 
     @property
     def _hint(self) -> str:
-        """What to do next."""
+        """Return the next steps for the user."""
         if not self._options.mirrors:
             return f"twinlog mirror {self._config}"
         page = self._mirror.page
         if self._mirror.was_killed and not page:
             return (
-                "its mirror was killed before it served its page; this one mirrors instead\n"
+                "the demo's mirror was killed before it served its page; this command replaces it\n"
                 f"twinlog mirror {self._config}"
             )
         if not page:
             return ""
-        # the lines that are long are commands to take whole
+        # long lines are commands to copy as a whole
         stands_by = f"twinlog mirror {self._config} --listen {urlsplit(page).netloc}"
         if self._mirror.was_killed:
-            return f"its mirror was killed; at the same page this one continues\n{stands_by}"
+            return f"the demo's mirror was killed; to continue at this page, run\n{stands_by}"
         return f"{page} says whether all is well\ntwinlog flow pause {self._config}\n{stands_by}"
 
     def _on_snapshot(self, flows: list[FlowSnapshot]) -> None:
@@ -255,7 +258,7 @@ class _Demo:
 
 
 def _write_config(source: LocalCluster, target: LocalCluster) -> Path:
-    """The mirror's configuration, in the folder of a cluster: it goes when that goes."""
+    """Write the mirror's configuration into the folder of a cluster, which is removed with it."""
     if source.folder is None:
         raise TwinlogError("the demo's source cluster has no folder: it is not running")
     path = source.folder / "mm2.properties"
@@ -273,11 +276,11 @@ def _write_config(source: LocalCluster, target: LocalCluster) -> Path:
 # The demo's brokers: it ends if one of them exits, because a mirror would wait for it indefinitely.
 
 FULL_BELOW_BYTES: Final = 64 * 1024 * 1024
-"""What a broker and its log need in the demo; with less a disk counts as full."""
+"""Disk space that a broker and its log need in the demo; with less, the disk counts as full."""
 
 LONGEST_REASON: Final = 300
 _FULL: Final = re.compile(r"No space left on device|Disk quota exceeded")
-# a broker logs errors that it survives: what says that it ends, and no other
+# brokers also log errors that they survive; this matches only the error that ends one
 _ENDS: Final = re.compile(
     r"^\S+ (?:ERROR|FATAL) [^:\s]+: (.*(?i:shutdown broker|fatal|halting|exiting).*)$", re.MULTILINE
 )
@@ -287,7 +290,7 @@ _OF_JAVA: Final = re.compile(
 
 
 def ended_broker(clusters: Iterable[LocalCluster]) -> EnvironmentMissing | None:
-    """Which one ended by itself, why, and what to do; None while all run."""
+    """Return an error that says which broker exited, why, and what to do; None while all run."""
     for cluster in clusters:
         if cluster.folder is None or len(cluster.broker_pids) == cluster.brokers:
             continue
@@ -297,16 +300,18 @@ def ended_broker(clusters: Iterable[LocalCluster]) -> EnvironmentMissing | None:
 
 
 def said_of(name: str, log: str, folder: Path, free: int) -> str:
-    """`log` is the end of the broker's; `free` are bytes on the disk of its folder."""
+    """Return the error message. `log` is the end of the broker's log, and `free` are the free bytes
+    on the disk of its folder.
+    """
     full, java, errors = _FULL.search(log), _OF_JAVA.search(log), _ENDS.findall(log)
     if full is not None or free < FULL_BELOW_BYTES:
-        # then its log may have had no room for the reason
+        # the log may have had no room for the reason
         why = full[0] if full is not None else f"its disk has {size(free)} left"
         todo = f"make room on the disk of {folder.parent}, or set TMPDIR to a folder with room"
     elif java is not None or errors:
         why = java[0].strip() if java is not None else errors[-1].strip()
-        todo = "mend what that names"
+        todo = "fix this cause"
     else:
-        why = "its log does not say why, as after a kill, by somebody or by the kernel"
-        todo = "see that memory is free (`dmesg` names what the kernel killed)"
+        why = "its log has no reason, so it was probably killed, by a user or by the kernel"
+        todo = "make sure that memory is free (`dmesg` lists processes killed by the kernel)"
     return f"the demo's broker of {name} ended: {why[:LONGEST_REASON]}; {todo}, and start it again"

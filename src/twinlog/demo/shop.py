@@ -1,4 +1,4 @@
-"""Produces the stream of orders to the source, at an even pace, in one thread of its own."""
+"""Produces the stream of orders to the source at a constant rate, in its own thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FLUSH_S: Final = 10.0
 
 
 class Shop(DemoWorker):
-    """A producer; what the broker has acknowledged is counted, and all of it when it stops."""
+    """A producer that counts acknowledged records. All records are acknowledged when it stops."""
 
     def __init__(
         self,
@@ -67,4 +67,4 @@ class Shop(DemoWorker):
 
     def _raise_refused(self) -> None:
         if self._refused is not None:
-            raise ClusterError(f"the demo's source refused a record: {self._refused}")
+            raise ClusterError(f"the demo's source rejected a record: {self._refused}")

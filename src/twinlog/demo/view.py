@@ -1,4 +1,4 @@
-"""What the demo shows: a live table on a terminal, a line every few seconds anywhere else."""
+"""Output of the demo: a live table on a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PLAIN_EVERY_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoState:
-    """One moment of the demo."""
+    """The state of the demo at one time."""
 
     phase: str
     hint: str = ""
-    """What else to look at, or to run."""
+    """What else to open or to run."""
     flow: str = ""
     flow_state: str = ""
     elapsed_s: float = 0.0
@@ -36,14 +36,14 @@ class DemoState:
 
 
 class DemoView(Protocol):
-    """Where the demo shows itself."""
+    """A display of the demo."""
 
     def show(self, state: DemoState) -> None:
-        """The state of now."""
+        """Show the current state."""
 
 
 class PlainView:
-    """Lines for a log: each new phase, then one every five seconds."""
+    """Lines for a log: each new phase, and then a line every five seconds."""
 
     def __init__(
         self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic
@@ -84,7 +84,7 @@ def _lag_s(topic: TopicRate) -> str:
 
 
 def check_text(check: CheckState) -> Text:
-    """The running check in one line."""
+    """Return the state of the check as one line."""
     if check.differences or not check.is_identical:
         first = check.differences[0]
         return Text.assemble(
@@ -101,10 +101,10 @@ def check_text(check: CheckState) -> Text:
 
 
 def demo_table(state: DemoState) -> RenderableType:
-    """The whole picture for a terminal."""
+    """Return the whole screen for a terminal."""
     heading = Text.assemble((state.phase, "bold"), f"\n{state.hint}" if state.hint else "")
     if not state.topics:
-        # somebody else mirrors, or nobody does yet
+        # another process mirrors, or none does yet
         return Group(heading, check_text(state.check)) if state.check.compared else heading
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     table.add_column("topic")
@@ -128,7 +128,7 @@ def demo_table(state: DemoState) -> RenderableType:
 
 
 class LiveView:
-    """A picture that is redrawn in place."""
+    """A screen that is redrawn in place."""
 
     def __init__(self, console: Console) -> None:
         self._live = Live(Text(""), console=console, refresh_per_second=4)
@@ -145,7 +145,7 @@ class LiveView:
 
 @contextmanager
 def view_on(stream: TextIO) -> Iterator[DemoView]:
-    """The view that fits the stream."""
+    """Yield the view that suits the stream."""
     if not stream.isatty():
 
         def write(line: str) -> None:

@@ -1,4 +1,4 @@
-"""A thread of the demo: what goes wrong in it ends the whole."""
+"""A thread of the demo, whose errors end the demo."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class DemoWorker:
-    """Runs `_work` until it is stopped; its error goes to `on_error`, from its thread."""
+    """Runs `_work` until it is stopped, and passes its error to `on_error`, in the same thread."""
 
     def __init__(self, name: str, on_error: Callable[[BaseException], None]) -> None:
         self._on_error = on_error
@@ -18,7 +18,7 @@ class DemoWorker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when its work has ended."""
+        """Stop the thread, and wait for its end."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -26,9 +26,9 @@ class DemoWorker:
     def _run(self) -> None:
         try:
             self._work()
-        except BaseException as error:  # noqa: BLE001 (a thread's end: the demo's main thread raises it)
+        except BaseException as error:  # noqa: BLE001 (the demo's main thread raises it)
             self._on_error(error)
 
     def _work(self) -> None:
-        """Until `_stop` is set."""
+        """Work until `_stop` is set."""
         raise NotImplementedError

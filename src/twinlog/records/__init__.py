@@ -3,11 +3,11 @@
     from twinlog.records import partitioned, register
     register(spark)
 
-Read `source`, then `options` and `bounds` (what a user writes), `planning` and `ranges` (which
-offsets that is), `upstreams` (of which records they are copies), `batch_reader`, `stream_reader`,
-`filters`; `tasks`, `log_reader` and `decoding` run on executors, over kept `connections`; `gaps` is
-about what is gone. `write` is the other direction. `daemon` is for who wants workers sooner.
-Nothing that mirrors loads any of it.
+Read `source` first. `options` and `bounds` parse the user's options. `planning` and `ranges` find
+the offsets to read, and `upstreams` finds the records that they are copies of. Then read
+`batch_reader`, `stream_reader` and `filters`. `tasks`, `log_reader` and `decoding` run on
+executors, over cached `connections`. `gaps` explains missing offsets. `write` is the other
+direction. `daemon` is an option for faster start of workers. The mirror does not load this package.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ __all__ = ["partitioned", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("twinlog")` known to a session, classic or Spark Connect, which it is by itself
-    where Spark's Python has Twinlog installed.
+    """Register `format("twinlog")` in a session, classic or Spark Connect. This is not needed if
+    Twinlog is installed in Spark's Python.
 
     Warns if Spark's workers run another Python, without Twinlog (PYSPARK_PYTHON). Raises
     EnvironmentMissing if PyArrow is not installed.
@@ -45,8 +45,8 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
     Call it last: its columns are `partition`, `record_batch` and `least_timestamp`, and `topic` if
     there is no option `topic`. `options` are the writer's (`topic`, `kafka.bootstrap.servers`,
     `kafka.compression.type`). Rows with a key are partitioned as by Java's producer, rows without a
-    key by their content. Rows that name a `partition` keep it.
-    Raises ConfigError, and ClusterError if the topic cannot be found.
+    key by their content. Rows that name a `partition` keep it. Raises ConfigError, and ClusterError
+    if the topic cannot be found.
     """
     from twinlog.records.write import partitioning
 

@@ -1,8 +1,7 @@
 """`spark.read.format("twinlog")`: ranges are fixed when the query is planned.
 
-`partitions` is called once per query, and by Spark 4.1 to 4.3 once per `load()`. Whatever comes
-afterwards is behind the ends and not read, in whatever order tasks run and however often one is
-repeated.
+`partitions` is called once per query, and by Spark 4.1 to 4.3 once per `load()`. Later records are
+after the ends and are not read, in whatever order tasks run and however often one is repeated.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ class BatchReader(PlanningReader, DataSourceReader):
         self._bounds = RowBounds()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The ranges, each a task. Raises TwinlogError."""
+        """Return the ranges, one per task. Raises TwinlogError."""
         try:
             return self._planned()
         except TwinlogError as error:
-            # Spark shows the whole way to an error, and this one says all that is to be known
+            # Spark would show the whole traceback, but the message is complete
             raise error.with_traceback(None) from None
 
     def _planned(self) -> Sequence[InputPartition]:
@@ -49,11 +48,11 @@ class BatchReader(PlanningReader, DataSourceReader):
     def _ranges(self, client: ClusterClient) -> list[OffsetRange]:
         options, isolation = self._options, self._options.isolation
         tps = list(find_partitions(client, options))
-        # the ends first: what comes while the starts are looked up is not read
+        # ends first: records appended while the starts are looked up are not read
         ends = resolve(client, options.ending, tps, isolation)
         firsts = resolve(client, options.starting, tps, isolation)
         wanted = [OffsetRange(tp=tp, first=firsts[tp], end=ends[tp]) for tp in tps]
-        # what no row is wanted of may be gone
+        # records that the filters reject may be deleted
         wanted = [self._bounds.within(one) for one in wanted if self._bounds.admit(one.tp)]
         fails = options.fails_on_data_loss
         bounds = log_bounds(client, [one.tp for one in wanted], may_miss=not fails)
@@ -66,14 +65,13 @@ class BatchReader(PlanningReader, DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """With `pushFilters`: reads no row that the filters of its query do not let through.
+    """With `pushFilters`, reads only rows that the query's filters accept.
 
-    Not without being asked: Spark 4.1 to 4.3 keep what a filter has left of a DataFrame for all
-    queries of it, also those without that filter (`PythonDataSourceV2.setReadInfo`), which would
-    miss rows.
+    This is optional because Spark 4.1 to 4.3 keep the filtered DataFrame for all of its queries
+    (`PythonDataSourceV2.setReadInfo`). Queries without that filter would miss rows.
     """
 
     def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:
-        """All filters stay with Spark, which applies them to the rows."""
+        """Return all filters, which Spark applies to the rows again."""
         self._bounds = bounds_of(filters)
         return filters

@@ -1,5 +1,5 @@
-"""Where reading begins or ends, as options say it: a word, JSON, a time, a group; and what is true
-or false. Spark asks for columns before it asks for a reader, so this loads little.
+"""Parses options for where reading begins or ends (a word, JSON, a time, a group), and booleans.
+Spark requests the schema before a reader, so this module loads little.
 
 `{"orders": {"0": 23, "1": -2}}` has an offset for each partition; -2 is the log start and -1 the
 end, as in Spark's own source. By timestamp the same shape has milliseconds since 1970.
@@ -43,18 +43,19 @@ class Bound:
 
     kind: BoundKind
     option: str
-    """Which says so, for messages."""
+    """The option that sets the bound, for messages."""
     values: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Offsets, or milliseconds since 1970."""
     time_ms: int | None = None
-    """Of every partition."""
+    """A time for all partitions."""
     group: str = ""
     needs_match: bool = False
-    """A partition without a record of that time is an error; else its end is meant."""
+    """True if a partition without a record at or after the time is an error; else its end is used.
+    """
 
 
 def wrong(option: str, what: str, todo: str) -> ConfigError:
-    """The error for a wrong option: which, what is wrong, what to do."""
+    """Return the error for an invalid option: what is wrong, and what to do."""
     return ConfigError(f'format("twinlog"): option {option}: {what}; {todo}')
 
 
@@ -74,7 +75,11 @@ def parse_offsets(option: str, text: str, *, may_use_names: bool) -> Bound:
         ", group:NAME" if may_use_names else ""
     )
     if not word.startswith("{"):
-        raise wrong(option, f"{word!r} is no place", f'write {forms} or {{"topic": {{"0": 23}}}}')
+        raise wrong(
+            option,
+            f"{word!r} is not a valid position",
+            f'write {forms} or {{"topic": {{"0": 23}}}}',
+        )
     values = _by_partition(option, word)
     low = [tp for tp, offset in values.items() if offset < JSON_EARLIEST]
     if low:
@@ -83,7 +88,7 @@ def parse_offsets(option: str, text: str, *, may_use_names: bool) -> Bound:
 
 
 def parse_time(option: str, text: str) -> Bound:
-    """One time for all partitions; where no record is so new, the end is meant."""
+    """Parse one time for all partitions. If no record is at or after it, the end is used."""
     try:
         at = to_milliseconds(text)
     except NoTime as error:
@@ -92,15 +97,15 @@ def parse_time(option: str, text: str) -> Bound:
 
 
 def parse_timestamp(option: str, text: str, *, needs_match: bool) -> Bound:
-    """Milliseconds since 1970 for all partitions, as Spark's `startingTimestamp`."""
+    """Parse milliseconds since 1970 for all partitions, as Spark's `startingTimestamp`."""
     word = text.strip()
     if not word.isascii() or not word.isdigit() or int(word) > MOST_OFFSET:
-        raise wrong(option, f"{word!r} is no time", "write milliseconds since 1970")
+        raise wrong(option, f"{word!r} is not a valid time", "write milliseconds since 1970")
     return Bound(kind=BoundKind.TIMES, option=option, time_ms=int(word), needs_match=needs_match)
 
 
 def parse_timestamps(option: str, text: str, *, needs_match: bool) -> Bound:
-    """Milliseconds since 1970 for each partition."""
+    """Parse milliseconds since 1970 for each partition."""
     values = _by_partition(option, text)
     low = [tp for tp, at in values.items() if at < 0]
     if low:
@@ -109,7 +114,7 @@ def parse_timestamps(option: str, text: str, *, needs_match: bool) -> Bound:
 
 
 def parse_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:
-    """The partitions of `{"orders": [0, 1]}`, sorted."""
+    """Parse the partitions of `{"orders": [0, 1]}`, sorted."""
     todo = 'write {"topic": [0, 1]}'
     found: set[TopicPartition] = set()
     for topic, partitions in _object(option, text, todo).items():
@@ -122,7 +127,7 @@ def parse_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Offsets as a Spark checkpoint has them, always in the same order."""
+    """Return offsets in the format of a Spark checkpoint, sorted."""
     out: dict[str, dict[str, int]] = {}
     for tp in sorted(offsets):
         out.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
@@ -130,7 +135,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
 
 
 def from_json(offsets: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Offsets of a Spark checkpoint: ours, or one that Spark's own Kafka source wrote."""
+    """Parse offsets of a Spark checkpoint, written by Twinlog or by Spark's own Kafka source."""
     return _offsets("checkpoint", offsets)
 
 
@@ -146,9 +151,9 @@ def _offsets(option: str, found: Mapping[str, Any]) -> dict[TopicPartition, int]
             raise wrong(option, f"topic {topic} has no object with partitions", todo)
         for number, value in partitions.items():
             if not (number.isascii() and number.isdigit() and _is_partition(int(number))):
-                raise wrong(option, f"topic {topic}: {number!r} is no partition", todo)
+                raise wrong(option, f"topic {topic}: {number!r} is not a partition number", todo)
             if type(value) is not int or not -MOST_OFFSET <= value <= MOST_OFFSET:
-                raise wrong(option, f"{topic}-{number}: {value!r} is no whole number", todo)
+                raise wrong(option, f"{topic}-{number}: {value!r} is not a whole number", todo)
             out[TopicPartition(topic, int(number))] = value
     return out
 
@@ -161,14 +166,14 @@ def _object(option: str, text: str, todo: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise wrong(option, f"it is no JSON ({error})", todo) from None
+        raise wrong(option, f"it is not valid JSON ({error})", todo) from None
     if not isinstance(found, dict):
-        raise wrong(option, "it is no JSON object", todo)
+        raise wrong(option, "it is not a JSON object", todo)
     return found
 
 
 def flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """In any case. Raises ConfigError."""
+    """Parse a boolean, case-insensitive. Raises ConfigError."""
     text = options.get(name, str(default)).strip().lower()
     if text not in ("true", "false"):
         raise wrong(name, f"{text!r} is neither true nor false", "write one of them")
@@ -176,5 +181,5 @@ def flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def wants_headers(options: Mapping[str, str]) -> bool:
-    """Whether there is a column for them."""
+    """Return whether to read the column `headers`."""
     return flag(options, "includeHeaders", default=False)

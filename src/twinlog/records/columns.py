@@ -1,15 +1,15 @@
-"""The columns of a record, named and typed as Spark's own Kafka source has them.
+"""The columns of a record, with the names and types of Spark's own Kafka source.
 
     key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,
     timestampType int, headers array<struct<key: string, value: binary>>
 
-and, where `upstream` is asked for, of which record of a source each is the copy:
+and, with the option `upstream`, the source record of which each is a copy:
 
     _upstream struct<cluster: string, topic: string, partition: int, offset: bigint>
 
 `timestampType` is Kafka's number: -1 none (format v0), 0 CreateTime, 1 LogAppendTime. A record
-without headers has NULL in `headers`, as in Spark's source. What Arrow calls them is in `decoding`:
-where a DataFrame is only described, nobody waits until PyArrow is loaded.
+without headers has NULL in `headers`, as in Spark's source. The Arrow types are in `decoding`, so
+that PyArrow is not loaded to describe a DataFrame.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ SPARK_TYPES: Final = {
     HEADERS: "array<struct<key:string,value:binary>>",
     UPSTREAM: "struct<cluster:string,topic:string,partition:int,offset:bigint>",
 }
-"""In Spark's order, by its names of types."""
+"""Spark's names of the types, in Spark's order of columns."""
 
 
 def all_columns(*, headers: bool, upstream: bool = False) -> tuple[str, ...]:
-    """What is read where no schema says otherwise."""
+    """Return the columns to read without a given schema."""
     left_out = {
         name for name, is_asked in ((HEADERS, headers), (UPSTREAM, upstream)) if not is_asked
     }
@@ -53,14 +53,15 @@ def all_columns(*, headers: bool, upstream: bool = False) -> tuple[str, ...]:
 
 
 def ddl(columns: Sequence[str]) -> str:
-    """The columns as Spark writes a schema."""
+    """Return the columns as a DDL schema of Spark."""
     return ", ".join(f"{name} {SPARK_TYPES[name]}" for name in columns)
 
 
 def check_columns(given: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """The names of a schema's columns (name and type of each), if they are among ours.
+    """Return the column names of a schema (given as name and type of each column).
 
-    Raises ConfigError: such a schema asks for columns, it cannot rename or convert them.
+    Raises ConfigError for an unknown column or another type: a schema selects columns, it cannot
+    rename or convert them.
     """
     for name, kind in given:
         if name not in SPARK_TYPES:

@@ -1,10 +1,10 @@
-"""Spark's Python daemon with what tasks read and write with already loaded; for
-`spark.python.daemon.module` of a session of one's own.
+"""Spark's Python daemon with the modules of tasks already loaded, for `spark.python.daemon.module`
+of a separate session.
 
-Spark forks each Python worker of an executor from one daemon. It ends a worker that a `limit` or
-`show()` has stopped in the middle, so the next query waits until another one has loaded PyArrow and
-this package. What is loaded before the fork is loaded once. Steps of planning have daemons of their
-own, whose workers live on: those load nothing here that they may not need.
+Spark forks the Python workers of an executor from one daemon. It kills a worker whose query is
+stopped early by `limit` or `show()`, so the next query waits until another worker has loaded
+PyArrow and this package. Modules loaded before the fork are loaded once. Steps of planning have
+daemons of their own, whose workers are reused; those load nothing here that they may not need.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ NEEDED: Final = (
 )
 ALLOCATOR: Final = "JE_ARROW_MALLOC_CONF"
 NO_THREAD: Final = "background_thread:false"
-"""PyArrow's allocator begins one when it is loaded, and a fork would lose it."""
+"""PyArrow's allocator starts a thread when it is loaded, which would be lost in a fork."""
 
 
 def load() -> None:
-    """All that a task may need. Raises ImportError where there is no PyArrow."""
+    """Load everything that a task may need. Raises ImportError without PyArrow."""
     given = os.environ.get(ALLOCATOR)
     os.environ[ALLOCATOR] = ",".join(filter(None, (given, NO_THREAD)))
     try:
@@ -44,8 +44,9 @@ def load() -> None:
 
 
 def seed(daemon: int) -> None:
-    """In a worker. NumPy before 2 seeds its random numbers when it is loaded: all that this daemon,
-    a process id, forks behind it would have the same ones. What a worker forks is left as it is.
+    """Seed NumPy's random numbers in a worker. NumPy before 2 seeds them when it is loaded, so all
+    workers forked by this daemon (its process ID) would have the same ones. Processes forked by a
+    worker are left as they are.
     """
     loaded = sys.modules.get("numpy.random")
     if loaded is not None and os.getppid() == daemon:
@@ -56,8 +57,8 @@ if __name__ == "__main__":
     if sys.argv[1:2] == [OF_TASKS]:
         try:
             load()
-        except ImportError as error:  # other Python code of the session may do without
-            sys.stderr.write(f"twinlog.records.daemon: nothing is loaded beforehand: {error}\n")
+        except ImportError as error:  # other Python code of the session may not need it
+            sys.stderr.write(f"twinlog.records.daemon: no modules are preloaded: {error}\n")
         os.register_at_fork(after_in_child=partial(seed, os.getpid()))
-    gc.freeze()  # else a collection in a worker touches, and so copies, all that it has inherited
+    gc.freeze()  # else a collection in a worker would touch, and so copy, all inherited objects
     manager()

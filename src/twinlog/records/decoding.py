@@ -1,11 +1,11 @@
-"""From the bytes of a record batch to Arrow columns, without an object for each record.
+"""Decodes record batches to Arrow columns, without an object for each record.
 
-`wire.decoding` scans a batch once, by a kernel where there is one; of its table only the columns
-that were asked for are gathered. So the verdict on a batch does not depend on the columns, and is
-that of the deep path.
+`wire.decoding` scans a batch once, with a compiled kernel if there is one. From its table only the
+requested columns are gathered. So whether a batch is valid does not depend on the columns, and is
+decided as in the deep path.
 
-Rows come in chunks of at most CHUNK_ROWS, also of one batch that claims millions of records:
-beside its payload (at most DECOMPRESSED_LIMIT_BYTES) a chunk is all that is held.
+Rows are returned in chunks of at most CHUNK_ROWS, even of one batch that claims millions of
+records. Memory is bounded by a chunk and a batch's payload (at most DECOMPRESSED_LIMIT_BYTES).
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from twinlog.wire.rows import table_of
 
 CHUNK_ROWS: Final = 16_384
 CHUNK_BYTES: Final = 16 << 20
-"""Of payload, after which a chunk ends with the batch. Arrow's own bound for one is 2 GiB."""
+"""Payload after which a chunk ends with the batch. Arrow's own limit for a chunk is 2 GiB."""
 
 FEW_ROWS: Final = 16
-"""Of a batch on average: below, a call of a kernel costs more than an object for each value."""
+"""Average rows per batch below which a kernel call costs more than an object for each value."""
 
 NO_TIMESTAMP_TYPE: Final = -1
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
 
 _MOST_MS: Final = ((1 << 63) - 1) // 1000
-"""Spark's timestamps count microseconds in 64 bits."""
+"""Spark's timestamps are microseconds in 64 bits."""
 
 
 HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -83,12 +83,12 @@ ARROW_TYPES: Final = {
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """The Arrow schema of these columns, exactly as Spark expects it of them."""
+    """Return the Arrow schema of these columns that Spark expects."""
     return pa.schema([(name, ARROW_TYPES[name]) for name in columns])
 
 
 class _Part(NamedTuple):
-    """Rows [first, end) of a table, the type of their timestamps, and what they are copies of."""
+    """Rows [first, end) of a table, their timestamp type, and their origins."""
 
     table: Table
     first: int
@@ -98,7 +98,7 @@ class _Part(NamedTuple):
 
 
 class ColumnDecoder:
-    """Gathers rows of one partition; `take` a batch after the other, then `rest`."""
+    """Gathers rows of one partition: call `take` for each batch, then `rest`."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class ColumnDecoder:
         self._origins = origins if origins is not None and UPSTREAM in columns else None
         self._schema = arrow_schema(columns)
         self.taken = 0
-        """Rows, of all batches."""
+        """Rows of all batches."""
         self._clear()
 
     def _clear(self) -> None:
@@ -124,9 +124,9 @@ class ColumnDecoder:
     def take(
         self, header: BatchHeader, batch: memoryview, first: int, end: int
     ) -> Iterator[pa.RecordBatch]:
-        """Add the records of one data batch whose offsets are in [first, end); full chunks.
+        """Add the records of a data batch whose offsets are in [first, end), and yield full chunks.
 
-        `batch` is exactly the batch of that header, its CRC checked. Raises CorruptData.
+        `batch` is exactly the batch of that header, with its CRC checked. Raises CorruptData.
         """
         if header.magic < 2:
             self._take_legacy(header, batch, first, end)
@@ -136,13 +136,13 @@ class ColumnDecoder:
             yield from self.rest()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """What was gathered since the last chunk, where there is any."""
+        """Yield the rows gathered since the last chunk, if there are any."""
         if self._rows:
             yield self._chunk()
         self._clear()
 
     def _take_legacy(self, header: BatchHeader, batch: memoryview, first: int, end: int) -> None:
-        """Formats v0 and v1 have become rare: their records are objects on the way."""
+        """Decode the rare formats v0 and v1 through an object for each record."""
         records = [
             one for one in decode_legacy(batch, self._limit_bytes) if first <= one.offset < end
         ]
@@ -176,8 +176,8 @@ class ColumnDecoder:
             self._bytes += len(part.table.data)
 
     def _chunk(self) -> pa.RecordBatch:
-        """Columns over all batches at once: a topic that is written to row by row has a batch for
-        each row, for which arrays of its own would cost more than all the rest.
+        """Return the columns of all gathered batches. A topic that is written row by row has a
+        batch for each row, and separate arrays per batch would cost more than everything else.
         """
         arrays = [self._array(name, self._parts) for name in self._columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -235,7 +235,9 @@ def _of_values(values: Sequence[bytes | None]) -> pa.Array:
 def _of_buffers(
     kind: Any, rows: int, ends: Any, data: Any, present: bytearray | None = None
 ) -> pa.Array:
-    """`pa.array` and `pa.scalar` would load pandas, which takes a new worker half a second."""
+    """Build an array. `pa.array` and `pa.scalar` would load pandas, which takes a new worker half a
+    second.
+    """
     held = None if present is None else pa.py_buffer(present)
     return pa.Array.from_buffers(kind, rows, [held, pa.py_buffer(ends), pa.py_buffer(data)])
 
@@ -265,7 +267,7 @@ def _numbers(cells: array[int], kind: Any) -> pa.Array:
 def _timestamps(times: array[int]) -> pa.Array:
     try:
         return _numbers(times, MILLISECONDS).cast(MICROSECONDS)
-    except pa.ArrowInvalid:  # some time is 292,000 years away: Spark has no value for it
+    except pa.ArrowInvalid:  # a time is more than 292,000 years away, for which Spark has no value
         known = [t if -_MOST_MS <= t <= _MOST_MS else None for t in times]
         return pa.array(known, MILLISECONDS).cast(MICROSECONDS)
 
@@ -278,7 +280,7 @@ def _kinds(parts: Sequence[_Part]) -> pa.Array:
 
 
 def _upstreams(parts: Sequence[_Part], origins: Origins | None) -> pa.Array:
-    """As arithmetic over offsets: no object for each record."""
+    """Compute the column by arithmetic over offsets, without an object for each record."""
     known = [] if origins is None else origins.known
     nobody = len(known)
     numbers, distances = array("i"), array("q")
@@ -319,7 +321,7 @@ def _headers_array(parts: Sequence[_Part]) -> pa.Array:
 
 
 def _header_bounds(part: _Part) -> tuple[Sequence[int], Sequence[int]]:
-    """Where those of each row begin, and end."""
+    """Return where the headers of each row begin and end."""
     table, first, end = part.table, part.first, part.end
     return table.column(shapes.HEADERS, first, end), table.column(shapes.END, first, end)
 
@@ -331,7 +333,7 @@ def _encoded_headers(part: _Part) -> list[bytes]:
 
 def _header_lists(data: bytes, starts: array[int], ends: array[int]) -> pa.Array:
     found = CHOSEN.kernels.unpack_headers(data, starts, ends)
-    if found is None:  # a key that is no UTF-8, as a rule
+    if found is None:  # usually a key that is not UTF-8
         found = TWIN.unpack_headers(data, starts, ends)
     keys = _of_buffers(pa.string(), found.headers, found.key_ends, found.keys)
     present = found.value_present if found.value_nulls else None

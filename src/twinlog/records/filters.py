@@ -1,9 +1,9 @@
-"""What filters of a query say of topic, partition, offset and timestamp: less has to be read.
+"""Bounds of topic, partition, offset and timestamp, derived from a query's filters to read less.
 
-A filter is used to leave out what it surely rejects, and Spark applies it to the rows again: so
-one that is not understood here costs time, never a row. Of times only the lower bound is used: the
-brokers know the first offset whose timestamp is not before a time, and all records before it are
-older. After the first one that is too new there may be older ones.
+A filter only leaves out rows that it surely rejects, and Spark applies it to the rows again. So a
+filter that is not understood here costs time but never a row. For timestamps only the lower bound
+is used: brokers return the first offset with a timestamp at or after a time, and all records before
+it are older. After the first record that is too new there may be older ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBounds:
-    """What rows must fulfil; of numbers both ends count."""
+    """Bounds of the wanted rows; numbers are inclusive."""
 
     topics: frozenset[str] | None = None
     prefixes: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class RowBounds:
     least_ms: int | None = None
 
     def admit(self, tp: TopicPartition) -> bool:
-        """Whether a partition can have rows that are wanted."""
+        """Return whether a partition can have wanted rows."""
         return (
             (self.topics is None or tp.topic in self.topics)
             and all(tp.topic.startswith(prefix) for prefix in self.prefixes)
@@ -45,15 +45,15 @@ class RowBounds:
         )
 
     def within(self, wanted: OffsetRange, first_of_time: int | None = None) -> OffsetRange:
-        """The part of a range that can have rows that are wanted."""
+        """Return the part of a range that can have wanted rows."""
         first = min(max(self.first_offset, first_of_time or 0), wanted.end)
         end = min(wanted.end, self.last_offset + 1)
-        # one that begins behind its end stays so: the log may have lost what is there
+        # a range that begins after its end is kept: its records may be lost
         return OffsetRange(tp=wanted.tp, first=max(wanted.first, first), end=end)
 
 
 def bounds_of(filters: Iterable[datasource.Filter]) -> RowBounds:
-    """What all of them together say."""
+    """Return the bounds of all filters together."""
     bounds = RowBounds()
     for one in filters:
         bounds = _narrowed(bounds, one)
@@ -127,7 +127,7 @@ def _by_time(bounds: RowBounds, one: Any) -> RowBounds:
         return bounds
     if not times or not all(isinstance(at, datetime) and at.tzinfo is not None for at in times):
         return bounds
-    # down to the millisecond, which is what brokers compare
+    # rounded down to milliseconds, which brokers compare
     least = min((at - _EPOCH) // timedelta(milliseconds=1) for at in times)
     if least < 0:
         return bounds  # records without a timestamp have -1
@@ -135,7 +135,7 @@ def _by_time(bounds: RowBounds, one: Any) -> RowBounds:
 
 
 def _values(one: Any, kind: type) -> frozenset[Any] | None:
-    """The values of = and IN; None for another filter, or for values of another type."""
+    """Return the values of = and IN, or None for other filters or other types."""
     if isinstance(one, datasource.EqualTo | datasource.EqualNullSafe):
         values = [one.value]
     elif isinstance(one, datasource.In):

@@ -1,24 +1,25 @@
-"""Offsets of which there is no row: why, and which.
+"""Offsets without a row: the reasons, and how they are reported.
 
-A loss; `failOnDataLoss=false` makes a warning of each, with the same words:
+Losses, each of which `failOnDataLoss=false` turns into a warning with the same text:
 
-    RETENTION   [first, log start): deleted from the front: retention, or somebody deleted records
-    TRUNCATED   [log end, end): the log ends before what was read or is to be read; its end was
-                lost by an unclean election, or the topic was created again, or nobody ever wrote it
-    LOG_GAP     inside of a log that is not compacted: a broker that finds no sound batch in a
-                segment answers with the next one
+    RETENTION   [first, log start): deleted from the front by retention or DeleteRecords
+    TRUNCATED   [log end, end): the log ends before offsets that were read or are to be read; its
+                end was lost by an unclean election, or the topic was re-created, or the offsets
+                were never written
+    LOG_GAP     inside a log that is not compacted: a broker that finds no valid batch in a segment
+                returns the next one
 
-No loss; counted, and said once for each range of a task, at INFO:
+No losses; counted, and logged once for each range of a task, at INFO:
 
-    TRANSACTIONS   markers, and records that were rolled back
-    COMPACTION     what a cleaner has left out
+    TRANSACTIONS   markers, and records of aborted transactions
+    COMPACTION     offsets removed by the log cleaner
 
-Which of both a gap between two batches is, LOG_GAP or COMPACTION, `cleanup.policy` of the topic
-tells. It is asked when a gap is there, not when the read is planned: a topic that was made a
-compacted one in between is no loss, and who reads a topic without gaps asks nothing. Nobody can
-tell who may not read it (DESCRIBE_CONFIGS): such a gap is taken for compaction, as a warning. A gap
-inside of a batch needs no question. Brokers take no such batch from a producer, and its checksum is
-right, so a cleaner has written it. Messages of the formats 0 and 1 have no gaps that can be told.
+`cleanup.policy` of the topic decides whether a gap between two batches is LOG_GAP or COMPACTION. It
+is queried when a gap is found, not when the read is planned. So a topic that became compacted in
+between causes no false loss, and topics without gaps need no query. If the user may not read it
+(DESCRIBE_CONFIGS), the gap counts as compaction, with a warning. A gap inside a batch needs no
+query: brokers accept no such batch from a producer, and its checksum is right, so the log cleaner
+has written it. In message formats 0 and 1 gaps cannot be detected.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogBounds:
-    """Of one partition: the log start, and the high watermark."""
+    """The log start and the high watermark of one partition."""
 
     start: int
     end: int
@@ -103,7 +104,7 @@ def warn_of_gone(one: OffsetRange) -> None:
 
 
 def find_losses(wanted: OffsetRange, bounds: LogBounds) -> list[RecordsLost]:
-    """What of these offsets the log does not have any more: in front, behind, or both."""
+    """Return the losses of a range: before the log start, after the log end, or both."""
     tp = wanted.tp
     found: list[RecordsLost] = []
     if wanted.first < min(bounds.start, wanted.end):
@@ -111,7 +112,7 @@ def find_losses(wanted: OffsetRange, bounds: LogBounds) -> list[RecordsLost]:
         found.append(
             RecordsLost(
                 f"{tp}: offsets [{lost[0]}, {lost[1]}) were deleted before they were read, the log "
-                f"starts at {bounds.start}: look at retention.ms and retention.bytes of the topic; "
+                f"starts at {bounds.start}: check retention.ms and retention.bytes of the topic; "
                 "failOnDataLoss=false reads what is left",
                 code="RETENTION",
                 lost=lost,
@@ -121,7 +122,7 @@ def find_losses(wanted: OffsetRange, bounds: LogBounds) -> list[RecordsLost]:
         lost = (bounds.end, max(wanted.first, wanted.end))
         found.append(
             RecordsLost(
-                f"{tp}: offsets [{lost[0]}, {lost[1]}) are not there, the log ends at "
+                f"{tp}: offsets [{lost[0]}, {lost[1]}) do not exist, the log ends at "
                 f"{bounds.end}: they were never written, or an unclean election lost them, or the "
                 "topic was re-created; compare what was read with another copy, then continue with "
                 "failOnDataLoss=false or from other startingOffsets",
@@ -133,7 +134,7 @@ def find_losses(wanted: OffsetRange, bounds: LogBounds) -> list[RecordsLost]:
 
 
 def report(losses: Sequence[RecordsLost], *, fails: bool) -> None:
-    """Raise them, or say each where the reader is to continue with what is left."""
+    """Raise the losses as one error or, unless `fails`, log each as a warning."""
     if not losses:
         return
     if fails:
@@ -145,29 +146,30 @@ def report(losses: Sequence[RecordsLost], *, fails: bool) -> None:
 
 
 def what_is_left(wanted: OffsetRange, bounds: LogBounds) -> OffsetRange:
-    """The part of a range that the log still has."""
+    """Return the part of a range that the log still has."""
     end = min(wanted.end, bounds.end)
     first = min(max(wanted.first, bounds.start), end)
     return OffsetRange(tp=wanted.tp, first=first, end=end)
 
 
 FEW_GAPS: Final = 10
-"""Of a range are said one by one. A topic that was compacted before may have a gap at each batch;
-the others are one line."""
+"""Gaps of a range that are reported one by one. A topic that was compacted before may have a gap at
+each batch; further gaps share one line.
+"""
 
 
 class Policy(Enum):
-    """What `cleanup.policy` says of a gap between two batches."""
+    """How a gap between two batches is explained by `cleanup.policy`."""
 
     COMPACTS = auto()
     DELETES = auto()
     HIDDEN = auto()
-    """From our user."""
+    """The user may not read it."""
 
 
 @dataclass(slots=True)
 class _Tally:
-    """So many offsets, in [first, end)."""
+    """A number of offsets in [first, end)."""
 
     offsets: int = 0
     first: int = 0
@@ -181,10 +183,10 @@ class _Tally:
 
 
 class LeftOut:
-    """Of which offsets of a range there is no row: to be noted in order, and said at its end."""
+    """Counts the offsets of a range without a row, in order, and reports them at its end."""
 
     def __init__(self, tp: TopicPartition, policy: Callable[[], Policy], *, fails: bool) -> None:
-        """`policy` is asked once, if there is a gap."""
+        """`policy` is called once, if there is a gap."""
         self._tp = tp
         self._ask = policy
         self._policy: Policy | None = None
@@ -194,17 +196,17 @@ class LeftOut:
         self._hidden, self._more = _Tally(), _Tally()
 
     def in_transaction(self, first: int, end: int) -> None:
-        """A marker, or a batch that was rolled back."""
+        """Count a transaction marker, or a batch of an aborted transaction."""
         self._transactions.add(first, end)
 
     def in_batch(self, first: int, end: int, offsets: int) -> None:
-        """So many of this part of a batch."""
+        """Count `offsets` missing offsets in this part of a batch."""
         self._compacted.add(first, end, offsets)
 
     def between_batches(self, first: int, end: int, log_start: int) -> None:
-        """The log continues behind them. Raises TwinlogError."""
+        """Count or report offsets that are missing before the next batch. Raises TwinlogError."""
         gap = OffsetRange(tp=self._tp, first=first, end=end)
-        # it may have been deleted from the front while the broker read
+        # the broker may have deleted them during the read
         rest = LogBounds(start=log_start, end=end)
         report(find_losses(gap, rest), fails=self._fails)
         gap = what_is_left(gap, rest)
@@ -226,7 +228,7 @@ class LeftOut:
             self._more.add(gap.first, gap.end)
             return
         loss = RecordsLost(
-            f"{gap.tp}: offsets [{gap.first}, {gap.end}) are missing inside of the log, though the "
+            f"{gap.tp}: offsets [{gap.first}, {gap.end}) are missing inside the log, though the "
             "topic is not compacted: a segment of the leader is damaged, or the topic was "
             "compacted before; compare it with another replica (kafka-dump-log.sh); "
             "failOnDataLoss=false reads what is left, and is right for a topic that was compacted",
@@ -236,11 +238,11 @@ class LeftOut:
         report([loss], fails=self._fails)
 
     def say(self) -> None:
-        """What was noted."""
+        """Log the counts."""
         if (seen := self._transactions).offsets:
             log.info(
-                "%s: no rows of %d offsets in [%d, %d): markers of transactions, and records that "
-                "were rolled back [TRANSACTIONS]",
+                "%s: no rows of %d offsets in [%d, %d): transaction markers, and records of "
+                "aborted transactions [TRANSACTIONS]",
                 *(self._tp, seen.offsets, seen.first, seen.end),
             )
         if (seen := self._compacted).offsets:
@@ -250,22 +252,21 @@ class LeftOut:
             )
         if (seen := self._hidden).offsets:
             log.warning(
-                "%s: no rows of %d offsets in [%d, %d): taken for compaction, but they may be "
-                "lost: cleanup.policy of the topic may not be read; give the user "
+                "%s: no rows of %d offsets in [%d, %d): assumed to be compacted, but they may be "
+                "lost, because the user may not read the topic's cleanup.policy; give the user "
                 "DESCRIBE_CONFIGS on it [COMPACTION]",
                 *(self._tp, seen.offsets, seen.first, seen.end),
             )
         if (seen := self._more).offsets:
             log.warning(
-                "%s: %d more offsets in [%d, %d) are missing inside of the log, in %d gaps "
-                "[LOG_GAP]",
+                "%s: %d more offsets in [%d, %d) are missing inside the log, in %d gaps [LOG_GAP]",
                 *(self._tp, seen.offsets, seen.first, seen.end, self._gaps - FEW_GAPS),
             )
 
 
 def cleanup_policy(client: ClusterClient, topic: str) -> Policy:
-    """Raises TwinlogError where it is not known whether it may be read."""
-    # 40 ms of loading, for those who meet a gap
+    """Return the topic's cleanup policy. Raises TwinlogError if the query fails."""
+    # takes 40 ms to load, so only if there is a gap
     from twinlog.cluster.topics.configs import describe_topic_configs
 
     try:

@@ -34,7 +34,7 @@ _WHERE: Final = 'format("twinlog")'
 TOPIC_MISSING: Final = "TOPIC_MISSING"
 
 READER: Final = "twinlog-reader"
-"""The client id of reading, where none is given."""
+"""The default client ID of readers."""
 
 
 OPTIONS: Final = {
@@ -81,11 +81,11 @@ def named(
     names = {name.lower(): name for some in OPTIONS.values() for name in some}
     unknown = sorted(own.keys() - names.keys())
     if unknown:
-        # the nearest by its letters, whatever their case
+        # case-insensitive
         hint = suggestion(unknown[0], names)
         for low, name in names.items():
             hint = hint.replace(f"mean {low}?", f"mean {name}?")
-        raise wrong(unknown[0], "it is not known", hint or "remove it")
+        raise wrong(unknown[0], "unknown option", hint or "remove it")
     options = {names[name]: value for name, value in own.items()}
     for name in sorted(options):
         if name in ignored:
@@ -123,7 +123,7 @@ def client_of(
             )
         no_effect(_PREFIX + key, f"Kafka's {role}s do not have this key")
     if not properties.get(BOOTSTRAP_SERVERS, "").strip():
-        raise wrong(_PREFIX + BOOTSTRAP_SERVERS, "missing", "add it, as in kafka1:9092")
+        raise wrong(_PREFIX + BOOTSTRAP_SERVERS, "missing", "add it, for example kafka1:9092")
     parse_bootstrap(properties[BOOTSTRAP_SERVERS], _PREFIX + BOOTSTRAP_SERVERS)
     return ClientProperties(
         {key: Setting(key=key, value=value, file=_WHERE) for key, value in properties.items()}
@@ -131,8 +131,8 @@ def client_of(
 
 
 def settings_of(properties: ClientProperties, client_id: str) -> ClusterSettings:
-    """How to reach the brokers; reads the key files, and looks up what config providers have, so
-    every process has what is there now, where it runs.
+    """Return the connection settings. Reads key files and config providers, so every process uses
+    the current values of its host.
 
     Raises ConfigError.
     """
@@ -152,31 +152,31 @@ def settings_of(properties: ClientProperties, client_id: str) -> ClusterSettings
 
 
 def positive(name: str, text: str) -> int:
-    """The number of an option. Raises ConfigError."""
+    """Parse a positive number. Raises ConfigError."""
     word = text.strip()
     if not word.isascii() or not word.isdigit() or not 0 < int(word) < 1 << 63:
-        raise wrong(name, f"{word!r} is no positive number", "write one, as in 1000")
+        raise wrong(name, f"{word!r} is not a positive number", "write one, for example 1000")
     return int(word)
 
 
 def no_topic(
     client: ClusterClient, names: Iterable[str], error: TwinlogError, advice: str
 ) -> ClusterError:
-    """The error in place of a broker's, which said that one of these is missing: with the cluster's
-    addresses, the topic of nearly that name, if there is one, and what to do.
+    """Return the error for a missing topic, in place of the broker's: with the cluster's addresses,
+    a topic with a similar name if there is one, and what to do.
     """
     try:
-        # all that we may see; internal ones are nobody's misspelling
+        # all visible topics; internal ones are not suggested
         known = {one.name for one in client.metadata().topics.values() if not one.error}
     except TwinlogError:
-        known = set()  # what was asked for is missing all the same
+        known = set()  # only the suggestion is missing
     missing = [name for name in names if name not in known]
     name = missing[0] if missing else next(iter(names))
     meant = suggestion(name, known)
     return ClusterError(
-        f"the cluster at {client.settings.addresses} has no topic {name}, or our user may not see "
-        f"it{f': {meant}' if meant else ', and none of a name like it'}; look at its spelling and "
-        f"at the addresses; {advice}",
+        f"the cluster at {client.settings.addresses} has no topic {name}, or the user may not see "
+        f"it{f': {meant}' if meant else ', and no topic has a similar name'}; check the name and "
+        f"the addresses; {advice}",
         code=TOPIC_MISSING,
         fate=error.fate,
     )

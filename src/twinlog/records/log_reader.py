@@ -1,17 +1,17 @@
-"""One range of a partition's log as Arrow batches; what a Spark task runs.
+"""Reads one range of a partition's log as Arrow batches, in a Spark task.
 
-A task that dies, or is run twice, has changed nothing: reading leaves no trace on the cluster, and
-Spark takes the rows of one attempt. While it reads,
+A task that dies or runs twice changes nothing: reading leaves no trace on the cluster, and Spark
+uses the rows of one attempt. Events during a read:
 
-- the leader moves: the request is answered with an error and goes to the new one;
-- the topic is deleted: TOPIC_MISSING, or a warning with the range that was deleted;
-- the log start passes the position: RETENTION, with the range that is gone;
-- offsets are missing inside of the log: LOG_GAP, or compaction (`records.gaps`);
-- the log is cut behind the position: TRUNCATED. One that was cut and has grown past the position
-  again cannot be told from one that was not: the offsets of a range carry no leader epoch, as in
-  Spark's own source;
-- nothing comes although the range continues: an open transaction, or a new leader that does not
-  know yet how much was replicated. It is waited for, and then TIMED_OUT.
+- The leader moves: the request fails and is sent to the new leader.
+- The topic is deleted: TOPIC_MISSING, or a warning with the range that was deleted.
+- The log start passes the position: RETENTION, with the deleted range.
+- Offsets are missing inside the log: LOG_GAP, or compaction (`records.gaps`).
+- The log is truncated before the position: TRUNCATED. A log that was truncated and has grown past
+  the position again cannot be distinguished from an intact one: as in Spark's own source, the
+  offsets of a range carry no leader epoch.
+- No records arrive although the range continues: a transaction is open, or a new leader does not
+  know yet how much is replicated. The reader waits, and then raises TIMED_OUT.
 """
 
 from __future__ import annotations
@@ -43,11 +43,13 @@ from twinlog.records.gaps import (
 from twinlog.wire.record_batch import BatchHeader, read_headers, verify_crc
 
 FETCH_BYTES: Final = 8 << 20
-"""In one answer: few requests for much data, and no more memory than a lane has."""
+"""Per response: few requests for much data, and no more memory than a lane uses."""
 FIRST_BYTES: Final = 64 << 10
-"""Of a range, and given to Spark at once: who asks for some rows (`limit`) waits for no more."""
+"""The first fetch of a range, which is passed to Spark immediately, so that a query with `limit`
+does not wait for more.
+"""
 GROWTH: Final = 16
-"""From one answer to the next."""
+"""Factor between successive fetches."""
 
 
 class RangeReader:
@@ -77,7 +79,7 @@ class RangeReader:
         self._fetch_bytes = FIRST_BYTES
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """All rows of the range in order; raises TwinlogError."""
+        """Yield all rows of the range in order. Raises TwinlogError."""
         failures, deadline = 0, self._client.deadline()
         while self._position < self._end:
             before = self._position
@@ -103,7 +105,7 @@ class RangeReader:
         self._left_out.say()
 
     def _fetch(self) -> FetchedRecords | None:
-        """What is there at the position; None after a gap, or where it has to be asked again."""
+        """Fetch at the position. Return None after a gap, or if the fetch must be repeated."""
         answer = fetch_records(
             self._client, {self._tp: (self._position, self._fetch_bytes)}, isolation=self._isolation
         )[self._tp]
@@ -124,7 +126,7 @@ class RangeReader:
         except CorruptData as error:
             raise CorruptData(
                 f"cluster {self._client.alias}: {self._tp}: {error.message}; read it from another "
-                "replica or copy, it may be the only one"
+                "replica or copy, which may be the only good one"
             ) from None
 
     def _decode_batches(self, answer: FetchedRecords) -> Iterator[pa.RecordBatch]:
@@ -147,7 +149,7 @@ class RangeReader:
                 yield from self._take(header, batch)
             self._position = header.next_offset
             if self._position >= self._end:
-                return  # what lies behind is not asked for, and may be damaged
+                return  # batches after the end are not needed, and may be damaged
 
     def _jump(self, to: int, answer: FetchedRecords) -> None:
         self._left_out.between_batches(self._position, to, answer.log_start)
@@ -165,7 +167,7 @@ class RangeReader:
         why = held if self._isolation is Isolation.READ_COMMITTED else ""
         return ClusterError(
             f"cluster {self._client.alias}: {self._tp}: no batch at offset {self._position}, and "
-            f"offsets up to {self._end} were to be read: look at the partition's leader{why}",
+            f"offsets up to {self._end} should be read: check the partition's leader{why}",
             code="TIMED_OUT",
             fate=Fate.RETRIABLE,
         )

@@ -1,4 +1,4 @@
-"""Options of reading, parsed once: those of Spark's `format("kafka")`, and some more."""
+"""Options of reading, parsed once: those of Spark's `format("kafka")`, and additional ones."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ _ENDS: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 _LIMITS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
 
 IGNORED: Final = {
-    "groupIdPrefix": "reading takes no part in a group",
-    "kafkaConsumer.pollTimeoutMs": "requests have kafka.request.timeout.ms",
-    "fetchOffset.numRetries": "what can pass by itself is tried again for a minute",
-    "fetchOffset.retryIntervalMs": "what can pass by itself is tried again for a minute",
-    "minOffsetsPerTrigger": "a micro-batch begins when there is something to read",
-    "maxTriggerDelay": "a micro-batch begins when there is something to read",
-    "maxRecordsPerPartition": "minPartitions cuts into more tasks",
+    "groupIdPrefix": "reading does not use a group",
+    "kafkaConsumer.pollTimeoutMs": "use kafka.request.timeout.ms",
+    "fetchOffset.numRetries": "retriable errors are retried for a minute",
+    "fetchOffset.retryIntervalMs": "retriable errors are retried for a minute",
+    "minOffsetsPerTrigger": "a micro-batch begins when there are records",
+    "maxTriggerDelay": "a micro-batch begins when there are records",
+    "maxRecordsPerPartition": "use minPartitions to get more tasks",
 }
 """Options of Spark's source without effect here, and why."""
 
@@ -59,44 +59,44 @@ REFUSED_KEYS: Final = {
     "enable.auto.commit": "write commitGroup",
     "interceptor.classes": "Java code cannot run here",
 }
-"""Keys of a client that Spark's source refuses as well, and what to do."""
+"""Client keys that Spark's source refuses as well, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What to read from where. Its repr hides secrets."""
+    """What to read, and from which cluster. Its repr hides secrets."""
 
     properties: ClientProperties
     topics: tuple[str, ...]
     pattern: str
-    """Of topics, where they are not named."""
+    """Pattern of topics, unless they are named."""
     assigned: tuple[TopicPartition, ...]
-    """Partitions, where topics are not named."""
+    """Partitions, unless topics are named."""
     starting: Bound
     ending: Bound
     isolation: Isolation
     min_partitions: int | None
     max_offsets: int | None
-    """In one micro-batch, of all partitions."""
+    """Per micro-batch, over all partitions."""
     max_bytes: int | None
     commit_group: str
     fails_on_data_loss: bool
     pushes_filters: bool
-    """Of a batch: its filters decide what is read."""
+    """For batches: the query's filters limit what is read."""
     upstreams: tuple[str, ...]
-    """Aliases of clusters whose copies stand in the column `_upstream`."""
+    """Aliases of source clusters whose records get the column `_upstream`."""
 
     def cluster(self) -> ClusterSettings:
-        """How to reach the brokers. Raises ConfigError."""
+        """Return the connection settings. Raises ConfigError."""
         return settings_of(self.properties, READER)
 
     def names(self) -> NamePattern:
-        """What `subscribePattern` matches: whole names, by Java's rules."""
+        """Return the pattern of `subscribePattern`, which matches whole names by Java's rules."""
         return _compile(self.pattern)
 
 
 def parse_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
-    """Raises ConfigError with the option, what is wrong, and what to do."""
+    """Parse the options. Raises ConfigError with the option, what is wrong, and what to do."""
     options, properties = named(given, Role.CONSUMER, IGNORED)
     _check_kind(options, is_stream=is_stream)
     wants_headers(options)
@@ -158,7 +158,7 @@ def _topics(
 
 def _compile(pattern: str) -> NamePattern:
     if not pattern:
-        raise wrong("subscribePattern", "it is empty", "write a pattern, as orders.*")
+        raise wrong("subscribePattern", "it is empty", "write a pattern, for example orders.*")
     try:
         return compile_names([pattern])
     except RegexProblem as error:
@@ -200,7 +200,9 @@ def _ending(options: Mapping[str, str]) -> Bound:
 def _bound(
     options: Mapping[str, str], names: tuple[str, str, str], *, needs_match: bool
 ) -> Bound | None:
-    """The first of these that is given, as in Spark: a time, times by partition, offsets."""
+    """Return the first of these options that is given, in Spark's order: a time, times by
+    partition, offsets.
+    """
     at, by_partition, offsets = names
     if at in options:
         return parse_timestamp(at, options[at], needs_match=needs_match)
@@ -219,9 +221,11 @@ def _isolation(own: str | None, of_client: str | None) -> Isolation:
     }
     for name, text in given.items():
         if text not in tuple(Isolation):
-            raise wrong(name, f"{text!r} is no level", f"write {' or '.join(Isolation)}")
+            raise wrong(
+                name, f"{text!r} is not an isolation level", f"write {' or '.join(Isolation)}"
+            )
     if len(set(given.values())) > 1:
-        raise wrong("isolation", "kafka.isolation.level says another", "remove one of them")
+        raise wrong("isolation", "kafka.isolation.level has another value", "remove one of them")
     return Isolation(next(iter(given.values()), Isolation.READ_COMMITTED))
 
 
@@ -230,7 +234,7 @@ def _upstreams(options: Mapping[str, str]) -> tuple[str, ...]:
     found = sorted({alias for part in (given or "").split(",") if (alias := part.strip())})
     if given is not None and not found:
         raise wrong(
-            "upstream", "it names no cluster", "write the alias that its flow has, as upstream=A"
+            "upstream", "it names no cluster", "write the alias of its flow, for example upstream=A"
         )
     return tuple(found)
 

@@ -1,7 +1,7 @@
-"""What a read is: which partitions there are, and at which offsets bounds lie in them now.
+"""Planning of reads: the partitions, and the current offsets of bounds in them.
 
-Asked once per read, by the process that plans it. Ends are asked before times are looked up, so a
-record that comes between is behind the end, and not passed over.
+Queried once per read, by the process that plans it. Ends are queried before times are looked up, so
+a record appended in between is after the end, and is not skipped.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ Offsets = dict[TopicPartition, int]
 
 
 def columns_of(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
-    """Which columns are asked for. Raises ConfigError for others than ours."""
+    """Return the columns to read. Raises ConfigError for unknown columns."""
     found = check_columns([(field.name, field.dataType.simpleString()) for field in schema])
     if UPSTREAM in found and not options.upstreams:
         raise wrong(
             "upstream",
             f"it is missing, and the schema has {UPSTREAM}",
-            "write the alias of the cluster that is copied, as upstream=A",
+            "write the alias of the source cluster, for example upstream=A",
         )
     return found
 
@@ -83,7 +83,9 @@ def _named(
     except ClusterError as error:
         if error.code != TOPIC_MISSING:
             raise
-        raise no_topic(client, names, error, "a read creates none: create it first") from None
+        raise no_topic(
+            client, names, error, "a read does not create topics: create it first"
+        ) from None
 
 
 def _matching(
@@ -127,7 +129,7 @@ def resolve(
     tps: Iterable[TopicPartition],
     isolation: Isolation,
 ) -> Offsets:
-    """The offset of a bound in each partition."""
+    """Return the offset of a bound in each partition."""
     wanted = list(tps)
     match bound.kind:
         case BoundKind.EARLIEST:
@@ -176,8 +178,9 @@ def present(
 def first_of_time(
     client: ClusterClient, tps: Iterable[TopicPartition], at_ms: int, isolation: Isolation
 ) -> Offsets:
-    """An offset before which all records are older than that time: that of the first one that is
-    not, or the end where there is none. Behind the end an open transaction may have newer ones.
+    """Return an offset for each partition before which all records are older than `at_ms`: the
+    first record at or after it, or the end if there is none. Open transactions after the end may
+    have newer records.
     """
     wanted = list(tps)
     ends = latest(client, wanted, isolation)
@@ -198,7 +201,7 @@ def _listed(
 
 
 def _check_complete(bound: Bound, tps: Iterable[TopicPartition]) -> None:
-    """As Spark: offsets are given for all partitions, and for no others."""
+    """Require offsets for all partitions, and for no others, as Spark does."""
     wanted, given = set(tps), set(bound.values)
     if wanted - given:
         raise wrong(bound.option, f"{min(wanted - given)} is missing", "give all partitions")
@@ -231,7 +234,7 @@ def _timed(
             if one.offset < 0 and bound.needs_match:
                 raise wrong(
                     bound.option,
-                    f"{tp} has no record as new as {at}",
+                    f"{tp} has no record at or after {at}",
                     "write startingOffsetsByTimestampStrategy=latest to begin at its end",
                 )
             out[tp] = ends[tp] if one.offset < 0 else one.offset
@@ -241,12 +244,14 @@ def _timed(
 def _of_group(
     client: ClusterClient, bound: Bound, tps: list[TopicPartition], isolation: Isolation
 ) -> Offsets:
-    """Where a group has committed nothing it begins at the log start, so nothing is passed over."""
+    """Return a group's offsets; partitions without one begin at the log start, so no records are
+    skipped.
+    """
     answer = or_raise(fetch_offsets(Coordinators(client), [bound.group])[bound.group])
     out = {tp: answer[tp].offset for tp in tps if tp in answer}
     if not out:
         raise ClusterError(
-            f"group {bound.group} has committed nothing in {', '.join(_topics(tps))}: look at its "
+            f"group {bound.group} has no committed offsets in {', '.join(_topics(tps))}: check its "
             f"name, or write {bound.option}=earliest",
             code="NO_OFFSETS",
         )

@@ -1,4 +1,4 @@
-"""Offset ranges as Spark tasks: cut into more of them, or cut off where a limit ends."""
+"""Offset ranges as Spark tasks: split into more tasks, or cut at a limit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from twinlog.records.gaps import OffsetRange
 
 
 def split(ranges: Sequence[OffsetRange], least: int | None) -> list[OffsetRange]:
-    """The ranges that have offsets, in at least that many parts where there are so many.
+    """Return the non-empty ranges, split into at least `least` parts if there are enough offsets.
 
-    As Spark does it for `minPartitions`: larger ranges get more parts.
+    Like Spark's `minPartitions`, larger ranges get more parts.
     """
     filled = [one for one in ranges if one.size]
     if least is None or len(filled) >= least:
@@ -29,11 +29,13 @@ def split(ranges: Sequence[OffsetRange], least: int | None) -> list[OffsetRange]
 
 
 MOST_TOGETHER: Final = 16
-"""Ranges of one task, which reads one after another: each is a round trip at least."""
+"""Maximum number of ranges per task. A task reads them one after another, and each needs at least
+one round trip.
+"""
 
 
 def joined(ranges: Iterable[OffsetRange], most: int) -> list[list[OffsetRange]]:
-    """The ranges in order, neighbours together while they have no more than `most` offsets."""
+    """Return the ranges in order; neighbours share a group of up to `most` offsets."""
     groups: list[list[OffsetRange]] = []
     size = 0
     for one in ranges:
@@ -49,10 +51,11 @@ def joined(ranges: Iterable[OffsetRange], most: int) -> list[list[OffsetRange]]:
 def limited(
     ranges: Iterable[OffsetRange], most: int, weights: Mapping[TopicPartition, float] | None = None
 ) -> dict[TopicPartition, int]:
-    """Ends such that all ranges together have about `most` offsets (or bytes, by `weights`).
+    """Return end offsets such that all ranges together have about `most` offsets (or bytes, by
+    `weights`).
 
-    Each gets a share by its size, and at least one offset: a small range beside large ones must
-    not wait for ever.
+    Each range gets a share by its size, and at least one offset, so that small ranges beside large
+    ones are not starved.
     """
     known = list(ranges)
     weight = {one.tp: 1.0 if weights is None else weights.get(one.tp, 1.0) for one in known}

@@ -1,12 +1,12 @@
-"""`format("twinlog")`, as Spark knows it.
+"""The data source `format("twinlog")`.
 
-Options are parsed when a query is planned, so that a wrong one is an error there and not in a task.
-A schema that is given (`spark.read.schema(...)`) says which columns are read: PySpark does not tell
-a source of its kind which ones a query uses.
+Options are parsed when a query is planned, so that an invalid one fails there and not in a task.
+Only a given schema (`spark.read.schema(...)`) restricts the columns that are read, because PySpark
+does not pass a Python source the columns that a query uses.
 
-Spark makes a process for each step of planning, of which the first asks for name and schema alone.
-So what reads and writes is loaded where it is asked for: PyArrow and the client of Kafka take half
-a second.
+Spark starts a process for each step of planning, and the first step only needs the name and schema.
+So readers and writers are imported when they are used: PyArrow and the Kafka client take half a
+second to load.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TwinlogSource(DataSource):
     """A source of records of Kafka topics, and a sink for them."""
 
     is_copy = False
-    """Spark pickles one for the process that commits a micro-batch; that one begins nothing."""
+    """Spark pickles a copy for the process that commits a micro-batch; a copy begins nothing."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "is_copy": True}
@@ -54,7 +54,7 @@ class TwinlogSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """The columns as Spark's own Kafka source has them, and `_upstream` if it is asked for."""
+        """Return the columns of Spark's own Kafka source, and `_upstream` if requested."""
         headers = wants_headers(self.options)
         return ddl(all_columns(headers=headers, upstream="upstream" in self.options))
 
@@ -102,15 +102,15 @@ class TwinlogSource(DataSource):
 
 
 def say_slow_kernels(chosen: Chosen = CHOSEN) -> None:
-    """For each query: where it is planned, which need not be where its tasks run."""
+    """Warn about each query when it is planned, perhaps in another Python than its tasks'."""
     if not chosen.is_compiled:
         text = chosen.warning("rows that are decoded or encoded take")
         log.warning("%s", text, extra={"code": KERNELS_MISSING})
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("twinlog")` known to a session, classic or Spark Connect. A source that Spark
-    has found by itself (`pyspark_twinlog`) is this one, and takes no other in its place.
+    """Register `format("twinlog")` in a session, classic or Spark Connect. If Spark has already
+    found the source itself (`pyspark_twinlog`), it is the same class, and Spark allows no other.
     """
     warn_of_another_python(spark)
     try:

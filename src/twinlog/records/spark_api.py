@@ -1,13 +1,13 @@
-"""What Spark's data source API has in the PySpark that is installed, 4.0 to 4.3.
+"""Features of Spark's data source API in the installed PySpark, 4.0 to 4.3.
 
 | since | |
 | --- | --- |
-| 4.0 | batches both ways |
+| 4.0 | batches, reading and writing |
 | 4.1 | filters, streams that write Arrow, `repartitionById` |
-| 4.2 | limits of a micro-batch, where it begins, `AvailableNow` by the source |
+| 4.2 | limits of a micro-batch, its start offsets, `AvailableNow` by the source |
 
-What is missing has a stand-in here, so that a class can be defined; who would use it is refused
-(`needs`), or does with less, as docs/dataframes.md says.
+Missing classes are replaced by stubs here, so that subclasses can be defined. A missing feature is
+refused (`needs`), or has a fallback that docs/dataframes.md describes.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ else:
     except ImportError:
 
         class ReadLimit:
-            """Never asked for."""
+            """A stub that is never used."""
 
         class ReadAllAvailable(ReadLimit):
-            """The only one there is."""
+            """The only limit."""
 
         ReadMaxBytes = ReadMaxRows = ReadLimit
 
         class SupportsTriggerAvailableNow:
-            """Spark asks for the end once by itself."""
+            """A stub: Spark itself queries the end only once."""
 
 
 __all__ = [
@@ -73,7 +73,7 @@ HAS_LIMITS: Final = ReadLimit.__module__ == "pyspark.sql.streaming.datasource"
 
 
 def needs(what: str, version: str, *, is_there: bool) -> None:
-    """Raises EnvironmentMissing where this PySpark is too old for it."""
+    """Raise EnvironmentMissing if this PySpark is too old."""
     if not is_there:
         raise EnvironmentMissing(
             f'format("twinlog"): {what} needs Spark {version} or newer, and this is '

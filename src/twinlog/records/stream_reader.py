@@ -1,17 +1,19 @@
-"""`spark.readStream.format("twinlog")`: micro-batches over offsets that Spark's checkpoint keeps.
+"""`spark.readStream.format("twinlog")`: micro-batches over offsets in Spark's checkpoint.
 
-Spark writes the end of a micro-batch to its checkpoint before it asks for tasks, and asks again for
-the same range after a restart: so which rows a micro-batch has depends on its two offsets alone.
-This object keeps nothing that a restart would need.
+Spark writes the end of a micro-batch to its checkpoint before it plans tasks, and plans the same
+range again after a restart. So the rows of a micro-batch depend only on its two offsets, and this
+object keeps no state that a restart would need.
 
-- It dies after `latestOffset`: the end is in the checkpoint or not; without, another is asked for.
-- It dies while tasks run: the same range is read again. What sinks make of it is Spark's.
-- It dies before `commit`: the group is behind until the next commit. Offsets of a group are for
-  people and tools; nothing here begins by them but `startingOffsets=group:NAME` of a new query.
-  Spark commits a micro-batch when it plans another behind it, so the last one of `AvailableNow`
-  never. But it asks where a micro-batch is to end only when the one before is in the sink: so the
-  start that it asks with is committed, too.
-- Two queries commit to one group: the last one wins. A group with members refuses (GROUP_ACTIVE).
+- If it dies after `latestOffset`, the end is in the checkpoint or not; if not, a new end is
+  requested.
+- If it dies while tasks run, the same range is read again. Sinks handle repeated rows.
+- If it dies before `commit`, the group lags until the next commit. Group offsets are for people and
+  tools; only `startingOffsets=group:NAME` of a new query reads them. Spark commits a micro-batch
+  when it plans the next one, so it never commits the last one of `AvailableNow`. But it requests
+  the end of a micro-batch only after the previous one is in the sink. So the start in that request
+  is committed, too.
+- If two queries commit to one group, the last one wins. A group with members refuses
+  (GROUP_ACTIVE).
 
 A partition that is not in the checkpoint is new. It is read from offset 0, as by Spark's own
 source, so none of its records are skipped. Records that retention deleted before are reported. A
@@ -58,19 +60,21 @@ from twinlog.wire.record_batch import read_headers
 log = logging.getLogger(__name__)
 
 FEW_OFFSETS: Final = 1000
-"""Ranges that together have no more are one task: a task costs as much as some thousand rows."""
+"""Ranges with at most this many offsets in total share a task, because a task costs as much as some
+thousand rows.
+"""
 PROBE_BYTES: Final = 256 << 10
-"""Read of each partition to learn how many bytes an offset has, for `maxBytesPerTrigger`."""
+"""Bytes read of each partition to estimate bytes per offset, for `maxBytesPerTrigger`."""
 
 
 class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans in a process of its own beside the driver, reads in tasks."""
+    """Plans in a separate process beside the driver, reads in tasks."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         super().__init__(options, columns)
         self._client: ClusterClient | None = None
         self._upstreams: UpstreamMaps | None = None
-        """With the offset maps as they were read for the last micro-batch."""
+        """The offset maps as read for the last micro-batch."""
         self._target: Offsets | None = None
         """The end offsets of an `AvailableNow` query."""
         self._may_miss = not options.fails_on_data_loss
@@ -82,9 +86,9 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         """Partitions of re-created topics: the last micro-batch ends at their offset 0."""
         self._latest: Offsets = {}
         self._reached: Offsets = {}
-        """Where the last micro-batch ended, for a PySpark before 4.2, which does not say."""
+        """End of the last micro-batch, for PySpark before 4.2, which does not pass it."""
         self._committed: dict[str, Any] | None = None
-        """What the group has, or what this query began with."""
+        """Offsets committed to the group, or the query's first offsets."""
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the offsets at which a query without a checkpoint begins."""
@@ -110,10 +114,10 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
-        """The end of the next micro-batch; `start` where there is nothing new.
+        """Return the end of the next micro-batch, or `start` if there are no new records.
 
-        Before Spark 4.2 it is called without a start, and with AvailableNow once before there is a
-        micro-batch: what it answered last is then no sign that this is in the sink.
+        Before Spark 4.2 it is called without a start, and with AvailableNow once before the first
+        micro-batch. So the last returned end is then no sign that these rows are in the sink.
         """
         client = self._connected()
         begin = self._reached if start is None else from_json(start)
@@ -142,7 +146,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         ready = [one for one in wanted if one.size]
         if limit is not None and not isinstance(limit, ReadAllAvailable):
             ends |= self._limited(client, ready)
-        # a partition that is not there now keeps its place
+        # partitions that are missing now keep their offsets
         self._reached = {**begin, **ends}
         return to_json(self._reached)
 
@@ -150,13 +154,15 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         return to_json(self._latest) or None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The ranges between two offsets of the checkpoint as tasks, small ones together."""
+        """Return tasks for the ranges between two offsets of the checkpoint; small ranges share
+        one.
+        """
         begin = from_json(start)
         wanted = [
             OffsetRange(tp=tp, first=begin.get(tp, 0), end=last)
             for tp, last in from_json(end).items()
         ]
-        # before Spark 4.2 an end is found without the start that a checkpoint has
+        # before Spark 4.2 `latestOffset` does not get the start in the checkpoint
         behind = [one for one in wanted if one.end < one.first and one.tp not in self._rewound]
         if behind:
             self._behind(self._connected(), behind)
@@ -174,7 +180,7 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
         return self._tasks(groups, self._upstream_maps)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """All rows before these offsets are in the sink."""
+        """Commit these offsets to the group: all rows before them are in the sink."""
         group = self._options.commit_group
         if not group or end == self._committed:
             return
@@ -295,15 +301,15 @@ class StreamReader(PlanningReader, DataSourceStreamReader, SupportsTriggerAvaila
 def _bytes_per_offset(
     client: ClusterClient, ranges: Sequence[OffsetRange]
 ) -> Mapping[TopicPartition, float]:
-    """How many bytes of a log there are for an offset, by the batches at the begin of each range.
+    """Estimate the bytes per offset of each partition, from the batches at the start of its range.
 
-    Brokers do not tell where so many bytes end. Partitions that cannot be read now are left out.
+    Brokers cannot find an offset by size. Partitions that cannot be read now are left out.
     """
     wanted = {one.tp: (one.first, PROBE_BYTES) for one in ranges}
     out: dict[TopicPartition, float] = {}
     for tp, answer in fetch_records(client, wanted).items():
         if isinstance(answer, TwinlogError):
-            continue  # where it is read, there is the right place to say so
+            continue  # reading it will report the error
         headers = [header for header, _ in read_headers(answer.records)]
         offsets = headers[-1].next_offset - wanted[tp][0] if headers else 0
         if offsets > 0:
@@ -312,7 +318,9 @@ def _bytes_per_offset(
 
 
 def _refused(group: str, error: TwinlogError) -> None:
-    """The micro-batch is done whatever the group says: what may pass by itself is only said."""
+    """Raise an error that is not retriable. The micro-batch is done in any case, so retriable
+    errors are only logged.
+    """
     if is_refused_as_active(error):
         raise ClusterError(
             f"group {group} has members, whose offsets are not overwritten: stop its consumers, "

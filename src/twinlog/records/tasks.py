@@ -1,10 +1,10 @@
-"""What a Spark task is given, and how it reads; the same for batches and streams.
+"""What a Spark task gets and how it reads, for batches and streams.
 
-A reader that travels to executors becomes a `TaskReader`: what plans is not loaded there, where
-each new worker would wait for it.
+A reader is pickled to executors as a `TaskReader`, so that new workers there do not load the code
+for planning.
 
-Options travel as they were written. So each task reads the key files again: one that was renewed is
-used by the next micro-batch, and the files must be on every executor, as for Spark's own source.
+Options are sent as they were written. So each task reads the key files again: a renewed key is used
+by the next micro-batch, and the files must be on every executor, as for Spark's own source.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class RangesPartition(InputPartition):
-    """Offset ranges of one task as Spark wants to have them, and whose copies lie in each."""
+    """The offset ranges of one task, in Spark's form, and the origins of the copies in each."""
 
     def __init__(
         self, ranges: Sequence[OffsetRange], origins: Sequence[Sequence[Origin]] | None = None
@@ -47,7 +47,7 @@ class RangesPartition(InputPartition):
         )
 
     def parts(self) -> Iterator[tuple[OffsetRange, Origins]]:
-        """Each with its origins, in order."""
+        """Yield each range with its origins, in order."""
         for topic, partition, first, end, origins in self.value:
             tp = TopicPartition(topic, partition)
             yield OffsetRange(tp=tp, first=first, end=end), Origins(origins)
@@ -63,10 +63,10 @@ class TaskReader:
     fails_on_data_loss: bool
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task."""
+        """Yield the rows of one task."""
         task_begins()
         if not isinstance(partition, RangesPartition):
-            return  # there is nothing to read, for which Spark makes one task
+            return  # Spark runs one task even if there is nothing to read
         with connected(settings_of(self.properties, READER)) as client:
             for wanted, origins in partition.parts():
                 yield from RangeReader(
@@ -79,7 +79,7 @@ class TaskReader:
 
 
 class PlanningReader:
-    """What readers of batches and streams have in common: tasks get a `TaskReader` of them."""
+    """Base of the batch and stream readers, which pickle as a `TaskReader`."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
@@ -94,7 +94,7 @@ class PlanningReader:
     def _tasks(
         self, groups: Sequence[Sequence[OffsetRange]], upstreams: Callable[[], UpstreamMaps]
     ) -> list[InputPartition]:
-        """One of each group of ranges."""
+        """Return a task for each group of ranges."""
         if UPSTREAM not in self._columns:
             return [RangesPartition(group) for group in groups]
         found = iter(upstreams().of([one for group in groups for one in group]))

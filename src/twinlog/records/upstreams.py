@@ -1,8 +1,8 @@
-"""What offset maps say of the ranges that are read, for the column `_upstream`.
+"""Offset maps for the ranges that are read, for the column `_upstream`.
 
-The maps lie on the cluster that is read, which is a mirror's target; no other one is asked. They
-are read when the ends of the ranges are known (`mirror.map.origins`, rule A), by the process that
-plans, and of each a task gets what is about its range.
+The maps are on the cluster that is read, which is a mirror's target; no other cluster is queried.
+The planning process reads them after the ends of the ranges are known (`mirror.map.origins`, rule
+A), and passes each task the part for its range.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class UpstreamMaps:
         return MapReader(self._client, name, len(found.partitions))
 
     def of(self, ranges: Sequence[OffsetRange]) -> list[tuple[Origin, ...]]:
-        """What a task needs of each range, whose ends were asked before. Raises TwinlogError."""
+        """Return what a task needs for each range; the ends must be known already. Raises
+        TwinlogError.
+        """
         tps = sorted({one.tp for one in ranges})
         found = list_offsets(self._client, tps, LATEST)
         ends = {tp: or_raise(one).offset for tp, one in found.items()}
@@ -72,8 +74,8 @@ class UpstreamMaps:
         names = {one.topic_id: one.name for one in topics}
         if NO_TOPIC_ID in names:
             raise Unsupported(
-                f"cluster {self._client.alias}: its brokers have no topic ids, by which the offset "
-                f"map names {names[NO_TOPIC_ID]}: option upstream needs Kafka 2.8"
+                f"cluster {self._client.alias}: its brokers have no topic IDs, which the offset "
+                f"map needs to find {names[NO_TOPIC_ID]}: option upstream needs Kafka 2.8"
             )
         wanted, out = set(tps), defaultdict[TopicPartition, list[tuple[str, PartitionMap]]](list)
         for alias, reader in self._readers.items():
@@ -87,7 +89,7 @@ class UpstreamMaps:
                     raise wrong(
                         OPTION,
                         f"the mirror places records of {known.topic} in {topic} by their keys, "
-                        "and the offset map has no place of each",
+                        "and the offset map does not have their positions",
                         "leave it out, or join by key and value",
                     )
                 if (tp := TopicPartition(topic, key.partition)) in wanted:

@@ -1,9 +1,10 @@
-"""A real Kafka cluster (KRaft) on this machine, whose brokers can be killed, frozen and restarted.
+"""A real Kafka cluster (KRaft) on this machine, whose brokers can be killed, stopped and restarted.
 
     with LocalCluster("source") as cluster:
         connect_to(cluster.bootstrap)
 
-Every node is broker and controller at once. One node serves most tests; with three, leaders move.
+Every node is both broker and controller. One node is enough for most tests; with three, leaders can
+move.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from twinlog.sandbox.state import STATE_FILE, SandboxState, read_state, write_st
 from twinlog.sandbox.zookeeper import ZooKeeper, is_before_kraft, zookeeper_properties
 
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
-"""JVM flags that halve a broker's start-up; for tests, not for measurements."""
+"""JVM flags that halve a broker's start-up time; for tests, not for measurements."""
 
 _HEAP_MB = {1: 512, 3: 320}
 _READY_SECONDS = 300
@@ -47,34 +48,36 @@ _PORT_ATTEMPTS = 3
 
 @dataclass
 class LocalCluster:
-    """One cluster; `folder=None` means a temporary folder that goes away with `stop`."""
+    """A cluster; with `folder=None` it uses a temporary folder, which `stop` removes."""
 
     name: str
     folder: Path | None = None
     brokers: int = 1
     _: KW_ONLY
     config: Mapping[str, str] = field(default_factory=dict)
-    """Broker settings beyond the usual ones; what is in it at a `restart` is what the node gets."""
+    """Additional broker settings; `restart` applies their current values to the node."""
     node_config: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    """More settings, for single nodes."""
+    """Additional settings for single nodes."""
     heap_mb: int | None = None
     jvm_flags: tuple[str, ...] = ()
     security: SandboxSecurity | None = None
     version: str = kafka_jars.KAFKA_VERSION
-    """Of Kafka, from 2.8 on (before 3.3 with ZooKeeper); older than ours with a single broker."""
+    """Kafka version, 2.8 or newer (before 3.3 with ZooKeeper); older than the default only with a
+    single broker.
+    """
     owner: int | None = field(default_factory=os.getpid)
-    """The process whose death ends the brokers; None for brokers that outlive their starter."""
+    """The process whose end also ends the brokers; None for brokers that outlive their starter."""
 
     listeners: Listeners = field(init=False, default_factory=Listeners)
     ports: dict[int, dict[str, int]] = field(init=False, default_factory=dict)
     cluster_id: str = field(init=False, default_factory=new_id)
     _temporary: bool = field(init=False, default=False)
     _held: list[socket.socket] = field(init=False, default_factory=list)
-    """Its ports, while this process runs: a node that is down finds its own free."""
+    """Reserves its ports while this process runs, so that a restarted node finds its ports free."""
 
     @classmethod
     def attach(cls, folder: Path) -> Self:
-        """The cluster that another process started in this folder."""
+        """Return the cluster that another process started in this folder."""
         state = read_state(folder)
         cluster = cls(
             state.name,
@@ -93,7 +96,7 @@ class LocalCluster:
         return cluster
 
     def start(self) -> None:
-        """Start every node and return when each lists all of them as alive."""
+        """Start every node, and wait until each lists all of them as alive."""
         if self.brokers < 1:
             raise UsageError(f"a cluster of {self.brokers} brokers cannot start; ask for 1 or more")
         jars = self._jars()
@@ -102,7 +105,7 @@ class LocalCluster:
             self._temporary = True
         self.folder = self.folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
-        if (self.folder / STATE_FILE).exists():  # data of an earlier run: continue with it
+        if (self.folder / STATE_FILE).exists():  # resume with the data of an earlier run
             earlier = self.attach(self.folder)
             self.cluster_id, self.ports = earlier.cluster_id, earlier.ports
         if self.security is not None:
@@ -116,11 +119,11 @@ class LocalCluster:
             raise
 
     def stop(self) -> None:
-        """End every node, within seconds; harmless when there is none."""
+        """End every node within seconds, if there are any."""
         if self.folder is None:
             return
         nodes = self._nodes()
-        for node in nodes:  # all at once: a controlled shutdown waits for a controller
+        for node in nodes:  # all in parallel: a controlled shutdown waits for a controller
             node.signal(signal.SIGKILL if self._temporary else signal.SIGTERM)
             node.signal(signal.SIGCONT)
         wait_until(lambda: not any(node.alive for node in nodes), within=_STOP_SECONDS)
@@ -156,7 +159,7 @@ class LocalCluster:
         mechanism: str | None = None,
         stores: Stores = "PEM",
     ) -> dict[str, str]:
-        """Everything a Java client of this cluster gets, also `bootstrap.servers`."""
+        """Return all settings of a Java client of this cluster, including `bootstrap.servers`."""
         listener = listener or self.listeners.names[0]
         properties = {}
         if self.security is not None:
@@ -167,7 +170,7 @@ class LocalCluster:
 
     @property
     def broker_pids(self) -> dict[int, int]:
-        """Process ids of the nodes that are alive (a frozen one is)."""
+        """Process IDs of running nodes, including frozen ones."""
         nodes = self._nodes() if self.folder is not None else []
         return {
             node.node_id: node.process.pid
@@ -176,29 +179,29 @@ class LocalCluster:
         }
 
     def kill(self, node_id: int) -> None:
-        """End a node without warning (SIGKILL); returns when it is gone."""
+        """Kill a node (SIGKILL), and wait until it has ended."""
         self._node(node_id).kill()
 
     def freeze(self, node_id: int) -> None:
-        """Stop a node's process where it is: its connections stay open and silent."""
+        """Stop a node's process (SIGSTOP): its connections stay open without responses."""
         self._node(node_id).freeze()
 
     def thaw(self, node_id: int) -> None:
         self._node(node_id).signal(signal.SIGCONT)
 
     def restart(self, node_id: int) -> None:
-        """Shut a node down if it runs, start it on the same ports, return when it is ready."""
+        """Shut a node down if it runs, start it on the same ports, and wait until it is ready."""
         node = self._node(node_id)
         node.end(patience=_STOP_SECONDS)
         self._spawn(node, self._jars())
         self._wait_ready([node])
 
     def data_folder(self, node_id: int) -> Path:
-        """Where the node's partitions are, `<topic>-<partition>` each."""
+        """Return the folder of the node's partitions, `<topic>-<partition>` each."""
         return self._node(node_id).data
 
     def logs(self) -> str:
-        """The last lines of each broker's log, for a failed test's report."""
+        """Return the last lines of each broker's log, for a failed test's report."""
         return "\n".join(
             f"--- {self.name}, node {node.node_id} ---\n{node.log_tail()}" for node in self._nodes()
         )
@@ -247,14 +250,14 @@ class LocalCluster:
                 return
 
     def _may_start_better(self, nodes: Iterable[KafkaNode]) -> bool:
-        """Somebody else took a port between our check and the broker's bind; or a process ended
-        before it had said a word, which is no fault of its configuration.
+        """Return whether another start may succeed: another process took a port before the broker
+        bound it, or a process ended without any output, which is not caused by its configuration.
         """
         ended_silent = any(not node.alive and not node.log_tail() for node in nodes)
         return ended_silent or "Address already in use" in self.logs()
 
     def _zookeeper(self) -> ZooKeeper | None:
-        """For brokers that need one; it listens where a KRaft controller would."""
+        """Return the ZooKeeper server, for brokers that need one; it uses the controller's port."""
         if not is_before_kraft(self.version) or not self.ports:
             return None
         return ZooKeeper(folder=self._home() / "node-0", port=self.ports[1][CONTROLLER])
@@ -360,7 +363,9 @@ if [ "$temporary" = yes ]; then sleep 1; rm -rf "$folder"; fi
 
 
 def start_watchdog(folder: Path, *, owner: int, temporary: bool) -> None:
-    """Watch process `owner`; when it is gone, kill the folder's brokers (and remove the folder)."""
+    """Start a watchdog that kills the folder's brokers when process `owner` ends (and removes the
+    folder).
+    """
     process = spawn(
         [
             "sh",
@@ -384,5 +389,6 @@ def stop_watchdog(folder: Path) -> None:
     process = MarkedProcess(pid=int(file.read_text(encoding="ascii")), marker=str(folder))
     file.unlink()
     if process.alive:
-        os.killpg(process.pid, signal.SIGKILL)  # its session is its group: with its `sleep`
+        # its session is its process group, which includes its `sleep`
+        os.killpg(process.pid, signal.SIGKILL)
         process.kill()

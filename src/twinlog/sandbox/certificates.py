@@ -1,7 +1,8 @@
-"""The key files of a sandbox cluster: an authority, the brokers' certificate, a client's.
+"""The key files of a sandbox cluster: a certificate authority, and certificates of brokers and
+clients.
 
-Clients find the same keys in every form that Kafka's Java clients read: PEM (key plain and
-encrypted), PKCS#12 with and without a password, and JKS, which Java's own keytool makes.
+The keys exist in every format that Kafka's Java clients read: PEM (key plain and encrypted),
+PKCS#12 with and without a password, and JKS, which Java's own keytool creates.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _DAY = datetime.timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyFiles:
-    """Where the files are. `identity` files hold a client's key and certificate."""
+    """Paths of the key files. `identity` files have a client's key and certificate."""
 
     folder: Path
 
@@ -67,7 +68,7 @@ class KeyFiles:
 
     def _as_jks(self, store: Path) -> Path:
         jks = store.with_suffix(".jks")
-        if not jks.exists():  # made when asked for: each run of keytool is a JVM
+        if not jks.exists():  # created on demand, because each run of keytool starts a JVM
             _convert_to_jks(store, jks)
         return jks
 
@@ -78,7 +79,7 @@ class _Issued:
     key: ec.EllipticCurvePrivateKey
 
     def pem(self, how: KeySerializationEncryption | None = None) -> bytes:
-        """Key and certificate in one text, as Kafka's PEM keystores have them."""
+        """Return key and certificate as one text, as in Kafka's PEM keystores."""
         key = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how or NoEncryption())
         return key + self.certificate.public_bytes(Encoding.PEM)
 
@@ -89,7 +90,7 @@ class _Issued:
 
 
 def make_key_files(folder: Path, *, hosts: tuple[str, ...], clients: tuple[str, ...]) -> KeyFiles:
-    """Make new keys in the folder: for brokers reached as `hosts`, and one for each client name."""
+    """Create new keys in the folder: for brokers reached as `hosts`, and for each client name."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     files = KeyFiles(folder=folder)
     locked = BestAvailableEncryption(STORE_PASSWORD.encode())
@@ -144,7 +145,7 @@ def _convert_to_jks(store: Path, jks: Path) -> None:
     command += ["-deststoretype", "JKS", "-deststorepass", STORE_PASSWORD]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     if answer.returncode != 0:
-        raise EnvironmentMissing(f"keytool could not make {jks}: {answer.stdout.strip()}")
+        raise EnvironmentMissing(f"keytool could not create {jks}: {answer.stdout.strip()}")
 
 
 @functools.cache
@@ -153,6 +154,6 @@ def _keytool() -> str:
     found = str(beside) if beside.exists() else shutil.which("keytool")
     if found is None:
         raise EnvironmentMissing(
-            "Java's keytool is missing, it makes JKS files; install a full JRE"
+            "Java's keytool is missing, which creates JKS files; install a full JRE"
         )
     return found

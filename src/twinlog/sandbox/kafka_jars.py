@@ -1,8 +1,8 @@
-"""Fetches Kafka's jars once, with the Ivy that pyspark ships, into a cache folder.
+"""Downloads Kafka's jars once into a cache folder, with the Ivy of pyspark.
 
-A set of jars is a folder `<cache>/<set>-<version>` that appears under its name only when it is
-complete: Ivy writes into a folder beside it, which is renamed when its jars are the ones that we
-know (`jar_sums`). A file lock makes processes that start together wait for one download.
+A set of jars is a folder `<cache>/<set>-<version>` that gets its name only after it is complete:
+Ivy writes into another folder, which is renamed if its jars have the known checksums (`jar_sums`).
+A file lock makes processes that start together wait for one download.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from twinlog.sandbox.jar_sums import check_jars, check_known
 KAFKA_VERSION = "4.3.0"
 
 _ATTEMPTS = 2
-"""A second try, because a registry's hiccup is the usual reason."""
+"""A second attempt, because most failures are temporary."""
 
 _TIMEOUT_SECONDS = 900
 
@@ -48,7 +48,7 @@ class _JarSet:
     artifacts: tuple[_Artifact, ...]
 
 
-# Kafka logs through slf4j 1.7 and declares no binding for it: without one a broker's log is empty.
+# Kafka logs through slf4j 1.7 and declares no binding for it; without one a broker's log is empty.
 _LOGGING = _Artifact(
     organisation="org.apache.logging.log4j", name="log4j-slf4j-impl", version="2.25.4"
 )
@@ -76,18 +76,18 @@ _MIRROR_MAKER = _JarSet(
 
 
 def default_cache(environment: Mapping[str, str]) -> Path:
-    """TWINLOG_CACHE, or the cache folder of this user."""
+    """Return TWINLOG_CACHE, or the cache folder of this user."""
     chosen = environment.get("TWINLOG_CACHE")
     return Path(chosen) if chosen else cache_folder(environment)
 
 
 def find_or_fetch(cache: Path | None = None, version: str = KAFKA_VERSION) -> Path:
-    """The folder of the jars that a broker of this version needs."""
+    """Return the folder of the jars that a broker of this version needs."""
     return _find_or_fetch(_broker(version), cache)
 
 
 def mirror_maker_jars(cache: Path | None = None) -> Path:
-    """The folder of the jars that MirrorMaker 2 needs, for benchmark and compatibility tests."""
+    """Return the folder of MirrorMaker 2's jars, for the benchmark and compatibility tests."""
     return _find_or_fetch(_MIRROR_MAKER, cache)
 
 
@@ -108,7 +108,7 @@ def _find_or_fetch(jars: _JarSet, cache: Path | None) -> Path:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # released when the file closes, also by a crash
+        fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed, also after a crash
         yield
 
 
@@ -121,7 +121,7 @@ def _fetch(jars: _JarSet, cache: Path, folder: Path) -> None:
         new.mkdir()
         _run_ivy(jars, cache, new)
         todo = (
-            "find out who answers for the jars' repository (a proxy?), move Ivy's copies in "
+            "check which server the jars came from (a proxy?), move Ivy's copies in "
             f"{cache / 'ivy'} away, and try again"
         )
         check_jars(jars.folder, jars.what, new, todo)
@@ -133,7 +133,7 @@ def _run_ivy(jars: _JarSet, cache: Path, into: Path) -> None:
     module = into.parent / "ivy.xml"
     module.write_text(_ivy_module(jars), encoding="utf-8")
     command = [str(find_java()), "-jar", str(_ivy_jar()), "-ivy", str(module), "-confs", "default"]
-    # snappy-java and others are of type bundle: with `jar` alone a broker cannot read snappy
+    # snappy-java and others have type bundle: with `jar` alone a broker cannot read snappy
     command += ["-types", "jar", "bundle", "-cache", str(cache / "ivy")]
     command += ["-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"]
     output = ""
@@ -148,13 +148,13 @@ def _run_ivy(jars: _JarSet, cache: Path, into: Path) -> None:
                 timeout=_TIMEOUT_SECONDS,
             )
         except subprocess.TimeoutExpired:
-            output = f"no answer within {_TIMEOUT_SECONDS} s"
+            output = f"no response within {_TIMEOUT_SECONDS} s"
             continue
         if answer.returncode == 0 and any(into.glob("*.jar")):
             return
         output = answer.stdout
     raise EnvironmentMissing(
-        f"the jars of {jars.what} could not be fetched ({_reason(output)}); check the network"
+        f"the jars of {jars.what} could not be downloaded ({_reason(output)}); check the network"
         " (behind a proxy: JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=... -Dhttps.proxyPort=...')"
         " and try again"
     )
@@ -180,11 +180,11 @@ def _ivy_module(jars: _JarSet) -> str:
 
 
 def _ivy_jar() -> Path:
-    # found without importing pyspark: that would start nothing but costs half a second
+    # find_spec does not import pyspark, which would take half a second
     require_extra("pyspark", "demo", "fetching Kafka's jars")
     pyspark = importlib.util.find_spec("pyspark")
     folder = "" if pyspark is None else pyspark.origin or ""
     found = sorted((Path(folder).parent / "jars").glob("ivy-*.jar"))
     if not found:
-        raise EnvironmentMissing("this pyspark has no Ivy in its jars folder; run scripts/setup")
+        raise EnvironmentMissing("pyspark has no Ivy in its jars folder; run scripts/setup")
     return found[-1]

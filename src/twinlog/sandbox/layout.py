@@ -1,4 +1,4 @@
-"""What a broker of a local cluster gets: listeners, server.properties, log settings."""
+"""Settings of a local cluster's broker: listeners, server.properties, logging."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pathlib import Path
 HOST = "127.0.0.1"
 CONTROLLER = "CONTROLLER"
 
-# Below the range from which Linux gives ports to outgoing connections: a killed broker's port must
-# still be free when the broker comes back.
+# Below Linux's range of ephemeral ports, so that a killed broker's port is still free when the
+# broker is restarted.
 _PORTS = range(20_000, 32_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listeners:
-    """Which listeners a cluster offers, and the settings that secure them."""
+    """The listeners of a cluster, and the settings that secure them."""
 
     names: tuple[str, ...] = ("PLAINTEXT",)
     """For clients; the first is the cluster's `bootstrap`."""
     internal: str = "PLAINTEXT"
-    """For the brokers among themselves and for the readiness probe; may be one of `names`."""
+    """For inter-broker traffic and the readiness probe; may be one of `names`."""
     protocols: Mapping[str, str] = field(
         default_factory=lambda: {"PLAINTEXT": "PLAINTEXT", CONTROLLER: "PLAINTEXT"}
     )
@@ -34,15 +34,15 @@ class Listeners:
 
     @property
     def on_brokers(self) -> tuple[str, ...]:
-        """Every listener but the controller's, once."""
+        """All listeners except the controller's, without duplicates."""
         return tuple(dict.fromkeys((*self.names, self.internal)))
 
 
 def hold_ports(count: int) -> list[socket.socket]:
-    """Sockets of ports that nobody has: they are nobody else's until these are closed, also while
+    """Return sockets bound to free ports. They reserve the ports until they are closed, even while
     the broker that listens there is down.
     """
-    # not `random`: test runs seed it alike in every process, which would then pick the same ports
+    # not `random`: test runs seed it equally in every process, which would then pick the same ports
     draw = secrets.SystemRandom()
     held: list[socket.socket] = []
     while len(held) < count:
@@ -52,14 +52,15 @@ def hold_ports(count: int) -> list[socket.socket]:
         except OSError:
             one.close()
             continue
-        # a broker, which sets it as well, may listen on a port that is bound and not listened on
+        # a broker, which sets this option as well, may listen on a port that is bound but not
+        # listening
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.append(one)
     return held
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody had a moment ago; whoever uses them must be ready to ask again."""
+    """Return ports that were free a moment ago; callers must be ready to retry."""
     held = hold_ports(count)
     ports = [int(one.getsockname()[1]) for one in held]
     for one in held:
@@ -68,7 +69,9 @@ def free_ports(count: int) -> list[int]:
 
 
 def new_id() -> str:
-    """A random Kafka uuid, never with a dash in front, which a command line would misread."""
+    """Return a random Kafka UUID that does not start with a dash, which a command line would
+    misread.
+    """
     while True:
         text = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         if not text.startswith("-"):
@@ -81,7 +84,7 @@ def server_properties(
     listeners: Listeners,
     data: Path,
 ) -> dict[str, str]:
-    """The settings of one combined broker and controller of a cluster whose nodes own `ports`."""
+    """Return the settings of a combined broker and controller; `ports` are by node."""
     mine = ports[node_id]
     replicas = str(min(len(ports), 3))
     in_sync = "2" if len(ports) >= 3 else "1"
@@ -109,12 +112,12 @@ def server_properties(
         "transaction.state.log.min.isr": in_sync,
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
-        # not the default 50: creating them is most of what the first use waits for
+        # fewer than the default 50, whose creation takes most of the time of the first use
         "offsets.topic.num.partitions": "8",
         "transaction.state.log.num.partitions": "8",
         "share.coordinator.state.topic.num.partitions": "8",
         "group.initial.rebalance.delay.ms": "0",
-        # a member of a share group learns its partitions by the second heartbeat (default 5 s)
+        # a member of a share group gets its partitions with the second heartbeat (default 5 s)
         "group.share.min.heartbeat.interval.ms": "500",
         "group.share.heartbeat.interval.ms": "500",
         "auto.create.topics.enable": "false",
@@ -130,13 +133,13 @@ def server_properties(
 
 
 def to_properties(values: Mapping[str, str]) -> str:
-    """The text of a .properties file; no value of ours needs more escaping than backslashes."""
+    """Return the text of a .properties file. Only backslashes need escaping in these values."""
     lines = (key + "=" + value.replace("\\", "\\\\") for key, value in values.items())
     return "\n".join(lines) + "\n"
 
 
 def log_settings() -> str:
-    """log4j2 settings: warnings and worse, to standard output, which goes into the node's file."""
+    """Return log4j2 settings: warnings and errors to stdout, which is the node's log file."""
     return to_properties(
         {
             "status": "error",
@@ -148,7 +151,7 @@ def log_settings() -> str:
             # "could not be established", up to 20 a second while another node is down
             "logger.network.name": "org.apache.kafka.clients.NetworkClient",
             "logger.network.level": "error",
-            # a line for each segment at each check, where records carry times to come
+            # a line for each segment at each check, if records have future timestamps
             "logger.future.name": "LogFutureTimestampLogger",
             "logger.future.level": "error",
             "rootLogger.appenderRef.out.ref": "out",

@@ -1,4 +1,4 @@
-"""One node of a local cluster: its folder, its process, and what can be done to it."""
+"""One node of a local cluster: its folder, its process, and operations on it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from twinlog.sandbox.layout import log_settings, new_id, to_properties
 from twinlog.sandbox.processes import MarkedProcess, spawn
 
 BOOTSTRAP: Final = "bootstrap.checkpoint"
-"""The features of a new cluster, as its first controller reads them."""
+"""The features of a new cluster, which its first controller reads."""
 META: Final = "meta.properties"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaNode:
-    """A node's folder holds `server.properties`, `data`, `broker.log` and `pid`, for this user."""
+    """A node, whose folder has `server.properties`, `data`, `broker.log` and `pid`, for this user
+    only.
+    """
 
     node_id: int
     folder: Path
@@ -43,7 +45,7 @@ class KafkaNode:
 
     @property
     def process(self) -> MarkedProcess | None:
-        """The node's last process, dead or alive."""
+        """The node's last process, running or not."""
         try:
             pid = int((self.folder / "pid").read_text(encoding="ascii"))
         except (FileNotFoundError, ValueError):
@@ -55,14 +57,14 @@ class KafkaNode:
         return (process := self.process) is not None and process.alive
 
     def write(self, properties: Mapping[str, str]) -> None:
-        # passwords of a secured cluster are in its settings, records and credentials in its data
+        # the settings have passwords of a secured cluster, and the data has records and credentials
         own_folder(self.folder)
         own_folder(self.data)
         write_own(self.settings, to_properties(properties))
         (self.folder / "log4j2.properties").write_text(log_settings(), encoding="utf-8")
 
     def spawn(self, jars: Path, jvm: Iterable[str]) -> None:
-        """Start the broker; it is not ready yet when this returns."""
+        """Start the broker, without waiting until it is ready."""
         process = spawn(
             [
                 str(find_java()),
@@ -105,11 +107,11 @@ class KafkaNode:
 def format_storage(
     nodes: list[KafkaNode], cluster_id: str, jars: Path, arguments: Iterable[str] = ()
 ) -> None:
-    """Prepare empty data folders for one cluster.
+    """Format the empty data folders of a cluster.
 
-    What Kafka's tool writes differs between nodes and clusters in ids in `meta.properties` alone.
-    So it runs once for a set of jars, and what it wrote is kept beside them; with arguments, which
-    are credentials, once for each cluster. Each run would cost another JVM.
+    The output of Kafka's tool differs between nodes and clusters only in the IDs in
+    `meta.properties`. So it runs once for a set of jars, and its output is kept beside them. With
+    arguments, which are credentials, it runs once for each cluster. Each run costs another JVM.
     """
     features = jars / BOOTSTRAP
     extra = list(arguments)
@@ -132,7 +134,7 @@ def format_storage(
 
 
 def _keep(file: Path, at: Path) -> None:
-    """Whole, or not at all: other processes do the same."""
+    """Copy atomically, because other processes do the same."""
     new = at.with_name(f".{at.name}.{os.getpid()}")
     shutil.copy(file, new)
     new.replace(at)

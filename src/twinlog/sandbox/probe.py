@@ -1,7 +1,8 @@
-"""Asks a broker which brokers it knows of: the question whose answer means "ready".
+"""Queries a broker for the brokers that it knows: the check for readiness.
 
-Hand-written requests over a blocking socket: the sandbox must not depend on the client it serves
-to test. An open port is not enough: a KRaft broker listens before it is let into the cluster.
+It sends hand-written requests over a blocking socket, because the sandbox must not depend on the
+client that it is used to test. An open port is not enough, because a KRaft broker listens before it
+has joined the cluster.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ _METADATA, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 3, 17, 36
 def known_brokers(
     port: int, credentials: tuple[str, str] | None = None, *, timeout: float = 2.0
 ) -> set[int]:
-    """Ids of the brokers that this one lists as alive; OSError while it does not answer."""
+    """Return the IDs of brokers that this one lists as alive. Raises OSError until it responds."""
     with socket.create_connection((HOST, port), timeout=timeout) as connection:
         if credentials is not None:
             _log_in(connection, *credentials)
         # version 9 (Kafka 2.4), header version 2: no topics, no creation, no authorized operations
         # of cluster or topics, no tags
         answer = _ask(connection, _METADATA, 9, b"\x00" + b"\x01\x00\x00\x00\x00")
-        return _broker_ids(answer[1:])  # response header version 1 ends in its tags
+        return _broker_ids(answer[1:])  # response header version 1 ends with its tags
 
 
 def listens(port: int) -> bool:
-    """Whether somebody accepts connections there."""
+    """Return whether connections are accepted on this port."""
     with socket.socket() as probe:
         return probe.connect_ex((HOST, port)) == 0
 
@@ -44,7 +45,7 @@ def _log_in(connection: socket.socket, user: str, password: str) -> None:
 def _refuse_errors(answer: bytes) -> None:
     (code,) = struct.unpack_from(">h", answer)
     if code:
-        raise OSError(f"the broker answered the readiness probe's log-in with error {code}")
+        raise OSError(f"the broker rejected the readiness probe's log-in with error {code}")
 
 
 def _ask(connection: socket.socket, api: int, version: int, body: bytes) -> bytes:
@@ -52,7 +53,7 @@ def _ask(connection: socket.socket, api: int, version: int, body: bytes) -> byte
     request = struct.pack(">hhih", api, version, 7, len(client)) + client + body
     connection.sendall(struct.pack(">i", len(request)) + request)
     (size,) = struct.unpack(">i", _receive(connection, 4))
-    return _receive(connection, size)[4:]  # without the correlation id
+    return _receive(connection, size)[4:]  # without the correlation ID
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:
@@ -66,7 +67,9 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def _broker_ids(body: bytes) -> set[int]:
-    """Throttle time, then a compact array of (id, compact host, port, compact rack, tags)."""
+    """Parse the throttle time, then a compact array of (id, compact host, port, compact rack,
+    tags).
+    """
     position = 4
     count, position = _unsigned_varint(body, position)
     found = set()

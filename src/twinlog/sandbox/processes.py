@@ -1,8 +1,8 @@
-"""Processes known by their id alone, so that another process than the starter can end them.
+"""Processes that are identified by their ID, so that other processes than the starter can end them.
 
-An id may be used again by the system after its process has ended. So every process of ours has a
-marker in its command line (a path of its sandbox folder), and no signal is sent to an id whose
-command line does not carry it.
+The system may reuse an ID after its process has ended. So every process has a marker in its command
+line (a path of its sandbox folder), and no signal is sent to an ID whose command line does not have
+the marker.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EXEC_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkedProcess:
-    """A process that is only ever signalled while its command line carries the marker."""
+    """A process that only receives signals while its command line has the marker."""
 
     pid: int
     marker: str
@@ -40,13 +40,13 @@ class MarkedProcess:
                 return
 
     def freeze(self) -> None:
-        """SIGSTOP; none of its threads runs when this returns."""
+        """Send SIGSTOP, and wait until all threads are stopped."""
         self.send(signal.SIGSTOP)
         wait_until(lambda: not self.alive or _is_stopped(self.pid), within=10)
 
     def end(self, *, patience: float) -> None:
-        """SIGTERM, and SIGKILL when that did not end it within `patience` seconds."""
-        self.send(signal.SIGCONT)  # a frozen process would never see the SIGTERM
+        """Send SIGTERM, and SIGKILL if the process has not ended within `patience` seconds."""
+        self.send(signal.SIGCONT)  # a stopped process would not handle SIGTERM
         self.send(signal.SIGTERM)
         if not wait_until(lambda: not self.alive, within=patience):
             self.kill()
@@ -57,8 +57,8 @@ class MarkedProcess:
 
 
 def spawn(command: Sequence[str], *, marker: str, output: Path) -> MarkedProcess:
-    """Start a command in a session of its own (a Ctrl-C at our terminal does not reach it)."""
-    # posix_spawn rather than Popen: nothing of ours has to outlive us to own the child
+    """Start a command in its own session, so that Ctrl-C on this terminal does not reach it."""
+    # posix_spawn instead of Popen, because no object here needs to own the child
     pid = os.posix_spawnp(
         command[0],
         list(command),
@@ -75,8 +75,8 @@ def spawn(command: Sequence[str], *, marker: str, output: Path) -> MarkedProcess
 
 
 def _handed_on() -> list[int]:
-    """Descriptors that our own starter left open for all below it: brokers outlive us, and would
-    hold a shell's pipe or lock as long as they run.
+    """Return inheritable file descriptors of this process. Brokers outlive this process, and would
+    otherwise hold a shell's pipe or lock open.
     """
     found = []
     for path in Path("/proc/self/fd").iterdir():
@@ -84,13 +84,13 @@ def _handed_on() -> list[int]:
         try:
             if number > 2 and os.get_inheritable(number):
                 found.append(number)
-        except OSError:  # closed since, as that of the list itself
+        except OSError:  # closed in the meantime, as that of the directory itself
             continue
     return found
 
 
 def wait_until(condition: Callable[[], bool], *, within: float) -> bool:
-    """Whether the condition came true before the deadline."""
+    """Return whether the condition became true before the deadline."""
     deadline = time.monotonic() + within
     while not condition():
         if time.monotonic() > deadline:
@@ -100,7 +100,7 @@ def wait_until(condition: Callable[[], bool], *, within: float) -> bool:
 
 
 def _command_line(pid: int) -> list[str]:
-    """The command line; empty when there is no such process, or only its zombie."""
+    """Return the command line, or [] if there is no such process, or only its zombie."""
     command: list[str] = []
 
     def settled() -> bool:
@@ -108,7 +108,7 @@ def _command_line(pid: int) -> list[str]:
         try:
             process = psutil.Process(pid)
             command = process.cmdline()
-            # empty also for a moment inside exec: only then is it worth another check
+            # also empty for a moment during exec; only then another check helps
             return bool(command) or process.status() in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
         except psutil.Error:
             command = []
@@ -119,15 +119,15 @@ def _command_line(pid: int) -> list[str]:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether all threads are; the signal comes to one after the other."""
+    """Return whether all threads are stopped, since the signal reaches them one after another."""
     try:
         states = [
-            # behind the name, which may hold anything
+            # after the name, which may have any characters
             (thread / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
             for thread in Path(f"/proc/{pid}/task").iterdir()
         ]
     except OSError:
-        return False  # a thread has ended meanwhile
+        return False  # a thread has just ended
     return set(states) <= {"T", "t"}
 
 
@@ -135,4 +135,4 @@ def _reap(pid: int) -> None:
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
-        return  # not our child, or gone before
+        return  # not a child of this process, or already reaped

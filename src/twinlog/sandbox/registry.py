@@ -1,7 +1,7 @@
-"""The clusters of `twinlog sandbox`: they outlive the command that started them.
+"""The clusters of `twinlog sandbox`, which outlive the command that started them.
 
-What is known about a cluster stands in its folder, so any later command finds it. `down` ends
-exactly the processes whose ids stand there and whose command lines are still ours.
+A cluster's state is in its folder, where later commands find it. `down` only ends processes whose
+IDs are stored there and whose command lines still belong to the cluster.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxCluster:
-    """One cluster of the sandbox as a command reports it."""
+    """The state of a sandbox cluster as commands report it."""
 
     name: str
     bootstrap: str
     folder: Path
     brokers: int
     pids: Mapping[int, int]
-    """By node id; a node that is missing here is down."""
+    """Process IDs by node ID; nodes that are down are missing."""
 
     @property
     def running(self) -> bool:
@@ -41,13 +41,13 @@ class SandboxCluster:
 
 
 def default_folder(environment: Mapping[str, str]) -> Path:
-    """TWINLOG_SANDBOX, or `sandbox` in the cache folder of this user."""
+    """Return TWINLOG_SANDBOX, or `sandbox` in the cache folder of this user."""
     chosen = environment.get("TWINLOG_SANDBOX")
     return Path(chosen) if chosen else cache_folder(environment) / "sandbox"
 
 
 def up(names: Sequence[str], brokers: int = 1, folder: Path | None = None) -> list[SandboxCluster]:
-    """Start the named clusters; one that runs is left alone, a dead one continues with its data."""
+    """Start the named clusters. Running ones are left alone; stopped ones keep their data."""
     for name in names:
         if not _NAME.fullmatch(name):
             raise UsageError(
@@ -58,13 +58,13 @@ def up(names: Sequence[str], brokers: int = 1, folder: Path | None = None) -> li
 
 
 def status(folder: Path | None = None) -> list[SandboxCluster]:
-    """Every cluster that was started and not taken down, running or not."""
+    """Return all clusters that were started and not removed, running or not."""
     home = _home(folder)
     return [_report(LocalCluster.attach(file.parent)) for file in sorted(home.glob(_STATES))]
 
 
 def down(names: Sequence[str] = (), folder: Path | None = None) -> list[SandboxCluster]:
-    """End the named clusters (or all) and remove their data; returns what they were."""
+    """Stop the named clusters (or all) and remove their data; return their last states."""
     ended = []
     with _locked(folder) as home:
         known = {file.parent.name: file.parent for file in sorted(home.glob(_STATES))}
@@ -93,7 +93,7 @@ def _locked(folder: Path | None) -> Iterator[Path]:
     with usable(home, "set TWINLOG_SANDBOX to a folder that can be written"):
         home.mkdir(parents=True, exist_ok=True)
         lock = (home / "lock").open("w")
-    with lock as file:  # two commands at once: the second waits
+    with lock as file:  # a second command waits
         fcntl.flock(file, fcntl.LOCK_EX)
         yield home
 
@@ -104,11 +104,11 @@ def _up(name: str, brokers: int, folder: Path) -> SandboxCluster:
         if known.brokers != brokers:
             raise UsageError(
                 f"the cluster {name!r} exists with {plural(known.brokers, 'broker')}, not "
-                f"{brokers}; end it first, with its data: twinlog sandbox down --cluster {name}"
+                f"{brokers}; remove it first, with its data: twinlog sandbox down --cluster {name}"
             )
         if known.running:
             return known
-        LocalCluster.attach(folder).stop()  # the rest of a cluster that lost a node
+        LocalCluster.attach(folder).stop()  # stop the remaining nodes of a cluster that lost one
     cluster = LocalCluster(name, folder, brokers, owner=None)
     cluster.start()
     return _report(cluster)

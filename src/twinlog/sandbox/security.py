@@ -1,12 +1,12 @@
-"""TLS, SASL and ACLs for a local cluster, and what its clients must be told.
+"""TLS, SASL and ACLs for a local cluster, and the matching client settings.
 
     security = SandboxSecurity(listeners=("SASL_SSL",), users={"alice": "secret"}, authorizer=True)
     with LocalCluster("secure", security=security) as cluster:
         properties = cluster.client_properties("SASL_SSL", "alice")
 
-Beside the listeners that are asked for there is always one more, INTERNAL, for the brokers, the
-readiness probe and the tests' own admin client: it is SASL/PLAIN as the super user, so that a test
-can lock out everybody else.
+Besides the requested listeners there is always the listener INTERNAL, for the brokers, the
+readiness probe and the tests' admin client. It uses SASL/PLAIN as the super user, so that a test
+can deny access to all other users.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ Stores = Literal["PEM", "PKCS12", "JKS"]
 
 @dataclass(kw_only=True)
 class SandboxSecurity:
-    """Which listeners a cluster offers, named by their protocol, and who may do what."""
+    """The listeners of a cluster, named by protocol, and its users and permissions."""
 
     listeners: tuple[str, ...] = ("SASL_SSL",)
-    """Of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
+    """Any of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
     mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
     users: Mapping[str, str] = field(default_factory=dict)
-    """Passwords by user; each also gets a client certificate. `admin` is there anyway."""
+    """Passwords by user; each user also gets a client certificate. `admin` always exists."""
     client_certificates: bool = False
-    """Whether the SSL listener asks for one (mTLS)."""
+    """Whether the SSL listener requires one (mTLS)."""
     authorizer: bool = False
-    """Refuse everything to everybody but `admin`, until an ACL allows it."""
+    """Deny everything to all users except `admin`, unless an ACL allows it."""
     hosts: tuple[str, ...] = ("127.0.0.1", "localhost")
-    """Names in the brokers' certificate; others than these make hostname checks fail."""
+    """Names in the brokers' certificate; hostname checks fail for other names."""
     files: KeyFiles | None = field(init=False, default=None)
 
     def prepare(self, folder: Path) -> Listeners:
-        """Write the key files; the brokers' side of all settings."""
+        """Write the key files, and return the brokers' side of all settings."""
         self.files = make_key_files(
             folder / "keys", hosts=self.hosts, clients=tuple(self._passwords)
         )
@@ -73,7 +73,9 @@ class SandboxSecurity:
         )
 
     def format_arguments(self) -> list[str]:
-        """SCRAM users for Kafka's storage tool: they live in the metadata log."""
+        """Return SCRAM users as arguments of Kafka's storage tool, which writes them to the
+        metadata log.
+        """
         return [
             argument
             for mechanism in self.mechanisms
@@ -90,9 +92,9 @@ class SandboxSecurity:
         mechanism: str | None = None,
         stores: Stores = "PEM",
     ) -> dict[str, str]:
-        """Java client keys for a listener, without `bootstrap.servers`.
+        """Return Java client keys for a listener, without `bootstrap.servers`.
 
-        A user is the SASL user, on the SSL listener the owner of the client certificate.
+        `user` is the SASL user, or on the SSL listener the owner of the client certificate.
         """
         if listener not in self.listeners:
             raise UsageError(f"no listener {listener}; there are {', '.join(self.listeners)}")
@@ -177,7 +179,7 @@ class SandboxSecurity:
 
     def _files(self) -> KeyFiles:
         if self.files is None:
-            raise UsageError("key files are made when the cluster starts; call start() first")
+            raise UsageError("key files are created when the cluster starts; call start() first")
         return self.files
 
 

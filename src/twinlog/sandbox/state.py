@@ -1,4 +1,4 @@
-"""What other processes must know of a running cluster, as `cluster.json` in its folder."""
+"""The state of a running cluster for other processes, as `cluster.json` in its folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STATE_FILE = "cluster.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxState:
-    """The settings a cluster was started with; process ids stand in the nodes' folders."""
+    """The settings a cluster was started with; process IDs are in the nodes' folders."""
 
     name: str
     brokers: int
@@ -35,12 +35,12 @@ def write_state(folder: Path, state: SandboxState) -> None:
     scratch = file.with_suffix(".new")
     scratch.write_text(json.dumps(asdict(state), indent=1), encoding="utf-8")
     scratch.chmod(0o600)
-    scratch.replace(file)  # a reader sees the old state or the new one
+    scratch.replace(file)  # readers see the old state or the new one
 
 
 def read_state(folder: Path) -> SandboxState:
     state: dict[str, Any] = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
-    for key in ("node_config", "ports"):  # JSON has no keys but text
+    for key in ("node_config", "ports"):  # JSON keys are always strings
         state[key] = {int(node): value for node, value in state[key].items()}
     state["jvm_flags"] = tuple(state["jvm_flags"])
     listeners = state["listeners"]

@@ -1,4 +1,4 @@
-"""ZooKeeper for a broker older than KRaft: one server beside it, and the settings that differ."""
+"""A ZooKeeper server for a broker older than KRaft, and the broker settings that differ."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _READY_SECONDS = 30
 
 
 def is_before_kraft(version: str) -> bool:
-    """Whether brokers of this version need ZooKeeper here."""
+    """Return whether brokers of this version need ZooKeeper."""
     major, minor, *_ = version.split(".")
     return (int(major), int(minor)) < FIRST_KRAFT
 
 
 def zookeeper_properties(settings: Mapping[str, str], port: int) -> dict[str, str]:
-    """A KRaft node's settings as a broker with ZooKeeper takes them."""
+    """Convert a KRaft node's settings for a broker with ZooKeeper."""
     kept = {
         key: value
         for key, value in settings.items()
@@ -40,13 +40,13 @@ def zookeeper_properties(settings: Mapping[str, str], port: int) -> dict[str, st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeper:
-    """The cluster's one ZooKeeper server; its folder looks like a node's, for the watchdog."""
+    """The cluster's ZooKeeper server; its folder looks like a node's, for the watchdog."""
 
     folder: Path
     port: int
 
     def start(self, jars: Path) -> None:
-        """Start it, and return when it listens."""
+        """Start it, and wait until it listens."""
         data = self.folder / "data"
         own_folder(self.folder)
         own_folder(data)
@@ -57,12 +57,12 @@ class ZooKeeper:
         (self.folder / "pid").write_text(str(process.pid), encoding="ascii")
         if not wait_until(lambda: listens(self.port), within=_READY_SECONDS):
             raise EnvironmentMissing(
-                f"ZooKeeper did not start within {_READY_SECONDS} s; look at "
+                f"ZooKeeper did not start within {_READY_SECONDS} s; see "
                 f"{self.folder / 'zookeeper.log'}"
             )
 
     def kill(self) -> None:
-        """End it; harmless when it does not run."""
+        """Kill it, if it runs."""
         file = self.folder / "pid"
         if file.exists():
             pid = int(file.read_text(encoding="ascii"))

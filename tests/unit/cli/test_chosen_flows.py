@@ -38,7 +38,8 @@ def test_flows_are_named_or_match(
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("A", "is no flow of the file: "), ("(", "is no regular expression: ")]
+    ("name", "said"),
+    [("A", "is not a flow of the file, which has "), ("(", "is no regular expression: ")],
 )
 def test_what_matches_nothing_is_refused(tmp_path: Path, name: str, said: str) -> None:
     file = tmp_path / "mm2.properties"

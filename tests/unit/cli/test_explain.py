@@ -23,7 +23,7 @@ def test_a_code_as_it_stands_in_a_message(capsys: pytest.CaptureFixture[str]) ->
     assert (
         "NO_LEADER\n  what happened: a partition of the source or the target has no leader" in out
     )
-    assert "tried again by itself, after a pause" in out
+    assert "retried automatically, with increasing pauses" in out
     assert out.count("resumes:") == 1
 
 
@@ -39,4 +39,6 @@ def test_what_is_no_code_names_those_that_are_near(capsys: pytest.CaptureFixture
     assert run(["explain", "SOURCE_TRUNCATE"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "SOURCE_TRUNCATE is no code of Twinlog's; near are SOURCE_TRUNCATED" in captured.err
+    assert (
+        "SOURCE_TRUNCATE is not a Twinlog code; similar codes are SOURCE_TRUNCATED" in captured.err
+    )

@@ -109,7 +109,7 @@ def test_whoever_stood_by_has_not_failed() -> None:
 
 def test_a_flow_that_was_stopped_while_it_was_set_up_copied_nothing() -> None:
     (line,) = report(flow(state="STARTING", reason="", generation=-1), once=False).lines()
-    assert line == "A->B: stopped before it began to copy"
+    assert line == "A->B: stopped before it started copying"
 
 
 def test_a_flow_without_topics_says_so() -> None:

@@ -148,7 +148,7 @@ def test_check_and_status_take_the_pair_itself(
     arguments = [*pair_files(tmp_path), "--whitelist", "orders"]
     assert run(["check", *arguments, "--explain", "--lease-seconds", "77"]) == 0
     printed = capsys.readouterr().out
-    assert "g->target: what FILE sets" in printed
+    assert "g->target: set in FILE" in printed
     for key, value, origin in (
         ("g->target.topics", "orders", "--whitelist"),
         ("twinlog.lease.seconds", "77", "--lease-seconds"),

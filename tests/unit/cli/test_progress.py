@@ -121,7 +121,7 @@ def test_bars_fit_the_terminal(width: int) -> None:
 
 
 def test_a_start_says_what_it_waits_for() -> None:
-    assert "asking both clusters" in shown(flow(state="STARTING", lanes=0))
+    assert "querying both clusters" in shown(flow(state="STARTING", lanes=0))
     assert "starting Spark for 1 topic" in shown(flow(partition(), state="STARTING", lanes=0))
     again = shown(flow(partition(), state="STARTING", lanes=2))
     assert ("starting Spark" in again, "resuming 1 topic" in again) == (False, True)
@@ -135,7 +135,7 @@ def test_records_are_those_of_the_copy_or_are_not_known() -> None:
 
 
 def test_lag_of_an_outage_is_the_least_that_waits() -> None:
-    """The source is not asked meanwhile, and grows."""
+    """The source is not queried in the meantime, and grows."""
     waits = [
         partition(topic, state="RETRYING", lag=500, code="UNREACHABLE", message="B: no answer")
         for topic in ("orders", "payments")
@@ -184,7 +184,7 @@ def test_a_standby_shows_itself_as_such() -> None:
     seen = shown(flow(state="STANDBY", generation=-1, reason="east-1 leads it", lanes=0))
     first, second, *_ = seen.splitlines()
     assert first.startswith("A->B  STANDBY  since ")
-    assert second == "  east-1 leads it; this process is ready to take over"
+    assert second == "  east-1 leads it; this process is on standby"
 
 
 def test_the_end_of_each_outage_is_on_the_screen_with_its_length() -> None:
@@ -246,5 +246,5 @@ def test_what_nobody_reads_ends_no_mirror(what: str, caplog: pytest.LogCaptureFi
         for name in ("A->B", "A->C", "A->D"):  # a line each
             progress.update([flow(partition(), flow=name)])
     (said,) = caplog.messages
-    assert "the mirror runs on" in said
+    assert "the mirror continues" in said
     stream.close()  # as at the end of a process: what it still held is no failure

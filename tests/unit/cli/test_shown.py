@@ -163,7 +163,7 @@ def test_tables_of_offsets_are_harmless(
     monkeypatch.setenv("LINES", "50")  # else a dumb terminal has 80 columns
     found = TranslatedGroup(offsets=(one,))
     tables.write_all(offsets._translated(found, Flow(EVIL, EVIL), reverse=False))
-    tables.write_all(reset._parts("B: to the ends of the logs", plan))
+    tables.write_all(reset._parts("B: to the log end offsets", plan))
     text = capsys.readouterr().out
     assert_harmless(text)
     assert text.count(HARMLESS) >= 2

@@ -41,7 +41,7 @@ def test_one_signal_lets_it_end_in_order(number: signal.Signals) -> None:
         process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE_S)
     assert (out, process.returncode) == ("stopping\n", 0)
-    assert "a second signal stops at once" in err
+    assert "a second signal stops immediately" in err
 
 
 def test_a_second_signal_ends_it_at_once() -> None:

@@ -121,7 +121,7 @@ def test_a_trouble_says_since_when() -> None:
 
 
 def test_what_was_known_before_an_outage_is_the_least_that_waits() -> None:
-    """The source is not asked meanwhile, and grows."""
+    """The source is not queried in the meantime, and grows."""
     away = partition(
         state="RETRYING", lag=500, code="UNREACHABLE", message="B: refused", loss_ms=1000
     )
@@ -354,7 +354,7 @@ def test_topics_are_chosen_by_either_name_and_by_their_lag(
     (part,) = json.loads(capsys.readouterr().out)["mirrors"][0]["flows"][0]["partitions"]
     assert part["topic"] == "late", "for programs as for people"
     run(["status", "--topic", "nosuch"])
-    assert capsys.readouterr().out.endswith("no topic here or on the target is named nosuch\n")
+    assert capsys.readouterr().out.endswith("no topic on the source or the target matches nosuch\n")
     assert run(["status", "--topic", "("]) == 2
     assert run(["status", "--watch", "--format", "json"]) == 2
 

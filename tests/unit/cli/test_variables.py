@@ -134,10 +134,10 @@ def test_an_error_that_begins_with_a_flag_begins_with_its_variable(
 ) -> None:
     monkeypatch.setenv("TWINLOG_CHECK_CONNECTOR", "c")
     assert run(["check", file]) == 2
-    error = "twinlog: TWINLOG_CHECK_CONNECTOR says what --adopt-mm2 adopts"
+    error = "twinlog: TWINLOG_CHECK_CONNECTOR is only used with --adopt-mm2"
     assert capsys.readouterr().err.startswith(error)
     assert run(["check", file, "--connector", "c"]) == 2
-    assert capsys.readouterr().err.startswith("twinlog: --connector says what")
+    assert capsys.readouterr().err.startswith("twinlog: --connector is only used with")
 
 
 SECRET = "hunter2hunter2"

@@ -94,7 +94,7 @@ def test_a_micro_batch_that_is_repeated_has_its_rows(tmp_path: Path) -> None:
 
 def test_what_is_ahead_of_the_copy_is_refused_unless_it_may_be_repeated(tmp_path: Path) -> None:
     old = checkpoint(tmp_path, {0: kafka(p0=3, p1=31)}, committed=0)
-    with pytest.raises(FlowError, match="orders-1 at 31: it is not copied so far") as error:
+    with pytest.raises(FlowError, match="orders-1 at 31: it is not copied up to there") as error:
         rewritten(old)
     assert error.value.code == "NOT_COPIED"
     new = rewritten(old, may_repeat=True)
@@ -104,10 +104,10 @@ def test_what_is_ahead_of_the_copy_is_refused_unless_it_may_be_repeated(tmp_path
 @pytest.mark.parametrize(
     ("batches", "committed", "says"),
     [
-        ({}, -1, "is no checkpoint of a stream that has begun"),
-        ({0: kafka(p0=3)}, -1, "micro-batch 0 is planned, -1 is the newest that is committed"),
-        ({7: kafka(p0=3)}, 5, "micro-batch 7 is planned, 5 is the newest that is committed"),
-        ({3: kafka(p0=3), 5: kafka(p0=4)}, 3, "micro-batch 5 is planned, 3 is the newest"),
+        ({}, -1, "is not a checkpoint of a stream that has started"),
+        ({0: kafka(p0=3)}, -1, "micro-batch 0 is planned, but -1 is the newest that is committed"),
+        ({7: kafka(p0=3)}, 5, "micro-batch 7 is planned, but 5 is the newest that is committed"),
+        ({3: kafka(p0=3), 5: kafka(p0=4)}, 3, "micro-batch 5 is planned, but 3 is the newest"),
     ],
 )
 def test_what_does_not_say_where_it_resumes(
@@ -130,13 +130,13 @@ def test_other_topics_alone_are_no_query_of_the_flow(tmp_path: Path) -> None:
     with pytest.raises(FlowError, match="no source of this query reads a topic that the flow"):
         rewritten(checkpoint(tmp_path, {0: others}, committed=0))
     mixed = checkpoint(tmp_path / "mixed", {0: '{"orders":{"0":1},"payments":{"0":3}}'}, 0)
-    with pytest.raises(FlowError, match="payments-0 at 3: nothing of it was copied"):
+    with pytest.raises(FlowError, match="payments-0 at 3: Twinlog has copied nothing of it"):
         rewritten(mixed)
 
 
 def test_nothing_that_is_there_is_written_to(tmp_path: Path) -> None:
     old = checkpoint(tmp_path, {0: kafka(p0=3)}, committed=0)
     (tmp_path / "new").mkdir()
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         rewritten(old)
     assert files(tmp_path / "new") == {}

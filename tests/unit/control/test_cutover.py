@@ -219,7 +219,7 @@ def test_the_command_line_knows_every_gate() -> None:
 def test_only_the_flows_name_confirms(monkeypatch: pytest.MonkeyPatch) -> None:
     for typed, is_meant in (("A->B", True), ("A -> B", True), ("yes", False), ("", False)):
         monkeypatch.setattr("click.prompt", lambda *_, typed=typed, **__: typed)
-        assert is_confirmed("A->B", "What is missing stays missing.") is is_meant
+        assert is_confirmed("A->B", "Records that were not copied stay missing.") is is_meant
     with pytest.raises(UsageError, match="give --yes"):
         require_an_answer(yes=False, dry_run=False)  # nobody sits at a test's stdin
     require_an_answer(yes=False, dry_run=True)

@@ -330,11 +330,11 @@ def test_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert todo.startswith("     do: set batch.size = 0")
     write_all(parts(seen(snapshots.partition()), []))
     head, nothing = capsys.readouterr().out.splitlines()
-    assert ("at its end" in head, nothing) == (True, "  nothing holds it back")
+    assert ("at its end" in head, nothing) == (True, "  no bottleneck found")
     gone = ClusterView(alias="B", problem="no broker answers")
     write_all(parts(seen(target=gone, state="UNKNOWN"), []))
     head, *_ = capsys.readouterr().out.splitlines()
-    assert "UNKNOWN, how far it is behind is not known" in head
+    assert "UNKNOWN, lag unknown" in head
 
 
 def test_a_status_file_is_heard_as_it_was_written(

@@ -207,7 +207,7 @@ def test_a_token_has_a_name_of_its_own_and_a_dry_run_makes_none(
     assert run(["token", "new", file, "--name", "a"]) == 2
     assert "already has a token named a" in capsys.readouterr().err
     assert run(["token", "new", file, "--name", "a:b"]) == 2
-    assert "is no name" in capsys.readouterr().err
+    assert "is not a valid name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602])

@@ -103,8 +103,8 @@ def test_lines_name_ranges_of_both_sides() -> None:
     assert list(problems(flow)) == [
         "missing: orders-0 [3, 5), 2 records: why",
         "different: orders-0 [7, 8) / A.orders-0 [6, 7), 1 record",
-        "group billing stands at 19 in A.orders-0, its place is 18 (orders-0 20): it would skip "
-        "records",
+        "group billing is at 19 in A.orders-0, but its translated offset is 18 (orders-0 20): it "
+        "would skip records",
     ]
     assert list(explained(flow)) == ["1,200 transaction markers"]
 
@@ -114,7 +114,7 @@ def test_pending_records_are_said_while_a_mirror_runs() -> None:
     compared.pending = Range(9, 12)
     flow = VerifiedFlow(flow="A->B", is_led=True, partitions=[partition(compared)])
     assert flow.answer is VerifyAnswer.IDENTICAL
-    assert list(explained(flow)) == ["not copied yet, a mirror runs: orders-0 [9, 12)"]
+    assert list(explained(flow)) == ["not copied yet by the running mirror: orders-0 [9, 12)"]
 
 
 def test_ranges_go_on_until_something_is_equal() -> None:

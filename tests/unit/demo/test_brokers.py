@@ -26,7 +26,7 @@ MAKE_ROOM = "; make room on the disk of /scratch, or set TMPDIR to a folder with
         (
             f"{ENDED}12:00:02.000 WARN Metadata: no\n",
             ROOM,
-            "its log does not say why, as after a kill",
+            "its log has no reason, so it was probably killed",
         ),
     ],
 )

@@ -58,22 +58,22 @@ def test_times_of_partitions() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is no place; write earliest, latest, time:"),
-        ("erliest", "is no place"),
+        ("", "is not a valid position; write earliest, latest, time:"),
+        ("erliest", "is not a valid position"),
         ("group:", "names no group"),
         ("time:yesterday", "is no time"),
         ("time:2026-01-31T12:00:00", "has no time zone"),
-        ("{", "it is no JSON"),
+        ("{", "it is not valid JSON"),
         ('{"orders": 5}', "topic orders has no object"),
-        ('{"orders": {"zero": 5}}', "'zero' is no partition"),
-        ('{"orders": {"-1": 5}}', "'-1' is no partition"),
-        ('{"orders": {"99999999999": 5}}', "is no partition"),
-        ('{"orders": {"0": true}}', "True is no whole number"),
-        ('{"orders": {"0": 1.5}}', "1.5 is no whole number"),
-        ('{"orders": {"0": 99999999999999999999}}', "is no whole number"),
+        ('{"orders": {"zero": 5}}', "'zero' is not a partition number"),
+        ('{"orders": {"-1": 5}}', "'-1' is not a partition number"),
+        ('{"orders": {"99999999999": 5}}', "is not a partition number"),
+        ('{"orders": {"0": true}}', "True is not a whole number"),
+        ('{"orders": {"0": 1.5}}', "1.5 is not a whole number"),
+        ('{"orders": {"0": 99999999999999999999}}', "is not a whole number"),
         ('{"orders": {"0": -3}}', "-2 is earliest, -1 is latest"),
-        ("[" * 100_000, "is no place"),
-        ('{"a":' * 100_000, "it is no JSON"),
+        ("[" * 100_000, "is not a valid position"),
+        ('{"a":' * 100_000, "it is not valid JSON"),
     ],
     ids=[*"abcdefghijklmnop"],
 )
@@ -90,7 +90,7 @@ def test_what_is_no_timestamp(text: str) -> None:
 
 
 def test_a_group_has_no_end() -> None:
-    with pytest.raises(ConfigError, match="is no place"):
+    with pytest.raises(ConfigError, match="is not a valid position"):
         parse_offsets("endingOffsets", "group:billing", may_use_names=False)
 
 

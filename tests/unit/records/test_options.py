@@ -109,21 +109,21 @@ def test_isolation(given: dict[str, str], level: Isolation) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"startingOffset": "earliest"}, "startingoffset: it is not known; did you mean starting"),
-        ({"path": "orders"}, "path: it is not known; remove it"),
+        ({"startingOffset": "earliest"}, "startingoffset: unknown option; did you mean starting"),
+        ({"path": "orders"}, "path: unknown option; remove it"),
         ({"assign": '{"o":[0]}'}, "subscribe and assign given; give one of"),
         ({"startingOffsets": "latest"}, "a batch cannot begin at the end"),
         ({"startingOffsets": '{"orders":{"0":-1}}'}, "a batch cannot begin at the end"),
         ({"endingOffsets": "earliest"}, "reading cannot end at the start"),
         ({"endingOffsets": '{"orders":{"0":-2}}'}, "reading cannot end at the start"),
-        ({"endingOffsets": "group:billing"}, "is no place"),
+        ({"endingOffsets": "group:billing"}, "is not a valid position"),
         ({"isolation": "committed"}, "write read_committed or read_uncommitted"),
         (
             {"isolation": "read_committed", "kafka.isolation.level": "read_uncommitted"},
-            "kafka.isolation.level says another",
+            "kafka.isolation.level has another value",
         ),
-        ({"minPartitions": "0"}, "'0' is no positive number"),
-        ({"minPartitions": "many"}, "'many' is no positive number"),
+        ({"minPartitions": "0"}, "'0' is not a positive number"),
+        ({"minPartitions": "many"}, "'many' is not a positive number"),
         ({"failOnDataLoss": "no"}, "'no' is neither true nor false"),
         ({"includeHeaders": "si"}, "'si' is neither true nor false"),
         ({"startingOffsetsByTimestampStrategy": "none"}, "write error or latest"),
@@ -173,7 +173,7 @@ def test_a_batch_warns_of_a_limit_of_micro_batches(
 ) -> None:
     batch({name: "5"})
     assert f"option {name} has no effect: a batch reads everything at once" in caplog.text
-    assert "'0' is no positive number" in refusal({name: "0"})
+    assert "'0' is not a positive number" in refusal({name: "0"})
 
 
 @pytest.mark.parametrize("of_stream", [True, False], ids=["stream", "batch"])

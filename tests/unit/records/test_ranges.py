@@ -169,7 +169,7 @@ def test_gaps_of_a_topic_that_was_compacted_before(caplog: pytest.LogCaptureFixt
     noted.say()
     assert len(caplog.messages) == FEW_GAPS + 1
     assert caplog.messages[-1] == (
-        "orders-0: 30 more offsets in [200, 250) are missing inside of the log, in 3 gaps [LOG_GAP]"
+        "orders-0: 30 more offsets in [200, 250) are missing inside the log, in 3 gaps [LOG_GAP]"
     )
 
 
@@ -179,7 +179,7 @@ def test_a_gap_that_nobody_can_tell_from_compaction(caplog: pytest.LogCaptureFix
     noted.between_batches(7, 10, 0)
     noted.say()
     (line,) = caplog.messages
-    assert "no rows of 5 offsets in [3, 10): taken for compaction, but they may be lost" in line
+    assert "no rows of 5 offsets in [3, 10): assumed to be compacted, but they may be lost" in line
     assert "DESCRIBE_CONFIGS" in line
 
 

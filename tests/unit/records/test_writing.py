@@ -59,7 +59,7 @@ def test_runs_of_one_checkpoint_have_one_transactional_id() -> None:
     ("more", "says"),
     [
         ({"checkpointLocation": ""}, "kafka.transactional.id: missing"),
-        ({"writeId": "x"}, "writeId: it is of batches only"),
+        ({"writeId": "x"}, "writeId: only batches have it"),
         ({"missingMark": "skip"}, "missingMark: 'skip' is not a valid value; write fail or write"),
         (
             {"kafka.enable.idempotence": "no"},
@@ -67,7 +67,7 @@ def test_runs_of_one_checkpoint_have_one_transactional_id() -> None:
         ),
         ({"kafka.acks": "2"}, "kafka.acks: '2' is not a valid value; write all"),
         ({"kafka.key.serializer": "x"}, "kafka.key.serializer: it cannot be set"),
-        ({"kafka.transaction.timeout.ms": "0"}, "'0' is no positive number"),
+        ({"kafka.transaction.timeout.ms": "0"}, "'0' is not a positive number"),
         ({"kafka.group.idd": "x"}, "did you mean kafka.group.id?"),
         ({"topik": "x"}, "did you mean topic"),
         ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers: missing"),

@@ -46,7 +46,7 @@ def test_the_jars_that_are_known_are_installed(fetched: dict[str, bytes], tmp_pa
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"a-1.jar": b"another"}, "a-1.jar is another file: its SHA-256 is"),
+        ({"a-1.jar": b"another"}, "a-1.jar is a different file: its SHA-256 is"),
         ({"evil.jar": b"more"}, "evil.jar does not belong to it"),
         ({"b-2.jar": None}, "b-2.jar is missing"),
     ],
@@ -68,7 +68,7 @@ def test_others_are_one_error_and_nothing_is_installed(
 
 
 def test_a_version_that_nobody_listed_is_refused(fetched: dict[str, bytes], tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentMissing, match=r"Kafka 9\.9\.9 is not among the versions"):
+    with pytest.raises(EnvironmentMissing, match=r"Kafka 9\.9\.9 is not a version whose jars"):
         find_or_fetch(tmp_path / "cache", "9.9.9")
     assert fetched, "and not even asked for"
     assert not (tmp_path / "cache" / "kafka-9.9.9").exists()

@@ -1,6 +1,7 @@
-"""One file for each command of `twinlog`, or a folder for a group of them: `steer` what runs,
-`cutover` and drill, `compare` both sides, consumer `groups`, `rest` with its tokens.
+"""One file for each command of `twinlog`, or a folder for a group of commands: `steer` for running
+flows, `cutover` for moves and drills, `compare` for comparisons, `groups` for consumer groups,
+`rest` for API tokens.
 
-A command reads its options (`cli.options`), calls one function below, and shows what it answers
-(`cli.terminal`). `cli.main` finds them by name, so that only the one that runs is loaded.
+A command reads its options (`cli.options`), calls one function of a lower layer, and shows the
+result (`cli.terminal`). `cli.main` imports only the command that is called.
 """

@@ -1,4 +1,4 @@
-"""`twinlog check FILE`: what would be mirrored, and what would stop it."""
+"""`twinlog check FILE`: print what would be mirrored and what would prevent it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ COLUMNS: Final = (
     Column("configs", "left", 1),
 )
 NAME_WIDTH: Final = 80
-"""One name of 249 characters must not push every other row apart; --format json has it whole."""
+"""Limits a name of 249 characters, which would widen every row; --format json is complete."""
 
 
 @click.command("check", cls=SpreadClusters)
@@ -54,13 +54,13 @@ NAME_WIDTH: Final = 80
 @option(
     "--probe",
     is_flag=True,
-    help="Try what the targets can do, on a scratch topic that is created once and kept.",
+    help="Test the targets' capabilities with a scratch topic, which is created once and kept.",
 )
 @timeout_option
 @option(
     "--explain",
     is_flag=True,
-    help="Only explain FILE: what each key that it sets does, and what differs from MirrorMaker 2.",
+    help="Only explain the keys that FILE sets, and the differences from MirrorMaker 2.",
 )
 @option(
     "--defaults",
@@ -79,13 +79,13 @@ def check(
     output: Format,
     **given: Any,
 ) -> int:
-    """Parse FILE, connect to every cluster, and say what would be mirrored and what is wrong.
+    """Parse FILE, connect to every cluster, and print what would be mirrored and what is wrong.
 
-    FILE is an mm2.properties file or a KafkaMirrorMaker2 resource; or it is left out, and the flags
-    of MirrorMaker 1 are given.
+    FILE is an mm2.properties file or a KafkaMirrorMaker2 resource. Without FILE, the flags of
+    MirrorMaker 1 are required.
 
-    It only reads: nothing is created or changed, unless --probe asks for its scratch topic. With
-    --explain it connects to nothing.
+    The command only reads, except that --probe creates a scratch topic. With --explain it does not
+    connect to any cluster.
 
     \b
     twinlog check mm2.properties
@@ -132,7 +132,7 @@ def check(
 
 
 def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
-    """The verdict, then the plan and what keeps it from being carried out, warnings last."""
+    """Yield the verdict, the plan, the problems, and the warnings last."""
     from twinlog.cli.terminal.config_errors import warning_parts
     from twinlog.config.advice.explanation import explain
 
@@ -146,7 +146,7 @@ def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType
         yield _problem("certificate", str(one))
     for cluster in report.clusters:
         if cluster.problem is not None:
-            yield _problem("not asked", str(cluster.problem))
+            yield _problem("not reached", str(cluster.problem))
         else:
             brokers = plural(cluster.brokers, "broker")
             where = f"{cluster.addresses}, {brokers}, id {cluster.cluster_id}"
@@ -163,20 +163,20 @@ def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType
 
 
 def _what_is_wrong(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
-    """A line for each warning and each problem, with where it is."""
+    """Yield a line for each warning and each problem, with its location."""
     from twinlog.cli.terminal.config_errors import warning_parts
 
     yield from warning_parts(config.warnings)
     for cluster in report.clusters:
         if cluster.problem is not None:
-            yield _problem("not asked", str(cluster.problem))
+            yield _problem("not reached", str(cluster.problem))
     for flow in report.flows:
         for line in _problem_lines(flow):
             yield _problem(flow.flow, line)
 
 
 def _flow_parts(flow: FlowReport, *, was_asked: bool) -> Iterator[RenderableType]:
-    nothing = "no topic to mirror" if was_asked else "its topics are not known"
+    nothing = "no topic to mirror" if was_asked else "topics unknown"
     what = f"{plural(len(flow.topics), 'topic')} with {plural(flow.partitions, 'partition')}"
     yield text()
     yield text((flow.flow, "bold"), ": ", what if flow.topics else nothing)
@@ -223,7 +223,7 @@ def _plan(topic: TopicReport) -> str:
 
 
 def _problem_lines(flow: FlowReport) -> Iterator[str]:
-    """Problems in the order found; of many of one kind the first ones."""
+    """Yield problems in the order found, and only the first ones of each code."""
     shown: dict[str, int] = {}
     for problem in flow.problems:
         shown[problem.code] = shown.get(problem.code, 0) + 1

@@ -1,4 +1,4 @@
-"""`twinlog completion SHELL`: what a shell needs to complete commands, options and values."""
+"""`twinlog completion SHELL`: print the completion script of a shell."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from twinlog.cli.options.command import Command
 @click.command("completion", cls=Command)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> int:
-    """Print the script by which a shell completes commands, options, flows and topics.
+    """Print the script that completes commands, options, flows and topics in a shell.
 
-    Flows, clusters and topics come from FILE and from mirrors that run here; no broker is asked.
+    Flows, clusters and topics come from FILE and from mirrors that run on this machine. No broker
+    is queried.
 
     \b
     eval "$(twinlog completion bash)"                                  # in ~/.bashrc

@@ -1,4 +1,4 @@
-"""`twinlog convert FILE`: any accepted configuration as an mm2.properties."""
+"""`twinlog convert FILE`: print any accepted configuration as an mm2.properties file."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from twinlog.private_files import private_opener
 @option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write there instead of to stdout; the file must not be there yet, and is made for you "
-    "alone (mode 0600).",
+    help="Write to this file instead of stdout. The file must not exist; it is created with "
+    "mode 0600.",
 )
 @secrets_option
 def convert(file: Path | None, output: Path | None, **given: Any) -> int:
-    """Print a configuration as a canonical mm2.properties.
+    """Print a configuration as a canonical mm2.properties file.
 
     FILE is an mm2.properties file, a KafkaMirrorMaker2 resource, or a connector of MirrorMaker 2 on
-    Kafka Connect (JSON, properties or KafkaConnector); or it is left out, and the flags of
-    MirrorMaker 1 are given.
+    Kafka Connect (JSON, properties or KafkaConnector). Without FILE, the flags of MirrorMaker 1 are
+    required.
 
-    Secrets stay what they are in FILE: a variable that a config provider looks up, or text. What
-    is odd in FILE is said on stderr.
+    Secrets are printed as in FILE: as a config provider's variable, or as text. Warnings about
+    FILE are printed to stderr.
 
     \b
     twinlog convert mirror.yaml --secrets ./secrets > mm2.properties
@@ -60,11 +60,11 @@ def convert(file: Path | None, output: Path | None, **given: Any) -> int:
         sys.stdout.write(text)
         return 0
     try:
-        # it holds what FILE holds, passwords too, and whoever may read FILE was chosen
+        # the file contains FILE's passwords
         with open(output, "x", encoding="ascii", opener=private_opener) as out:
             out.write(text)
     except FileExistsError:
-        raise click.BadParameter(f"{output} is there already", param_hint="--output") from None
+        raise click.BadParameter(f"{output} already exists", param_hint="--output") from None
     except OSError as error:
         raise click.BadParameter(f"{output}: {error.strerror}", param_hint="--output") from None
     return 0

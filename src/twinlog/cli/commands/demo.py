@@ -1,4 +1,4 @@
-"""`twinlog demo`: two clusters, a stream, the mirror, and a check of both sides."""
+"""`twinlog demo`: run two clusters, a stream and the mirror, and compare both clusters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def _served(
     file: Path, config: MirrorConfig, served: Callable[[str], None]
 ) -> Iterator[Callable[[list[FlowSnapshot]], None]]:
-    """On any free port; nothing is left behind."""
+    """Serve HTTP on a free port, and remove the events file at the end."""
     from twinlog.addresses import Address
     from twinlog.cli.terminal.monitoring import watched
     from twinlog.control.watch.events import remove_events
@@ -50,7 +50,7 @@ def _served(
 @option(
     "--seconds",
     type=click.FloatRange(min=1),
-    help="End by itself after so many seconds of mirroring.",
+    help="Stop after this many seconds of mirroring.",
 )
 @option(
     "--rate",
@@ -63,15 +63,16 @@ def _served(
 @option(
     "--no-mirror",
     is_flag=True,
-    help="Mirror it yourself, with the command that is printed: twice, and one stands by.",
+    help="Do not mirror: run the printed command yourself, twice for a standby.",
 )
 def demo(seconds: float | None, rate: float, *, no_mirror: bool) -> int:
     """Start two local Kafka clusters, mirror a live stream between them, and compare both sides.
 
-    The address that it prints says whether all is well; there the flow can be paused.
+    The command prints the address of a page that shows the mirror's state, where the flow can be
+    paused.
 
-    Ctrl-C ends it and leaves nothing behind: no process, no port, no folder. The exit code is 1
-    when source and target are not identical at the end.
+    Ctrl-C ends the demo and removes its processes, ports and folders. The exit code is 1 if source
+    and target are not identical at the end.
 
     \b
     twinlog demo
@@ -91,7 +92,7 @@ def demo(seconds: float | None, rate: float, *, no_mirror: bool) -> int:
         options = DemoOptions(seconds=seconds, records_per_s=rate, mirrors=not no_mirror)
         result = run_demo(options, stop, view, _served)
     if result.was_stopped_early:
-        write_line("stopped before anything was produced; nothing is left behind")
+        write_line("stopped before any record was produced; all files are removed")
         return 0
     check = result.check
     write_line(
@@ -106,8 +107,8 @@ def demo(seconds: float | None, rate: float, *, no_mirror: bool) -> int:
         return 0
     if check.on_the_way or check.surplus:
         write_warning(
-            f"{count(check.on_the_way)} records are missing on the target, {count(check.surplus)} "
-            "are there too many"
+            f"{count(check.on_the_way)} records are missing on the target, and it has "
+            f"{count(check.surplus)} extra records"
         )
     write_warning("source and target are NOT identical")
     return 1

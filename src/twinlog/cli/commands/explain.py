@@ -1,4 +1,4 @@
-"""`twinlog explain CODE`: what a code means, and what to do about it."""
+"""`twinlog explain CODE`: print what a code means and what to do about it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from twinlog.errors import UsageError
 
 MARKDOWN_LINK: Final = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
 RETRIES: Final = {
-    Retry.SOON: "tried again by itself, after a pause that grows",
-    Retry.LATER: "tried again by itself within 30 s: it resumes once the cause is gone",
+    Retry.SOON: "retried automatically, with increasing pauses",
+    Retry.LATER: "retried automatically within 30 s, once the cause is gone",
 }
 AT_RISK: Final = {
-    AtRisk.SOURCE: "records of the source: delete nothing there before they are saved",
-    AtRisk.TARGET: "records of the target: delete nothing there before they are saved",
-    AtRisk.BOTH: "records of both sides: delete nothing before they are saved",
+    AtRisk.SOURCE: "records on the source: save them before you delete anything there",
+    AtRisk.TARGET: "records on the target: save them before you delete anything there",
+    AtRisk.BOTH: "records on both clusters: save them before you delete anything",
 }
 
 
@@ -34,9 +34,9 @@ AT_RISK: Final = {
 @click.argument("codes", nargs=-1, required=True, metavar="CODE...", shell_complete=known_codes)
 @format_option
 def explain(codes: tuple[str, ...], output: Format) -> int:
-    """Say what a code means and what to do about it; codes stand in brackets behind messages.
+    """Print what a code means and what to do about it. Messages end with their code in brackets.
 
-    It connects to nothing. The same is in docs/codes.md.
+    The command does not connect to any cluster. docs/codes.md has the same texts.
 
     \b
     twinlog explain SOURCE_TRUNCATED
@@ -55,8 +55,8 @@ def _condition(code: str) -> Condition:
     condition = CONDITIONS.get(code)
     if condition is None:
         near = difflib.get_close_matches(code, CONDITIONS, n=3, cutoff=0.5)
-        hint = f"; near are {', '.join(near)}" if near else ""
-        raise UsageError(f"{code} is no code of Twinlog's{hint}; docs/codes.md lists all")
+        hint = f"; similar codes are {', '.join(near)}" if near else ""
+        raise UsageError(f"{code} is not a Twinlog code{hint}; docs/codes.md lists all")
     return condition
 
 
@@ -77,7 +77,7 @@ def _parts(found: dict[str, Condition]) -> Iterator[RenderableType]:
             yield text()
         yield text((code, "bold"))
         yield text(f"  what happened: {_plain(condition.meaning)}")
-        yield text(f"  what to do:    {_plain(condition.advice) or 'as the message says'}")
+        yield text(f"  what to do:    {_plain(condition.advice) or 'see the message'}")
         yield text(f"  fault:         {condition.fault}")
         if condition.at_risk:
             yield text(f"  at risk:       {AT_RISK[condition.at_risk]}")
@@ -86,5 +86,5 @@ def _parts(found: dict[str, Condition]) -> Iterator[RenderableType]:
 
 
 def _plain(markdown: str) -> str:
-    """Without the marks of Markdown; a link is its text and its page."""
+    """Return the text without Markdown; a link becomes its text and its page."""
     return MARKDOWN_LINK.sub(r"\1: docs/\2", markdown).replace("`", "")

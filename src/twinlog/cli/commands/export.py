@@ -1,4 +1,4 @@
-"""`twinlog export`: what one side of a flow holds, into a file, before anything is deleted."""
+"""`twinlog export`: save records of one cluster to a file, before they are deleted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PRIVATE: Final = 0o600
     "--topic",
     required=True,
     shell_complete=names_of_topics,
-    help="The topic, by its name on that side.",
+    help="The topic's name on that cluster.",
 )
 @option(
     "--partition",
@@ -54,19 +54,22 @@ PRIVATE: Final = 0o600
     "--from",
     "first",
     type=click.IntRange(min=0),
-    help="The first offset; default: where the log begins.",
+    help="The first offset; default: the log start offset.",
 )
 @option(
-    "--to", "until", type=click.IntRange(min=0), help="The offset to end before; default: the end."
+    "--to",
+    "until",
+    type=click.IntRange(min=0),
+    help="The offset after the last one; default: the log end offset.",
 )
 @option(
     "--output",
     "path",
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
-    help="The file to write; it must not be there yet.",
+    help="The file to write; it must not exist.",
 )
-@option("--include-aborted", is_flag=True, help="Also records of aborted transactions.")
+@option("--include-aborted", is_flag=True, help="Include records of aborted transactions.")
 @secrets_option
 @format_option
 def export(  # noqa: PLR0913, PLR0917 (options of a command)
@@ -81,11 +84,11 @@ def export(  # noqa: PLR0913, PLR0917 (options of a command)
     include_aborted: bool,
     output: Format,
 ) -> int:
-    """Write records of one side to a file, a line of JSON each.
+    """Write records of one cluster to a file, as one line of JSON each.
 
-    It only reads; a mirror may run meanwhile. Keys, values and header values are text where they
-    are UTF-8, else {"base64": ...}. Exit code 1: not all offsets that were asked for are in the
-    log; which ones is said.
+    The command only reads, and a mirror may run at the same time. Keys, values and header values
+    are text if they are UTF-8, else {"base64": ...}. Exit code 1: not all of the requested offsets
+    are in the log; the missing ones are printed.
 
     \b
     twinlog export mm2.properties --topic A.orders --partition 3 --side target --output kept.jsonl
@@ -100,9 +103,9 @@ def export(  # noqa: PLR0913, PLR0917 (options of a command)
     from twinlog.model import TopicPartition
 
     if first is not None and until is not None and first >= until:
-        raise UsageError(f"--from {first} --to {until}: there is no offset in between")
+        raise UsageError(f"--from {first} --to {until}: the range is empty")
     if path.exists():
-        raise UsageError(f"--output: {path} is there already")
+        raise UsageError(f"--output: {path} already exists")
     setup = flow_setup(one_flow(load_file(file).flows, flow))
     settings = setup.source if side == "source" else setup.target
     with prompt_client(settings) as client:
@@ -119,7 +122,7 @@ def export(  # noqa: PLR0913, PLR0917 (options of a command)
 
 
 def _write(work: Export, path: Path) -> None:
-    """All records; under the name that was asked for only when they are complete."""
+    """Write all records. The file gets its final name only after it is complete."""
     from twinlog.client.record_lines import record_line
 
     partial = path.with_name(path.name + ".partial")
@@ -136,12 +139,10 @@ def _write(work: Export, path: Path) -> None:
                     write_line(f"offset {done:,} of {span.next:,}", sys.stderr)
             out.flush()
             os.fsync(out.fileno())
-        os.link(partial, path)  # unlike a rename it replaces nothing
+        os.link(partial, path)  # unlike a rename, fails if the file exists
         partial.unlink()
     except FileExistsError as error:
-        raise UsageError(
-            f"--output: {error.filename2 or error.filename} is there already"
-        ) from None
+        raise UsageError(f"--output: {error.filename2 or error.filename} already exists") from None
     except OSError as error:
         raise UsageError(f"--output: {error.filename or path}: {error.strerror}") from None
 
@@ -177,30 +178,30 @@ def _say(work: Export, alias: str, path: Path, output: Format) -> None:
 
 
 def _remarks(work: Export) -> Iterator[str]:
-    """What the file does not have."""
+    """Yield what the file lacks, and why."""
     counts, span = work.counts, work.span
     empty = span.next - span.first - counts.records - counts.aborted - counts.deleted
     empty -= sum(one.next - one.first for one in (counts.uncommitted, counts.unread) if one)
     if empty:
-        yield f"{empty:,} offsets hold no record: compacted, or markers of transactions"
+        yield f"{empty:,} offsets have no record: compacted, or transaction markers"
     if counts.aborted:
         yield (
             f"{counts.aborted:,} records of aborted transactions were left out "
             "(--include-aborted writes them)"
         )
     if counts.before_log:
-        yield f"offsets {counts.before_log} are not there: the log begins at {span.first}"
+        yield f"offsets {counts.before_log} do not exist: the log starts at {span.first}"
     if counts.behind_log:
-        yield f"offsets {counts.behind_log} are not there: the log ends at {span.next}"
+        yield f"offsets {counts.behind_log} do not exist: the log ends at {span.next}"
     if counts.deleted:
-        yield f"{counts.deleted:,} offsets were deleted on the broker meanwhile"
+        yield f"{counts.deleted:,} offsets were deleted on the broker during the export"
     if counts.uncommitted:
         yield (
-            f"offsets {counts.uncommitted} were left out: an open transaction holds them back "
+            f"offsets {counts.uncommitted} were left out because of an open transaction "
             "(--include-aborted writes them)"
         )
     if counts.unread:
         yield (
-            f"offsets {counts.unread} cannot be read: the broker gives nothing there; look at that "
+            f"offsets {counts.unread} cannot be read: the broker returns no data; inspect that "
             "segment with kafka-dump-log.sh on the partition's leader"
         )

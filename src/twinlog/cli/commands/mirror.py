@@ -1,4 +1,4 @@
-"""`twinlog mirror FILE`: runs every enabled flow of a configuration until it is done or stopped."""
+"""`twinlog mirror FILE`: run every enabled flow of a configuration until it is done or stopped."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9405"
-"""Next to 9404, where JMX exporters of a MirrorMaker 2 on the same machine usually are."""
+"""Next to 9404, the usual port of a MirrorMaker 2's JMX exporter on the same machine."""
 
 ENDED: Final = frozenset({PartitionState.DONE, PartitionState.TAKEN_OVER, PartitionState.PROMOTED})
-"""Others continue where the copy ended: what a migration ends with."""
+"""Final states of a migration; in the last two, other clients write to the copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """How a configuration is run; the fields are the options of `run_options`."""
+    """How to run a configuration; the fields are the options of `run_options`."""
 
     once: bool
     lanes: int | None
@@ -65,7 +65,7 @@ _RUN_OPTIONS: Final = (
         "--once",
         section=Section.RUN,
         is_flag=True,
-        help="Copy up to the end offsets of now, then exit.",
+        help="Copy up to the current end offsets, then exit.",
     ),
     option(
         "--lanes",
@@ -78,14 +78,14 @@ _RUN_OPTIONS: Final = (
         "--listen",
         section=Section.OUTPUT,
         metavar="ADDRESS:PORT",
-        help="Where HTTP is served (metrics, probes, REST), `off` for nowhere; default: the "
+        help="Address of HTTP (metrics, probes, REST), or `off`; default: the "
         f"file's `listeners`, else {DEFAULT_LISTEN}.",
     ),
     option(
         "--log-file",
         section=Section.OUTPUT,
         type=click.Path(path_type=Path, dir_okay=False),
-        help="Log to this file as well; it is renamed at 10 MB, and five old ones are kept.",
+        help="Log to this file as well; it is rotated at 10 MB, and five old files are kept.",
     ),
     option(
         "--log-format",
@@ -94,21 +94,21 @@ _RUN_OPTIONS: Final = (
         callback=lambda _context, _parameter, value: LogFormat(value),
         default=LogFormat.TEXT.value,
         show_default=True,
-        help="How log lines look, on stderr and in the file.",
+        help="Format of log lines, on stderr and in the file.",
     ),
     format_option,
 )
 
 
 COLLECTED_AFTER: Final = (50_000, 20, 20)
-"""Offsets of many groups are many objects in no cycle. With Python's own thresholds (700 objects)
-looking through them again and again took a quarter of the CPU of a round in which 100,000 offsets
-had changed.
+"""Garbage collector thresholds. Offsets of many groups are many objects without reference cycles.
+With Python's default threshold (700 objects), scanning them took a quarter of the CPU of a round in
+which 100,000 offsets had changed.
 """
 
 
 def run_options(command: F) -> F:
-    """The options of RunOptions."""
+    """Add the options of RunOptions."""
     for one in reversed(_RUN_OPTIONS):
         command = one(command)
     return command
@@ -126,11 +126,11 @@ def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> int
 
     FILE is an mm2.properties file, or a KafkaMirrorMaker2 resource of Strimzi.
 
-    Several files run side by side in one process, each read alone.
+    Several files are run by one process. Each file is read separately.
 
-    Without --once it runs until it is stopped: Ctrl-C or SIGTERM end it in order, a second one at
-    once. SIGHUP reads FILE again: what is wrong with it changes nothing, else only the flows that
-    differ start over.
+    Without --once the command runs until it is stopped. Ctrl-C or SIGTERM shut it down in order,
+    and a second signal ends it immediately. SIGHUP reloads FILE: if it has errors, nothing changes;
+    else only the flows whose configuration has changed restart.
 
     \b
     twinlog mirror mm2.properties
@@ -141,9 +141,10 @@ def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> int
 
 
 def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: RunOptions) -> int:
-    """Run what `read` returns until it is done or stopped; the exit code.
+    """Run the configuration that `read` returns until it is done or stopped, and return the exit
+    code.
 
-    `read` is called again when `file` is to be read again.
+    `read` is called again to reload `file`.
     """
     from twinlog.cli.terminal.monitoring import watched
     from twinlog.cli.terminal.progress import shown
@@ -157,7 +158,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     configure_logs(options.log_file, options.log_format, verbose=verbose)
     check_archive(options.master, options.archive)
     if options.listen is not None:
-        parse_listen(options.listen)  # wrong usage is said before anything is read
+        parse_listen(options.listen)  # report wrong usage before reading the files
     config, once, output = read(), options.once, options.output
     address = parse_listen(options.listen or str(config.http_listener or DEFAULT_LISTEN))
     for warning in config.warnings:
@@ -168,7 +169,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     current = CurrentConfig(config)
 
     def served(server: WebServer) -> None:
-        # as late as at a take-over: above the screen, which has stdout by then
+        # HTTP may start as late as a takeover, when the screen uses stdout
         write_line(server.line, _people(output, is_quiet=is_quiet))
 
     with (
@@ -206,7 +207,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
         )
         progress.update(list(result.flows))  # failures of the last second
     report = MirrorReport(result, once=once)
-    # what is missing is no progress: -q leaves it in
+    # problems are not progress: -q shows them
     wrong = sys.stderr if is_quiet else people
     for line in report.lines(only_failed=is_quiet):
         write_line(line, wrong)
@@ -221,10 +222,10 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
 
 
 def _people(output: Format, *, is_quiet: bool) -> TextIO:
-    """Where the lines for people go."""
+    """Return the stream for lines that people read."""
     if is_quiet:
         return nowhere()
-    # what a program reads must be the last of stdout, so people's lines go elsewhere then
+    # stdout is reserved for the object for programs
     return sys.stderr if output.is_for_programs else sys.stdout
 
 
@@ -236,12 +237,12 @@ def _say_who_holds_back(flows: Iterable[FlowConfig], people: TextIO) -> None:
             for one in held_back(flow):
                 write_line(f"{flow.flow}: {one}", people)
         except TwinlogError as error:
-            # the copy has ended: this is only about what to say beside its result
-            write_line(f"{flow.flow}: open transactions were not looked for: {error}", people)
+            # only the hint is missing: the copy itself has ended
+            write_line(f"{flow.flow}: could not check for open transactions: {error}", people)
 
 
 class MirrorReport:
-    """How a run ended, for people and for programs."""
+    """The result of a run, for people and for programs."""
 
     def __init__(self, result: MirrorResult, *, once: bool) -> None:
         self._result = result
@@ -250,7 +251,9 @@ class MirrorReport:
 
     @property
     def exit_code(self) -> int:
-        """0 all copied, 1 something failed, 2 when nothing could run for its configuration."""
+        """Return 0 if all is copied, 1 if something failed, 2 if no flow could run because of its
+        configuration.
+        """
         errors = self._result.errors
         if errors and len(errors) == len(self._result.flows):
             return 2 if all(error.exit_code == 2 for error in errors) else 1
@@ -262,13 +265,13 @@ class MirrorReport:
                 "topic": part.topic,
                 "partition": part.partition,
                 "code": part.code or "NOT_FINISHED",
-                "message": part.message if part.code else "stopped before its end was reached",
+                "message": part.message if part.code else "stopped before the end was reached",
             }
             for part in flow.partitions
             if self._is_failed(part)
         ]
         if never_began(flow):
-            # the flow as a whole: no partition is to blame
+            # the flow failed as a whole, not one of its partitions
             message = flow.reason if flow.error is None else flow.error.without_flow().message
             failed.append({"topic": None, "partition": None, "code": flow.code, "message": message})
         return {
@@ -284,39 +287,39 @@ class MirrorReport:
         return bool(part.code) or (self._once and part.state not in ENDED)
 
     def lines(self, *, only_failed: bool = False) -> Iterator[str]:
-        """A line for every flow that ran; what failed in it was said when it happened."""
+        """Yield a line for every flow that ran. Failures have been reported when they happened."""
         for flow, snapshot in zip(self.flows, self._result.flows, strict=True):
             if not never_began(snapshot) and (flow["failed"] or not only_failed):
                 yield _flow_line(flow, snapshot)
 
     def errors(self) -> Iterator[dict[str, Any]]:
-        """What failed, for programs."""
+        """Yield the failures for programs."""
         for flow in self.flows:
             for one in flow["failed"]:
                 where = "" if one["topic"] is None else f" {one['topic']}-{one['partition']}"
                 yield error_object(one["code"], f"{flow['flow']}{where}: {one['message']}")
 
     def flow_failures(self) -> Iterator[str]:
-        """A line for every flow that could not run, or could not any more."""
+        """Yield a line for every flow that could not run, or could not continue."""
         for flow in self._result.flows:
             if never_began(flow):
                 yield f"{flow.flow}: {flow.reason}"
 
 
 def never_began(flow: FlowSnapshot) -> bool:
-    """What kept it from running was there until the end."""
+    """Return whether the flow never started copying because of its error."""
     return flow.state is FlowState.FAILED or (
         flow.state is FlowState.DEGRADED and flow.generation < 0
     )
 
 
 def _flow_line(flow: dict[str, Any], snapshot: FlowSnapshot) -> str:
-    if snapshot.generation < 0:  # another process led it, or it was only being set up
+    if snapshot.generation < 0:  # another process led it, or it was still being set up
         if snapshot.error is not None and snapshot.error.code == snapshot.state:
             return f"{flow['flow']}: {snapshot.reason}"
         reason = f": {snapshot.reason}" if snapshot.reason else ""
         if snapshot.state is FlowState.STARTING:
-            return f"{flow['flow']}: stopped before it began to copy{reason}"
+            return f"{flow['flow']}: stopped before it started copying{reason}"
         return f"{flow['flow']}: {snapshot.state}{reason}"
     seconds = flow["seconds"]
     line = (

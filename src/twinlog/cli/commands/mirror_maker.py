@@ -1,4 +1,4 @@
-"""`twinlog mirror-maker`: MirrorMaker 1's command line, over what `twinlog mirror` runs."""
+"""`twinlog mirror-maker`: MirrorMaker 1's command line for `twinlog mirror`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from twinlog.cli.options.run_options import override_options
 @override_options
 @run_options
 def mirror_maker(**given: Any) -> int:
-    """Run what `kafka-mirror-maker.sh` ran: topics keep their names, from one cluster to another.
+    """Run with the arguments of `kafka-mirror-maker.sh`, copying topics under the same names.
 
     A partition that was never copied starts at the offset of the group in --consumer.config, else
-    as its auto.offset.reset says (`latest` by default). Then the group's offset on the source is
-    the next record that is not on the target yet.
+    according to its auto.offset.reset (`latest` by default). Afterwards the group's offset on the
+    source is that of the next record that is not on the target yet.
 
     \b
     twinlog mirror-maker --consumer.config c.properties --producer.config p.properties \\

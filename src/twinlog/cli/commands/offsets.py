@@ -1,4 +1,4 @@
-"""`twinlog offsets`: where offsets lie on the other cluster; resets, and the map rebuilt."""
+"""`twinlog offsets`: translate offsets to the other cluster, reset them, and rebuild the map."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 @click.group("offsets", cls=CommandGroup)
 def offsets() -> None:
-    """Translate offsets between the clusters of a flow, set those of groups, rebuild the map.
+    """Translate offsets between the clusters of a flow, set groups' offsets, rebuild the map.
 
-    Spark's checkpoints of streams, too.
+    Also rewrites checkpoints of Spark streams.
 
     \b
     twinlog offsets translate mm2.properties --group shop
@@ -54,15 +54,15 @@ offsets.add_command(rewrite_checkpoint)
 @option(
     "--topic",
     shell_complete=names_of_topics,
-    help="Translate one offset: of this topic, by its name where it lies.",
+    help="Translate one offset of this topic, by its name on the cluster of the offset.",
 )
 @option(
     "--partition",
     type=click.IntRange(min=0),
     help="The partition of --topic; default: 0.",
 )
-@option("--offset", type=click.IntRange(min=0), help="The offset to translate, of --topic.")
-@option("--reverse", is_flag=True, help="From the target back to the source.")
+@option("--offset", type=click.IntRange(min=0), help="The offset of --topic to translate.")
+@option("--reverse", is_flag=True, help="Translate from the target to the source.")
 @secrets_option
 @format_option
 def translate(  # noqa: PLR0913, PLR0917 (options of a command)
@@ -75,10 +75,10 @@ def translate(  # noqa: PLR0913, PLR0917 (options of a command)
     reverse: bool,
     output: Format,
 ) -> int:
-    """Show where to resume on the other cluster, exactly, by the offset map alone.
+    """Print the exact offsets to resume at on the other cluster, from the offset map.
 
-    No mirror needs to run. With --group the source is asked for the group's offsets; where it is
-    lost, the group's newest checkpoints on the target are taken.
+    No mirror needs to run. With --group, the group's offsets are read from the source. If the
+    source is lost, the group's newest checkpoints on the target are used.
 
     \b
     twinlog offsets translate mm2.properties --group shop
@@ -95,8 +95,8 @@ def translate(  # noqa: PLR0913, PLR0917 (options of a command)
         raise UsageError("give --group, or --topic with --offset (and --partition)")
     if group is not None and not (offset is None and partition is None):
         raise UsageError(
-            "--group has all offsets that the group committed: leave --offset and --partition out, "
-            "or give --topic in its place"
+            "--group translates all offsets of the group: leave --offset and --partition out, or "
+            "give --topic instead"
         )
     config = one_flow(load_file(file).flows, flow)
     setup = flow_setup(config)
@@ -132,7 +132,7 @@ def _translated(found: TranslatedGroup, flow: Flow, *, reverse: bool) -> Iterato
     yield table
     if found.from_checkpoints:
         yield text(
-            f"{flow.source} does not answer: these are the offsets of the group's newest "
+            f"{flow.source} does not respond: these are the offsets of the group's newest "
             "checkpoints",
             style="yellow",
         )

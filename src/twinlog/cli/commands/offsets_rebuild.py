@@ -1,4 +1,4 @@
-"""`twinlog offsets rebuild`: rebuilds the offset map that was deleted."""
+"""`twinlog offsets rebuild`: rebuild an offset map that was deleted."""
 
 from __future__ import annotations
 
@@ -35,18 +35,19 @@ NUMBERS: Final = ("partition", "from", "to", "runs", "source resumes at")
 @click.argument("file", type=click.Path(path_type=Path))
 @flow_option
 @topics_option
-@option("--dry-run", is_flag=True, help="Compare, and show what would be written.")
-@option("--yes", is_flag=True, help="Do not ask before anything is written.")
+@option("--dry-run", is_flag=True, help="Compare, and print what would be written.")
+@option("--yes", is_flag=True, help="Write without asking for confirmation.")
 @secrets_option
 @format_option
 def rebuild(
     file: Path, flow: str | None, topics: str | None, dry_run: bool, yes: bool, output: Format
 ) -> int:
-    """Rebuild the offset map that was deleted, where the remote topics are still there.
+    """Rebuild a deleted offset map, if the remote topics still exist.
 
-    Both logs of each partition that the map lacks are read and compared record by record. Where
-    the target is a copy of the source, in order and without a gap, its rows are written; else
-    nothing is, and a line says from which offset on the two differ. Stop the mirror first.
+    For each partition that is missing in the map, both logs are read and compared record by record.
+    If the target is a copy of the source, in order and without gaps, the partition's rows are
+    written. Otherwise nothing is written, and the first offset that differs is printed. Stop the
+    mirror first.
 
     \b
     twinlog offsets rebuild mm2.properties --dry-run

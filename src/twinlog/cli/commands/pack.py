@@ -1,4 +1,4 @@
-"""`twinlog pack`: makes the archive that executors of a Spark cluster need."""
+"""`twinlog pack`: create the archive that executors of a Spark cluster need."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from twinlog.quantities import plural, size
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("twinlog-executors.zip"),
     show_default=True,
-    help="Where the archive is written.",
+    help="Path of the archive.",
 )
 @format_option
 def pack(path: Path, output: Format) -> int:
-    """Make the archive that executors of a Spark cluster need, where Twinlog is not installed.
+    """Create the archive for executors of a Spark cluster on which Twinlog is not installed.
 
     \b
     twinlog pack

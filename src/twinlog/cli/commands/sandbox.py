@@ -24,10 +24,10 @@ DEFAULT_NAMES: Final = ("source", "target")
 
 @click.group("sandbox", cls=CommandGroup)
 def sandbox() -> None:
-    """Start, show and end real Kafka clusters (KRaft) on this machine.
+    """Start, show and stop real Kafka clusters (KRaft) on this machine.
 
     Data and logs are in TWINLOG_SANDBOX, by default ~/.cache/twinlog/sandbox (or below
-    XDG_CACHE_HOME, where that is set).
+    XDG_CACHE_HOME, if that is set).
 
     \b
     twinlog sandbox up
@@ -57,7 +57,7 @@ _name_option = option(
 )
 @format_option
 def up(names: tuple[str, ...], brokers: int, output: Format) -> int:
-    """Start clusters (by default two: source and target); what runs already stays.
+    """Start clusters (by default two: source and target), except those that already run.
 
     \b
     twinlog sandbox up
@@ -98,10 +98,10 @@ def status(output: Format) -> int:
     type=click.IntRange(min=1),
     default=100_000,
     show_default=True,
-    help="How many records, over three topics.",
+    help="Total number of records in three topics.",
 )
 def fill(name: str, records: int) -> int:
-    """Produce a shop's orders into a cluster: something to mirror.
+    """Produce a shop's orders into a cluster, as data to mirror.
 
     \b
     twinlog sandbox fill --cluster source --records 1000000
@@ -121,7 +121,7 @@ def fill(name: str, records: int) -> int:
 @_name_option
 @format_option
 def down(names: tuple[str, ...], output: Format) -> int:
-    """End clusters (by default all) and remove their data.
+    """Stop clusters (by default all) and remove their data.
 
     \b
     twinlog sandbox down
@@ -133,9 +133,9 @@ def down(names: tuple[str, ...], output: Format) -> int:
     if output.is_for_programs:
         _show("down", ended, output)
     for cluster in ended if output is Format.TEXT else ():
-        write_line(f"{cluster.name}: ended, its data is removed")
+        write_line(f"{cluster.name}: stopped, its data is removed")
     if not ended and output is Format.TEXT:
-        write_line("no cluster is there")
+        write_line("there are no clusters")
     return 0
 
 
@@ -150,7 +150,7 @@ def _show(verb: str, clusters: Iterable[SandboxCluster], output: Format) -> None
             f"{one.name}: {one.bootstrap}  {plural(one.brokers, 'broker')}, {state}, {one.folder}"
         )
     if not found:
-        write_line("no cluster is there; `twinlog sandbox up` starts two")
+        write_line("there are no clusters; `twinlog sandbox up` starts two")
 
 
 def _body(cluster: SandboxCluster) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`twinlog status [FILE]`: what the flows do, from running mirrors or the clusters alone."""
+"""`twinlog status [FILE]`: print the state of flows, from running mirrors or from the clusters."""
 
 from __future__ import annotations
 
@@ -45,8 +45,7 @@ NOT_WELL: Final = frozenset(
     }
 )
 NOBODY_RUNS: Final = (
-    "no mirror runs here; `twinlog status FILE` asks the clusters of a configuration how far the "
-    "copy got"
+    "no mirror runs here; `twinlog status FILE` reads the progress of a copy from its clusters"
 )
 
 
@@ -66,10 +65,10 @@ def _pattern(
     "topics",
     metavar="REGEX",
     callback=_pattern,
-    help="Only topics whose name, here or on the target, is of this regular expression.",
+    help="Only topics whose whole name, on the source or the target, matches.",
 )
-@option("--lagging", is_flag=True, help="Only topics that are behind, or have a trouble.")
-@option("--watch", "is_watched", is_flag=True, help="Show it every two seconds, until Ctrl-C.")
+@option("--lagging", is_flag=True, help="Only topics with lag or with a problem.")
+@option("--watch", "is_watched", is_flag=True, help="Refresh every two seconds, until Ctrl-C.")
 @timeout_option
 @pair_options
 @secrets_option
@@ -83,19 +82,19 @@ def status(
     output: Format,
     **given: Any,
 ) -> int:
-    """Show flows, topics and partitions with their state, their lag, and since when.
+    """Print flows, topics and partitions with their state, their lag, and since when.
 
-    Without FILE: all mirrors that run on this machine under your user. With FILE, and no mirror
-    running it, the two clusters of each flow are asked how far the copy got; where the source does
-    not answer, the target alone: what was copied, until when, and where groups stand. In place of
-    FILE the flags of MirrorMaker 1 may be given.
+    Without FILE, all mirrors that run on this machine under your user are shown. With FILE, if no
+    mirror runs it here, progress is read from both clusters of each flow. If the source does not
+    respond, only the target is read: what was copied, until when, and the offsets of groups.
+    Instead of FILE, the flags of MirrorMaker 1 may be given.
 
-    A topic has one row, or one for each state or trouble of its partitions. It is as wide as the
-    terminal: a pipe gets all columns.
+    A topic has one row, or one for each state or problem of its partitions. On a terminal, columns
+    that do not fit are left out; a pipe gets all columns.
 
-    It ends with 0 where all is well, 1 where something is not (or nobody runs the flow while
-    records wait, or after its process was killed), 2 for wrong usage, and 3 where nobody knows. A
-    flow that a limit or quota holds back is well.
+    The exit code is 0 if all is well, 1 if there is a problem (also if no process runs the flow
+    while records wait, or its process was killed), 2 for wrong usage, and 3 if the state is
+    unknown. A flow that is slowed by a limit or quota is well.
 
     \b
     twinlog status
@@ -134,7 +133,7 @@ def status(
         wanted = ShownParts(width=shown_width(), lagging=lagging)
         write_all(screen(mirrors, wanted, int(time.time() * 1000)))
         if topics and not any(flow["partitions"] for one in mirrors for flow in one["flows"]):
-            write_line(f"no topic here or on the target is named {topics.pattern}")
+            write_line(f"no topic on the source or the target matches {topics.pattern}")
         if is_quiet():
             write_warnings(_what_is_wrong(mirrors))
     return code
@@ -143,7 +142,7 @@ def status(
 def _mirrors(
     file: Path | None, read: Callable[[], MirrorConfig] | None, timeout_s: float
 ) -> tuple[str, list[dict[str, Any]]]:
-    """Who was asked (`mirror` or `clusters`), and what is known."""
+    """Return where the state comes from (`mirror` or `clusters`), and the state."""
     from twinlog.control.watch.status_file import running_mirrors
 
     mirrors: list[dict[str, Any]] = [
@@ -164,7 +163,7 @@ def _mirrors(
 
 
 def exit_code(mirrors: Iterable[Mapping[str, Any]], now_ms: int) -> int:
-    """0 all is well, 1 something is not, 3 nobody knows."""
+    """Return 0 if all is well, 1 if there is a problem, 3 if the state is unknown."""
     known = list(mirrors)
     flows = [flow for one in known for flow in one["flows"]]
     ran = (one for one in known if one["pid"] is not None)
@@ -177,8 +176,8 @@ def exit_code(mirrors: Iterable[Mapping[str, Any]], now_ms: int) -> int:
 
 
 def _is_not_well(flow: Mapping[str, Any]) -> bool:
-    """Something is wrong with it, or nobody runs it while there is something to copy, or may be, or
-    though nobody ended it.
+    """Return whether a flow has a problem, or is not running while records may wait, or ended
+    without being stopped.
     """
     is_idle = flow["state"] == FlowState.NOT_RUNNING
     if flow.get("source_problem"):
@@ -191,7 +190,7 @@ def _is_not_well(flow: Mapping[str, Any]) -> bool:
 
 
 def _errors(mirrors: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Of flows that failed, for programs."""
+    """Yield the errors of failed flows, for programs."""
     for flow in (flow for one in mirrors for flow in one["flows"]):
         is_gone = flow["state"] == FlowState.NOT_RUNNING and flow["code"]
         if flow.get("source_problem"):
@@ -206,9 +205,9 @@ def _led_elsewhere(
     read: Callable[[], MirrorConfig],
     timeout_s: float,
 ) -> Iterator[dict[str, Any]]:
-    """In place of flows that a process here stands by for: what their leaders say, where they are
-    no processes here. What is yielded are flows of the file that no process here has
-    (`--clusters`).
+    """For flows for which a process here is on standby, fill in the state that their leaders on
+    other hosts report. Yield the flows of the file that no process here runs (because of
+    `--clusters`).
     """
     flows: list[dict[str, Any]] = [flow for one in mirrors for flow in one["flows"]]
     led = {flow["flow"] for flow in flows if flow["state"] != FlowState.STANDBY}
@@ -219,7 +218,7 @@ def _led_elsewhere(
         config = read()
     except TwinlogError as error:
         for flow in waiting:
-            flow["reason"] = f"{flow['reason']}; its leader is not asked: {error}"
+            flow["reason"] = f"{flow['reason']}; its leader was not queried: {error}"
         return
     names, here = {flow["flow"] for flow in waiting}, {flow["flow"] for flow in flows}
     missing = tuple(flow for flow in config.flows if str(flow.flow) not in here)
@@ -245,7 +244,9 @@ def _offline(file: Path, config: MirrorConfig, timeout_s: float) -> dict[str, An
 
 
 def _asked(config: MirrorConfig, timeout_s: float) -> Iterator[FlowSnapshot]:
-    """As the clusters have it; of a flow whose source is away what its target has."""
+    """Yield each flow's state as read from the clusters; if the source is unavailable, from the
+    target alone.
+    """
     from twinlog.control.check.offline_status import offline_status
 
     found = offline_status(config, timeout_s, without_source=True)
@@ -259,10 +260,10 @@ def _asked(config: MirrorConfig, timeout_s: float) -> Iterator[FlowSnapshot]:
 
 
 def _what_is_wrong(mirrors: Iterable[Mapping[str, Any]]) -> Iterator[Text]:
-    """A line for each flow and each topic that has something to say of its state."""
+    """Yield a line for each flow and each topic with a problem."""
     for flow in (flow for one in mirrors for flow in one["flows"]):
         if flow.get("source_problem"):
-            yield text(f"{flow['flow']}: not asked: {flow['source_problem']}")
+            yield text(f"{flow['flow']}: not reached: {flow['source_problem']}")
         if flow["reason"]:
             yield text(f"{flow['flow']}: {flow['state']}: {flow['reason']}")
         for line in (flow.get("verified") or {}).get("first_differences", ()):
@@ -273,7 +274,7 @@ def _what_is_wrong(mirrors: Iterable[Mapping[str, Any]]) -> Iterator[Text]:
 
 
 def _behind(mirrors: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same with topics alone of which a row is behind, or has a trouble."""
+    """Return the mirrors with only those topics that have a row with lag or a problem."""
 
     def kept(flow: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         topics = {one.topic for one in rows(flow) if one.is_behind}
@@ -286,7 +287,7 @@ def _behind(mirrors: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _only(mirrors: list[dict[str, Any]], topics: re.Pattern[str] | None) -> list[dict[str, Any]]:
-    """The same with these topics alone, by either name."""
+    """Return the mirrors with only the topics that match by either name."""
     if topics is None:
         return mirrors
 

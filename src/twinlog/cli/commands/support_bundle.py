@@ -1,4 +1,4 @@
-"""`twinlog support-bundle FILE...`: one archive with what others need to understand a mirror."""
+"""`twinlog support-bundle FILE...`: write an archive for the support of a mirror."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     "archive",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="PATH",
-    help="Where to write; default: twinlog-support-DATE-TIME.tar.gz in this folder.",
+    help="The archive; default: twinlog-support-DATE-TIME.tar.gz in this folder.",
 )
 @option(
     "--log-file",
     "logs",
     type=click.Path(path_type=Path, dir_okay=False),
     multiple=True,
-    help="A log file of the mirror, to put its end in; may be repeated.",
+    help="A log file of the mirror, whose end is included; may be repeated.",
 )
 @secrets_option
 @format_option
@@ -54,11 +54,12 @@ def support_bundle(
     output: Format,
     **given: Any,
 ) -> int:
-    """Write an archive about the mirror of FILE: configuration, versions, states, last events.
+    """Write an archive about the mirror of FILE: configuration, versions, states, recent events.
 
-    Several files go into one archive. FILE may be left out, and the flags of MirrorMaker 1 given.
+    Several files go into one archive. Instead of FILE, the flags of MirrorMaker 1 may be given.
 
-    Secrets are left out. It holds names of topics, clusters and hosts; look before you send it.
+    Secrets are left out. The archive has names of topics, clusters and hosts: check it before you
+    send it.
 
     \b
     twinlog support-bundle mm2.properties
@@ -67,7 +68,7 @@ def support_bundle(
     from twinlog.control.support.support_bundle import collect, write_bundle
 
     archive = archive or Path(f"twinlog-support-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz")
-    # of MirrorMaker 1's pair the first one stands for both
+    # the first file of MirrorMaker 1's pair represents both
     more = [path for name in ("consumer", "producer") if (path := given[name]) is not None]
     parts = collect(dict(_configurations(files, given)), logs, more)
     write_bundle(archive, parts)
@@ -83,7 +84,7 @@ def support_bundle(
 def _configurations(
     files: Sequence[Path], given: dict[str, Any]
 ) -> Iterator[tuple[Path, MirrorConfig | TwinlogError]]:
-    """Each by itself: one that cannot be read may be just what somebody is to look at."""
+    """Load each file separately: a file with errors may be the reason for the bundle."""
     from twinlog.cli.options.configuration import load_file
 
     readers: list[tuple[Path, Callable[[], MirrorConfig]]]

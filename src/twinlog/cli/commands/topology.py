@@ -1,4 +1,4 @@
-"""`twinlog topology FILE`: the flows that lead to a cluster, by the heartbeats that reach it."""
+"""`twinlog topology FILE`: print the flows that lead to a cluster, according to heartbeats."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     "alias",
     metavar="ALIAS",
     shell_complete=aliases,
-    help="The cluster to ask, by its name in FILE; default: the target of the first flow.",
+    help="The cluster to read, by its alias in FILE; default: the first flow's target.",
 )
 @secrets_option
 @format_option
 def topology(file: Path, alias: str | None, output: Format) -> int:
-    """Show the flows and clusters upstream of one cluster, and how many hops away each is.
+    """Print the flows and clusters upstream of a cluster, and how many hops away each is.
 
-    It reads the heartbeats topics of that one cluster, whether Twinlog or MirrorMaker 2 writes
-    them; FILE says how to connect.
+    The command reads the heartbeats topics of this cluster only, written by Twinlog or MirrorMaker
+    2. FILE has the cluster's connection settings.
 
     \b
     twinlog topology mm2.properties
@@ -67,7 +67,9 @@ def _read(config: MirrorConfig, wanted: str | None) -> Topology:
     alias = wanted or config.flows[0].flow.target
     aliases = [cluster.alias for cluster in config.clusters]
     if alias not in aliases:
-        raise UsageError(f"--cluster: {alias} is no cluster of the file: {', '.join(aliases)}")
+        raise UsageError(
+            f"--cluster: {alias} is not a cluster of the file, which has {', '.join(aliases)}"
+        )
     properties = config.cluster(alias).client_properties(Role.CONSUMER)
     if BOOTSTRAP_SERVERS not in properties:
         raise UsageError(f"--cluster: the file has no {alias}.{BOOTSTRAP_SERVERS}")
@@ -94,7 +96,9 @@ def _parts(seen: Topology, now_ms: int) -> Iterator[RenderableType]:
             row(table, str(flow.flow), _hops(flow), _age(flow, now_ms), _note(flow))
         yield table
     for topic in seen.unread:
-        yield text(f"{topic} may not be read: only its name counts", style="yellow")
+        yield text(
+            f"{topic} could not be read (not authorized): only its name is used", style="yellow"
+        )
 
 
 def _hops(flow: KnownFlow) -> str:
@@ -108,4 +112,4 @@ def _age(flow: KnownFlow, now_ms: int) -> str:
 
 
 def _note(flow: KnownFlow) -> str:
-    return "" if flow.copies else "heartbeats only: nothing of it arrives here"
+    return "" if flow.copies else "heartbeats only: no topic of it is mirrored here"

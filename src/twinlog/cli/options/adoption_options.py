@@ -1,4 +1,4 @@
-"""The options that say that the work of a MirrorMaker 2 is taken over, and of which one."""
+"""The options to take over from a MirrorMaker 2, and to name its connector."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def adoption_options(command: F) -> F:
         "--connector",
         section=Section.ADOPTION,
         metavar="NAME",
-        help="With --adopt-mm2: its source connector, where Kafka Connect runs MirrorMaker 2.",
+        help="With --adopt-mm2: the source connector, if Kafka Connect runs MirrorMaker 2.",
     )
     adopt = option(
         "--adopt-mm2",
         section=Section.ADOPTION,
         is_flag=True,
-        help="Resume where the MirrorMaker 2 of FILE stopped, and keep its positions up to date, "
-        "so that it can take its work back. Refused while it runs.",
+        help="Resume where the MirrorMaker 2 of FILE stopped, and keep its offsets up to date, so "
+        "that MirrorMaker 2 can take over again. Refused while it runs.",
     )
     return adopt(named(command))
 
@@ -34,11 +34,11 @@ def adoption_options(command: F) -> F:
 def storages(
     config: MirrorConfig, *, adopt_mm2: bool, connector: str | None
 ) -> Callable[[FlowConfig], OffsetStorage | None]:
-    """Where the MirrorMaker 2 of each flow keeps its positions; None where none is adopted."""
+    """Return where each flow's MirrorMaker 2 stores its offsets, or None if none is adopted."""
     from twinlog.config.flow.offset_storage import offset_storage
 
     if not adopt_mm2:
         if connector is not None:
-            raise UsageError("--connector says what --adopt-mm2 adopts: give both, or neither")
+            raise UsageError("--connector is only used with --adopt-mm2: give both, or neither")
         return lambda _: None
     return lambda flow: offset_storage(config, flow, connector)

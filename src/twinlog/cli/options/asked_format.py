@@ -1,5 +1,5 @@
-"""Which `--format` a command line asks for, known before it is understood: its error is for the
-same reader as its answer.
+"""The `--format` of a command line, found before the line is parsed, so that usage errors are
+printed in the same format.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _FLAG: Final = "--format"
 
 
 def words_of(root: click.Group, arguments: Sequence[str]) -> tuple[str, ...]:
-    """The command and the commands of it that are named, as far as they exist."""
+    """Return the names of the command and its subcommands, up to the first unknown word."""
     words: list[str] = []
     at: click.Command | None = root
     context = click.Context(root, info_name="twinlog", resilient_parsing=True)
@@ -23,7 +23,7 @@ def words_of(root: click.Group, arguments: Sequence[str]) -> tuple[str, ...]:
         if not isinstance(at, click.Group):
             break
         if argument.startswith("-"):
-            continue  # what groups have are flags
+            continue  # groups only have flags
         at = at.get_command(context, argument)
         if at is None:
             break
@@ -34,7 +34,9 @@ def words_of(root: click.Group, arguments: Sequence[str]) -> tuple[str, ...]:
 def asked_format(
     words: Sequence[str], arguments: Sequence[str], environment: Mapping[str, str]
 ) -> Format:
-    """That of the command line, else of the command's variable; text where it is none of them."""
+    """Return the format of the command line, else of the command's environment variable; text if
+    the value is unknown.
+    """
     variable = "_".join(("twinlog", *words, "format")).upper().replace("-", "_")
     given = [*_given(arguments)] or [environment.get(variable, "")]
     return next((one for one in Format if one == given[-1]), Format.TEXT)

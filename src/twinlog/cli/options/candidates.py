@@ -1,7 +1,7 @@
-"""What a shell offers for options: flows, topics, clusters, codes, as far as no broker is needed.
+"""Completion candidates for options: flows, topics, clusters and codes, without querying brokers.
 
-They come from FILE, as far as it stands on the line already, and from the mirrors that run here.
-Where FILE cannot be read nothing is offered: a line that is being typed is no place for errors.
+They come from FILE, if it is already on the line, and from the mirrors that run on this machine. If
+FILE cannot be read, nothing is offered: a line that is being typed must not print errors.
 """
 
 from __future__ import annotations
@@ -23,37 +23,39 @@ _ALL = ".*"
 
 
 def flows(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """The flows of FILE."""
+    """Return the flows of FILE."""
     config = _config(ctx)
     return _items([] if config is None else [str(one.flow) for one in config.flows], incomplete)
 
 
 def aliases(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """The clusters of FILE; several are separated by commas."""
+    """Return the clusters of FILE; several are separated by commas."""
     config = _config(ctx)
     names = [] if config is None else [one.alias for one in config.clusters]
     return _listed(names, incomplete)
 
 
 def topics(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """What the key `topics` of FILE names, and topics that a mirror of it copies now."""
+    """Return the entries of the key `topics` in FILE, and topics that a running mirror of FILE
+    copies.
+    """
     return _listed([*_entries(ctx), *(one for one, _ in _mirrored(ctx))], incomplete)
 
 
 def names_of_topics(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """One topic, by its name on either side."""
+    """Return topic names of both clusters."""
     return _items([name for both in _mirrored(ctx) for name in both], incomplete)
 
 
 def codes(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Codes of messages."""
+    """Return the codes of messages."""
     from twinlog.codes import CONDITIONS
 
     return _items(CONDITIONS, incomplete.upper())
 
 
 def sandbox_clusters(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Clusters of the sandbox."""
+    """Return the clusters of the sandbox."""
     from twinlog.sandbox.registry import status
 
     try:
@@ -67,7 +69,7 @@ def _items(names: Iterable[str], incomplete: str) -> Items:
 
 
 def _listed(names: Iterable[str], incomplete: str) -> Items:
-    """The last of several names, behind those that are there."""
+    """Complete the last name of a list that is separated by commas."""
     before, comma, last = incomplete.rpartition(",")
     there = before.split(",")
     wanted = [name for name in names if name not in there and name.startswith(last)]
@@ -75,7 +77,9 @@ def _listed(names: Iterable[str], incomplete: str) -> Items:
 
 
 def _file(ctx: click.Context) -> Path | None:
-    """FILE of the line. An option without its value yet keeps click from reading arguments."""
+    """Return FILE from the line. Click does not parse arguments after an option without its value,
+    so the remaining words are searched.
+    """
     given = ctx.params.get("file") or next(iter(ctx.params.get("files") or ()), None)
     if given is None:
         given = next((Path(word) for word in ctx.args if not word.startswith("-")), None)
@@ -100,7 +104,7 @@ def _entries(ctx: click.Context) -> Iterator[str]:
 
 
 def _mirrored(ctx: click.Context) -> Iterator[tuple[str, str]]:
-    """Topics of the running mirrors of FILE: on the source, on the target."""
+    """Return the topics of running mirrors of FILE, as (name on the source, name on the target)."""
     from twinlog.control.watch.status_file import running_mirrors
 
     file = _file(ctx)

@@ -1,7 +1,8 @@
-"""What every command is: options in sections, `-v` and `-q` behind its name, mistyped names.
+"""The base of every command: options in sections, `-v` and `-q` after its name, suggestions for
+mistyped names.
 
-Errors that are found after the options were read begin with the flag they are about; where a
-variable of the environment gave it, they are said of the variable.
+Errors found after parsing begin with the flag that they are about, or with the environment variable
+if that set the value.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from twinlog.errors import TwinlogError
 
 _FLAG: Final = re.compile(r"--[a-z][\w.-]*")
 WHOLE: Final = 1_000
-"""Characters: more than the first sentence of any command's help."""
+"""Characters; longer than the first sentence of any command's help."""
 
 
 class _Sectioned(click.Command):
-    """Options in sections, -v and -q among them."""
+    """Show options in sections, with -v and -q."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -39,8 +40,6 @@ class _Sectioned(click.Command):
 
 
 class Command(_Sectioned):
-    """A command of ours."""
-
     def invoke(self, ctx: click.Context) -> Any:
         for name, near in misspelt_variables(ctx, os.environ):
             line = f"warning: {name} is no option of `{ctx.command_path}`; did you mean {near}?"
@@ -57,7 +56,7 @@ class Command(_Sectioned):
 
 
 class CommandGroup(_Sectioned, click.Group):
-    """A command that has commands."""
+    """A command with subcommands."""
 
     command_class = Command
 
@@ -66,7 +65,7 @@ class CommandGroup(_Sectioned, click.Group):
         self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """With the first sentence of each, whole: cut at a verb it says nothing."""
+        """List the subcommands with the whole first sentence of each."""
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(
@@ -81,7 +80,7 @@ class CommandGroup(_Sectioned, click.Group):
             from twinlog.config.values.nearest import suggestion
 
             hint = suggestion(args[0], known)
-            if not hint and ctx.parent is not None:  # of `twinlog` itself there are too many
+            if not hint and ctx.parent is not None:  # `twinlog` itself has too many
                 hint = f"`{ctx.command_path}` has {', '.join(known)}"
             raise click.UsageError(f"No such command {args[0]!r}{hint and f'; {hint}'}", ctx)
         return super().resolve_command(ctx, args)
@@ -90,7 +89,7 @@ class CommandGroup(_Sectioned, click.Group):
 def write_sections(
     parameters: Iterable[click.Parameter], ctx: click.Context, formatter: click.HelpFormatter
 ) -> None:
-    """Options below the headings of their sections, those without one with what is said."""
+    """Write options below their sections' headings; options without a section are below Output."""
     found: dict[Section, list[tuple[str, str]]] = {}
     for one in parameters:
         record = None if isinstance(one, click.Argument) else one.get_help_record(ctx)
@@ -104,7 +103,7 @@ def write_sections(
 
 
 def _loudness_options() -> list[click.Parameter]:
-    """-v and -q, which are taken before the name of a command as well as behind it."""
+    """Return -v and -q, which are accepted before and after the name of a command."""
     return [
         Option(
             [short, long],
@@ -115,8 +114,8 @@ def _loudness_options() -> list[click.Parameter]:
             help=text,
         )
         for short, long, text in (
-            ("-v", "--verbose", "Say more, and show tracebacks."),
-            ("-q", "--quiet", "Say only warnings and errors."),
+            ("-v", "--verbose", "Print more, and show tracebacks."),
+            ("-q", "--quiet", "Print only warnings and errors."),
         )
     ]
 
@@ -129,14 +128,14 @@ def _be(ctx: click.Context, option: click.Parameter, is_wanted: bool) -> None:
 
 
 def _without_variable(found: click.Option | None) -> click.Option | None:
-    """Of --help: a variable that asks for help would be an accident."""
+    """Disable the variable of --help, which nobody would set on purpose."""
     if found is not None:
         found.allow_from_autoenv = False
     return found
 
 
 def _said(text: str, command: click.Command, ctx: click.Context) -> str:
-    """A text that begins with a flag, beginning with what gave its value."""
+    """If `text` begins with a flag, replace it by the flag or variable that gave the value."""
     start = _FLAG.match(text)
     for one in command.params if start else ():
         if start and isinstance(one, Option) and start[0] in (*one.opts, *one.secondary_opts):
@@ -148,9 +147,10 @@ def _said(text: str, command: click.Command, ctx: click.Context) -> str:
 def misspelt_variables(
     context: click.Context, environment: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Names that are near those of the command that runs, each with the one that it is near.
+    """Yield variables whose names resemble one of this command, each with the name it resembles.
 
-    Others that begin as they do may be anybody's, and a value may be a secret: it is not checked.
+    Other variables with the same prefix may belong to other programs. Values are not checked
+    because they may be secret.
     """
     prefix = f"{context.auto_envvar_prefix}_"
     ours = {str(one.variable(context)) for one in context.command.params if isinstance(one, Option)}
@@ -159,14 +159,14 @@ def misspelt_variables(
         if name.startswith(prefix) and name not in ours and not name.startswith(others):
             from twinlog.config.values.nearest import nearest
 
-            # what all of them begin with would make any two alike
+            # the common prefix would make any two names similar
             near = nearest(name.removeprefix(prefix), {one.removeprefix(prefix) for one in ours})
             if near is not None:
                 yield name, prefix + near
 
 
 def _of_longer_names(context: click.Context, prefix: str) -> Iterator[str]:
-    """TWINLOG_MIRROR_MAKER_ beside TWINLOG_MIRROR_."""
+    """Yield longer prefixes of siblings, as TWINLOG_MIRROR_MAKER_ beside TWINLOG_MIRROR_."""
     parent = context.parent
     if parent is not None and isinstance(parent.command, click.Group):
         for name in parent.command.list_commands(parent):

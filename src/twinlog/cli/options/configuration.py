@@ -1,4 +1,4 @@
-"""Loads the configuration files that a command was given."""
+"""Loads the configuration files that are passed to a command."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from twinlog.config.load import load
 
 
 def load_file(path: Path) -> MirrorConfig:
-    """The configuration of one file, all of its flows."""
+    """Load one file with all of its flows."""
     return load(path, secrets=secrets_folder())
 
 
 def load_flows(path: Path, flow: str | None) -> MirrorConfig:
-    """The same, with that flow alone where one is named."""
+    """Load one file, with only the flow `flow` if it is given."""
     config = load_file(path)
     return config if flow is None else replace(config, flows=(one_flow(config.flows, flow),))
 
@@ -32,7 +32,7 @@ def load_files(
     overrides: Sequence[Override] = (),
     secrets: Path | None = None,
 ) -> MirrorConfig:
-    """All files as one configuration, with only the flows into `clusters` where those are named."""
+    """Load all files as one configuration, with only the flows into `clusters` if given."""
     return load_all(
         paths, [] if clusters is None else [clusters], overrides=overrides, secrets=secrets
     )

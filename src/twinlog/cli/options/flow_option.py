@@ -1,4 +1,4 @@
-"""`--flow`: which flow of a file a command is for; `--topics`: which topics of it."""
+"""`--flow`: the flow of a file that a command acts on; `--topics`: the topics of that flow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def flow_option(command: Any) -> Any:
         "--flow",
         metavar="'A->B'",
         shell_complete=flows,
-        help="Which flow of FILE; not needed where it has one.",
+        help="The flow of FILE; not needed if FILE has only one.",
     )(command)
 
 
@@ -32,7 +32,7 @@ def topics_option(command: Any) -> Any:
 
 
 def one_flow(flows: Sequence[FlowConfig], name: str | None) -> FlowConfig:
-    """The flow of that name, or the only one."""
+    """Return the flow of that name, or the only one."""
     names = [str(one.flow) for one in flows]
     if name is None and len(flows) == 1:
         return flows[0]
@@ -40,5 +40,7 @@ def one_flow(flows: Sequence[FlowConfig], name: str | None) -> FlowConfig:
         raise UsageError(f"--flow: the file has {len(flows)} flows: {', '.join(names)}")
     wanted = name.replace(" ", "")
     if wanted not in names:
-        raise UsageError(f"--flow: {wanted} is no flow of the file: {', '.join(names)}")
+        raise UsageError(
+            f"--flow: {wanted} is not a flow of the file, which has {', '.join(names)}"
+        )
     return flows[names.index(wanted)]

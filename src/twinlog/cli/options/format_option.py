@@ -1,4 +1,4 @@
-"""`--format`: whether people or programs read the answer."""
+"""`--format`: whether the output is for people or for programs."""
 
 from __future__ import annotations
 

@@ -32,11 +32,11 @@ _flag: Final = partial(option, section=Section.MIRROR_MAKER_1)
 _PAIR_OPTIONS: Final = (
     _flag("--consumer.config", "consumer", type=_FILE, help="The source and the group."),
     _flag("--producer.config", "producer", type=_FILE, help="The target."),
-    _flag("--include", help="Topics to mirror: a regular expression, or a list of them."),
+    _flag("--include", help="Topics to mirror: one or several regular expressions."),
     _flag("--whitelist", help="The old name of --include."),
     _flag("--exclude", help="Topics not to mirror."),
     _flag("--blacklist", help="The old name of --exclude."),
-    _flag("--num.streams", "streams", metavar="N", help="The most lanes."),
+    _flag("--num.streams", "streams", metavar="N", help="Maximum number of lanes."),
     _flag(
         "--offset.commit.interval.ms",
         "commit_interval_ms",
@@ -48,7 +48,7 @@ _PAIR_OPTIONS: Final = (
         "abort",
         type=click.BOOL,
         default=True,
-        help="No record is ever left out here, whatever this says.",
+        help="No effect: no record is ever skipped.",
     ),
     _flag("--message.handler", "handler", help="Refused: a Java class."),
     _flag("--message.handler.args", "handler_args", help="Refused."),
@@ -56,29 +56,29 @@ _PAIR_OPTIONS: Final = (
         "--consumer.rebalance.listener",
         "--rebalance.listener",
         "rebalance_listener",
-        help="Accepted, and does nothing: a Java class.",
+        help="Accepted and ignored: a Java class.",
     ),
-    _flag(
-        "--rebalance.listener.args", "rebalance_listener_args", help="Accepted, and does nothing."
-    ),
+    _flag("--rebalance.listener.args", "rebalance_listener_args", help="Accepted and ignored."),
     _flag("--new.consumer", "new_consumer", is_flag=True, hidden=True),
     _flag(
         "--source",
         metavar="ALIAS",
-        help="A name for the source, where mirrors with one group go into one target.",
+        help="The source's alias, if several mirrors with the same group share a target.",
     ),
 )
 
 
 def pair_options(command: F) -> F:
-    """MirrorMaker 1's flags; `pair()` takes them."""
+    """MirrorMaker 1's flags, which `pair()` reads."""
     for one in reversed(_PAIR_OPTIONS):
         command = one(command)
     return command
 
 
 def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
-    """Takes the flags out of a command's options; wrong usage raises UsageError."""
+    """Remove MirrorMaker 1's flags from a command's options and return them. Wrong usage raises
+    UsageError.
+    """
     from twinlog.config.files.mirror_maker_1 import PairOptions
 
     flags = {name: given.pop(name) for name in _NAMES}
@@ -92,7 +92,7 @@ def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
         raise click.UsageError("Missing option '--include' (or '--whitelist').")
     idle = [flag for name, flag in _IDLE.items() if flags[name]]
     if not flags["abort"]:
-        idle.append("--abort.on.send.failure=false (no record is ever left out)")
+        idle.append("--abort.on.send.failure=false (no record is ever skipped)")
     options = PairOptions(
         include=include,
         include_flag=include_flag,
@@ -106,7 +106,7 @@ def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
 
 
 def no_pair(given: dict[str, Any]) -> None:
-    """Refuses MirrorMaker 1's files beside another one."""
+    """Refuse MirrorMaker 1's files beside another file."""
     if is_pair(given):
         raise click.UsageError("Give FILE, or the flags of MirrorMaker 1: not both.")
 
@@ -121,8 +121,8 @@ def _either(flags: dict[str, Any], new: str, old: str) -> tuple[str | None, str]
 def configuration_of_pair(
     flags: dict[str, Any], clusters: str | None = None
 ) -> tuple[Path, Callable[[], MirrorConfig]]:
-    """The first of both files, and what reads them with the options of the command that runs now;
-    takes the flags out. Wrong usage raises UsageError.
+    """Return the consumer file, and a function that reads both files with the options of the
+    running command. Removes the flags from `flags`. Wrong usage raises UsageError.
     """
     consumer, producer, options = pair(flags)
     given = overrides()
@@ -141,7 +141,7 @@ def configuration_of_pair(
 def files_or_pair(
     files: Sequence[Path], clusters: str | None, flags: dict[str, Any]
 ) -> Callable[[], MirrorConfig]:
-    """What reads the files of a command, or MirrorMaker 1's where none is named."""
+    """Return a function that reads the command's files, or MirrorMaker 1's if no file is given."""
     if files:
         no_pair(flags)
         return configuration(files, clusters)
@@ -150,11 +150,11 @@ def files_or_pair(
 
 
 def no_file(flags: dict[str, Any]) -> None:
-    """Refuses that there is neither FILE nor MirrorMaker 1's."""
+    """Raise UsageError if neither FILE nor MirrorMaker 1's files are given."""
     if not is_pair(flags):
         raise click.UsageError("Missing argument 'FILE', or the flags of MirrorMaker 1.")
 
 
 def is_pair(flags: dict[str, Any]) -> bool:
-    """Whether a flag says that MirrorMaker 1's files are meant."""
+    """Return whether a flag refers to MirrorMaker 1's files."""
     return any(flags[name] is not None for name in _MEANT)

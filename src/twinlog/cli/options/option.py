@@ -1,8 +1,8 @@
-"""An option of ours: the section of `--help` that it stands in, and its variable.
+"""The class of all options: each has a section in `--help` and an environment variable.
 
-The variable of `twinlog mirror --log-format` is TWINLOG_MIRROR_LOG_FORMAT: of the flag as users
-know it, not of the name that it has here. The command line wins over it. A value that is wrong is
-said of the variable, since nobody wrote the flag.
+The variable of `twinlog mirror --log-format` is TWINLOG_MIRROR_LOG_FORMAT: it is named after the
+flag, not after the parameter in the code. The command line wins over it. Errors name the variable
+if the wrong value came from it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Section(StrEnum):
-    """Headings of `--help`, in their order."""
+    """Headings of `--help`, in order."""
 
     OWN = "Options"
     CONFIGURATION = "Configuration"
@@ -34,29 +34,29 @@ class Section(StrEnum):
 
 
 class Option(click.Option):
-    """One option; `section` is where `--help` shows it."""
+    """One option; `section` is its heading in `--help`."""
 
     def __init__(self, *args: Any, section: Section = Section.OWN, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self.allow_from_autoenv = False  # click's name for it would be the parameter's in the code
+        self.allow_from_autoenv = False  # click would name it after the parameter in the code
         self.section = section
         if isinstance(self.type, click.IntRange):
-            self.type.name = "whole number"  # click calls a value that is wrong no integer range
+            self.type.name = "whole number"  # else click's error says "integer range"
             self.metavar = self.metavar or "NUMBER"
 
     @property
     def flag(self) -> str:
-        """The name that people see: `--log-format`."""
+        """The name that users see: `--log-format`."""
         return next((one for one in self.opts if one.startswith("--")), self.opts[0])
 
     def variable(self, context: click.Context) -> str | None:
-        """The variable of the environment that gives it; None for a command of no program."""
+        """Return the environment variable, or None for a command without a program."""
         prefix = context.auto_envvar_prefix
         words = self.flag.lstrip("-").replace("-", "_").replace(".", "_")
         return None if prefix is None else f"{prefix}_{words.upper()}"
 
     def said(self, context: click.Context) -> str:
-        """What gave the value: the flag, or its variable."""
+        """Return the flag, or the variable if that gave the value."""
         return self._given_by(context) or self.flag
 
     def _given_by(self, context: click.Context) -> str | None:
@@ -68,7 +68,7 @@ class Option(click.Option):
         return super().resolve_envvar_value(ctx)
 
     def value_from_envvar(self, ctx: click.Context) -> Any:
-        """Several values are words as a shell has them: one with blanks stands in quotes."""
+        """Split several values into words like a shell: a value with blanks must be quoted."""
         if not self.multiple:
             return super().value_from_envvar(ctx)
         text = self.resolve_envvar_value(ctx)
@@ -90,12 +90,12 @@ class Option(click.Option):
 
 
 def said(context: click.Context, parameter: click.Parameter) -> str:
-    """What gave a parameter's value: the flag, or its variable."""
+    """Return the flag of a parameter, or its variable if that gave the value."""
     return parameter.said(context) if isinstance(parameter, Option) else str(parameter.name)
 
 
 def option(
     *declarations: str, section: Section = Section.OWN, **attributes: Any
 ) -> Callable[[F], F]:
-    """`click.option` with a section, and a variable of its own."""
+    """Return `click.option` with a section and its own environment variable."""
     return click.option(*declarations, cls=Option, section=section, **attributes)

@@ -1,7 +1,7 @@
-"""Options that say what is run: files, `--clusters`, `--set`, and a flag for each of our own keys.
+"""Options that select what is run: files, `--clusters`, `--set`, and a flag for each Twinlog key.
 
-They are the same for every command that reads a configuration, and made from the key table, so
-that a new key has its flag at once.
+They are the same for every command that reads a configuration. They are generated from the key
+table, so each new key has a flag.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ SPARK_OPTIONS: Final = (
         "--archive",
         section=Section.SPARK,
         type=click.Path(path_type=Path, dir_okay=False),
-        help="What `twinlog pack` made: for executors of --master without Twinlog.",
+        help="The archive of `twinlog pack`, for executors of --master that lack Twinlog.",
     ),
     option(
         "--allow-unauthenticated-spark",
         "may_be_open",
         section=Section.SPARK,
         is_flag=True,
-        help="Use a --master without spark.authenticate.secret: whoever reaches its ports can "
-        "read the credentials of both clusters.",
+        help="Use a --master without spark.authenticate.secret: any client that reaches its ports "
+        "can read the credentials of both clusters.",
     ),
 )
 
 
 def spark_options(command: F) -> F:
-    """`--master`, `--archive`, `--allow-unauthenticated-spark`, as `mirror` has them."""
+    """Add `--master`, `--archive` and `--allow-unauthenticated-spark`."""
     for one in reversed(SPARK_OPTIONS):
         command = one(command)
     return command
 
 
 def check_archive(master: str | None, archive: Path | None) -> None:
-    """Raises UsageError for an archive without a master: nobody would unpack it."""
+    """Raise UsageError for an archive without a master: no executor would unpack it."""
     if archive is not None and master is None:
         raise UsageError(
             "--archive is for executors of a Spark cluster: give its --master as well, or leave "
@@ -69,14 +69,14 @@ def check_archive(master: str | None, archive: Path | None) -> None:
 
 
 SHORT: Final = {"--lease-seconds": ("--lease",)}
-"""What people write for the flags of some keys."""
+"""Short names of the flags of some keys."""
 
 
 class SpreadClusters(Command):
-    """Takes `--clusters west-1 west-2` as MirrorMaker 2's start script does, besides commas."""
+    """Accepts `--clusters west-1 west-2`, as MirrorMaker 2's start script does, besides commas."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Join the words behind --clusters, up to the next option or file."""
+        """Join the words after --clusters, up to the next option or file."""
         return super().parse_args(ctx, list(_joined(args)))
 
 
@@ -102,14 +102,14 @@ def flag_of(definition: KeyDefinition) -> str:
 
 
 def _by_commas(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """A variable may have blanks between aliases, as the command line."""
+    """Accept blanks between aliases in a variable, as on the command line."""
     return value and (",".join(value.replace(",", " ").split()) or value)
 
 
 def configuration_options(command: F) -> F:
-    """`--clusters`, `--set`, `--secrets` and the flags of our own keys.
+    """Add `--clusters`, `--set`, `--secrets` and the flags of Twinlog's keys.
 
-    Only the first is passed on; `configuration()` reads the others.
+    Only `--clusters` is passed to the command; `configuration()` reads the others.
     """
     command = override_options(secrets_option(command))
     return option(
@@ -118,12 +118,12 @@ def configuration_options(command: F) -> F:
         callback=_by_commas,
         shell_complete=aliases,
         section=Section.CONFIGURATION,
-        help="Only the flows into these clusters, as MirrorMaker 2's --clusters does.",
+        help="Only the flows into these clusters, like MirrorMaker 2's --clusters.",
     )(command)
 
 
 def override_options(command: F) -> F:
-    """`--set` and the flags of our own keys, which `overrides()` reads."""
+    """Add `--set` and the flags of Twinlog's keys, which `overrides()` reads."""
     for definition in reversed(OWN_KEYS):
         command = _own_option(definition)(command)
     return option(
@@ -133,12 +133,12 @@ def override_options(command: F) -> F:
         expose_value=False,
         callback=_keep_set,
         section=Section.CONFIGURATION,
-        help="One more line at the end of FILE; may be given several times.",
+        help="Add a line to the end of FILE; may be given several times.",
     )(command)
 
 
 def secrets_option(command: F) -> F:
-    """`--secrets`, which `secrets_folder()` reads."""
+    """Add `--secrets`, which `secrets_folder()` reads."""
 
     def keep(ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
         ctx.meta[_SECRETS] = value
@@ -150,18 +150,18 @@ def secrets_option(command: F) -> F:
         expose_value=False,
         callback=keep,
         section=Section.CONFIGURATION,
-        help="Where a Strimzi resource's secrets are: DIR/<secretName>/<key>.",
+        help="Folder of a Strimzi resource's secrets: DIR/<secretName>/<key>.",
     )(command)
 
 
 def secrets_folder(context: click.Context | None = None) -> Path | None:
-    """What --secrets names, of the command that runs now if not another one."""
+    """Return the folder of --secrets, by default of the running command."""
     folder: Path | None = (context or click.get_current_context()).meta.get(_SECRETS)
     return folder
 
 
 def leave_secrets_unread() -> None:
-    """For a command that connects to nothing: without --secrets it takes their names alone."""
+    """Use only the names of secrets unless --secrets is given, for commands that do not connect."""
     from twinlog.config.strimzi.secrets import UNREAD
 
     meta = click.get_current_context().meta
@@ -182,7 +182,7 @@ def _own_option(definition: KeyDefinition) -> Callable[[F], F]:
         return [one for one in values if one.startswith(incomplete)]
 
     first, blank, rest = definition.meaning.partition(" ")
-    # a value or a key stays as it is written
+    # values and keys keep their case
     start = first if {"`", "."} & {*first} else f"{first[0].upper()}{first[1:]}"
     meaning = f"{start}{blank}{rest}".replace("`", "")
     return option(
@@ -211,13 +211,13 @@ def _keep(ctx: click.Context, override: Override) -> None:
 
 
 def overrides() -> list[Override]:
-    """What `override_options` of the command that runs now say."""
+    """Return the overrides given by `override_options` of the running command."""
     given: list[Override] = click.get_current_context().meta.get(_META, [])
     return given
 
 
 def configuration(files: Sequence[Path], clusters: str | None) -> Callable[[], MirrorConfig]:
-    """Reads the files with the options of the command that runs now, as often as it is called."""
+    """Return a function that reads the files with the options of the running command."""
     given, secrets = overrides(), secrets_folder()
 
     def read() -> MirrorConfig:

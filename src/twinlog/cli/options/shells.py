@@ -1,7 +1,7 @@
-"""How each shell asks what may follow on a line, and is answered.
+"""Shell completion: how each shell requests candidates, and how they are returned.
 
-The shell says in the environment what stands on the line, and takes what is offered each in its
-own manner. Loaded only when one asks: it is no part of the way to `--help`.
+The shell passes the line in the environment, and each shell needs its own output format. This
+module is loaded only for completion, so that `--help` stays fast.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from click.shell_completion import (
 )
 
 VARIABLE: Final = "_TWINLOG_COMPLETE"
-"""By it the shell asks: `bash_complete`."""
+"""The variable by which a shell requests completion, with a value like `bash_complete`."""
 
 _QUOTES: Final = ("'", '"')
 
 
 class Bash(BashComplete):
-    """Bash takes what is offered as it is, and `A->B` would write into a file named B.
+    """Bash inserts candidates as they are, so an unquoted `A->B` would write into a file named B.
 
-    Nor may a regular expression become the files that it matches, or lose its backslashes.
+    Quoting also keeps regular expressions from being expanded to file names or losing backslashes.
     """
 
     source_template = BashComplete.source_template.replace(
@@ -44,11 +44,11 @@ class Bash(BashComplete):
 
     @staticmethod
     def _check_version() -> None:
-        """Whichever bash reads the script is not always the one on the PATH of this process."""
+        """Skip the check: the bash on the PATH may not be the one that reads the script."""
 
 
 class Fish(FishComplete):
-    """What is offered may have commas: a list of topics."""
+    """Splits only at the first comma, because candidates such as topic lists may have commas."""
 
     source_template = FishComplete.source_template.replace(
         'string split ","', 'string split --max 1 ","'
@@ -63,16 +63,16 @@ SHELLS: Final[Mapping[str, type[ShellComplete]]] = {
 
 
 def script(root: click.Command, shell: str) -> str:
-    """What the shell is to run once, so that it asks from then on."""
+    """Return the script that the shell runs once to enable completion."""
     return SHELLS[shell](root, {}, "twinlog", VARIABLE).source()
 
 
 def answer(root: click.Command, question: str) -> int:
-    """Print what may follow on the line; the exit code is 1 for a question of no known shell."""
+    """Print the candidates for the line; return exit code 1 if the shell or request is unknown."""
     shell, _, what = question.partition("_")
     if shell not in SHELLS or what != "complete":
         return 1
-    defaults = {"auto_envvar_prefix": None}  # what a variable says is not on the line
+    defaults = {"auto_envvar_prefix": None}  # values of variables are not on the line
     offered = SHELLS[shell](root, defaults, "twinlog", VARIABLE).complete()
     if offered:
         click.echo(offered)
@@ -80,7 +80,7 @@ def answer(root: click.Command, question: str) -> int:
 
 
 def _open_quote(environment: Mapping[str, str]) -> bool:
-    """Whether the word at the cursor began with a quote, which the shell closes itself."""
+    """Return whether the word at the cursor starts with a quote, which the shell closes itself."""
     words = environment["COMP_WORDS"].split("\n")
     at = int(environment["COMP_CWORD"])
     return at < len(words) and words[at].startswith(_QUOTES)

@@ -1,4 +1,4 @@
-"""What all commands have that say what people want of flows: `--flow`, `--reason`, `--dry-run`."""
+"""Options of all commands that control flows: `--flow`, `--reason`, `--dry-run`."""
 
 from __future__ import annotations
 
@@ -29,15 +29,13 @@ Ask = Callable[["FlowSteering"], list["Change"]]
 
 
 def steering_options(command: Any) -> Any:
-    """Given to the command as file, flows, reason, dry_run and output."""
-    reason = option(
-        "--reason", default="", metavar="TEXT", help="For those who see it in `status`."
-    )
+    """Pass file, flows, reason, dry_run and output to the command."""
+    reason = option("--reason", default="", metavar="TEXT", help="Shown by `twinlog status`.")
     return chosen_flows(reason(command))
 
 
 def chosen_flows(command: Any) -> Any:
-    """Given to the command as file, flows, dry_run and output."""
+    """Pass file, flows, dry_run and output to the command."""
     for one in (
         format_option,
         secrets_option,
@@ -48,8 +46,8 @@ def chosen_flows(command: Any) -> Any:
             multiple=True,
             metavar="'A->B'",
             shell_complete=candidates.flows,
-            help="Only this flow of FILE, or those that match the regular expression; may be given "
-            "several times.",
+            help="Only this flow of FILE, or the flows that match this regular expression; may be "
+            "given several times.",
         ),
         click.argument("file", type=click.Path(path_type=Path)),
     ):
@@ -63,12 +61,12 @@ def topics_option(command: Any) -> Any:
         required=True,
         metavar="REGEX,...",
         shell_complete=candidates.topics,
-        help="Names on the source, as the key `topics` takes them.",
+        help="Source topics, in the syntax of the key `topics`.",
     )(command)
 
 
 def names_of(topics: str) -> list[str]:
-    """The entries of --topics."""
+    """Return the entries of --topics."""
     names = [name.strip() for name in topics.split(",") if name.strip()]
     if not names:
         raise UsageError("--topics: name a topic, or a regular expression")
@@ -76,7 +74,7 @@ def names_of(topics: str) -> list[str]:
 
 
 def topic_pattern(topics: str | None) -> NamePattern | None:
-    """Of --topics; None: all."""
+    """Return the pattern of --topics, or None for all topics."""
     from twinlog.client.steering import name_pattern
 
     return None if topics is None else name_pattern(names_of(topics))
@@ -93,9 +91,9 @@ def steer(  # noqa: PLR0913 (what the command was given)
     output: Format,
     nothing: str = "",
 ) -> int:
-    """Look at every flow first, then write: a flow that cannot be asked stops all.
+    """Query every flow before writing anything: a flow that cannot be queried stops the command.
 
-    `nothing`: what to say where no flow has anything that the command is about; exit code 2.
+    `nothing`: the error if no flow has anything to change (exit code 2).
     """
     from twinlog.cli.options.configuration import load_file
     from twinlog.control.flow.wishes import wish
@@ -114,13 +112,13 @@ def steer(  # noqa: PLR0913 (what the command was given)
 
 
 def in_force(file: Path) -> str:
-    """When it is, whether a process leads the flow now or not, and what shows it."""
+    """Return a line that says when the change is applied, and which command shows it."""
     status = shlex.join(["twinlog", "status", str(file)])
-    return f"a running mirror applies it within 2 s, a later one from its start; see `{status}`"
+    return f"a running mirror applies it within 2 s, others when they start; see `{status}`"
 
 
 def let_go(file: Path, *, flows: Sequence[str], dry_run: bool, output: Format) -> int:
-    """Remove the quotas of producers that the flows left behind."""
+    """Remove producer quotas that the flows have left on the source."""
     from twinlog.cli.options.configuration import load_file
     from twinlog.client.producer_hold import Freed, ProducerHold
     from twinlog.cluster.client import prompt_client
@@ -142,7 +140,7 @@ def let_go(file: Path, *, flows: Sequence[str], dry_run: bool, output: Format) -
             }
         )
         if not output.is_for_programs:
-            would = "nothing holds its producers back" if rate is None else done.value
+            would = "no producer quota is set" if rate is None else done.value
             if rate is not None and dry_run:
                 would = f"the quota of {size(rate)}/s for each user and broker would be removed"
             write_line(f"{config.flow}: {would}")
@@ -159,7 +157,7 @@ def _chosen(flows: Sequence[FlowConfig], names: Sequence[str]) -> list[FlowConfi
 
 
 def _matching(flows: Sequence[FlowConfig], name: str) -> list[FlowConfig]:
-    """The flow of that name, else those whose whole names match."""
+    """Return the flow of that name, else the flows whose whole names match."""
     from twinlog.config.regex.linear import linear_matcher
     from twinlog.config.regex.reader import RegexProblem
 
@@ -189,7 +187,7 @@ def _word(change: Change) -> str:
     if not intent.is_set and intent.kind == "promote":
         return "demoted"
     if not intent.is_set:
-        return "resumed" if intent.kind != "limit" else "limited by its configuration alone"
+        return "resumed" if intent.kind != "limit" else "limited only by its configuration"
     if intent.bytes_per_second is not None:
         return f"limited to {size(intent.bytes_per_second)}/s"
     return intent.kind.participle

@@ -1,4 +1,4 @@
-"""`--timeout`: how long a question waits for a cluster."""
+"""`--timeout`: how long to wait for a cluster's response."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ timeout_option = option(
     type=click.FloatRange(min=0.1),
     default=GIVES_UP_S,
     metavar="SECONDS",
-    help="How long a cluster that does not answer is waited for (60); one that refuses "
-    "connections, or whose name is unknown, is known in a second.",
+    help="How long to wait for a cluster that does not respond (60). Refused connections and "
+    "unknown host names fail within a second.",
 )

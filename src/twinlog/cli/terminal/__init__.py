@@ -1,4 +1,4 @@
-"""How commands speak: lines, tables, bars, log lines, and what ends them.
+"""Output of commands: lines, tables, progress bars, log lines, and signals that end them.
 
 Read `output` first. `progress` and `failures` show a running mirror, `signals` end it, and
 `status/` shows flows for `twinlog status`.

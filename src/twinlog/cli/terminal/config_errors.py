@@ -1,4 +1,4 @@
-"""How `twinlog check` shows a file that is wrong: all errors by line, then what else is odd."""
+"""Shows the problems of a configuration file for `twinlog check`: errors by line, then warnings."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from twinlog.errors import ConfigError
 from twinlog.quantities import plural
 
 KEY_WIDTH: Final = 36
-"""A longer key has several lines, so that there is room for what is said of it."""
+"""Longer keys are broken into several lines, to leave room for the message."""
 
 
 def names_lines(error: ConfigError) -> bool:
-    """Whether lines of a file are to blame, and not the file or an option."""
+    """Return whether all errors are about lines, not about the file itself or an option."""
     return all(
         one.file is not None and one.key is not None and not one.file.startswith("--")
         for one in error.each
@@ -28,7 +28,7 @@ def names_lines(error: ConfigError) -> bool:
 
 
 def error_parts(error: ConfigError) -> Iterator[RenderableType]:
-    """The verdict, the errors, the warnings."""
+    """Yield the verdict, the errors and the warnings."""
     errors = error.each
     found = [plural(len(errors), "error")]
     if error.warnings:
@@ -37,7 +37,8 @@ def error_parts(error: ConfigError) -> Iterator[RenderableType]:
     yield text(("NOT READY", "bold red"), f": {file}: {', '.join(found)}; no cluster was asked")
     table = _table()
     for one in errors:
-        code = "" if one.code == ConfigError.code else f" [{one.code}]"  # it says nothing more
+        # the usual code adds no information
+        code = "" if one.code == ConfigError.code else f" [{one.code}]"
         where = _location(one.file, one.line, file)
         row(table, text("error", style="red"), where, _key(one.key or ""), f"{one.what}{code}")
     _add(table, error.warnings, file)
@@ -45,7 +46,7 @@ def error_parts(error: ConfigError) -> Iterator[RenderableType]:
 
 
 def warning_parts(warnings: Iterable[ConfigWarning]) -> Iterator[RenderableType]:
-    """A row for each."""
+    """Yield a table with a row for each warning."""
     found = list(warnings)
     if found:
         table = _table()
@@ -54,7 +55,7 @@ def warning_parts(warnings: Iterable[ConfigWarning]) -> Iterator[RenderableType]
 
 
 def _add(table: Table, warnings: Iterable[ConfigWarning], file: str | None) -> None:
-    """A row for each; those of `file` have their line alone."""
+    """Add a row for each warning; warnings of `file` are shown with their line only."""
     for one in sorted(warnings, key=lambda one: (one.file, one.line or 0)):
         where = _location(one.file, one.line, file)
         row(
@@ -76,7 +77,7 @@ def _table() -> Table:
 
 
 def _key(key: str) -> Text:
-    """A long one is broken behind dots, where it has them."""
+    """Break a long key after dots, if it has any."""
     broken = [""]
     for part in re.findall(r"[^.]*\.|[^.]+$", text(key).plain):
         if broken[-1] and len(broken[-1] + part) > KEY_WIDTH:

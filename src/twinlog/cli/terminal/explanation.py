@@ -1,5 +1,5 @@
-"""How `twinlog check --explain` shows what a configuration says: each key with its line, and below
-it what it does, as wide as the terminal.
+"""Shows a configuration for `twinlog check --explain`: each key with its line, and its meaning
+below, as wide as the terminal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from twinlog.config.keys.key_types import Support
 
 
 def explanation_json(config: MirrorConfig) -> dict[str, Any]:
-    """Fields of the JSON answer: every key of every flow, and the lines that change nothing."""
+    """Return the JSON fields: every key of every flow, and the lines without effect."""
     return {
         "warnings": [str(warning) for warning in config.warnings],
         "explained": [asdict(explain(flow)) for flow in config.flows],
@@ -27,21 +27,21 @@ def explanation_json(config: MirrorConfig) -> dict[str, Any]:
 
 
 def explanation_parts(config: MirrorConfig, *, with_defaults: bool) -> Iterator[RenderableType]:
-    """What people read: of each flow what the file sets, and what differs from MirrorMaker 2."""
+    """Yield, for each flow, the keys that the file sets and the differences from MirrorMaker 2."""
     for flow in map(explain, config.flows):
-        yield text((flow.flow, "bold"), ": what FILE sets")
+        yield text((flow.flow, "bold"), ": set in FILE")
         yield from _keys([key for key in flow.keys if key.file], config)
         if with_defaults:
             yield text((flow.flow, "bold"), ": defaults")
             yield from _keys([key for key in flow.keys if not (key.file or _is_idle(key))], config)
         if flow.differences:
-            yield text((flow.flow, "bold"), ": what differs from MirrorMaker 2")
+            yield text((flow.flow, "bold"), ": differences from MirrorMaker 2")
             for line in flow.differences:
                 yield Padding(text(line), (0, 0, 0, 2), expand=False)
         yield text()
     idle = without_meaning(config)
     if idle:
-        yield text("accepted, and changes nothing here", style="bold")
+        yield text("accepted, without effect", style="bold")
         yield from _keys(idle, config)
         yield text()
 
@@ -66,5 +66,5 @@ def _origin(key: ExplainedKey, config: MirrorConfig) -> str:
         return "default"
     if key.line is None:
         return key.file
-    # with one file its name is what the reader has just written
+    # with one file, its name is known to the reader
     return f"{key.file}:{key.line}" if config.more_files else f"line {key.line}"

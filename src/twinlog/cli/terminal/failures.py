@@ -1,8 +1,9 @@
-"""Says once what has stopped and why: a line per topic and code, and one when it is over.
+"""Reports each failure once: a line per topic and code, and a line when it is over.
 
-Many topics with one code share a line, whose first topic's message stands for all: 25 topics that
-are deleted at once are one event. Its end is said by what is there then: a topic that is mirrored
-again is over it, one that is mirrored no more was released.
+Many topics with the same code share a line with the first topic's message, because for example 25
+topics deleted together are one event. The line at the end depends on the state at that time: a
+topic that is mirrored again is over its failure, and a topic that is no longer mirrored was
+released.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.quantities import duration, first_few, plural, ranges
 
 PASSING_TROUBLE_MS: Final = 30_000
-"""What is tried again and helps within this time is not worth a line."""
+"""Retried failures are reported only if they last longer than this."""
 
 TOPICS_EACH: Final = 3
-"""More topics than these with one code, at one moment, share a line."""
+"""If more topics than this get the same code in the same update, they share a line."""
 
 FRESH_MS: Final = 5_000
-"""What began so shortly before its line needs no time of its own."""
+"""A failure that began less than this before its line is reported without a start time."""
 
 AGAIN_AFTER_S: Final = 600.0
-"""A failure that comes and goes is said so seldom."""
+"""A recurring failure is reported at most this often."""
 
 
 class FailureKey(NamedTuple):
-    """One reason in one topic; its partitions share a line."""
+    """A code in one topic; the partitions share a line."""
 
     flow: str
     topic: str
@@ -40,13 +41,13 @@ class FailureKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing:
-    """Partitions of a topic with one code."""
+    """Partitions of a topic that share a code."""
 
     key: FailureKey
     partitions: tuple[int, ...]
     message: str
     since_ms: int
-    """0: not known."""
+    """0 if unknown."""
 
     def line(self, now_ms: int) -> str:
         where = f"{self.key.topic}-{self.partitions[0]}"
@@ -56,14 +57,14 @@ class Failing:
         return f"{self.key.flow}: {where}: {message} [{self.key.code}]{self.began(now_ms)}"
 
     def began(self, now_ms: int) -> str:
-        """Since when, where that is not now."""
+        """Return the start time as text, or "" if the failure has just begun."""
         is_old = self.since_ms and now_ms - self.since_ms > FRESH_MS
         return f", since {since(self.since_ms, now_ms)}" if is_old else ""
 
 
 def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[Failing]:
-    """What has stopped for good, or for so long that somebody should know. What the flow itself
-    waits for is not of its partitions: its own lines say when it began, and when it was over.
+    """Yield permanent failures, and retried failures that last long. Failures of the flow itself
+    are left out because the flow reports them in lines of its own.
     """
     for flow in flows:
         groups: dict[FailureKey, list[PartitionSnapshot]] = {}
@@ -82,7 +83,7 @@ def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[Failing]:
 
 
 class FailureLines:
-    """Remembers what was said."""
+    """Writes failures when they begin and end, and remembers those already reported."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -90,7 +91,7 @@ class FailureLines:
         self._open: dict[FailureKey, float] = {}
 
     def update(self, now: float, now_ms: int, flows: Iterable[FlowSnapshot]) -> None:
-        """Say what is new, and what is over; `now` is monotonic."""
+        """Write new failures, and failures that are over; `now` is monotonic."""
         known = list(flows)
         found = {one.key: one for one in failing(known, now_ms)}
         troubled = {
@@ -113,13 +114,13 @@ class FailureLines:
             for one in group:
                 self._write(one.line(now_ms))
         self._forget_other_leaders(known)
-        # a flow between two runs shows not all that it mirrors
+        # a flow between two runs does not list all of its topics
         idle = {flow.flow for flow in known if flow.generation < 0}
         over = [key for key in self._open if key not in troubled and key.flow not in idle]
         self._say_ends(now, known, over)
 
     def _forget_other_leaders(self, flows: Iterable[FlowSnapshot]) -> None:
-        """Whoever leads a flow now says what is wrong with it."""
+        """Forget failures of flows that another process leads: the leader reports them."""
         resting = {flow.flow for flow in flows if flow.state in RESTING}
         self._open = {key: at for key, at in self._open.items() if key.flow not in resting}
 
@@ -153,7 +154,7 @@ def _several(topics: list[str]) -> str:
 
 
 def _together(group: list[Failing], now_ms: int) -> str:
-    """One line for many topics, by the words of the first."""
+    """Return one line for many topics, with the message of the first."""
     one = group[0]
     key = one.key
     message = one.message.removeprefix(f"{key.topic}-{one.partitions[0]}: ")

@@ -1,8 +1,8 @@
-"""Where log lines of a mirror go, and how they look: stderr, a file that is rotated, text or JSON.
+"""Destinations and formats of a mirror's log: stderr, a rotated file, text or JSON.
 
-stderr has warnings, worse, and good news; the file also has the events of normal operation. One
-JSON object a line carries `time` (UTC), `level`, `logger`, `message`, and where they are known
-`flow`, `topic`, `partition`, `code` and `traceback`.
+stderr gets warnings, errors and good news; the file also gets the events of normal operation. A
+JSON line has `time` (UTC), `level`, `logger` and `message`, and if known `flow`, `topic`,
+`partition`, `code` and `traceback`.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ OLD_FILES: Final = 5
 
 
 class LogFormat(StrEnum):
-    """Who reads the log."""
+    """Format of log lines."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class _PrivateFile(RotatingFileHandler):
-    """Names of topics, groups and hosts are in it: for this user alone, unless a file that is there
-    has other rights, which the next ones get as well.
+    """A log file that only this user can read, because it names topics, groups and hosts. If the
+    file already exists with other permissions, the next files get the same permissions.
     """
 
     _rights = 0o600
@@ -52,7 +52,7 @@ class _PrivateFile(RotatingFileHandler):
         file = open(  # noqa: SIM115 (the handler closes it)
             self.baseFilename, "a", encoding=self.encoding, opener=private_opener
         )
-        # one that was made just now; it may belong to others if it was there
+        # for a file created just now; an existing file may belong to another user
         if stat.S_IMODE(os.fstat(file.fileno()).st_mode) != self._rights:
             with suppress(PermissionError):
                 os.fchmod(file.fileno(), self._rights)
@@ -60,20 +60,21 @@ class _PrivateFile(RotatingFileHandler):
 
 
 def _is_for_people(record: logging.LogRecord) -> bool:
-    """Warnings and worse; good news too, but for -q."""
+    """Return whether to show a record: warnings and errors, and good news unless -q is given."""
     is_news = getattr(record, "news", False) and not is_quiet()
     return record.levelno >= logging.WARNING or is_news
 
 
 def configure_logs(file: Path | None, log_format: LogFormat, *, verbose: bool) -> None:
-    """Log also to `file`, and in this format; raises UsageError when the file cannot be written.
+    """Log to stderr in this format, and also to `file` if given. Raises UsageError if the file
+    cannot be written.
 
-    The file is renamed at 10 MB, and five old ones are kept; they are for this user alone,
-    unless `file` is there with other rights.
+    The file is rotated at 10 MB, and five old files are kept. Only this user can read them, unless
+    `file` already exists with other permissions.
     """
     formatter: logging.Formatter = ShownFormatter(LOG_FORMAT, TIME_FORMAT)
     if log_format is LogFormat.JSON:
-        # 40 ms to load, which a mirror that logs text need not pay
+        # takes 40 ms to load, which is not needed for text
         from twinlog.cli.terminal.logs import JsonLines
 
         formatter = JsonLines()
@@ -81,7 +82,7 @@ def configure_logs(file: Path | None, log_format: LogFormat, *, verbose: bool) -
     for handler in root.handlers:
         handler.filters = [] if verbose else [_is_for_people]
         handler.setFormatter(formatter)
-    # events are made for the file and the support bundle also when stderr does not want them
+    # the file and the support bundle get events even if stderr does not show them
     ours = logging.getLogger("twinlog")
     ours.setLevel(logging.DEBUG if verbose else logging.INFO)
     if file is None:
@@ -98,7 +99,7 @@ FIELDS: Final = ("flow", "topic", "partition", "code")
 
 
 class JsonLines(JsonFormatter):
-    """One object a line; of what a call of the logging module gave as `extra`, our own fields."""
+    """Formats one JSON object per line, with only our own fields of `extra`."""
 
     def __init__(self) -> None:
         super().__init__(json_ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""How much a command says: `-q` leaves out all but warnings and errors, `-v` says more."""
+"""How much a command prints: `-q` prints only warnings and errors, `-v` prints more."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ _META: Final = "twinlog.loudness"
 
 
 class Loudness(StrEnum):
-    """What is said of it all."""
-
     QUIET = "--quiet"
     NORMAL = ""
     VERBOSE = "--verbose"
 
 
 def loudness() -> Loudness:
-    """What was asked of the command that runs in this thread."""
+    """Return the loudness of the command that runs in this thread."""
     context = click.get_current_context(silent=True)
     return Loudness.NORMAL if context is None else _wanted(context)[0]
 
@@ -30,7 +28,7 @@ def is_quiet() -> bool:
 
 
 def be(context: click.Context, wanted: Loudness, source: ParameterSource | None) -> None:
-    """Follow an option; one of the command line wins over a variable, two of them are refused."""
+    """Apply an option. The command line wins over a variable; -v and -q together are refused."""
     before, its_source = _wanted(context)
     if before in (Loudness.NORMAL, wanted) or its_source is not source:
         if its_source is not ParameterSource.COMMANDLINE:

@@ -1,4 +1,4 @@
-"""What watches a mirror from outside, put together: HTTP, service manager, last events."""
+"""Monitoring of a running mirror: metrics and REST over HTTP, service manager, recent events."""
 
 from __future__ import annotations
 
@@ -36,27 +36,29 @@ log = logging.getLogger(__name__)
 
 BINDS_AGAIN_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
-"""Of HTTP that dies again and again: each time twice as long, until it has lived for so long."""
+"""Longest wait before HTTP is restarted. The wait doubles with each failure, and is reset after
+HTTP has run this long.
+"""
 COUNTS_ON_S: Final = 60.0
 _NUMBER: Final = re.compile(r"(?<![\w.:-])\d[\d.,]*")
-"""That stands alone: others are of names, addresses and codes."""
+"""A number that is not part of a name, an address or a code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """What the supervisor says, once a second."""
+    """Functions that the supervisor calls once a second."""
 
     update: Callable[[list[FlowSnapshot]], None]
-    """All flows as they are now."""
+    """Called with the current snapshots of all flows."""
     turned: Callable[[], None]
-    """It turned, and has no new numbers."""
+    """Called after a round without new numbers."""
     events: Callable[[str], PublishedEvents]
-    """What happened to a flow, for other hosts."""
+    """Return the events of a flow, which are published for other hosts."""
 
 
 class _Said:
-    """The last line on a flow's state. A reason may count seconds and records: that it counts on is
-    a line a minute at most.
+    """The last logged state of a flow. If only the numbers in its reason change, it is logged at
+    most once a minute.
     """
 
     def __init__(self, text: str) -> None:
@@ -77,10 +79,9 @@ def watched(
     vital: Vital | None = None,
     current: CurrentConfig | None = None,
 ) -> Iterator[Watch]:
-    """Watch what is put into the functions that are given; `served` hears where HTTP is served,
-    `stop` is set when the mirror ends.
-    `current`: the configuration, for REST, and for its secrets, which are in no line that is logged
-    meanwhile; without it there are metrics and probes alone.
+    """Start monitoring, and yield the functions that the supervisor calls. `served` is called with
+    the web server, and `stop` is set when the mirror ends. `current` is the configuration for REST;
+    its secrets are removed from log lines. Without it only metrics and probes are served.
     """
     series = ALL_SERIES
     if current is not None:
@@ -125,14 +126,14 @@ def watched(
         try:
             yield Watch(update=update, turned=turned, events=events.of_flow)
         except Exception:
-            # stderr belongs to the command line; the file and the events must know as well
+            # the command line prints it to stderr; the log file and the events need it as well
             log.info("mirror_fails", exc_info=True)
             raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What REST answers from beside the numbers."""
+    """What REST serves besides the numbers."""
 
     events: EventLog
     file: Path
@@ -141,12 +142,14 @@ class Sources:
 def web_server(
     monitor: Monitor, listen: Address, current: CurrentConfig | None, sources: Sources
 ) -> WebServer:
-    """Bound and not started; raises CannotListen, and ConfigError for files of `twinlog.rest.*`."""
+    """Return a server that is bound but not started. Raises CannotListen, and ConfigError for files
+    of `twinlog.rest.*`.
+    """
     if current is None:
         return WebServer(monitor, listen)
 
     def load() -> App:
-        # at the first request: most mirrors are scraped, and nothing else
+        # loaded by the first request, because most mirrors only serve metrics
         from twinlog.control.web.api.app import app
         from twinlog.control.web.api.site import Site
 
@@ -165,8 +168,9 @@ def web_server(
 
 
 class _Listener:
-    """Serves as soon as it can: of two processes on one host the second has the address when the
-    first is gone, which is when it leads. And again where the server dies: the copy needs none.
+    """Starts the HTTP server as soon as possible. Of two processes on one host, the second gets the
+    address when the first ends, which is also when it starts to lead. If the server dies, it is
+    restarted; the copy does not depend on it.
     """
 
     def __init__(
@@ -181,12 +185,12 @@ class _Listener:
         self._server: WebServer | None = None
         self._began = 0.0
         self._pause_s = BINDS_AGAIN_S
-        """After the next death."""
+        """After the next failure."""
         self._lock = threading.Lock()
         self._is_closed = threading.Event()
 
     def start(self) -> None:
-        """Raises ConfigError; an address that is taken is said once, and tried again."""
+        """Raises ConfigError. An address in use is reported once and retried."""
         try:
             self._serve(self._make(self._address))
         except CannotListen as error:
@@ -202,7 +206,7 @@ class _Listener:
 
     def _died(self, error: Exception) -> None:
         if self._is_closed.is_set():
-            return  # nobody waits for it any more
+            return  # the mirror is stopping
         if time.monotonic() - self._began >= LONGEST_PAUSE_S:
             self._pause_s = BINDS_AGAIN_S
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, LONGEST_PAUSE_S)
@@ -217,7 +221,7 @@ class _Listener:
         self._serve_later(pause_s)
 
     def _serve_later(self, pause_s: float, said: str = "") -> None:
-        # the name of a host may take seconds to resolve: nobody waits for it
+        # resolving a host name may take seconds and must not block
         threading.Thread(
             target=self._retry, args=(pause_s, said), name="twinlog-listen", daemon=True
         ).start()
@@ -227,9 +231,9 @@ class _Listener:
             pause_s = BINDS_AGAIN_S
             try:
                 self._serve(self._make(self._address))
-            except Exception as error:  # noqa: BLE001 (said, and tried again)
-                # still taken; a file of `twinlog.rest.*` is being replaced; no thread can begin. A
-                # thread of ours that died of it would end the copy, which needs none of this
+            except Exception as error:  # noqa: BLE001 (logged and retried)
+                # the address is still in use, a file of `twinlog.rest.*` is being replaced, or no
+                # thread can start. An exception here would end the copy, which does not need HTTP
                 if str(error) != said:
                     said = str(error)
                     log.warning("HTTP is not served yet: %s", error)
@@ -241,7 +245,8 @@ class _Listener:
             if self._is_closed.is_set():
                 server.close()
                 return
-            # the same port again where any was asked for; a name stays one, as requests may have it
+            # use the same port again even if port 0 was configured; keep a name as it is because
+            # requests use it as host
             self._address = self._address._replace(port=server.address.port)
             self._began = time.monotonic()
             try:

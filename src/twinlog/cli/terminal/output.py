@@ -1,4 +1,4 @@
-"""How commands speak: lines for people, one object for programs, log lines on stderr."""
+"""Output of commands: lines for people, one object for programs, log lines on stderr."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 TIME_FORMAT: Final = "%Y-%m-%d %H:%M:%S"
 
 LONGEST: Final = 1 << 30
-"""A text of YAML stays on its line."""
+"""YAML strings are not wrapped."""
 
 
 class Format(StrEnum):
-    """Who reads the output."""
+    """Format of a command's output."""
 
     TEXT = "text"
     JSON = "json"
@@ -51,13 +51,13 @@ class _Nowhere(io.TextIOBase):
 
 
 def nowhere() -> TextIO:
-    """Takes the lines that -q leaves out."""
+    """Return a stream that discards the lines that -q suppresses."""
     return cast("TextIO", _Nowhere())
 
 
 def write_line(line: str, stream: TextIO | None = None) -> None:
-    """One line for people, whatever is in it; one of stdout is left out where -q was given. On a
-    terminal it is broken between words.
+    """Write one line for people, with control characters made visible. On a terminal it is wrapped
+    between words. Lines for stdout are suppressed by -q.
     """
     if stream is not None or not is_quiet():
         out = stream or sys.stdout
@@ -75,37 +75,37 @@ def write_line(line: str, stream: TextIO | None = None) -> None:
 
 
 def write_step(line: str) -> None:
-    """One line of stderr that says what is done meanwhile: -q leaves it out."""
+    """Write a progress line to stderr, unless -q is given."""
     if not is_quiet():
         write_line(line, sys.stderr)
 
 
 def write_warning(line: str) -> None:
-    """One line of stdout that says what is wrong: -q leaves it in."""
+    """Write a problem to stdout, even if -q is given."""
     write_line(line, sys.stdout)
 
 
 def write_while_it_is_read(line: str, stream: TextIO) -> None:
-    """One line for whoever still reads it: what is written for a full disk or a closed pipe ends no
-    mirror. The first failure of stdout is said in the log, and the rest goes nowhere; stderr, where
-    the log is, is tried again with the next line.
+    """Write one line, and ignore errors, since a full disk or a closed pipe must not end a mirror.
+    If stdout fails, this is logged once and later lines are discarded. stderr, where the log is, is
+    tried again with the next line.
     """
     try:
         write_line(line, stream)
     except OSError as error:
         if stream is sys.stderr:
             return
-        log.warning("nothing more is shown on %s, the mirror runs on: %s", stream.name, error)
-        # what the stream still holds goes there too, so that its end is no failure
-        with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 (it is no path of a file)
+        log.warning("output to %s stopped, the mirror continues: %s", stream.name, error)
+        # also discards buffered text, which would fail at exit
+        with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 (not a path of a regular file)
             os.dup2(nowhere.fileno(), stream.fileno())
 
 
 @dataclass(slots=True)
 class Envelope:
-    """The one object that a program gets at the end of a command, however it ends.
+    """The object that a command prints for programs, even if it fails.
 
-    It is held back until the exit code is known: an error may follow what a command has found.
+    It is printed after the exit code is known, because an error may occur after the results.
     """
 
     output: Format
@@ -114,12 +114,12 @@ class Envelope:
     body: dict[str, Any] = field(default_factory=dict)
     errors: list[dict[str, Any]] = field(default_factory=list)
     seal: Callable[[Mapping[str, Any]], str] | None = None
-    """Makes `sha256` of all else, for an object that is kept."""
+    """Return the `sha256` of all other fields, for an object that is stored."""
 
     def write(self, exit_code: int) -> None:
-        """One object on stdout: a line of JSON, or a document of YAML with the same structure.
+        """Write the object to stdout as a line of JSON, or as YAML with the same structure.
 
-        Both escape what is not ASCII.
+        Both formats escape non-ASCII characters.
         """
         if not self.output.is_for_programs:
             return
@@ -137,7 +137,7 @@ class Envelope:
 
 
 ANSWER: ContextVar[Envelope] = ContextVar("answer")
-"""Of the command that runs."""
+"""The object of the running command."""
 
 
 def write_object(
@@ -149,8 +149,8 @@ def write_object(
     seal: Callable[[Mapping[str, Any]], str] | None = None,
     version: int = 1,
 ) -> None:
-    """What a command has found, for programs; `errors` says why it is not well, where it is not.
-    `seal` makes its `sha256`.
+    """Set a command's results for programs. `errors` are the problems that were found, and `seal`
+    computes `sha256`.
 
     `version` changes when a field changes its meaning.
     """
@@ -168,12 +168,12 @@ def error_object(
     line: int | None = None,
     key: str | None = None,
 ) -> dict[str, Any]:
-    """One of `errors`: the place is known where a line of a file is to blame."""
+    """Return an entry of `errors`, with file, line and key if they are known."""
     return {"file": file, "line": line, "key": key, "code": code, "message": message}
 
 
 def errors_of(error: TwinlogError) -> list[dict[str, Any]]:
-    """What `errors` says of it; the message does not repeat a place that is known."""
+    """Return an error's entries of `errors`; messages do not repeat a known file, line or key."""
     if not isinstance(error, ConfigError):
         return [error_object(error.code, error.message)]
     return [
@@ -189,10 +189,10 @@ def errors_of(error: TwinlogError) -> list[dict[str, Any]]:
 
 
 def _yaml(text: str) -> str:
-    """The YAML of what JSON says: enumerations and tuples are there what programs read."""
+    """Convert JSON to YAML. Going through JSON turns enumerations and tuples into plain values."""
     import yaml
 
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # ten times as fast, where it is built
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # ten times as fast, if available
     document: str = yaml.dump(
         json.loads(text), Dumper=dumper, sort_keys=False, allow_unicode=False, width=LONGEST
     )
@@ -200,7 +200,7 @@ def _yaml(text: str) -> str:
 
 
 class _CurrentStderr(logging.StreamHandler[TextIO]):
-    """Writes to what sys.stderr is now: a live display takes it over while it is on."""
+    """Writes to the current sys.stderr, which a live display replaces while it runs."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -211,7 +211,7 @@ class _CurrentStderr(logging.StreamHandler[TextIO]):
 
 
 def configure_logging(*, verbose: bool) -> None:
-    """Warnings and worse of everybody in one format; our own events too when asked for."""
+    """Log warnings and errors of all loggers, and Twinlog's debug events if `verbose`."""
     handler = _CurrentStderr()
     handler.setFormatter(ShownFormatter(LOG_FORMAT, TIME_FORMAT))
     root = logging.getLogger()

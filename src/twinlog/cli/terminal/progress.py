@@ -1,9 +1,9 @@
-"""Shows a running mirror: bars per topic on a terminal, few plain lines anywhere else.
+"""Shows a running mirror: bars per topic on a terminal, otherwise a few plain lines.
 
-Plain output is meant for logs. With `once` it says how far it is at most every ten seconds; a
-mirror that runs for weeks says every ten minutes what it did, so that a healthy hour has fewer than
-20 lines. What changes in between (a flow that degrades, or recovers) is said when it happens, at
-most once a minute for a flow.
+Plain output is meant for logs. With `once`, progress is written at most every ten seconds. A mirror
+that runs for weeks writes a summary every ten minutes, so that a healthy hour has fewer than 20
+lines. State changes, such as a flow that degrades or recovers, are written when they happen, but at
+most once a minute per flow.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from twinlog.quantities import count, duration, first_few, plural, size
 ONCE_LINE_EVERY_S: Final = 10.0
 LINE_EVERY_S: Final = 600.0
 OTHER_ROWS: Final = 6
-"""Lines of the terminal that topics must leave free."""
+"""Lines of the terminal that are not for topics."""
 ECHO: Final = len("^C")
-"""Columns that stay free: what the terminal itself writes behind the last line must not begin a new
-one, or the next screen would leave the first line of this one behind.
+"""Free columns for the terminal's own echo of Ctrl-C. If it wrapped into a new line, the next
+screen would not overwrite this one's first line.
 """
 
 
 class ProgressScreen(Protocol):
-    """Takes what a mirror reports once a second."""
+    """Called with the state of a mirror once a second."""
 
     def update(self, flows: list[FlowSnapshot]) -> None:
-        """All flows as they are now."""
+        """Show the current state of all flows."""
 
 
 class PlainProgress:
-    """Lines for a log."""
+    """Plain lines for a log."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class PlainProgress:
         self._last_records = self._last_bytes = 0
 
     def update(self, flows: list[FlowSnapshot]) -> None:
-        """Write what is worth a line."""
+        """Write the lines that are due."""
         now = self._clock()
         topics = self._rates.update(now, flows)
         for flow in flows:
@@ -93,7 +93,7 @@ class PlainProgress:
 
     def _start_line(self, flow: FlowSnapshot) -> None:
         if flow.flow in self._started or not flow.guarantee:
-            return  # what the target can do is not known before a flow is set up
+            return  # the target's capabilities are unknown before a flow is set up
         self._started.add(flow.flow)
         topics = len({p.topic for p in flow.partitions})
         what = f"{plural(topics, 'topic')}, {plural(len(flow.partitions), 'partition')}"
@@ -135,18 +135,18 @@ def _speed(records_per_s: float, bytes_per_s: float) -> str:
 
 
 class BarProgress:
-    """A screen with one row per topic, renewed once a second; events scroll above it."""
+    """A screen with one row per topic, refreshed once a second; events scroll above it."""
 
     def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
         self._clock = clock
         self._rates = Rates()
         self._failures = FailureLines(lambda line: self._above(line, "red"))
-        # the log has said what is wrong, above the bars
+        # the log already shows problems above the bars
         self._states = StateLines(self._above, lambda _: None, every_s=0.0)
         self._events = EventLines(self._above)
         start = Spinner("dots", text=text("starting", style="dim"))
-        # a log that goes into a file stays there
+        # a log that is redirected to a file must stay there
         is_seen = sys.stderr.isatty()
         self._live = Live(start, console=console, refresh_per_second=8, redirect_stderr=is_seen)
 
@@ -156,14 +156,14 @@ class BarProgress:
 
     def start(self) -> None:
         self._live.start()
-        # whoever ends the process at once, by a second Ctrl-C too, finds the cursor there
+        # if the process is killed, as by a second Ctrl-C, the cursor must be visible
         self._console.show_cursor(True)
 
     def stop(self) -> None:
         self._live.stop()
 
     def update(self, flows: list[FlowSnapshot]) -> None:
-        """Draw again."""
+        """Redraw the screen."""
         now = self._clock()
         topics = self._rates.update(now, flows)
         self._events.update(flows)
@@ -176,8 +176,8 @@ class BarProgress:
 
 @contextmanager
 def shown(*, once: bool, stream: TextIO, json_logs: bool = False) -> Iterator[ProgressScreen]:
-    """The display that fits the stream, for as long as the mirror runs. Beside a log in JSON on the
-    same terminal there are no bars: its lines would be broken above them.
+    """Yield the display that suits the stream. If JSON log lines go to the same terminal, plain
+    lines are used, because bars would break them.
     """
     if not stream.isatty() or (json_logs and sys.stderr.isatty()):
         yield PlainProgress(
@@ -197,7 +197,7 @@ def shown(*, once: bool, stream: TextIO, json_logs: bool = False) -> Iterator[Pr
 
 @contextmanager
 def log_lines_above() -> Iterator[None]:
-    """Let log lines scroll above the bars: the live display took sys.stderr over."""
+    """Let log lines scroll above the bars while the live display replaces sys.stderr."""
     handlers = [
         handler
         for handler in logging.getLogger().handlers
@@ -213,21 +213,21 @@ def log_lines_above() -> Iterator[None]:
 
 
 TOPICS_EACH = 3
-"""More new topics than these at one moment share a line."""
+"""If more topics than this appear in one update, they share a line."""
 
 
 class EventLines:
-    """Remembers what was there."""
+    """Writes new topics and changes of leadership."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self._topics: dict[str, dict[str, bool]] = {}
-        """By flow: whether each is gone."""
+        """By flow and topic: whether the topic is no longer mirrored."""
         self._waited: dict[str, str] = {}
-        """Flows that another process led, with what was said of it."""
+        """Flows that another process led, with the reason shown at that time."""
 
     def update(self, flows: Iterable[FlowSnapshot]) -> None:
-        """Say what has changed."""
+        """Write what has changed."""
         for flow in flows:
             self._leads(flow)
             self._sees(flow)
@@ -247,7 +247,7 @@ class EventLines:
         if now:
             self._topics[flow.flow] = {topic: all(gone) for topic, gone in now.items()}
         if before is None or not now:
-            return  # all of them are new, or it is set up again
+            return  # all topics are new, or the flow is being set up again
         new = [topic for topic, gone in now.items() if topic not in before and not all(gone)]
         if len(new) > TOPICS_EACH:
             self._write(f"{flow.flow}: {plural(len(new), 'new topic')} ({first_few(new)})")
@@ -260,9 +260,9 @@ SAME_FLOW_EVERY_S: Final = 60.0
 
 UNREMARKABLE: Final = frozenset({FlowState.STARTING, FlowState.RUNNING})
 OUTAGE: Final = frozenset({FlowState.DEGRADED, FlowState.FAILED})
-"""One of these behind the other is the same trouble, that began with the first."""
+"""A change between these states is one problem, which began with the first."""
 PASSING: Final = frozenset({FlowState.STARTING, FlowState.STOPPING, FlowState.STOPPED})
-"""A flow does not come back from trouble to its end, and not before it runs."""
+"""These states do not end a problem, because the flow does not run yet or any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +273,7 @@ class _Said:
 
 
 class StateLines:
-    """Remembers what was said."""
+    """Writes state changes of flows, and remembers those already written."""
 
     def __init__(
         self,
@@ -282,14 +282,14 @@ class StateLines:
         *,
         every_s: float = SAME_FLOW_EVERY_S,
     ) -> None:
-        """`every_s`: a flow's troubles are said so seldom."""
+        """`every_s`: the shortest time between two lines about a flow's problems."""
         self._every_s = every_s
         self._write, self._write_trouble = write, write_trouble or write
         self._said: dict[str, _Said] = {}
         self._seen: dict[str, tuple[str, float]] = {}
 
     def update(self, now: float, flows: Iterable[FlowSnapshot]) -> None:
-        """Say what has changed; `now` is monotonic, in seconds."""
+        """Write state changes; `now` is monotonic, in seconds."""
         for flow in flows:
             self._flow(flow, now)
 
@@ -303,7 +303,7 @@ class StateLines:
             return
         if flow.state in UNREMARKABLE:
             if said is not None and said.state == FlowState.STANDBY:
-                del self._said[flow.flow]  # whoever takes over does not run again: events say it
+                del self._said[flow.flow]  # a takeover is reported as an event
             elif said is not None and said.state not in UNREMARKABLE:
                 self._write(f"{flow.flow}: {flow.state} again after {duration(now - said.since)}")
                 self._said[flow.flow] = _Said(state=flow.state, at=now, since=now)
@@ -318,7 +318,7 @@ class StateLines:
 
 
 # What `twinlog mirror` shows on a terminal: a line for each flow and a row for each topic. A bar
-# shows how far a copy is while records wait. Only errors are red.
+# shows the progress of a copy while records wait. Only errors are red.
 
 BAR: Final = 14
 COLUMNS: Final = (
@@ -335,7 +335,9 @@ COLUMNS: Final = (
 def mirror_view(
     flows: list[FlowSnapshot], topics: list[TopicRate], most_rows: int, width: int, now_ms: int
 ) -> RenderableType:
-    """What a terminal shows; topics with the longest lag come first when not all fit."""
+    """Return the screen; if not all topics fit, failed topics and those with the longest lag are
+    shown.
+    """
     shown = topics
     if len(topics) > most_rows:
         most = max(most_rows - 1, 1)
@@ -370,17 +372,18 @@ def _heading(
         ]
     yield from packed(line, width)
     if flow.state is FlowState.STARTING and not flow.reason:
-        what = "asking both clusters"
+        what = "querying both clusters"
         if flow.partitions:
             topic_count = len({part.topic for part in flow.partitions})
-            # with lanes it runs already: the flow was set up again, behind an outage or a reload
+            # with lanes, Spark already runs and the flow is set up again after an outage or a
+            # reload
             what = "resuming" if flow.lanes else "starting Spark for"
             what = f"{what} {plural(topic_count, 'topic')}"
         yield Padding(Spinner("dots", text=text(what, style="dim")), (0, 0, 0, 2))
     if flow.reason:
         why = flow.why(now_ms)
         if flow.state is FlowState.STANDBY:
-            why += "; this process is ready to take over"
+            why += "; this process is on standby"
         yield Padding(text(why, style="yellow"), (0, 0, 0, 2), expand=False)
 
 
@@ -388,7 +391,7 @@ def _cells(topic: TopicRate, *, named: bool) -> list[str | Text | ProgressBar]:
     name: list[Piece] = [f"  {topic.flow}  {topic.topic}" if named else f"  {topic.topic}"]
     if topic.failed:
         name.append((f"  {topic.failed} FAILED", "red"))
-    copied = topic.copied  # of the copy: what this process alone has copied would look like it
+    copied = topic.copied  # of the whole copy, not only by this process
     waits = topic.lag > 0 and copied >= 0
     bar: str | Text | ProgressBar = ""
     if topic.is_deleted:

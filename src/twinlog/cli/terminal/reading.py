@@ -1,4 +1,4 @@
-"""How far a long reading is, on one line of a terminal."""
+"""Progress of a long read, on one line of a terminal."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ SHOWN_EVERY_S: Final = 0.2
 BAR: Final = 20
 LEAST_NAME: Final = 16
 ECHO: Final = len("^C")
-"""Columns that stay free: what the terminal itself writes behind the line must not begin another,
-which nobody would delete.
+"""Free columns for the terminal's own echo of Ctrl-C, which must not wrap into another line that is
+never erased.
 """
 
 
 class ReadingLine:
-    """The line; nothing where stderr is no terminal. It is deleted where the block ends."""
+    """The line; it is not shown if stderr is no terminal, and is erased at the end of the block."""
 
     def __init__(self, unit: str, said: Callable[[int], str]) -> None:
-        """`said` words a number of units."""
+        """`said` formats a number of units."""
         self._unit, self._said = unit, said
         self._name = ""
         self._began = self._last = 0.0
 
     def step(self, name: str, done: int, total: int) -> None:
-        """So many units of this log are read."""
+        """Show that `done` of `total` units of `name` are read."""
         if not sys.stderr.isatty():
             return
         now = time.monotonic()
@@ -60,7 +60,7 @@ class ReadingLine:
         click.echo(f"\r\x1b[K{drawn.get().rstrip()}", file=sys.stderr, nl=False)
 
     def _drawn(self, numbers: tuple[str, ...], share: int, width: int) -> Table:
-        """What has no room is left out, from the right; the name is cut."""
+        """Draw the line. Numbers that do not fit are dropped from the right; the name is cut."""
         name = text((self._name, "bold"))
         room = width - min(name.cell_len, LEAST_NAME)
         shown, is_barred = numbers[0], room > BAR + len(numbers[0]) + 2
@@ -77,12 +77,12 @@ class ReadingLine:
         return line
 
     def say(self, line: str) -> None:
-        """A line of its own."""
+        """Write a separate line."""
         self.clear()
         write_line(line, sys.stderr)
 
     def clear(self) -> None:
-        """Delete the line."""
+        """Erase the line."""
         if self._last and sys.stderr.isatty():
             click.echo("\r\x1b[K", file=sys.stderr, nl=False)
             self._last = 0.0

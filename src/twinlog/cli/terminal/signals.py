@@ -1,11 +1,12 @@
-"""Ctrl-C and SIGTERM: the first one asks for an orderly end, the second ends the process at once.
-SIGHUP asks to read the configuration again, where a command can; else it is an end as well.
+"""Ctrl-C and SIGTERM: the first signal requests an orderly shutdown, the second one ends the
+process immediately. SIGHUP reloads the configuration if the command supports it, else it shuts down
+as well.
 
-Nothing in a handler takes a lock: it may interrupt the very code that holds it. So a thread of its
-own asks.
+Handlers take no locks, because a handler may interrupt the code that holds the lock. Requests are
+made in a new thread instead.
 
-Ending at once is always safe for the copy (the target itself holds all state), only less polite:
-whoever continues waits until this process's last requests have surely died.
+Ending immediately is always safe for the copy, because all state is on the target. The only cost is
+that the next leader waits until the last requests of this process have expired.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Final
 from twinlog.cli.terminal.loudness import is_quiet
 
 Ask = Callable[[str], object]
-"""Is given the name of the signal."""
+"""Called with the name of the signal."""
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STDERR: Final = 2
@@ -30,7 +31,7 @@ STDERR: Final = 2
 
 @contextmanager
 def on_signals(stop: Ask, reload: Ask | None = None) -> Iterator[None]:
-    """The first signal asks to `stop`, SIGHUP to `reload`; for the main thread."""
+    """Call `stop` at the first signal, and `reload` at SIGHUP; for the main thread only."""
     asked = list[int]()
     had_terminal, quiet = _has_terminal(), is_quiet()
 
@@ -42,16 +43,16 @@ def on_signals(stop: Ask, reload: Ask | None = None) -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return
-        # the next one must not wait for this interpreter: Python sees a signal that comes just
-        # before a blocking call only after it
+        # the default action must work without the interpreter: Python handles a signal that arrives
+        # just before a blocking call only after that call
         for fatal in (signal.SIGINT, signal.SIGTERM):
             signal.signal(fatal, signal.SIG_DFL)
         asked.append(number)
         _thread.start_new_thread(stop, (signal.Signals(number).name,))
-        # a live display that has stderr shows the state itself
+        # a live display that replaces stderr shows the state itself
         if sys.stderr is sys.__stderr__ and not quiet:
-            # not print: a signal may come in the middle of one
-            os.write(STDERR, b"\rstopping in order; a second signal stops at once\n")
+            # print is not reentrant, and a signal may interrupt one
+            os.write(STDERR, b"\rshutting down; a second signal stops immediately\n")
 
     before = {number: signal.signal(number, on_signal) for number in ENDING}
     try:
@@ -62,7 +63,7 @@ def on_signals(stop: Ask, reload: Ask | None = None) -> Iterator[None]:
 
 
 def _has_terminal() -> bool:
-    """False as well once the terminal has been closed, which is what SIGHUP was made for."""
+    """Return False also if the terminal has been closed, which sends SIGHUP."""
     try:
         os.tcgetpgrp(sys.__stdin__.fileno() if sys.__stdin__ is not None else -1)
     except (OSError, ValueError):

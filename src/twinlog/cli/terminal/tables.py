@@ -1,7 +1,7 @@
-"""Prints tables as wide as the terminal, or as wide as needed where a program reads.
+"""Prints tables as wide as the terminal, or unlimited if stdout is not a terminal.
 
-Texts and rows are made here alone, since they are others' names and messages: nothing in them is
-taken for markup, and nothing reaches the terminal that it would obey.
+Texts and rows are created only here, because they contain names and messages of other systems:
+nothing in them is interpreted as markup or as terminal control codes.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.shown import shown
 
 PIPED_WIDTH = 400
-"""Wide enough that no cell is cut; lines end where their text does."""
+"""Wide enough that no cell is cut; trailing blanks are removed."""
 
 Piece = str | tuple[str, str]
-"""A text, or one with its style."""
+"""A text, or a text and its style."""
 
 
 def shown_width() -> int:
-    """Of what is written to stdout, in columns."""
+    """Return the number of columns of stdout."""
     return Console(file=sys.stdout).width if sys.stdout.isatty() else PIPED_WIDTH
 
 
 def text(*pieces: Piece, style: str = "") -> Text:
-    """One line of these pieces."""
+    """Return one line that consists of these pieces."""
     safe = [
         shown(piece) if isinstance(piece, str) else (shown(piece[0]), piece[1]) for piece in pieces
     ]
@@ -38,23 +38,25 @@ def text(*pieces: Piece, style: str = "") -> Text:
 
 
 def lines(value: str, style: str = "") -> Text:
-    """A text of our own user's, which may have several lines."""
+    """Return a text that may have several lines, for texts of the user."""
     return Text("\n".join(map(shown, value.split("\n"))), style=style)
 
 
 def row(table: Table, *cells: RenderableType) -> None:
-    """Add a row; what is a str in it is a text."""
+    """Add a row; strings become texts."""
     table.add_row(*(text(cell) if isinstance(cell, str) else cell for cell in cells))
 
 
 def offsets_table(here: str, there: str) -> Table:
-    """Of offsets of one cluster and where they lie on another; the last column is for remarks."""
+    """Return a table of offsets on one cluster and their offsets on another; the last column is for
+    remarks.
+    """
     numbers = ("partition", "offset", f"offset on {there}")
     return plain_table(here, *numbers[:2], there, numbers[2], "", numbers=numbers)
 
 
 def plain_table(*columns: str, numbers: Container[str]) -> Table:
-    """Without lines; `numbers`: columns that stand at the right."""
+    """Return a table without lines; `numbers` are the columns that are aligned right."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for name in columns:
         table.add_column(shown(name), no_wrap=True, justify="right" if name in numbers else "left")
@@ -62,13 +64,13 @@ def plain_table(*columns: str, numbers: Container[str]) -> Table:
 
 
 def write_all(parts: Iterable[RenderableType]) -> None:
-    """Write to stdout, with colours where it is a terminal; -q leaves it out."""
+    """Write to stdout, with colours if it is a terminal, unless -q is given."""
     if not is_quiet():
         write_warnings(parts)
 
 
 def write_warnings(parts: Iterable[RenderableType]) -> None:
-    """The same, of what -q leaves in: what is wrong."""
+    """Write problems to stdout, even if -q is given."""
     if sys.stdout.isatty():
         console = Console(file=sys.stdout, highlight=False)
         for part in parts:

@@ -1,27 +1,28 @@
-"""A task's rows appended to its partitions inside the transaction, once, however often it runs.
+"""Appends a task's rows to its partitions inside the transaction, once, however often it runs.
 
-A task may run twice: again after it failed, beside itself by speculation, or on an executor that
-was thought lost. All of them write with one producer id and epoch, each partition's sequences from
-0, so the log decides: a batch is appended at the next sequence or not at all. Whose answer does not
-say that it was appended now reads what the log has of the transaction, and leaves out as many of
-its own rows as it finds there. So the log ends with the rows of one run, each once, whichever runs
-wrote them and in whichever batches.
+A task may run twice: again after a failure, in parallel by speculation, or on an executor that was
+considered lost. All runs write with the same producer ID and epoch, and with sequences from 0 in
+each partition. So the log decides: a batch is appended at the next sequence or not at all. A run
+whose batch was not acknowledged as newly appended reads the transaction's records in the log, and
+leaves out as many of its own rows as it finds there. So the log has the rows of one run, each once,
+whichever runs wrote them and in whichever batches.
 
-- The answer is lost, or a leader moves: the repeated batch is answered as one that is there; it is
-  read, and is our own.
-- The run before died: our first batch is refused or answered as one that is there. What was
-  written is read, and counts as ours.
-- Two runs write at once: one of them is refused at each sequence, reads what the other wrote, and
-  continues behind it.
-- The broker has closed the transaction (time is up, a newer run): the epoch is refused.
+- If the response is lost, or the leader moves, the repeated batch is acknowledged as a duplicate.
+  It is read, and is this run's own.
+- If the previous run died, this run's first batch is rejected or acknowledged as a duplicate. The
+  rows in the log are read, and count as this run's.
+- If two runs write at the same time, one of them is rejected at each sequence. It reads what the
+  other wrote, and continues after it.
+- If the broker has closed the transaction (after a time-out, or for a newer run), the epoch is
+  rejected.
 
-A broker answers a repeated range of sequences as if it had appended it, whatever is in it. It shows
-in the append time of the answer, which a new batch of a CreateTime topic does not have. Where
-topics have LogAppendTime every answer has one, so everything is read once.
+A broker acknowledges a repeated range of sequences as if it had appended it, whatever its content.
+This shows in the append time of the response, which a new batch of a CreateTime topic does not
+have. Topics with LogAppendTime have it in every response, so everything is read once.
 
-What is found of rows that this run never has (`PARTITION_SHARED`) is of another task, or of a run
-that had other rows: nothing of the transaction may be committed. Rows are equal when their bytes
-and timestamps are. A packed batch is appended as it is, until its rows must be known.
+Rows in the log that this run never has (`PARTITION_SHARED`) come from another task, or from a run
+that had other rows; then the transaction must not be committed. Rows are equal if their bytes and
+timestamps are equal. A packed batch is appended as it is, unless its rows must be compared.
 """
 
 from __future__ import annotations
@@ -61,34 +62,35 @@ from twinlog.wire.record_batch import (
 from twinlog.wire.rows import Part, Rows
 
 ROUND_BYTES: Final = 8 << 20
-"""Of batches that are in flight, one of a partition. They may go to one broker."""
+"""Bytes of batches in flight, one per partition. They may all go to one broker."""
 FETCH_BYTES: Final = 4 << 20
 SMALL_BYTES: Final = 16 << 10
 SMALL_SHARE: Final = 0.25
-"""A packed batch below both (the share is of the largest) is joined with others."""
+"""A packed batch below both limits is joined with others; the share is of the maximum batch size.
+"""
 OUT_OF_STEP: Final = frozenset({OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
 
 
 _Queue = list[Rows | PackedBatch]
-"""What a partition has still to get, a batch each."""
+"""Remaining rows of a partition, one entry per batch."""
 
 
 @dataclass(slots=True)
 class _Log:
-    """What this run has for one partition, and what it knows of it."""
+    """What this run has for one partition, and what it knows about the log."""
 
     given: int = 0
     """Rows of this run, written or not."""
     next_sequence: int = 0
     position: int = -1
-    """Where reading resumes; negative: nothing was read yet."""
+    """Where reading resumes; negative if nothing was read yet."""
     has_own_times: bool = True
     there: Counter[bytes] = field(default_factory=Counter)
-    """Rows in the log that another run wrote, and that this one has not come to."""
+    """Rows in the log that another run wrote, and that this run has not reached yet."""
 
 
 class Appender:
-    """Of one run of a task; `add` and at last `finish`."""
+    """The rows of one run of a task: call `add`, and at the end `finish`."""
 
     def __init__(
         self, client: ClusterClient, transactions: Transactions, codec: Codec, max_bytes: int
@@ -100,7 +102,7 @@ class Appender:
         self._gatherer = Gatherer(max_bytes)
 
     def add(self, tp: TopicPartition, rows: Rows | PackedBatch) -> None:
-        """Rows behind those that were added before. Raises TwinlogError."""
+        """Add rows after those added before. Raises TwinlogError."""
         self._logs.setdefault(tp, _Log()).given += len(rows)
         if isinstance(rows, PackedBatch):
             if self._may_stay(rows):
@@ -111,7 +113,9 @@ class Appender:
         self._flush(self._gatherer.add(tp, rows))
 
     def finish(self) -> dict[TopicPartition, int]:
-        """Rows of each partition, all of them in its log. Raises TwinlogError."""
+        """Write the remaining rows, and return the row count of each partition. Raises
+        TwinlogError.
+        """
         self._flush(self._gatherer.take_all())
         for tp, log in self._logs.items():
             if log.there:
@@ -122,7 +126,7 @@ class Appender:
         return {tp: log.given for tp, log in self._logs.items()}
 
     def _may_stay(self, batch: PackedBatch) -> bool:
-        """As it is: it has our codec, and is neither too small nor too large."""
+        """Return whether to append the batch as it is: same codec, not too small or too large."""
         size = len(batch.data)
         fits = size <= self._max_bytes or len(batch) == 1
         return batch.codec is self._codec and fits and size >= self._small_bytes
@@ -137,7 +141,7 @@ class Appender:
         return self._logs[tp].next_sequence > 0
 
     def _round(self, queues: dict[TopicPartition, _Queue]) -> None:
-        """The next batch of each queue, as far as they go together; queues that are done end."""
+        """Append the next batch of each queue, up to a size, and remove finished queues."""
         batches: dict[TopicPartition, bytearray] = {}
         size = 0
         for tp, queue in list(queues.items()):
@@ -166,7 +170,9 @@ class Appender:
             return
         if isinstance(answer, Appended):
             if not self._read(tp, log):
-                raise shared(f"{tp} was said to have sequence {log.next_sequence}, and has not")
+                raise shared(
+                    f"{tp} lacks sequence {log.next_sequence}, which its leader acknowledged"
+                )
             return
         number = answer.kafka_error if isinstance(answer, BrokerRefused) else 0
         if number in OUT_OF_STEP and self._read(tp, log):
@@ -192,10 +198,10 @@ class Appender:
         )
         return batch
 
-    # -- what is there already
+    # -- rows that are already in the log
 
     def _missing(self, log: _Log, rows: Rows | PackedBatch) -> Rows | PackedBatch:
-        """Those that the log does not have yet."""
+        """Return the rows that the log does not have yet."""
         if not log.there:
             return rows
         parts: list[Part] = []
@@ -204,8 +210,8 @@ class Appender:
         return Rows(parts)
 
     def _read(self, tp: TopicPartition, log: _Log) -> bool:
-        """Read what the log has of this transaction behind the next sequence; whether that is
-        anything.
+        """Read this transaction's records in the log from the next sequence on; return whether
+        there are any.
         """
         identity = self._transactions.identity
         found = or_raise(describe_producers(self._client, [tp])[tp])
@@ -221,11 +227,11 @@ class Appender:
             before = log.position
             self._fetch(tp, log)
             failures = failures + 1 if log.position == before else 0
-            # what is not replicated yet is not told to readers
+            # records that are not replicated yet are not returned to readers
             if failures and not self._client.patience.pause(failures, deadline):
                 raise ClusterError(
-                    f"cluster {self._client.alias}: {tp}: what was appended at offset {before} "
-                    "cannot be read: look at the replicas of the partition",
+                    f"cluster {self._client.alias}: {tp}: records appended at offset {before} "
+                    "cannot be read: check the replicas of the partition",
                     code="TIMED_OUT",
                 )
         return True
@@ -259,7 +265,7 @@ def _rows(some: Rows | PackedBatch) -> Rows:
 
 
 def _take(log: _Log, table: Table, row: int) -> bool:
-    """Whether the log has it; it counts once."""
+    """Return whether the log has the row, and count it as found."""
     if not log.there:
         return False
     digest = _digest(log, table, row)
@@ -279,10 +285,10 @@ def _digest(log: _Log, table: Table, row: int) -> bytes:
 
 
 def shared(what: str) -> ClusterError:
-    """The error for a partition that more than one task wrote, or one task in two ways."""
+    """Return the error for a partition that two tasks wrote, or that one task wrote in two ways."""
     return ClusterError(
         f'format("twinlog"), writing: {what}: either two tasks write this partition, then give '
-        "each partition to one task: partitioned(df, options); or a task ran twice and had other "
+        "each partition to one task: partitioned(df, options); or a task ran twice with different "
         "rows, then write its input to a table first, and read that. Nothing was committed",
         code="PARTITION_SHARED",
     )

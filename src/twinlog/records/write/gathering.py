@@ -1,4 +1,4 @@
-"""Rows of partitions, gathered until they fill batches."""
+"""Gathers rows of partitions until they fill batches."""
 
 from __future__ import annotations
 
@@ -9,29 +9,33 @@ from twinlog.wire.record_batch import HEADER_BYTES
 from twinlog.wire.rows import Part, Rows
 
 HELD_BYTES: Final = 16 << 20
-"""Of rows that wait for more of their partition, all together."""
+"""Maximum bytes of waiting rows, over all partitions."""
 
 KEPT_BYTES: Final = 64 << 20
-"""Of all tables of which a row waits: a partition with few rows keeps those of the others."""
+"""Maximum bytes of all tables with a waiting row: a row keeps its table, with other partitions'
+rows.
+"""
 
 Cuts = dict[TopicPartition, list[Rows]]
-"""Rows of partitions, those of each batch."""
+"""Rows of partitions, separately for each batch."""
 
 
 class Gatherer:
-    """Holds rows of each partition until there are enough for a batch; then they are due."""
+    """Holds the rows of each partition until they fill a batch."""
 
     def __init__(self, max_bytes: int) -> None:
-        """`max_bytes`: of a batch, not compressed, with its header; a row alone may be larger."""
+        """`max_bytes`: of a batch with its header, uncompressed; a single row may be larger."""
         self._max_payload = max(1, max_bytes - HEADER_BYTES)
         self._waiting: dict[TopicPartition, list[Part]] = {}
         self._sizes: dict[TopicPartition, int] = {}
         self._held = 0
         self._tables: dict[int, int] = {}
-        """Bytes of the tables of rows that wait, by identity; of more, until nothing waits."""
+        """Bytes of the tables of waiting rows, by identity. Entries are only removed when nothing
+        waits.
+        """
 
     def add(self, tp: TopicPartition, rows: Rows) -> Cuts:
-        """Rows behind those that were added before; what is due now."""
+        """Add rows after those added before, and return full batches."""
         size, _, _ = rows.measure()
         self._waiting.setdefault(tp, []).extend(rows.parts)
         self._sizes[tp] = self._sizes.get(tp, 0) + size
@@ -43,7 +47,7 @@ class Gatherer:
         return self.take(tp) if self._sizes[tp] >= self._max_payload else {}
 
     def take(self, tp: TopicPartition) -> Cuts:
-        """What waits of one partition."""
+        """Return the waiting rows of one partition."""
         if tp not in self._waiting:
             return {}
         self._held -= self._sizes.pop(tp)
@@ -53,7 +57,7 @@ class Gatherer:
         return {tp: self._cut(rows)}
 
     def take_all(self) -> Cuts:
-        """What waits of any."""
+        """Return all waiting rows."""
         cuts: Cuts = {}
         for tp in list(self._waiting):
             cuts |= self.take(tp)

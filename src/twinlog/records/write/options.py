@@ -1,4 +1,4 @@
-"""Options of writing, parsed once: those of Spark's `format("kafka")`, and some more."""
+"""Options of writing, parsed once: those of Spark's `format("kafka")`, and additional ones."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from twinlog.wire.record_batch import Codec
 TRANSACTIONAL_ID: Final = "transactional.id"
 TRANSACTION_TIMEOUT: Final = "transaction.timeout.ms"
 MOST_TIMEOUT_MS: Final = 900_000
-"""The brokers' transaction.max.timeout.ms, if nobody has changed it."""
+"""The brokers' default transaction.max.timeout.ms."""
 MAX_REQUEST_SIZE: Final = 1 << 20
-"""Java's max.request.size. Brokers take batches of 12 bytes more (max.message.bytes)."""
+"""Java's max.request.size. Brokers accept batches that are 12 bytes larger (max.message.bytes)."""
 
 IGNORED: Final = {"includeHeaders": "a column `headers` is always written"}
 
 REFUSED_KEYS: Final = {
     "key.serializer": "keys are bytes or text; convert the column",
     "value.serializer": "values are bytes or text; convert the column",
-    "partitioner.class": "keys are placed as Java's producer does; or write a column partition",
+    "partitioner.class": "keys are partitioned as by Java's producer; or write a column partition",
     "interceptor.classes": "Java code cannot run here",
 }
 """Keys of a producer that cannot have an effect, and what to do."""
@@ -41,27 +41,27 @@ ALWAYS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What to write where, and as whom. Its repr hides secrets."""
+    """What to write, where, and as which producer. Its repr hides secrets."""
 
     properties: ClientProperties
     topic: str
-    """Of all rows; empty: they name theirs."""
+    """Topic of all rows; empty if rows name their topics."""
     transactional_id: str
     write_id: str
-    """Which write this is, of a batch; empty for streams, where Spark names the query."""
+    """ID of a batch write; empty for streams, where Spark identifies the query."""
     timeout_ms: int
     codec: Codec
     max_bytes: int
     needs_mark: bool
-    """A micro-batch that is not the first one is refused without the mark of the one before."""
+    """Refuse a micro-batch, except the first one, if the previous one's mark is missing."""
 
     def cluster(self) -> ClusterSettings:
-        """How to reach the brokers. Raises ConfigError."""
+        """Return the connection settings. Raises ConfigError."""
         return settings_of(self.properties, "twinlog-writer")
 
 
 def parse_write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
-    """Raises ConfigError with the option, what is wrong, and what to do."""
+    """Parse the options. Raises ConfigError with the option, what is wrong, and what to do."""
     options, properties = named(given, Role.PRODUCER, IGNORED)
     client = client_of(properties, Role.PRODUCER, REFUSED_KEYS)
     _note_stronger(client)
@@ -102,12 +102,14 @@ def _write_id(options: Mapping[str, str], *, is_stream: bool) -> str:
     if not is_stream:
         return options.get("writeId", "").strip() or str(uuid.uuid4())
     if "writeId" in options:
-        raise wrong("writeId", "it is of batches only", "remove it: Spark names a stream's query")
+        raise wrong("writeId", "only batches have it", "remove it: Spark names a stream's query")
     return ""
 
 
 def _transactional_id(options: Mapping[str, str], client: ClientProperties, write_id: str) -> str:
-    """The same for every run of a query, or of a write: it shuts earlier runs out."""
+    """Return the ID, which is the same for every run of a query or write, so that it fences earlier
+    runs.
+    """
     given = client.get(TRANSACTIONAL_ID, "").strip()
     if given:
         return given
@@ -115,9 +117,9 @@ def _transactional_id(options: Mapping[str, str], client: ClientProperties, writ
     if not seed:
         raise wrong(
             f"kafka.{TRANSACTIONAL_ID}",
-            "missing, and there is no option checkpointLocation to make one of (the session's "
-            "spark.sql.streaming.checkpointLocation cannot be seen here)",
-            "write one of them; the id is the query's own",
+            "missing, and there is no option checkpointLocation to derive one from (the session's "
+            "spark.sql.streaming.checkpointLocation is not visible here)",
+            "write one of them; each query needs its own ID",
         )
     return f"twinlog-{hashlib.sha256(seed.rstrip('/').encode()).hexdigest()[:20]}"
 

@@ -1,15 +1,15 @@
-"""Record batches in place of rows: what `partitioned` has Spark shuffle, and a writer appends.
+"""Record batches in place of rows: `partitioned` has Spark shuffle them, and a writer appends them.
 
-A batch is encoded and compressed where its rows are, before the shuffle. What goes from task to
-task is one row of Spark's for some hundred records, and the task that writes only sets the fields
-of a producer in a header.
+A batch is encoded and compressed in the task that has its rows, before the shuffle. So one Spark
+row is shuffled for some hundred records, and the writing task only sets the producer fields in a
+header.
 
     partition int, record_batch binary, least_timestamp bigint
 
 and `topic string` if there is no option `topic`.
 
-`record_batch` is one of Kafka's (magic 2) without producer and CRC; its records without a timestamp
-have -1 until a write begins, which gives them its own time.
+`record_batch` is a Kafka batch (magic 2) without producer and CRC. Records without a timestamp have
+-1 until a write begins, which sets its own time.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ LEAST_TIMESTAMP: Final = "least_timestamp"
 TYPES: Final = {PARTITION: "int", RECORD_BATCH: "binary", LEAST_TIMESTAMP: "bigint"}
 """The columns, and Spark's names of their types."""
 PARTITION_COUNT: Final = "twinlog.placed.among"
-"""In the metadata of the column `partition`: how many partitions the topic had then."""
+"""Metadata of the column `partition`: the topic's partition count at that time."""
 UNTIMED_MS: Final = -1
-"""Of a record without a timestamp."""
+"""Timestamp of a record without one."""
 
 
 def is_packed(columns: Collection[str]) -> bool:
-    """Whether these are the columns of record batches, if perhaps not all of them, or more."""
+    """Return whether these are columns of record batches, perhaps with some missing or added."""
     return RECORD_BATCH in columns and (VALUE not in columns or LEAST_TIMESTAMP in columns)
 
 
@@ -55,7 +55,7 @@ def partition_count(schema: StructType) -> int:
 
 
 class PackedBatch:
-    """One encoded batch, which is as long as it has records; `data` may be written to."""
+    """One encoded batch; its length is its record count, and `data` is writable."""
 
     __slots__ = ("_count", "codec", "data", "least_ms", "most_ms")
 
@@ -70,11 +70,11 @@ class PackedBatch:
         return self._count
 
     def rows(self) -> Rows:
-        """Its records. Raises CorruptData."""
+        """Return its records. Raises CorruptData."""
         return decode_rows(memoryview(self.data))
 
     def timed(self, now_ms: int) -> PackedBatch | Rows:
-        """The same, its records without a timestamp with this one. Raises CorruptData."""
+        """Return the batch with `now_ms` in records without a timestamp. Raises CorruptData."""
         if self.least_ms != UNTIMED_MS:
             return self
         if self.most_ms == UNTIMED_MS:

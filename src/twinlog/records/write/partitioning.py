@@ -1,9 +1,9 @@
-"""`partitioned`: each partition of a topic to one task, which is what a transaction asks for.
+"""`partitioned`: puts each partition of a topic into one task, as a transaction requires.
 
-A broker counts the records of a producer in each partition, so only one task at a time can write
-there. Spark does not let sinks that are written in Python ask how rows are distributed, so whoever
-writes from several tasks calls this last. Rows become record batches before they are shuffled
-(`packing`).
+Brokers check the sequence numbers of a producer in each partition, so only one task at a time can
+write to a partition. Spark does not let sinks in Python request a distribution, so a query that
+writes from several tasks calls this function last. Rows become record batches before they are
+shuffled (`packing`).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from twinlog.records.write.rows import (
 BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 GIVEN_BYTES: Final = 512 << 20
-"""Spark is to give to Python at most so many at once: Arrow ends at 2 GiB."""
+"""Maximum bytes that Spark passes to Python at once; Arrow's limit is 2 GiB."""
 LEAST_BYTES: Final = 16 << 10
-"""Of a batch, where Spark sets no limit: what Java's producer sends by itself (batch.size)."""
+"""Bytes of a batch if Spark sets no limit; the default of Java's producer (batch.size)."""
 _SIZE: Final = re.compile(r"(\d+) *([kmg]?)i?b?")
 _SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 
@@ -74,8 +74,9 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
 
 
 def most_bytes(options: WriteOptions, limit: str, rows: str) -> int:
-    """Of a batch before it is compressed. `limit` and `rows` are what Spark gives to Python at once
-    (`BATCH_BYTES`, `BATCH_ROWS`); where it only counts rows, these must not be large.
+    """Return the maximum bytes of a batch before compression. `limit` and `rows` are how much Spark
+    passes to Python at once (`BATCH_BYTES`, `BATCH_ROWS`). If only rows are limited, batches must
+    be small.
     """
     known = _SIZE.fullmatch(limit.strip().lower())
     if known and int(known[1]) << _SHIFTS[known[2]] <= GIVEN_BYTES:

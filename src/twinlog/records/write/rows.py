@@ -1,10 +1,10 @@
-"""From Arrow columns to records of partitions, without an object for each row.
+"""Converts Arrow columns to records of partitions, without an object for each row.
 
-A column becomes bytes, starts and sizes; a kernel makes a table of records of them, another one
-partitions by key as Java's producer does. What no broker would take, or takes for something else,
-is ROW_INVALID here.
+A column becomes bytes, starts and sizes. One kernel makes a table of records of them, another one
+partitions by key as Java's producer does. Rows that a broker would reject or misinterpret raise
+ROW_INVALID here.
 
-A row without a timestamp has the time when the write, or the micro-batch, began: a task that runs
+A row without a timestamp gets the start time of the write or micro-batch, so that a task that runs
 again writes the same rows (`appending`).
 """
 
@@ -56,11 +56,11 @@ TYPES: Final = {
 }
 """Columns that are written, and Spark's names of the types that they may have."""
 OF_READING: Final = (OFFSET, TIMESTAMP_TYPE)
-"""What a DataFrame that was read from Kafka has besides."""
+"""Further columns of a DataFrame that was read from Kafka."""
 
 
 def check_schema(schema: StructType, *, has_topic: bool) -> tuple[str, ...]:
-    """The columns of these rows that are not written. Raises ConfigError."""
+    """Return the columns of these rows that are not written. Raises ConfigError."""
     given = {field.name: field.dataType.simpleString() for field in schema}
     is_packed = packing.is_packed(given)
     of_batches = packing.column_types(has_topic=has_topic)
@@ -90,13 +90,13 @@ def check_schema(schema: StructType, *, has_topic: bool) -> tuple[str, ...]:
 
 
 def warn_of_others(columns: Sequence[str]) -> None:
-    """Of columns that records do not have."""
+    """Warn about columns that records do not have."""
     if columns:
-        log.warning("columns that records do not have are not written: %s", ", ".join(columns))
+        log.warning("columns that records do not have are ignored: %s", ", ".join(columns))
 
 
 class RowPartitioner:
-    """Makes records of one task's rows and says where each goes."""
+    """Makes records of one task's rows, and assigns their partitions."""
 
     def __init__(
         self,
@@ -106,19 +106,19 @@ class RowPartitioner:
         now_ms: int,
         turn: int | None,
     ) -> None:
-        """`counts`: how many partitions a topic has (`counter`). `turn`: the partition of all rows
-        that name none, neither by key; None: each by its content, which is the same whenever and
-        in whatever order a task has its rows.
+        """`counts` returns a topic's partition count (`counter`). `turn` is the partition of all
+        rows without a partition and a key. If it is None, such rows are partitioned by content,
+        which is the same whenever and in whatever order a task has its rows.
         """
         self._topic, self._counts, self._now_ms, self._turn = topic, counts, now_ms, turn
         self.oldest_ms: dict[str, int] = {}
-        """Of each topic, by a column timestamp."""
+        """By topic: the oldest timestamp in a column timestamp."""
 
     def by_partition(
         self, batch: pa.RecordBatch
     ) -> Iterator[tuple[TopicPartition, Rows | PackedBatch]]:
-        """The rows of each partition, in order, or batches of them where they are packed already.
-        Raises TwinlogError.
+        """Yield the rows of each partition in order, or packed batches of them. Raises
+        TwinlogError.
         """
         columns: Mapping[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
         if packing.is_packed(batch.schema.names):
@@ -129,7 +129,7 @@ class RowPartitioner:
     def rows_by_partition(
         self, columns: Mapping[str, Any], count: int
     ) -> Iterator[tuple[TopicPartition, Rows]]:
-        """The rows of each partition, in order. Raises TwinlogError."""
+        """Yield the rows of each partition in order. Raises TwinlogError."""
         table = table_of_columns(columns, count, self._now_ms)
         for topic, rows in self._by_topic(columns.get(TOPIC), count):
             if TIMESTAMP in columns:
@@ -188,24 +188,26 @@ class RowPartitioner:
 
 
 def counter(client: ClusterClient) -> Callable[[str], int]:
-    """How many partitions topics have, each asked for once."""
+    """Return a function from topics to partition counts, which queries each topic once."""
     return cache(partial(partitions_of, client))
 
 
 def partitions_of(client: ClusterClient, topic: str) -> int:
-    """How many a topic has. Raises TwinlogError where there is none, or it may not be seen."""
+    """Return a topic's partition count. Raises TwinlogError if the topic does not exist or is not
+    visible.
+    """
     try:
         metadata = client.metadata([topic], allow_missing=False)
     except ClusterError as error:
         if error.code != TOPIC_MISSING:
             raise
-        todo = "create it with the partitions and configs that it is to have, then write again"
-        raise no_topic(client, [topic], error, f"a write creates none: {todo}") from None
+        todo = "create it with the partitions and configs that it needs, then write again"
+        raise no_topic(client, [topic], error, f"a write does not create topics: {todo}") from None
     return len(metadata.topics[topic].partitions)
 
 
 def table_of_columns(columns: Mapping[str, Any], count: int, now_ms: int) -> Table:
-    """All rows as records. Raises ClusterError, ROW_INVALID."""
+    """Return all rows as records. Raises ClusterError (ROW_INVALID)."""
     none = Strings(b"", array("q", bytes(8 * count)), array("q", [-1]) * count)
     key = strings_of(columns[KEY]) if KEY in columns else none
     headers = _headers(columns[HEADERS]) if HEADERS in columns else none
@@ -216,7 +218,7 @@ def table_of_columns(columns: Mapping[str, Any], count: int, now_ms: int) -> Tab
 
 
 def strings_of(column: Any) -> Strings:
-    """A column of text or bytes."""
+    """Return a column of text or bytes as strings of the kernels."""
     column = column.cast(pa.binary())
     sizes = pc.fill_null(pc.binary_length(column), -1)
     _, ends, data = column.buffers()
@@ -235,7 +237,7 @@ def _numbers(column: Any) -> array[int]:
 def _times(column: Any, now_ms: int) -> array[int]:
     known = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
     if known.null_count < len(known) and pc.min(known).as_py() < 0:
-        raise invalid("rows have timestamps before 1970, which Kafka does not take")
+        raise invalid("rows have timestamps before 1970, which Kafka does not accept")
     return _numbers(pc.fill_null(pc.divide(known, 1000), now_ms))
 
 
@@ -249,23 +251,23 @@ def _headers(column: Any) -> Strings:
 
 
 def _named(column: Any, rows: array[int], count: int) -> tuple[dict[int, array[int]], array[int]]:
-    """Rows by the partition that they name, and those that name none."""
+    """Return rows by the partition that they name, and rows that name none."""
     if not column.null_count and len(rows) == count:
         bounds = pc.min_max(column).as_py()
-        if bounds["min"] == bounds["max"]:  # as `partitioned` leaves them
+        if bounds["min"] == bounds["max"]:  # as returned by `partitioned`
             return {bounds["min"]: rows}, array("q")
     return _grouped(column, rows)
 
 
 def _grouped(column: Any, rows: array[int]) -> tuple[dict[Any, array[int]], array[int]]:
-    """These rows by what a column has, each group in order, and those where it has nothing."""
+    """Return rows by a column's value, each group in order, and the rows with NULL."""
     indices = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()  # its own numbers may be in any order
     numbers = column.take(indices).dictionary_encode()
     order = pc.array_sort_indices(numbers.indices)  # stable, nulls last
     rows = _numbers(indices.take(order))
-    # the numbers are 0, 1, .. in the order in which they come first
+    # the numbers are 0, 1, .. in order of first occurrence
     counts = pc.value_counts(numbers.indices.drop_null()).field("counts").to_pylist()
     found: dict[Any, array[int]] = {}
     at = 0
@@ -276,7 +278,7 @@ def _grouped(column: Any, rows: array[int]) -> tuple[dict[Any, array[int]], arra
 
 
 def _by_key(column: Any, rows: array[int]) -> tuple[array[int], array[int]]:
-    """Rows that have a key, and those that have none."""
+    """Return rows with a key, and rows without one."""
     if column is None:
         return array("q"), rows
     if not column.null_count:
@@ -286,7 +288,7 @@ def _by_key(column: Any, rows: array[int]) -> tuple[array[int], array[int]]:
 
 
 def _keyed_by_content(table: Table) -> Table:
-    """The same rows, with all that a record holds but its time in place of the key."""
+    """Return the rows with the whole record, except its timestamp, in place of the key."""
     cells, stride, rows = array("q", table.cells), table.stride, table.rows
     rests, ends = table.column(shapes.REST), table.column(shapes.END)
     key, size = shapes.KEY * stride, shapes.KEY_SIZE * stride
@@ -311,7 +313,7 @@ def _wrong(what: str, todo: str) -> ConfigError:
 
 
 def invalid(what: str) -> ClusterError:
-    """The error for rows that cannot be records."""
+    """Return the error for rows that cannot be records."""
     return ClusterError(
         f'format("twinlog"), writing: {what}: filter or convert them; nothing was committed',
         code="ROW_INVALID",

@@ -1,4 +1,4 @@
-"""What a task of a write runs; the same for batches and streams."""
+"""The task of a write, for batches and streams."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from twinlog.records.write.transaction import Begun, TaskWritten, transactions
 
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
-"""Local properties by which Spark's own sinks know their query, too. The id is the checkpoint's."""
+"""Local properties that Spark's own sinks use as well. The ID is the checkpoint's."""
 
 
 def write_rows(
     options: WriteOptions, begun: Begun, batches: Iterator[pa.RecordBatch]
 ) -> TaskWritten:
-    """Raises TwinlogError; then the task may be run again."""
+    """Write the rows of a task. Raises TwinlogError; the task may then run again."""
     task_begins()
     context = TaskContext.get()
     query, turn = options.write_id, 0
@@ -32,8 +32,7 @@ def write_rows(
         turn = context.partitionId() + int(context.getLocalProperty(BATCH_ID) or 0)
     if not query:
         raise EnvironmentMissing(
-            f"Spark does not tell its tasks which query they are of ({QUERY_ID}): "
-            "Spark 4.1 to 4.3 do"
+            f"Spark does not pass its tasks the query ID ({QUERY_ID}), as Spark 4.1 to 4.3 do"
         )
     with connected(options.cluster()) as client:
         joined = transactions(client, options, query, begun.identity)

@@ -1,31 +1,33 @@
 """One Kafka transaction for all tasks of a write or micro-batch; the driver begins and ends it.
 
-    driver   begin    InitProducerId: what an earlier run left open is rolled back, or finished
-                      where its end was decided; nothing of that run is taken any more
-    tasks             add partitions, append with that producer id and epoch (`appending`)
-    driver   commit   read the mark; count what is in the logs; set the mark; EndTxn; new epoch
+    driver   begin    InitProducerId: rolls back the open transaction of an earlier run, or finishes
+                      it if its end was decided; later requests of that run are rejected
+    tasks             add partitions, append with that producer ID and epoch (`appending`)
+    driver   commit   read the mark; count the rows in the logs; set the mark; EndTxn; new epoch
     driver   abort    EndTxn, new epoch
 
-Begin and commit run in different processes, and only the tasks' messages go from one to the other.
-All of it may be repeated.
+Begin and commit run in different processes, and only the tasks' messages pass from one to the
+other. All steps may be repeated.
 
 The mark (`cluster.groups.commit_mark`) is an offset of a group that belongs to the query. It has
 the number of the micro-batch that was committed last, its row count, and its topics. It is part of
 the transaction, so it is committed if and only if the rows are. A mark that no writer set on this
 cluster is refused (MARK_DIFFERS), because a mirror may have translated it.
-A micro-batch whose number it has is not written again: Spark repeats one with the same rows when it
-died between our end and its own note of it. Spark keeps the plan of a micro-batch, so numbers of a
-query have no gap; where the mark says otherwise (MARK_DIFFERS), it is of another checkpoint, or was
-lost, and nobody knows what the topic has.
 
-- We die before EndTxn: the next begin, or the time-out, rolls back. The mark is the one before.
-- We die behind EndTxn: the mark says so, the repeated micro-batch is recognised.
-- EndTxn's answer is lost: it is asked again while the coordinator has the same transaction open, by
-  the time at which that began. Else the epoch is ended, and the mark, read when nothing is in
-  doubt (KIP-447), says what became of it.
-- Somebody else begins meanwhile: our epoch is refused (WRITER_FENCED), and nothing was committed,
-  or it was and the mark says so to the next run.
-- Some run of a task wrote what no task says that it wrote: the counts differ (PARTITION_SHARED).
+A micro-batch with the number of the mark is not written again. Spark repeats a micro-batch with the
+same rows if it died after the commit but before its own note of it. Spark keeps the plan of a
+micro-batch, so the numbers of a query have no gap. If the mark has an unexpected number
+(MARK_DIFFERS), it belongs to another checkpoint, or was lost, and the topic's content is unknown.
+
+- If the driver dies before EndTxn, the next begin, or the time-out, rolls back. The mark is the
+  previous one.
+- If it dies after EndTxn, the mark shows that the repeated micro-batch is committed.
+- If the response to EndTxn is lost, it is sent again while the coordinator has the same transaction
+  open, by its start time. Otherwise the epoch is ended. The mark, read after pending transactions
+  have ended (KIP-447), then shows the result.
+- If another run begins in the meantime, this run's epoch is rejected (WRITER_FENCED). Nothing was
+  committed, or the next run finds the commit in the mark.
+- If a task's run wrote rows that no task reports, the counts differ (PARTITION_SHARED).
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ log = logging.getLogger(__name__)
 FENCED: Final = ProducerFenced(
     "WRITER_FENCED",
     "another run of the same query or write has begun since, or this one took longer than "
-    "kafka.transaction.timeout.ms: where no other runs, start it again; what it has committed is "
+    "kafka.transaction.timeout.ms: if no other run is active, start it again; committed rows are "
     "recognised",
 )
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -65,27 +67,27 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """What tasks are given."""
+    """What tasks get."""
 
     identity: ProducerIdentity
     now_ms: int
-    """When it began: of rows without a timestamp."""
+    """Start time, used for rows without a timestamp."""
     placed_among: int
-    """The partitions that the topic had when rows were partitioned; 0: tasks do that."""
+    """The topic's partition count when rows were partitioned; 0 if tasks partition them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskWritten(WriterCommitMessage):
-    """What a task says that it has written."""
+    """The rows that a task reports as written."""
 
     identity: ProducerIdentity
     query: str
-    """Or which write."""
+    """The query, or the write."""
     rows: Mapping[TopicPartition, int]
     oldest_ms: Mapping[str, int]
-    """Of each topic, where rows have timestamps of their own."""
+    """By topic, if rows have their own timestamps."""
     placed_among: int
-    """As the task was given it."""
+    """As passed to the task."""
 
 
 def transactions(
@@ -106,13 +108,13 @@ def transactions(
 
 
 def begin(options: WriteOptions, placed_among: int = 0) -> Begun:
-    """Shut out what ran before. Raises TwinlogError."""
+    """Fence earlier runs and begin. Raises TwinlogError."""
     with connected(options.cluster()) as client:
         if options.topic:
-            partitions_of(client, options.topic)  # before anything runs
+            partitions_of(client, options.topic)  # fail before anything runs
         opened = transactions(client, options)
         opened.begin_epoch()
-        opened.describe()  # brokers that cannot are refused before a row is written
+        opened.describe()  # fail before a row is written if brokers are too old
         return Begun(
             identity=opened.identity,
             now_ms=time.time_ns() // 1_000_000,
@@ -121,7 +123,7 @@ def begin(options: WriteOptions, placed_among: int = 0) -> Begun:
 
 
 def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -> None:
-    """All that was written, if it is not committed yet. Raises TwinlogError."""
+    """Commit all rows of the tasks, unless they are already committed. Raises TwinlogError."""
     if not messages:
         return  # Spark had no task at all
     first, rows = messages[0], _rows(messages)
@@ -135,7 +137,7 @@ def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -
         mark = CommitMark(batch=batch, rows=sum(rows.values()), topics=topics)
         if _is_repeated(found, mark, options):
             _warn_of_left_out(opened.group, mark)
-            _end_epoch(opened, batch)  # which rolls back what tasks have written again
+            _end_epoch(opened, batch)  # rolls back rows that tasks have written again
             return
         if not topics:
             return  # without rows and a topic there is nothing to commit, not even a mark
@@ -146,16 +148,17 @@ def commit(options: WriteOptions, messages: Sequence[TaskWritten], batch: int) -
 
 
 def abort(options: WriteOptions, identity: ProducerIdentity) -> None:
-    """Roll back what the tasks of a run wrote: readers need not wait for the time-out, and a task
-    that is still running can open nothing any more. Raises TwinlogError.
+    """Roll back what the tasks of a run wrote. Readers need not wait for the time-out, and a task
+    that is still running can open no transaction any more. Raises TwinlogError.
 
-    A run that fails may be an older one, whose tasks failed because a newer one has begun. That one
-    is left alone, so the identity must be that of the run which fails (`Transactions.end_epoch`):
+    The failed run may be an older one, whose tasks failed because a newer one has begun. The newer
+    run is left alone, so the identity must be that of the failed run (`Transactions.end_epoch`):
 
-    - The newer run has begun before: our epoch is refused, and its begin has rolled ours back.
-    - It begins meanwhile: the same, or it waits for our rollback and begins then.
-    - The time was up: the coordinator has rolled back, and refuses our epoch likewise.
-    - We die on our way, or an answer is lost: it is done or not; the next begin does the rest.
+    - The newer run has begun before: this run's epoch is rejected, and was rolled back by that
+      begin.
+    - The newer run begins in the meantime: the same, or it waits for this rollback and begins then.
+    - The transaction timed out: the coordinator has rolled it back, and rejects this run's epoch.
+    - This process dies, or a response is lost: it is done or not; the next begin does the rest.
     """
     with connected(options.cluster()) as client:
         transactions(client, options, identity=identity).end_epoch()
@@ -196,7 +199,7 @@ def _is_repeated(found: CommitMark | None, mark: CommitMark, options: WriteOptio
         if found.topics != mark.topics:
             there, here = (", ".join(sorted(one.topics)) for one in (found, mark))
             raise _differs(
-                f"micro-batch {batch} is committed to {there}, and is now to be written to {here}",
+                f"micro-batch {batch} is committed to {there}, and now goes to {here}",
                 options.write_id,
             )
         if found.rows == mark.rows:
@@ -206,22 +209,22 @@ def _is_repeated(found: CommitMark | None, mark: CommitMark, options: WriteOptio
             options.write_id,
         )
     if last > batch:
-        raise _differs(f"micro-batch {last} is committed, and {batch} is to be written")
+        raise _differs(f"micro-batch {last} is committed, but {batch} should be written")
     if last < batch - 1 and options.topic and options.needs_mark:
         known = "none is known to be committed" if found is None else f"the last one is {last}"
-        raise _differs(f"micro-batch {batch} is to be written, and of those before it {known}")
+        raise _differs(f"micro-batch {batch} should be written, but of those before it {known}")
     return False
 
 
 def _counted(
     client: ClusterClient, opened: Transactions, rows: Mapping[TopicPartition, int]
 ) -> Described:
-    """The transaction, in which is what tasks say, and nothing else. Raises TwinlogError."""
+    """Return the transaction. Raises TwinlogError unless it has exactly the rows of the tasks."""
     state = opened.describe()
     if not state.is_open or state.identity != opened.identity:
         raise ClusterError(
-            f"cluster {client.alias}: transaction of {opened.transactional_id} is not open any "
-            f"more: {FENCED.why}",
+            f"cluster {client.alias}: transaction of {opened.transactional_id} is no longer "
+            f"open: {FENCED.why}",
             code=FENCED.code,
         )
     tps = {tp for tp in state.tps if tp.topic != OFFSETS_TOPIC} | rows.keys()
@@ -234,7 +237,9 @@ def _counted(
         )
         count = one.last_sequence + 1 if one is not None and is_there else 0
         if count != rows.get(tp, 0):
-            raise shared(f"{tp} has {count} rows of it, and tasks wrote {rows.get(tp, 0)}")
+            raise shared(
+                f"{tp} has {count} rows of the transaction, but tasks wrote {rows.get(tp, 0)}"
+            )
     return state
 
 
@@ -256,7 +261,7 @@ def _end(
             now = opened.describe()
             is_ours = now.identity == state.identity and now.started_ms == state.started_ms
             if is_ours and now.is_open:
-                continue  # it has not ended, and is still the one that was counted
+                continue  # still the transaction that was counted, and still open
             if is_ours and now.is_committed:
                 _end_epoch(opened, batch)
                 return
@@ -270,17 +275,17 @@ def _end(
 
 
 def _end_epoch(opened: Transactions, batch: int) -> None:
-    """So that a run of a task which comes late can open nothing. It waits for the end of what was
-    committed, which all leaders must have heard of. Where one is away, all is committed
-    nevertheless: an error would have the rows written again.
+    """End the epoch, so that a late run of a task can open no transaction. This waits for the
+    committed transaction to complete on all leaders. If a leader is unavailable, all is committed
+    nevertheless: an error would cause the rows to be written again.
     """
     try:
         opened.end_epoch()
     except TwinlogError as error:
         log.warning(
-            "%s: micro-batch %d is committed, and its rows are there once all leaders of "
-            "partitions are; its epoch could not be ended yet. The next write with this id does "
-            "so. A run of a task that comes late could open a transaction until then, for which "
+            "%s: micro-batch %d is committed, and its rows are visible when all leaders of "
+            "partitions are available; its epoch could not be ended yet. The next write with this "
+            "ID does so. Until then, a late run of a task could open a transaction, for which "
             "readers with read_committed wait for up to kafka.transaction.timeout.ms: %s",
             opened.group,
             batch,
@@ -291,8 +296,8 @@ def _end_epoch(opened: Transactions, batch: int) -> None:
 def _warn_of_left_out(group: str, mark: CommitMark) -> None:
     if mark.rows:
         log.warning(
-            "%s: %d rows were left out, because micro-batch %d of %s is committed already with as "
-            "many rows",
+            "%s: %d rows were left out, because micro-batch %d of %s is already committed with "
+            "the same row count",
             ", ".join(sorted(mark.topics)),
             mark.rows,
             mark.batch,
@@ -309,8 +314,8 @@ def _warn_of_old(client: ClusterClient, messages: Sequence[TaskWritten]) -> None
         age_ms = time.time_ns() // 1_000_000 - oldest[topic]
         if kept_ms != NO_LIMIT and age_ms > kept_ms:
             log.warning(
-                "%s: rows are up to %d hours old by their timestamps, and the topic keeps %d hours "
-                "(retention.ms): brokers delete such rows within minutes",
+                "%s: rows are up to %d hours old by their timestamps, and the topic retains %d "
+                "hours (retention.ms): brokers delete such rows within minutes",
                 topic,
                 age_ms // 3_600_000,
                 kept_ms // 3_600_000,
@@ -323,13 +328,13 @@ def _warn_of_growth(client: ClusterClient, topic: str, placed_among: int) -> Non
     try:
         count = partitions_of(client, topic)
     except TwinlogError as error:
-        log.info("%s: how many partitions it has by now is not known: %s", topic, error)
+        log.info("%s: current partition count unknown: %s", topic, error)
         return
     if count != placed_among:
         log.warning(
-            "%s has %d partitions by now, and rows are placed among the %d that it had when "
-            "`partitioned` was called: keys are not where Java's producers put them. Call it "
-            "again; a stream has to be started again",
+            "%s has %d partitions now, but rows are partitioned among the %d that it had when "
+            "`partitioned` was called: keys are not in the partitions of Java's producers. Call it "
+            "again; restart a stream",
             topic,
             count,
             placed_among,
@@ -339,9 +344,9 @@ def _warn_of_growth(client: ClusterClient, topic: str, placed_among: int) -> Non
 def _differs(what: str, write_id: str = "") -> ClusterError:
     advice = (
         "the checkpoint is not the one that wrote last, or the query has moved to another cluster, "
-        "or brokers have forgotten the mark (offsets.retention.minutes), or the transactional id "
-        "was changed; compare the topic with the input of the query, then begin with a new "
-        "checkpoint and transactional id where it ends, or resume once with missingMark=write"
+        "or brokers have expired the mark (offsets.retention.minutes), or the transactional ID "
+        "was changed; compare the topic with the query's input, then begin with a new checkpoint "
+        "and transactional ID where it ends, or resume once with missingMark=write"
     )
     if write_id:
         advice = f"writeId {write_id} names one write; give each other write its own writeId"

@@ -1,7 +1,7 @@
 """Spark's classes for writing.
 
-Of a stream, Spark makes a new writer from a copy of the source to commit, which must not begin
-anything: only the source that was not copied yet does (`source`).
+To commit a stream's micro-batch, Spark makes a new writer from a copy of the source. That copy must
+not begin a transaction: only the original source does (`source`).
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ log = logging.getLogger(__name__)
 
 
 def prepared(options: WriteOptions, schema: StructType, *, overwrite: bool) -> Begun:
-    """Check what is to be written, and begin. Raises TwinlogError."""
+    """Check the schema, and begin. Raises TwinlogError."""
     if overwrite:
-        raise ConfigError('format("twinlog"), writing: a topic is only appended to: mode("append")')
+        raise ConfigError(
+            'format("twinlog"), writing: a topic can only be appended to: use mode("append")'
+        )
     warn_of_others(check_schema(schema, has_topic=bool(options.topic)))
     return transaction.begin(options, partition_count(schema))
 
@@ -50,7 +52,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream`: one for the tasks of a micro-batch, another one to commit it."""
+    """`df.writeStream`: one object for the tasks of a micro-batch, another one to commit it."""
 
     def __init__(self, options: WriteOptions, begun: Begun | None) -> None:
         self._options, self._begun = options, begun
@@ -63,8 +65,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         transaction.commit(self._options, _written(messages), batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Which run fails, only its tasks know. Where none has ended well, what is open may be a
-        newer run's: it is left alone, and rolled back by the next begin, or when its time is up.
+        """Roll back the failed run, which only its tasks know. If no task has succeeded, an open
+        transaction may belong to a newer run. It is left alone, and is rolled back by the next
+        begin, or when it times out.
         """
         written = _written(messages)
         if written:
@@ -74,5 +77,5 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def _written(messages: list[WriterCommitMessage | None]) -> list[TaskWritten]:
-    """Of tasks that have ended well: all of them, when it is about a commit."""
+    """Return the messages of successful tasks; before a commit these are all tasks."""
     return [one for one in messages if isinstance(one, TaskWritten)]

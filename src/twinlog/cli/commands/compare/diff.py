@@ -1,4 +1,4 @@
-"""`twinlog diff FILE`: what differs between the two clusters of each flow."""
+"""`twinlog diff FILE`: print differences between the two clusters of each flow."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
     from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
 
 SHOWN_EACH: Final = 50
-"""Rows of one aspect; --format json has all."""
+"""Rows per aspect; --format json is complete."""
 
 NAME_WIDTH: Final = 80
-"""One name of 249 characters must not push every other row apart."""
+"""Limits a name of 249 characters, which would widen every row."""
 
 
 @click.command("diff", cls=Command)
 @click.argument("file", type=click.Path(path_type=Path))
 @flow_option
 @topics_option
-@option("--all", "every", is_flag=True, help="Show also what the flow leaves alone, and why.")
+@option("--all", "every", is_flag=True, help="Also print what the flow does not sync, and why.")
 @secrets_option
 @format_option
 def diff(file: Path, flow: str | None, topics: str | None, every: bool, output: Format) -> int:
-    """What differs between the two clusters of each flow, of what its mirror keeps equal.
+    """Print differences between the clusters of each flow in everything that its mirror syncs.
 
-    Topics, partitions, replication factors, configs, ACLs and offsets of groups, by the flow's
-    replication policy and filters. What it leaves alone by its configuration is no difference;
-    --all shows that too, and quotas, which no mirror copies. Records are not compared. It only
-    reads. Exit code 1 when something differs, 0 when nothing does.
+    Compared are topics, partitions, replication factors, configs, ACLs and offsets of groups, by
+    the flow's replication policy and filters. What the flow does not sync because of its
+    configuration is no difference; --all prints it as well, and quotas, which no mirror copies.
+    Records are not compared. The command only reads. Exit code 1 if there are differences, else 0.
 
     \b
     twinlog diff mm2.properties
@@ -69,13 +69,13 @@ def diff(file: Path, flow: str | None, topics: str | None, every: bool, output: 
 
 
 def line(one: Deviation) -> str:
-    """In one line, for those who want only what is wrong."""
+    """Return a difference as one line, for -q."""
     what = f"{one.name} {one.detail}" if one.detail else one.name
     return f"{one.aspect}: {what}: {one.source} / {one.target}"
 
 
 def parts(one: FlowComparison, *, with_left_alone: bool) -> Iterator[RenderableType]:
-    """Totals first, then each aspect's rows."""
+    """Yield the totals, then each aspect's rows."""
     number = len(one.differences)
     said = plural(number, "difference") if number else "no difference"
     yield text((one.flow, "bold"), ": ", (said, "yellow" if number else "green"))

@@ -1,4 +1,4 @@
-"""`twinlog doctor FILE`: why a flow is slow or has stopped, and what to do."""
+"""`twinlog doctor FILE`: print why a flow is slow or has stopped, and what to do."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ STYLES: Final[Mapping[str, str]] = {"certain": "red", "likely": "yellow", "possi
 @secrets_option
 @format_option
 def doctor(file: Path, flow: str | None, output: Format) -> int:
-    """Why is a flow slow, or why has it stopped? The likeliest reason comes first.
+    """Print why a flow is slow or has stopped, the likeliest reason first.
 
-    Each reason has a line with the number that was measured, and one with the key to change or the
-    command to run. It asks the flow's process on this host, or its status on the target, and both
-    clusters; it measures for a few seconds, and changes nothing. Exit code 0 when nothing is found,
-    1 when something is.
+    Each reason has a line with the number that was measured, and a line with the key to change or
+    the command to run. The command queries the flow's process on this host, or its status on the
+    target, and both clusters. It measures for a few seconds and changes nothing. Exit code 0 if
+    nothing is found, else 1.
 
     \b
     twinlog doctor mm2.properties
@@ -61,12 +61,12 @@ def doctor(file: Path, flow: str | None, output: Format) -> int:
 
 
 def parts(seen: Observation, found: list[Finding]) -> Iterator[Text]:
-    """What was measured, then each reason with what to do."""
+    """Yield the measurements, then each reason with what to do."""
     yield text((seen.flow, "bold"), f": {seen.snapshot.state}, {measured(seen)}")
     for note in seen.notes:
         yield text("  ", ("note: ", "cyan"), note)
     if not found:
-        yield text("  nothing holds it back", style="green")
+        yield text("  no bottleneck found", style="green")
     for number, one in enumerate(found, 1):
         likelihood = one.likelihood.name.lower()
         yield text(f"  {number}. ", (likelihood, STYLES[likelihood]), f": {one.what}")
@@ -74,10 +74,10 @@ def parts(seen: Observation, found: list[Finding]) -> Iterator[Text]:
 
 
 def measured(seen: Observation) -> str:
-    """The numbers that are known, in a line."""
+    """Return the known numbers as one line."""
     behind = "at its end"
     if any(one.lag < 0 for one in seen.snapshot.partitions) or not seen.snapshot.partitions:
-        behind = "how far it is behind is not known"
+        behind = "lag unknown"
     if seen.behind:
         behind = f"{count(seen.lag)} records behind ({duration(max(0, seen.lag_ms) / 1000)})"
     rate = "" if seen.rate is None else f"{size(seen.rate)}/s"

@@ -1,4 +1,4 @@
-"""`twinlog verify FILE`: whether the target holds what the source holds."""
+"""`twinlog verify FILE`: compare the records of the target with the source."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from twinlog.mirror.verify.difference import Difference
 
 SHOWN_EACH: Final = 20
-"""Ranges of one partition, and groups of one flow; --format json has all."""
+"""Ranges per partition, and groups per flow; --format json is complete."""
 
 NOT_KNOWN: Final = 2
-"""The exit code where it could not be found out."""
+"""Exit code if the comparison could not be completed."""
 
 STYLES: Final = {"identical": "green", "different": "red", "not compared": "yellow"}
 
@@ -42,14 +42,18 @@ STYLES: Final = {"identical": "green", "different": "red", "not compared": "yell
 @click.argument("file", type=click.Path(path_type=Path))
 @flow_option
 @topics_option
-@option("--since", metavar="TIME", help="Source records from this time on, as 2026-01-31T12:00Z.")
-@option("--until", metavar="TIME", help="Source records before this time.")
-@option("--deep", is_flag=True, help="Decode every record, also of batches that are byte-equal.")
+@option(
+    "--since",
+    metavar="TIME",
+    help="Only source records at or after this time, like 2026-01-31T12:00Z.",
+)
+@option("--until", metavar="TIME", help="Only source records before this time.")
+@option("--deep", is_flag=True, help="Decode every record, even if its batches are byte-equal.")
 @option(
     "--no-record",
     "is_unrecorded",
     is_flag=True,
-    help="Leave no row on the target that says what was found, for the page.",
+    help="Do not store the result on the target, where the page reads it.",
 )
 @secrets_option
 @spark_options
@@ -64,16 +68,16 @@ def verify(
     output: Format,
     **others: Any,
 ) -> int:
-    """Does the target hold what the source holds, record by record and in order?
+    """Compare the target with the source, record by record and in order.
 
     Both logs of every partition are read and compared by the offset map: key, value, headers and
-    timestamp. Said are the exact ranges that are missing, extra, different, reordered, or not
-    where the map says; and groups that would skip records. What compaction, retention, aborted
-    transactions, skipped and accepted records explain is counted, and no difference. Configs of
-    topics are compared as `diff` does. It only reads, but for a row of the target's state topic
-    that says what was found, for the page and REST. With --master it is a job of Spark, of a task
-    for each section of a partition; without, this process does it. Exit code 0: identical; 1:
-    something differs; 2: it could not be found out.
+    timestamp. The command prints the exact ranges that are missing, extra, different, reordered, or
+    not at the offset of the map, and groups that would skip records. Gaps that are explained by
+    compaction, retention, aborted transactions, skipped or accepted records are counted, but are no
+    difference. Configs of topics are compared as by `diff`. The command only reads, except that it
+    stores the result in the target's state topic, for the page and REST. With --master it runs as a
+    Spark job with a task for each section of a partition, otherwise in this process. Exit code 0:
+    identical; 1: different; 2: the comparison could not be completed.
 
     \b
     twinlog verify mm2.properties
@@ -111,13 +115,13 @@ def verify(
                 found.append(one)
                 for line in records.add(one):
                     write_line(line, sys.stderr)
-                # of a flow that has none of --topics nothing is compared: it would look identical
+                # a flow that has none of --topics is not compared, and would look identical
                 if not output.is_for_programs and (topics is None or one.partitions):
                     write_all(parts(one))
                     if is_quiet():
                         write_warnings(text(f"{one.flow}: {line}") for line in problems(one))
     except TwinlogError as error:
-        error.exit_code = NOT_KNOWN  # 1 would say that something differs
+        error.exit_code = NOT_KNOWN  # 1 would mean that something differs
         raise
     if topics is not None and not any(one.partitions for one in found):
         raise UsageError(f"--topics: no flow mirrors a topic that matches {topics}")
@@ -139,10 +143,10 @@ def verify(
 
 
 def _times(since: str | None, until: str | None) -> tuple[int | None, int | None]:
-    """In milliseconds."""
+    """Return both times in milliseconds."""
     since_ms, until_ms = _time(since, "--since"), _time(until, "--until")
     if since_ms is not None and until_ms is not None and until_ms <= since_ms:
-        raise UsageError(f"--since {since} --until {until}: there is no time in between")
+        raise UsageError(f"--since {since} --until {until}: the range is empty")
     return since_ms, until_ms
 
 
@@ -154,7 +158,7 @@ def _time(value: str | None, where: str) -> int | None:
 
 
 def parts(one: VerifiedFlow) -> Iterator[Text]:
-    """The answer, how much was compared, what is no difference, and each that is one."""
+    """Yield the answer, the amount compared, the explained gaps, and each difference."""
     yield text((one.flow, "bold"), ": ", (one.answer.value, STYLES[one.answer.value]))
     yield text(f"  {compared(one)}")
     for line in explained(one):
@@ -166,7 +170,7 @@ def parts(one: VerifiedFlow) -> Iterator[Text]:
 
 
 def compared(one: VerifiedFlow) -> str:
-    """How much, in a line."""
+    """Return the amount compared, as one line."""
     found = [each.compared for each in one.partitions]
     equal = sum(each.equal for each in found)
     as_bytes = sum(each.by_bytes for each in found)
@@ -179,7 +183,7 @@ def compared(one: VerifiedFlow) -> str:
 
 
 def explained(one: VerifiedFlow) -> Iterator[str]:
-    """What is no difference, and why."""
+    """Yield the explained gaps."""
     from twinlog.mirror.verify.difference import GapCause
 
     for gap in GapCause:
@@ -189,14 +193,14 @@ def explained(one: VerifiedFlow) -> Iterator[str]:
     waiting = [each for each in one.partitions if each.compared.pending is not None]
     if waiting and one.is_led:
         names = ", ".join(f"{each.source} {each.compared.pending}" for each in waiting[:SHOWN_EACH])
-        yield f"not copied yet, a mirror runs: {names}"
+        yield f"not copied yet by the running mirror: {names}"
     late = [each for each in one.groups if each.standing.value in ("behind", "absent")]
     if late:
-        yield f"{plural(len(late), 'offset')} of groups behind their place, or not there"
+        yield f"{plural(len(late), 'offset')} of groups are behind their place or not set"
 
 
 def problems(one: VerifiedFlow) -> Iterator[str]:
-    """Each difference, and what is not compared."""
+    """Yield each difference, and each partition that was not compared."""
     for each in one.partitions:
         if each.why_not:
             yield f"{each.source}: not compared: {each.why_not}"
@@ -235,6 +239,6 @@ def _of_config(one: Deviation) -> str:
 
 def _of_group(one: VerifiedGroup) -> str:
     return (
-        f"group {one.group} stands at {one.stands} in {one.target}, its place is {one.wanted} "
-        f"({one.source} {one.committed}): it would skip records"
+        f"group {one.group} is at {one.stands} in {one.target}, but its translated offset is "
+        f"{one.wanted} ({one.source} {one.committed}): it would skip records"
     )

@@ -1,3 +1,3 @@
-"""Commands that move clients to a flow's target and home again: `failover`, `switchover`,
-`failback`; `drill` rehearses it. `begin` is what they begin with.
+"""Commands that move clients to a flow's target and back: `failover`, `switchover`, `failback`;
+`drill` rehearses these moves. `begin` has the shared first steps.
 """

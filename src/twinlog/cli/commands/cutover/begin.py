@@ -1,5 +1,5 @@
-"""What both commands begin with: their options, the flow's scope, the typed confirmation, and how
-evidence is shown.
+"""First steps that the commands share: their options, the flow's scope, the typed confirmation, and
+the output of evidence.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PlanT = TypeVar("PlanT", bound=ShownPlan)
 
 
 def cutover_options(command: Any) -> Any:
-    """Given to the command as `chosen`."""
+    """Pass the options to the command as `chosen`."""
 
     @wraps(command)
     def with_chosen(  # click gives each option by its name
@@ -60,7 +60,7 @@ def cutover_options(command: Any) -> Any:
             "--topics",
             metavar="REGEX,...",
             shell_complete=candidates.topics,
-            help="Only these, by their names on the source; default: the whole flow.",
+            help="Only these source topics; default: the whole flow.",
         ),
         flow_option,
         click.argument("file", type=click.Path(path_type=Path)),
@@ -70,31 +70,31 @@ def cutover_options(command: Any) -> Any:
 
 
 def run_options(command: Any) -> Any:
-    """Given to the command as dry_run, yes and reason."""
+    """Pass dry_run, yes and reason to the command."""
     for one in (
-        option("--reason", default="", metavar="TEXT", help="For those who see it in `status`."),
-        option("--yes", is_flag=True, help="Do not ask for the flow's name first."),
-        option("--dry-run", is_flag=True, help="Show the plan, and change nothing."),
+        option("--reason", default="", metavar="TEXT", help="Shown by `twinlog status`."),
+        option("--yes", is_flag=True, help="Do not ask for confirmation."),
+        option("--dry-run", is_flag=True, help="Print the plan, and change nothing."),
     ):
         command = one(command)
     return command
 
 
 def require_an_answer(*, yes: bool, dry_run: bool) -> None:
-    """Before anything is checked: nobody could confirm it."""
+    """Raise UsageError, before checking anything, if no terminal can confirm the run."""
     if not (yes or dry_run or sys.stdin.isatty()):
         raise UsageError("give --yes, or --dry-run to see what would be done")
 
 
 def is_confirmed(flow: str, question: str) -> bool:
-    """Whether somebody types the flow's name."""
+    """Return whether the user types the flow's name."""
     answer = click.prompt(f"{question} Type {flow} to continue", default="", err=True)
     return str(answer).replace(" ", "") == flow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenFlow:
-    """What a command is about, and how it answers."""
+    """The flow and topics that a command acts on, and its output format."""
 
     file: Path
     flow: str | None
@@ -103,7 +103,7 @@ class ChosenFlow:
 
     @contextmanager
     def scope(self, reason: str = "") -> Iterator[CutoverScope]:
-        """The flow and topics of the file."""
+        """Yield the flow and topics of the file."""
         from twinlog.cli.options.configuration import load_file
         from twinlog.control.cutover.scope import CutoverScope
         from twinlog.control.flow.wiring import flow_setup
@@ -117,7 +117,7 @@ class ChosenFlow:
         return Evidence(output=self.output, command=command)
 
     def show_plan(self, command: str, plan: Callable[[CutoverScope, Say], PlanT]) -> PlanT:
-        """The plan, shown; nothing is changed."""
+        """Make and print the plan, changing nothing, and return it."""
         shown = self.evidence(command)
         with self.scope() as scope:
             found = plan(scope, shown.say)
@@ -128,14 +128,14 @@ class ChosenFlow:
 
 @dataclass(slots=True, kw_only=True)
 class Evidence:
-    """Lines for people as they come, or one object for programs at the end."""
+    """Prints lines for people as they come, or one object for programs at the end."""
 
     output: Format
     command: str
     lines: list[str] = field(default_factory=list)
 
     def say(self, line: str) -> None:
-        """A line of evidence; programs get it on stderr as well, since a run takes its time."""
+        """Print a line of evidence, for programs to stderr as well, because a run takes a while."""
         self.lines.append(line)
         write_line(line, sys.stderr if self.output.is_for_programs else None)
 
@@ -146,7 +146,9 @@ class Evidence:
     def ends_at(
         self, plan: ShownPlan, flow: str, question: str, *, dry_run: bool, yes: bool
     ) -> bool:
-        """Whether that is all, once the plan was shown: a dry run, or nobody confirms it."""
+        """Print the plan, and return True if the command ends here because of a dry run or because
+        the user does not confirm.
+        """
         self.show(plan)
         if dry_run:
             self.end({"dry_run": True, "plan": plan.as_json()})
@@ -157,6 +159,6 @@ class Evidence:
         return True
 
     def end(self, body: dict[str, Any]) -> None:
-        """The object for programs."""
+        """Print the object for programs."""
         if self.output.is_for_programs:
             write_object(self.output, self.command, {**body, "evidence": self.lines})

@@ -1,4 +1,4 @@
-"""`twinlog drill`: a switchover and a failover, rehearsed on topics and groups of its own."""
+"""`twinlog drill`: rehearse a switchover and a failover on scratch topics and groups."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def interrupting() -> Iterator[None]:
-    """SIGTERM and a terminal that is closed end it as Ctrl-C does: all is removed first.
-    Where nohup has it ignore the latter, it continues.
+    """Treat SIGTERM and SIGHUP like Ctrl-C, so that everything is removed first. SIGHUP stays
+    ignored under nohup.
     """
     ends = [one for one in ENDS if signal.getsignal(one) is not signal.SIG_IGN]
     before = {one: signal.signal(one, signal.default_int_handler) for one in ends}
@@ -47,9 +47,9 @@ def interrupting() -> Iterator[None]:
 def drill() -> None:
     """Rehearse a switchover and a failover of a flow, with topics, groups and clients of its own.
 
-    Nothing of the flow is touched: the drill makes topics like those of the flow, runs a mirror of
-    its own, writes and reads while clients go over, measures what is lost and for how long
-    producers are interrupted, and takes everything away again.
+    The flow itself is not changed. The drill creates topics like those of the flow, runs its own
+    mirror, and produces and consumes while clients are moved. It measures lost records and how long
+    producers are interrupted, and then removes everything that it created.
 
     \b
     twinlog drill run mm2.properties --flow 'A->B' --report ./drills
@@ -65,7 +65,7 @@ def drill() -> None:
     default=3,
     show_default=True,
     metavar="TOPICS",
-    help="Topics like so many of the flow's are made, the first by name.",
+    help="Maximum number of the flow's topics to imitate, the first by name.",
 )
 @option(
     "--part",
@@ -79,7 +79,7 @@ def drill() -> None:
     type=click.FloatRange(min=1, max=3600),
     default=10.0,
     show_default=True,
-    help="How long clients work before they go over.",
+    help="How long clients run before they are moved.",
 )
 @option(
     "--rate",
@@ -87,7 +87,7 @@ def drill() -> None:
     default=200.0,
     show_default=True,
     metavar="RECORDS",
-    help="Records per second that its producer writes.",
+    help="Records per second of the drill's producer.",
 )
 @option(
     "--record-bytes",
@@ -108,8 +108,8 @@ def drill() -> None:
     metavar="KEY",
     help="With --report: sign the checksums with this Ed25519 key (PEM).",
 )
-@option("--yes", is_flag=True, help="Do not ask for the flow's name first.")
-@option("--dry-run", is_flag=True, help="Show what would be rehearsed, and change nothing.")
+@option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@option("--dry-run", is_flag=True, help="Print what would be rehearsed, and change nothing.")
 def run(  # noqa: PLR0913, PLR0917 (the options)
     chosen: ChosenFlow,
     most: int,
@@ -122,10 +122,10 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     yes: bool,
     dry_run: bool,
 ) -> int:
-    """Rehearse both; exit code 0 where everything was as it should be, else 1.
+    """Rehearse both; exit code 0 if every check passed, else 1.
 
-    It takes the rights of the mirror, and to create and delete topics and groups whose names begin
-    with twinlog-drill-, on both clusters.
+    The drill needs the rights of the mirror, and the rights to create and delete topics and groups
+    whose names begin with twinlog-drill- on both clusters.
 
     \b
     twinlog drill run mm2.properties --flow 'A->B' --dry-run
@@ -149,7 +149,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     work = Drill(raw, one_flow(load_raw(raw).flows, chosen.flow), shown.say)
     load = Load(seconds=seconds, records_per_s=rate, record_bytes=record_bytes)
     plan = work.plan(pattern, most, load, [Part(one) for one in parts or PARTS])
-    what = "Topics of its own are made on both clusters."
+    what = "The drill will create topics on both clusters."
     if shown.ends_at(plan, plan.flow, what, dry_run=dry_run, yes=yes):
         return 0 if dry_run else 1
     with interrupting():
@@ -172,13 +172,13 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
 @format_option
 @secrets_option
 @flow_option
-@option("--yes", is_flag=True, help="Do not ask for the flow's name first.")
-@option("--dry-run", is_flag=True, help="Show what is left of drills, and change nothing.")
+@option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@option("--dry-run", is_flag=True, help="Print what drills have left, and change nothing.")
 def clean(file: Path, output: Format, flow: str | None, yes: bool, dry_run: bool) -> int:
-    """Remove what drills that were killed have left on both clusters.
+    """Remove what killed drills have left on both clusters.
 
-    Nothing is removed while a group of a drill has members; those of one that was killed are
-    forgotten within a minute.
+    Nothing is removed while a drill's group has members. Members of a killed drill expire within a
+    minute.
 
     \b
     twinlog drill clean mm2.properties --flow 'A->B' --dry-run
@@ -201,21 +201,21 @@ def clean(file: Path, output: Format, flow: str | None, yes: bool, dry_run: bool
         running = sorted({mark for one in found for mark in one.running})
         if running:
             shown.say(
-                f"a drill runs: {first_few(running)}; where it was killed, its groups have members "
-                "for up to a minute: run this again then"
+                f"a drill is running: {first_few(running)}; if it was killed, its groups have "
+                "members for up to a minute: run this command again after that"
             )
         if not any(found):
-            shown.say("nothing is left of any drill")
+            shown.say("no drill has left anything")
         elif not dry_run:
             if running:
                 shown.say("nothing was changed")
                 return 1
-            if not yes and not is_confirmed(setup.name, "What is named above is deleted."):
+            if not yes and not is_confirmed(setup.name, "Everything listed above will be deleted."):
                 shown.say("nothing was changed")
                 return 1
             cleaned = [clean_up(client, "", shown.say) for client in (source, target)]
             if not all(cleaned):
                 return 1
-            shown.say("all of it is gone")
+            shown.say("everything is removed")
     shown.end({"dry_run": dry_run, "leftovers": [list(one.lines()) for one in found]})
     return 0

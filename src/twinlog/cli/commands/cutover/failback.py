@@ -1,4 +1,4 @@
-"""`twinlog failback`: the old source is back; what only it has is saved, and clients go home."""
+"""`twinlog failback`: save records that only the recovered source has, and move clients back."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from twinlog.cli.options.option import option
 from twinlog.errors import UsageError
 
 RECREATE: Final = (
-    "--tail recreate is not offered: it would delete a topic of the source, and nothing here does; "
-    "give --tail keep: the tail is saved, and the flow back copies what the target has to a topic "
-    "beside it, or behind it under the identity policy"
+    "--tail recreate is not supported: it would delete a topic of the source, and Twinlog never "
+    "does that; give --tail keep: the tail is saved, and the flow back copies the target's records "
+    "to a separate topic, or after the tail under the identity policy"
 )
 
 
 @click.group("failback", cls=CommandGroup)
 def failback() -> None:
-    """Go back to the source of a flow behind a failover: first its divergent tail is saved.
+    """Move back to the source after a failover, saving its divergent tail first.
 
-    The tail is what the source has and the target never got. Each run looks at both clusters and
-    at what is saved, and resumes from there, so a run that was killed is simply given again.
+    The tail is the records of the source that the target never got. Each run checks both clusters
+    and the saved files and resumes from there, so repeat a run that was killed.
 
     \b
     twinlog failback plan mm2.properties --flow 'A->B'
@@ -41,9 +41,9 @@ def failback() -> None:
 @failback.command("plan")
 @cutover_options
 def plan(chosen: ChosenFlow) -> int:
-    """Show the tail of each partition, what the source lost, and how the flow back is started.
+    """Print each partition's tail, what the source lost, and how to start the flow back.
 
-    It reads the whole tail, and changes nothing. Exit code 0 where a run could begin, else 1.
+    The command reads the whole tail and changes nothing. Exit code 0 if a run could begin, else 1.
 
     \b
     twinlog failback plan mm2.properties --flow 'A->B'
@@ -55,7 +55,7 @@ def plan(chosen: ChosenFlow) -> int:
 @failback.command("status")
 @cutover_options
 def status(chosen: ChosenFlow) -> int:
-    """Show how far a failback is, from what is on the two clusters; exit codes as of `plan`.
+    """Print the progress of a failback, as read from both clusters; exit codes as of `plan`.
 
     \b
     twinlog failback status mm2.properties --flow 'A->B'
@@ -69,7 +69,7 @@ def status(chosen: ChosenFlow) -> int:
     "--tail",
     required=True,
     type=click.Choice(["keep", "replay", "recreate"]),
-    help="keep: leave it where it is; replay: append it to the target as well.",
+    help="keep: leave it on the source; replay: also append it to the target.",
 )
 @option(
     "--save",
@@ -77,8 +77,8 @@ def status(chosen: ChosenFlow) -> int:
     required=True,
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="The folder for records that never arrived; it must be closed to other users (mode 0700). "
-    "Given again, the save is continued.",
+    help="The folder for the saved records; it must be closed to other users (mode 0700). "
+    "If the folder has a save already, it is continued.",
 )
 @run_options
 def run(
@@ -89,10 +89,10 @@ def run(
     yes: bool,
     reason: str,
 ) -> int:
-    """Save the tail, then leave it or append it to the target; say how the flow back is started.
+    """Save the tail, keep or append it to the target, and print how to start the flow back.
 
-    Nothing is ever deleted. Where a step cannot be done, the run ends with exit code 1 and says
-    why; what was done stays, and the same command resumes from there.
+    Nothing is ever deleted. If a step cannot be done, the run ends with exit code 1 and prints why.
+    Completed steps stay, and the same command resumes from there.
 
     \b
     twinlog failback run mm2.properties --flow 'A->B' --tail keep --save ./tail --dry-run
@@ -109,7 +109,7 @@ def run(
         found = work.plan()
         what = "The tail will be saved."
         if tail == "replay":
-            what = "The tail will be saved, and appended to the target, for good."
+            what = "The tail will be saved, and appended permanently to the target."
         if shown.ends_at(found, scope.name, what, dry_run=dry_run, yes=yes):
             return 0 if dry_run and found.is_open else 1
         try:
@@ -131,7 +131,7 @@ def run(
 @failback.command("abort")
 @cutover_options
 def abort(chosen: ChosenFlow) -> int:
-    """Take back a replay that has appended nothing; what was appended cannot be taken back.
+    """Take back a replay that has not appended anything; appended records cannot be removed.
 
     \b
     twinlog failback abort mm2.properties --flow 'A->B'

@@ -1,4 +1,4 @@
-"""`twinlog failover`: the source is gone; groups are set, and what arrived becomes the original."""
+"""`twinlog failover`: the source is lost; set groups, and make the remote topics the originals."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from twinlog.cli.options.command import CommandGroup
 
 @click.group("failover", cls=CommandGroup)
 def failover() -> None:
-    """Move clients to the target of a flow whose source is gone, with a mirror or without one.
+    """Move clients to the target of a flow whose source is lost.
 
-    No mirror needs to run. Each run looks at both clusters and resumes from what is there, so a
-    run that was killed is simply given again.
+    No mirror needs to run. Each run checks both clusters and resumes from their state, so repeat a
+    run that was killed.
 
     \b
     twinlog failover plan mm2.properties --flow 'A->B'
@@ -30,7 +30,7 @@ def failover() -> None:
 @failover.command("plan")
 @cutover_options
 def plan(chosen: ChosenFlow) -> int:
-    """Show what arrived, what is known to be missing, and where each group would resume.
+    """Print what was copied, what is known to be missing, and where each group would resume.
 
     Exit code 0 if every partition is known to be complete, and every group resumes exactly and is
     neither in use nor further on the target; else 1.
@@ -45,7 +45,7 @@ def plan(chosen: ChosenFlow) -> int:
 @failover.command("status")
 @cutover_options
 def status(chosen: ChosenFlow) -> int:
-    """Show how far a failover is, from what is on the two clusters.
+    """Print the progress of a failover, as read from both clusters.
 
     Exit codes as of `plan`; 0 also after the promotion.
 
@@ -64,10 +64,11 @@ def run(
     yes: bool,
     reason: str,
 ) -> int:
-    """Set the groups, and make what arrived the original: the copy ends for good.
+    """Set the groups' offsets and promote the remote topics: the copy ends permanently.
 
-    Groups are set forwards only; one that is in use on the target is left, and named. When the
-    source comes back, the flow stays FENCED. Exit code 1 where a group is not where it should be.
+    Groups are only moved forward. Groups that are in use on the target are left alone and printed.
+    When the source comes back, the flow stays FENCED. Exit code 1 if a group's offsets are not as
+    planned.
 
     \b
     twinlog failover run mm2.properties --flow 'A->B' --dry-run
@@ -80,7 +81,7 @@ def run(
     with chosen.scope(reason) as scope:
         work = Failover(scope)
         found = work.plan()
-        what = "What is missing stays missing."
+        what = "Records that were not copied stay missing."
         if shown.ends_at(found, scope.name, what, dry_run=dry_run, yes=yes):
             return 0 if dry_run and found.is_clear else 1
         left = work.run(found, shown.say)
@@ -92,7 +93,7 @@ def run(
 @failover.command("abort")
 @cutover_options
 def abort(chosen: ChosenFlow) -> int:
-    """Take back what was wanted, before the promotion; behind it this is refused.
+    """Take the failover back; refused after the promotion.
 
     \b
     twinlog failover abort mm2.properties --flow 'A->B'

@@ -1,4 +1,4 @@
-"""`twinlog switchover`: clients go over while both clusters live, and nothing is lost."""
+"""`twinlog switchover`: move clients while both clusters run, without loss."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ GATES: Final = (
     *("mirror", "topics", "copy", "lag", "replicas", "configs", "acls", "groups", "foreign"),
     "transactions",
 )
-"""As `control.cutover.gates` names them; that is not imported for `--help`."""
+"""The gates of `control.cutover.gates`, which is not imported for `--help`."""
 
 
 def gate_options(command: Any) -> Any:
-    """Given to the command as most_lag."""
+    """Pass most_lag to the command."""
     return option(
         "--max-lag",
         "most_lag",
@@ -32,26 +32,26 @@ def gate_options(command: Any) -> Any:
         default=1000,
         show_default=True,
         metavar="RECORDS",
-        help="The gate `lag` is open while no more are on their way.",
+        help="The gate `lag` is open up to this lag.",
     )(command)
 
 
 def fence_options(command: Any) -> Any:
-    """Given to the command as fence and fence_hook."""
+    """Pass fence and fence_hook to the command."""
     for one in (
         option(
             "--fence-hook",
             default="",
             metavar="CMD",
-            help="With --fence hook: a shell runs it with TWINLOG_STEP=fence, and unfence by "
-            "`abort`.",
+            help="With --fence hook: shell command, run with TWINLOG_STEP=fence, and with "
+            "TWINLOG_STEP=unfence by `abort`.",
         ),
         option(
             "--fence",
             type=click.Choice(["acl", "hook", "none"]),
             default="acl",
             show_default=True,
-            help="How producers are kept from the source; none: you have stopped them.",
+            help="How to fence producers from the source; none: you have stopped them.",
         ),
     ):
         command = one(command)
@@ -60,11 +60,11 @@ def fence_options(command: Any) -> Any:
 
 @click.group("switchover", cls=CommandGroup)
 def switchover() -> None:
-    """Move clients to the target of a flow, planned: producers first, and nothing is lost.
+    """Move clients to the target of a flow as planned: producers first, and without loss.
 
-    The running mirror copies what is left. Each run looks at both clusters and resumes from what is
-    there, so a run that was killed is simply given again. Until the promotion `abort` takes
-    everything back.
+    The running mirror copies the remaining records. Each run checks both clusters and resumes from
+    their state, so repeat a run that was killed. Until the promotion, `abort` takes everything
+    back.
 
     \b
     twinlog switchover plan mm2.properties --flow 'A->B'
@@ -77,9 +77,9 @@ def switchover() -> None:
 @cutover_options
 @gate_options
 def plan(chosen: ChosenFlow, most_lag: int) -> int:
-    """Show every gate with its evidence, and where each group would resume.
+    """Print every gate with its evidence, and where each group would resume.
 
-    Exit code 0 where every gate is open, else 1.
+    Exit code 0 if every gate is open, else 1.
 
     \b
     twinlog switchover plan mm2.properties --flow 'A->B'
@@ -92,7 +92,7 @@ def plan(chosen: ChosenFlow, most_lag: int) -> int:
 @cutover_options
 @gate_options
 def status(chosen: ChosenFlow, most_lag: int) -> int:
-    """Show how far a switchover is, from what is on the two clusters; exit codes as of `plan`.
+    """Print the progress of a switchover, as read from both clusters; exit codes as of `plan`.
 
     \b
     twinlog switchover status mm2.properties --flow 'A->B'
@@ -108,15 +108,15 @@ def status(chosen: ChosenFlow, most_lag: int) -> int:
     "--hook",
     default="",
     metavar="CMD",
-    help="A shell runs it after the promotion, to switch clients; its environment names the flow "
-    "and both clusters.",
+    help="Shell command that is run after the promotion, to switch clients; its environment names "
+    "the flow and both clusters.",
 )
 @option(
     "--accept",
     "accepted",
     multiple=True,
     type=click.Choice(GATES),
-    help="Continue though this gate is closed; may be given several times.",
+    help="Continue even if this gate is closed; may be given several times.",
 )
 @option(
     "--within",
@@ -125,7 +125,7 @@ def status(chosen: ChosenFlow, most_lag: int) -> int:
     default=120,
     show_default=True,
     metavar="SECONDS",
-    help="How long each step waits for what it needs.",
+    help="Timeout of each step.",
 )
 @run_options
 def run(  # noqa: PLR0913, PLR0917 (the options)
@@ -140,10 +140,10 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     yes: bool,
     reason: str,
 ) -> int:
-    """Fence producers off, wait until all is copied, set the groups, and promote.
+    """Fence producers, wait until all is copied, set the groups' offsets, and promote.
 
-    A mirror must run. Where a step cannot be done, the run ends with exit code 1 and says why; what
-    was done stays, and the same command resumes from there.
+    A mirror must be running. If a step cannot be done, the run ends with exit code 1 and prints
+    why. Completed steps stay, and the same command resumes from there.
 
     \b
     twinlog switchover run mm2.properties --flow 'A->B' --dry-run
@@ -181,7 +181,7 @@ def abort(
     fence: str,
     fence_hook: str,
 ) -> int:
-    """Take the fence away, before the promotion; behind it this is refused.
+    """Remove the fence; refused after the promotion.
 
     \b
     twinlog switchover abort mm2.properties --flow 'A->B'
@@ -199,7 +199,7 @@ def abort(
 
 def _checked(fence: str, fence_hook: str) -> str:
     if (fence == "hook") != bool(fence_hook):
-        raise UsageError("--fence-hook: give it with --fence hook, and only with it")
+        raise UsageError("--fence-hook is required with --fence hook, and only allowed with it")
     return fence
 
 

@@ -1,1 +1,1 @@
-"""Commands about groups: which may move to the other cluster, and setting their offsets."""
+"""Commands about groups: which ones may move to the other cluster, and resets of their offsets."""

@@ -1,4 +1,4 @@
-"""`twinlog groups`: which groups may move to the other cluster."""
+"""`twinlog groups`: print which groups may move to the other cluster."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 GROUPS_SHOWN: Final = 100
 NUMBERS: Final = ("partitions", "partition", "offset", "lag", "at", "exact")
 OFFSETS_SHOWN: Final = 50
-"""Rows of single partitions; --format json has all."""
+"""Rows of single partitions; --format json is complete."""
 
 
 @click.group("groups", cls=CommandGroup)
 def groups() -> None:
-    """Groups of a flow's source, and what becomes of them on its target.
+    """Print the state of consumer groups on a flow's source and target.
 
     \b
     twinlog groups ready mm2.properties
@@ -46,11 +46,11 @@ def groups() -> None:
 @secrets_option
 @format_option
 def ready(file: Path, flow: str | None, names: tuple[str, ...], output: Format) -> int:
-    """Which groups may move to the other side now, and what stands in the way of the others.
+    """Print which groups may move to the other cluster now, and what prevents the others.
 
-    A group may move when nobody is in it, on either side, and each of its offsets has an exact
-    place on the target. Lag does not matter: what it has not read yet it reads there. Members are
-    named by their client id and host. Exit code 1 where a group may not move.
+    A group may move if it has no members on either cluster and each of its offsets translates
+    exactly to the target. Lag does not matter, because the group reads the remaining records on the
+    target. Members are printed with client ID and host. Exit code 1 if a group may not move.
 
     \b
     twinlog groups ready mm2.properties
@@ -64,7 +64,7 @@ def ready(file: Path, flow: str | None, names: tuple[str, ...], output: Format) 
     found = list(ready_groups(config, names))
     seen = {one.group for each in found for one in each.groups}
     if missing := [name for name in names if name not in seen]:
-        raise UsageError(f"--group: no flow has a group {missing[0]} on its source, or selects it")
+        raise UsageError(f"--group: no flow selects a group {missing[0]} of its source")
     if output.is_for_programs:
         flows = [
             {
@@ -82,7 +82,7 @@ def ready(file: Path, flow: str | None, names: tuple[str, ...], output: Format) 
 
 
 def parts(one: FlowGroups) -> Iterator[RenderableType]:
-    """Of one flow: what is to be done first, then the groups, then single offsets."""
+    """Yield a flow's notes, then its groups, then single offsets."""
     may = sum(group.is_ready for group in one.groups)
     total = plural(len(one.groups), "group")
     yield text((one.flow, "bold"), f": {total}, {may} may move, {len(one.groups) - may} may not")
@@ -95,7 +95,7 @@ def parts(one: FlowGroups) -> Iterator[RenderableType]:
             style="dim",
         )
     if one.groups:
-        # those that wait for something first: they are what is looked for
+        # groups that may not move come first
         ordered = sorted(one.groups, key=lambda group: group.is_ready)
         yield _groups(ordered[:GROUPS_SHOWN])
         if len(ordered) > GROUPS_SHOWN:

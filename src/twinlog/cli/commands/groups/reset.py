@@ -1,4 +1,4 @@
-"""`twinlog offsets reset`: sets offsets of idle groups of one cluster."""
+"""`twinlog offsets reset`: set offsets of idle groups on one cluster."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 JSON_VERSION: Final = 2
 ROWS_SHOWN: Final = 200
-"""--format json has all."""
+"""--format json is complete."""
 
 NUMBERS: Final = ("partition", "now", "new", "start", "end", "records")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChoice:
-    """Which groups, and which of their topics."""
+    """The selected groups, and the selected topics of them."""
 
     groups: tuple[str, ...]
     pattern: str | None
@@ -53,7 +53,7 @@ class GroupChoice:
             raise UsageError("give --topic or --topics, not both")
 
     def names(self, work: OffsetReset) -> list[str]:
-        """The groups; raises UsageError where none matches."""
+        """Return the groups' names; raises UsageError if none matches."""
         if self.groups:
             return list(dict.fromkeys(self.groups))
         from twinlog.control.compare.comparison import matching
@@ -61,12 +61,12 @@ class GroupChoice:
         found = work.names(matching(self.pattern, "--groups"))
         if not found:
             what = "--all" if self.every else f"--groups: {self.pattern}"
-            raise UsageError(f"{what}: the cluster has no such group, or our user sees none")
+            raise UsageError(f"{what}: the cluster has no such group, or the user may not list it")
         return found
 
     @property
     def matches(self) -> Callable[[str], bool]:
-        """Which of a group's topics."""
+        """Return the filter for a group's topics."""
         from twinlog.control.compare.comparison import matching
 
         return matching(self.topic_pattern, "--topics")
@@ -78,7 +78,7 @@ class GroupChoice:
     "--cluster",
     metavar="ALIAS",
     shell_complete=candidates.aliases,
-    help="The cluster of FILE that the groups are of; default: the target of --flow.",
+    help="The groups' cluster, by its alias in FILE; default: the target of --flow.",
 )
 @flow_option
 @option("--group", "groups", multiple=True, help="A group; may be given several times.")
@@ -88,28 +88,37 @@ class GroupChoice:
     "--topics",
     "topic_pattern",
     metavar="REGEX",
-    help="Of the topics that a group has offsets of, only those whose whole name matches.",
+    help="Only topics whose whole name matches, among those the group has offsets of.",
 )
 @option(
     "--topic",
     "topics",
     multiple=True,
     shell_complete=candidates.names_of_topics,
-    help="All partitions of this topic, also where a group has no offset yet.",
+    help="All partitions of this topic, even if the group has no offset yet.",
 )
 @option(
     "--to-timestamp",
     "at",
     metavar="TIME",
-    help="To the first records that are not older: 2026-01-31T12:00:00Z, or milliseconds.",
+    help="To the first records at or after 2026-01-31T12:00:00Z, or milliseconds.",
 )
-@option("--to-earliest", is_flag=True, help="To the first records that the logs have.")
-@option("--to-latest", is_flag=True, help="To the ends of the logs.")
+@option("--to-earliest", is_flag=True, help="To the log start offsets.")
+@option("--to-latest", is_flag=True, help="To the log end offsets.")
 @option("--to-offset", type=click.IntRange(min=0), metavar="OFFSET", help="To this offset.")
-@option("--shift-by", type=int, metavar="NUMBER", help="So many offsets on, or back: -100.")
-@option("--by-duration", metavar="DURATION", help="To the records of that long ago: PT30M, P1D.")
-@option("--dry-run", is_flag=True, help="Show what would be set, and set nothing.")
-@option("--yes", "--execute", "yes", is_flag=True, help="Do not ask before anything is set.")
+@option(
+    "--shift-by",
+    type=int,
+    metavar="NUMBER",
+    help="By this many offsets, backwards if negative: -100.",
+)
+@option(
+    "--by-duration",
+    metavar="DURATION",
+    help="To the first records since this long ago: PT30M, P1D.",
+)
+@option("--dry-run", is_flag=True, help="Print what would be set, and set nothing.")
+@option("--yes", "--execute", "yes", is_flag=True, help="Do not ask for confirmation.")
 @secrets_option
 @format_option
 def reset(  # noqa: PLR0913, PLR0917 (options of a command)
@@ -128,10 +137,10 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
 ) -> int:
     """Set offsets of idle groups, on the source or on the target.
 
-    First it shows where each group is now, where it would go, and what the log has. An offset
-    outside the log becomes the nearer end of it; a time after the newest record is the end. A group
-    that has members is refused, and they are named; the others continue. Of each group all offsets
-    are set, or none.
+    The plan is printed first: each group's current offsets, its new offsets, and the log's range.
+    An offset outside the log is set to the nearer end of the log; a time after the newest record is
+    the log end. Groups with members are refused, and the members are printed; other groups
+    continue. Either all offsets of a group are set, or none.
 
     \b
     twinlog offsets reset mm2.properties --group shop --to-timestamp 2026-01-31T12:00:00Z --dry-run
@@ -156,7 +165,7 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
     with prompt_client(admins_of(config.flows)[alias]) as client:
         work = OffsetReset(client)
         plans = work.plan(goal, chosen.names(work), topics=topics, matches=matches)
-        if not chosen.groups:  # of many, those that have nothing there are not meant
+        if not chosen.groups:  # skip groups without offsets unless they are named
             plans = [one for one in plans if not _has_nothing(one)]
         _show(output, f"{alias}: {_said(goal)}", plans, warnings_of(config.flows, alias, plans))
         if not dry_run:
@@ -215,14 +224,16 @@ def _goal(
 
 
 def _alias(config: MirrorConfig, cluster: str | None, flow: str | None) -> str:
-    """The cluster that is meant; it must be one of a flow, since that is how it is entered."""
+    """Return the cluster to reset. It must belong to a flow, which has the connection settings."""
     if cluster is None:
         return one_flow(config.flows, flow).flow.target
     if flow is not None:
         raise UsageError("give --cluster or --flow, not both")
     known = sorted({a for one in config.flows for a in (one.flow.source, one.flow.target)})
     if cluster not in known:
-        raise UsageError(f"--cluster: {cluster} is no cluster of a flow of the file: {known}")
+        raise UsageError(
+            f"--cluster: {cluster} is not a cluster of a flow of the file, which has {known}"
+        )
     return cluster
 
 
@@ -233,7 +244,7 @@ def _has_nothing(plan: GroupReset) -> bool:
 def warnings_of(
     flows: Sequence[FlowConfig], alias: str, plans: Sequence[GroupReset]
 ) -> Iterator[str]:
-    """What a mirror would do about groups that go back on its target."""
+    """Yield warnings about groups that a mirror would move forward again."""
     for one in flows:
         back = [p.group for p in plans if p.goes_back and one.groups.selects(p.group)]
         if one.flow.target == alias and one.groups.sync_s is not None and back:
@@ -245,7 +256,7 @@ def warnings_of(
 
 
 def _is_wanted(alias: str, plans: Sequence[GroupReset]) -> bool:
-    """The name of the cluster is typed: a key that was hit by mistake is no answer."""
+    """Require the cluster's name, because a single key could be hit by mistake."""
     typed = click.prompt(
         f"Type {alias} to set the offsets of {plural(len(plans), 'group')} there",
         err=True,
@@ -257,8 +268,8 @@ def _is_wanted(alias: str, plans: Sequence[GroupReset]) -> bool:
 
 def _said(goal: Goal) -> str:
     return {
-        "earliest": "to the first records of the logs",
-        "latest": "to the ends of the logs",
+        "earliest": "to the log start offsets",
+        "latest": "to the log end offsets",
         "offset": f"to offset {goal.value}",
         "shift": f"{abs(goal.value)} offsets {'back' if goal.value < 0 else 'on'}",
         "timestamp": f"to the first records since {in_iso(goal.value)}",
@@ -266,7 +277,7 @@ def _said(goal: Goal) -> str:
 
 
 def _show(output: Format, where: str, plans: Sequence[GroupReset], warnings: Iterator[str]) -> None:
-    """Before anything is asked or set."""
+    """Print the plan before asking for confirmation."""
     if output.is_for_programs:
         for line in warnings:
             write_line(f"warning: {line}", sys.stderr)

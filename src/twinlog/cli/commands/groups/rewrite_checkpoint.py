@@ -1,4 +1,4 @@
-"""`twinlog offsets rewrite-checkpoint`: a stream of Spark goes over to the other cluster."""
+"""`twinlog offsets rewrite-checkpoint`: move a Spark stream to the other cluster."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 @click.argument("checkpoint", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.argument("new", type=click.Path(path_type=Path))
 @flow_option
-@option("--reverse", is_flag=True, help="The query has read the target, and is to read the source.")
+@option("--reverse", is_flag=True, help="The query has read the target and moves to the source.")
 @option(
     "--may-repeat",
     is_flag=True,
-    help="Also where the query has read further than was copied: those records are read again if "
-    "they are copied later, and never if the source is lost.",
+    help="Accept that the query has read beyond the copy: those records are read again if they "
+    "are copied later, and never if the source is lost.",
 )
 @secrets_option
 @format_option
@@ -46,12 +46,12 @@ def rewrite_checkpoint(
     may_repeat: bool,
     output: Format,
 ) -> int:
-    """Make a checkpoint of Spark Structured Streaming for the other cluster of a flow.
+    """Rewrite a checkpoint of Spark Structured Streaming for the other cluster of a flow.
 
-    CHECKPOINT is of a query that has read the source with format("twinlog") or format("kafka"),
-    and is stopped. NEW has the same, but that its offsets are those of the same records on the
-    target. CHECKPOINT is not written to. No mirror needs to run. If the query writes with
-    format("twinlog") to topics that the flow has copied, its mark is set on the target, too.
+    CHECKPOINT belongs to a stopped query that has read the source with format("twinlog") or
+    format("kafka"). NEW is a copy of it with the offsets of the same records on the target.
+    CHECKPOINT is not changed. No mirror needs to run. If the query writes with format("twinlog") to
+    topics that the flow has copied, its mark is set on the target, too.
 
     \b
     twinlog offsets rewrite-checkpoint mm2.properties /data/orders-checkpoint /data/orders-on-B
@@ -100,7 +100,7 @@ def _shown(found: Rewritten, new: Path, here: str, there: str) -> Iterator[Rende
         offsets = (str(one.partition), str(one.offset), one.to_topic, str(one.to_offset))
         row(table, one.topic, *offsets, note)
     yield table
-    what = "resumes behind" if found.noted.is_committed else "repeats"
+    what = "resumes after" if found.noted.is_committed else "repeats"
     topics = ",".join(sorted({one.to_topic for one in found.offsets}))
     yield text(f"{new}: the query {what} micro-batch {found.noted.batch}")
     yield text(f"  read {there} with it, and subscribe to {topics}")
@@ -114,14 +114,14 @@ def _shown_marks(marks: MovedMarks, here: str, there: str) -> Iterator[Renderabl
         if one.why_left:
             yield text(
                 f"  its mark (micro-batch {one.batch} in {topics}) is not set on {there}: "
-                f"{one.why_left}. If the query is to write to the copy of {topics}, let the mirror "
-                "copy all of it, then give this command again. If it is to write to a topic "
+                f"{one.why_left}. If the query will write to the copy of {topics}, let the mirror "
+                "copy all of it, then run this command again. If it will write to a topic "
                 "without these rows, start it once with missingMark=write"
             )
         else:
             yield text(
                 f"  its mark (micro-batch {one.batch} in {topics}) is set on {there}: if the query "
-                f"is to write there, keep its kafka.transactional.id, or set "
+                f"will write there, keep its kafka.transactional.id, or set "
                 f"{one.transactional_id} if it has none"
             )
     if marks.problem:

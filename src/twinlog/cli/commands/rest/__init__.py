@@ -1,1 +1,1 @@
-"""What REST needs beside a running mirror: tokens."""
+"""Commands for the REST API: tokens."""

@@ -1,4 +1,4 @@
-"""`twinlog token`: makes the tokens by which clients come in over HTTP."""
+"""`twinlog token`: create API tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from twinlog.errors import UsageError
 
 @click.group("token", cls=CommandGroup)
 def token() -> None:
-    """Tokens by which clients come in over HTTP.
+    """Create API tokens for REST.
 
     \b
     twinlog token new tokens
@@ -30,21 +30,21 @@ def token() -> None:
     "--name",
     default="",
     metavar="NAME",
-    help="Whose it is: stands beside what is done with it. Default: your user name.",
+    help="The token's owner, shown with its actions; default: your user name.",
 )
 @option(
     "--role",
     type=click.Choice([one.value for one in RestRole]),
     default=RestRole.READ.value,
     show_default=True,
-    help="`operate` may pause, resume, limit and release as well.",
+    help="`operate` may also pause, resume, limit and release.",
 )
-@option("--dry-run", is_flag=True, help="Say what would be written, and make no token.")
+@option("--dry-run", is_flag=True, help="Print what would be written, and create no token.")
 def new(file: Path, name: str, role: str, dry_run: bool) -> int:
-    """Make a token, and keep its salted hash in FILE, which twinlog.rest.tokens.file names.
+    """Create a token, and add its salted hash to FILE, the file of twinlog.rest.tokens.file.
 
-    The token is the only line of stdout, and is shown this once. A mirror that runs knows it at
-    once. To shut its client out, take its line from FILE.
+    The token is the only line of stdout, and is shown only once. A running mirror accepts it
+    immediately. To revoke the token, delete its line from FILE.
 
     \b
     twinlog token new /etc/twinlog/tokens --name oncall --role operate
@@ -56,13 +56,13 @@ def new(file: Path, name: str, role: str, dry_run: bool) -> int:
     whose = name or user_name()
     if NAME.fullmatch(whose) is None:
         raise UsageError(
-            f"--name: {whose!r} is no name: 1 to 64 letters, digits and any of . _ @ -"
+            f"--name: {whose!r} is not a valid name: use 1 to 64 letters, digits and any of . _ @ -"
         )
     if dry_run:
         write_line(f"{file}: a token of the role {role} for {whose} would be added")
         return 0
     made = new_token(whose, RestRole(role))
     append(file, whose, made.line)
-    write_line(f"{file}: has a token of the role {role} for {whose}:", sys.stderr)
+    write_line(f"{file}: added a token of the role {role} for {whose}:", sys.stderr)
     write_line(made.token)
     return 0

@@ -1,4 +1,4 @@
-"""`twinlog flow`: pause, resume, limit and promote flows, wherever they run."""
+"""`twinlog flow`: pause, resume, limit and promote flows on any host."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from twinlog.errors import UsageError
 from twinlog.mirror.state.intents import IntentKind
 
 KEY: Final = "twinlog.max.bytes.per.second"
-"""What a limit takes the place of, and is bounded as."""
+"""The key that a limit overrides, with the same bounds."""
 
 
 @click.group("flow", cls=CommandGroup)
 def flow() -> None:
-    """Pause, resume, limit or promote flows, wherever they run.
+    """Pause, resume, limit or promote flows, on whatever host they run.
 
-    What is wanted is kept on the flow's target: it outlives every process, and a flow that starts
-    later starts as it is wanted.
+    Commands are stored on the flow's target. They outlive every process, and a flow that starts
+    later applies them when it starts.
 
     \b
     twinlog flow pause mm2.properties --reason 'brokers are upgraded'
@@ -37,9 +37,9 @@ def flow() -> None:
 def pause(file: Path, **given: Any) -> int:
     """Stop the copy of flows until `flow resume`: all of FILE, or those of --flow.
 
-    Records that are on their way arrive first. While it is paused a flow writes nothing to its
-    clusters: no records, configs, ACLs, groups or heartbeats. Nothing is lost by it, as long as the
-    source keeps its records. `status` says who paused it and why.
+    Records in flight are copied first. A paused flow writes nothing to its clusters: no records,
+    configs, ACLs, groups or heartbeats. Nothing is lost as long as the source retains its records.
+    `status` shows who paused the flow and why.
 
     \b
     twinlog flow pause mm2.properties --reason 'brokers are upgraded'
@@ -51,9 +51,9 @@ def pause(file: Path, **given: Any) -> int:
 @flow.command("resume")
 @steering_options
 def resume(file: Path, **given: Any) -> int:
-    """Take a pause of flows back; each resumes at exactly the next record.
+    """Resume flows that are paused; each resumes at exactly the next record.
 
-    Topics that were paused by name stay paused: `twinlog topic resume`.
+    Topics that were paused by name stay paused until `twinlog topic resume`.
 
     \b
     twinlog flow resume mm2.properties
@@ -65,10 +65,10 @@ def resume(file: Path, **given: Any) -> int:
 @flow.command("unthrottle")
 @chosen_flows
 def unthrottle(file: Path, **given: Any) -> int:
-    """Let producers of the source go that `twinlog.rpo.enforce=quota` held back.
+    """Remove the producer quotas that `twinlog.rpo.enforce=quota` set on the source.
 
-    The mirror does it by itself. This is for a mirror that was killed and will not be started
-    again; one that runs, and still asks for it, holds them back again.
+    A mirror removes them itself. This command is for a mirror that was killed and will not be
+    started again; a running mirror that still needs the quotas sets them again.
 
     \b
     twinlog flow unthrottle mm2.properties --dry-run
@@ -82,12 +82,12 @@ def unthrottle(file: Path, **given: Any) -> int:
     "--bytes-per-second",
     type=click.IntRange(min=DEFINITIONS[KEY].low),
     metavar="NUMBER",
-    help="The most that each flow copies in a second, as batches are on the wire.",
+    help="Maximum bytes per second of each flow, as batches are on the wire.",
 )
-@option("--none", "is_none", is_flag=True, help="As the configuration says.")
+@option("--none", "is_none", is_flag=True, help="Use the limit of the configuration.")
 @steering_options
 def limit(file: Path, bytes_per_second: int | None, is_none: bool, **given: Any) -> int:
-    """Limit what flows copy in a second, in place of what FILE says.
+    """Limit the bytes per second that flows copy, instead of the limit in FILE.
 
     \b
     twinlog flow limit mm2.properties --bytes-per-second 50000000
@@ -101,11 +101,11 @@ def limit(file: Path, bytes_per_second: int | None, is_none: bool, **given: Any)
 @flow.command("promote")
 @steering_options
 def promote(file: Path, **given: Any) -> int:
-    """Make the remote topics of flows the originals: the flows copy nothing any more.
+    """Make the remote topics of flows the originals: the flows stop copying permanently.
 
-    Whatever restarts, and topics that are made later included. Configs, ACLs and groups are left
-    alone too, and producers may write. `twinlog switchover` and `failover` do this as one of their
-    steps, behind all that should come before it.
+    This also holds after restarts and for topics that are created later. The flows stop syncing
+    configs, ACLs and groups too, and producers may write to the remote topics. `twinlog switchover`
+    and `failover` include this step, after those that should precede it.
 
     \b
     twinlog flow promote mm2.properties --flow 'A->B' --reason 'A is lost'
@@ -117,11 +117,11 @@ def promote(file: Path, **given: Any) -> int:
 @flow.command("demote")
 @steering_options
 def demote(file: Path, **given: Any) -> int:
-    """Take a promotion of flows back: they copy on, at exactly the next record.
+    """Take a promotion of flows back; each resumes copying at exactly the next record.
 
-    A remote topic that others have written to since is found to be so, and stops with a
-    code. Topics that were promoted by name stay so: `twinlog topic demote`. Refused if a failback
-    has begun to replay the tail of a topic (REPLAYED): promote that topic by name first.
+    If other clients have written to a remote topic since, its partitions stop with a code. Topics
+    that were promoted by name stay promoted until `twinlog topic demote`. Refused if a failback has
+    begun to replay the tail of a topic (REPLAYED): promote that topic by name first.
 
     \b
     twinlog flow demote mm2.properties --flow 'A->B'

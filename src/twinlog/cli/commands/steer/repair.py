@@ -1,4 +1,4 @@
-"""`twinlog repair`: what somebody else wrote to remote topics, shown and accepted."""
+"""`twinlog repair`: show and accept records of other clients in remote topics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.group("repair", cls=CommandGroup)
 def repair() -> None:
-    """Accept what somebody else wrote to remote topics, so that their copies resume behind it.
+    """Accept records of other clients in remote topics, so that copying resumes after them.
 
     \b
     twinlog repair plan mm2.properties
@@ -39,7 +39,7 @@ def _options(command: Any) -> Any:
         "--topics",
         default=None,
         metavar="REGEX,...",
-        help="Names on the source, as the key `topics` takes them; else all.",
+        help="Source topics, in the syntax of the key `topics`; default: all.",
     )
     return flow_option(secrets_option(format_option(topics(command))))
 
@@ -48,11 +48,11 @@ def _options(command: Any) -> Any:
 @click.argument("file", type=click.Path(path_type=Path))
 @_options
 def plan(file: Path, *, topics: str | None, flow: str | None, output: Format) -> int:
-    """Show which records of remote topics are not ours, and what the copy would do behind them.
+    """Print records of other clients in remote topics, and where copying would resume.
 
-    For each partition that has stopped with EXTRA_RECORDS, TAKEN_OVER, GAP_WRITTEN or DIVERGED.
-    Only EXTRA_RECORDS can be accepted; of the others it says what to do. Exit code 1 where one
-    cannot be accepted.
+    The plan has each partition that has stopped with EXTRA_RECORDS, TAKEN_OVER, GAP_WRITTEN or
+    DIVERGED. Only EXTRA_RECORDS can be accepted; for the other codes it prints what to do. Exit
+    code 1 if a partition cannot be accepted.
 
     \b
     twinlog repair plan mm2.properties
@@ -70,9 +70,9 @@ def plan(file: Path, *, topics: str | None, flow: str | None, output: Format) ->
 
 @repair.command("run")
 @click.argument("file", type=click.Path(path_type=Path))
-@option("--yes", is_flag=True, help="Do not ask for the flow's name first.")
-@option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
-@option("--reason", default="", metavar="TEXT", help="For those who see it in the log.")
+@option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@option("--dry-run", is_flag=True, help="Print the plan, and change nothing.")
+@option("--reason", default="", metavar="TEXT", help="Written to the log.")
 @_options
 def run(
     file: Path,
@@ -84,10 +84,10 @@ def run(
     flow: str | None,
     output: Format,
 ) -> int:
-    """Accept the records that `repair plan` shows: they stay, and the copy resumes behind them.
+    """Accept the records that `repair plan` shows: they stay, and copying resumes after them.
 
-    Refused where what stands there changed since it was shown: stop the other producer first. It is
-    not taken back. Groups keep their places, before, in and behind what was accepted.
+    Refused if the records have changed since the plan was shown: stop the other producer first. It
+    cannot be undone. Groups keep their offsets before, in and after the accepted records.
 
     \b
     twinlog repair run mm2.properties --dry-run
@@ -134,7 +134,7 @@ def _repair(file: Path, flow: str | None, reason: str) -> Iterator[tuple[TopicRe
 
 def _show(lines: list[RepairLine], stream: Any = None) -> None:
     if not lines:
-        write_line("no partition has stopped for what the logs hold", stream)
+        write_line("no partition has stopped because of its records", stream)
     for line in lines:
         for text in line.lines():
             write_line(text, stream)

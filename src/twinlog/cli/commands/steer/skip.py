@@ -1,4 +1,4 @@
-"""`twinlog topic skip`: leave out the one record that a partition has stopped for."""
+"""`twinlog topic skip`: skip the one record at which a partition has stopped."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     required=True,
     type=click.IntRange(min=0),
     metavar="P",
-    help="Of the topic, on the source.",
+    help="The partition of TOPIC.",
 )
 @option(
     "--offset",
     required=True,
     type=click.IntRange(min=0),
     metavar="O",
-    help="On the source, exactly the one that `twinlog status` names.",
+    help="The source offset that `twinlog status` prints for this partition.",
 )
 @option(
     "--quarantine",
     is_flag=True,
-    help="Write it to mm2-twinlog-quarantine.SOURCE.internal on the target first.",
+    help="First write the record to mm2-twinlog-quarantine.SOURCE.internal on the target.",
 )
-@option("--reason", default="", metavar="TEXT", help="For the log, and the quarantine.")
-@option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")
+@option("--reason", default="", metavar="TEXT", help="Written to the log and the quarantine topic.")
+@option("--dry-run", is_flag=True, help="Print what would change, and write nothing.")
 @flow_option
 @secrets_option
 @format_option
@@ -60,12 +60,12 @@ def skip(  # noqa: PLR0913 (what the command was given)
     flow: str | None,
     output: Format,
 ) -> int:
-    """Leave out one record of TOPIC, which its copy has stopped for, and copy what follows.
+    """Skip the record of TOPIC at which copying has stopped, and copy the records after it.
 
-    Only where the partition has stopped now with RECORD_TOO_LARGE, RECORD_REFUSED or CORRUPT_BATCH
-    at exactly this offset. Of a batch that cannot be decoded all its records are left out: the
-    range is said, so try --dry-run first. It is not taken back: the record stays on the source, and
-    the target never gets it.
+    Accepted only if the partition is stopped with RECORD_TOO_LARGE, RECORD_REFUSED or CORRUPT_BATCH
+    at exactly this offset. If a batch cannot be decoded, all of its records are skipped. The range
+    is printed, so try --dry-run first. It cannot be undone: the record stays on the source, and the
+    target never gets it.
 
     \b
     twinlog topic skip mm2.properties orders --partition 0 --offset 4711 --dry-run
@@ -93,7 +93,7 @@ def skip(  # noqa: PLR0913 (what the command was given)
     write_line(_said(change, dry_run=dry_run))
     if name is not None:
         where = "would be written" if dry_run else f"is at offset {', '.join(map(str, offsets))}"
-        write_line(f"in quarantine: it {where} of {name}")
+        write_line(f"quarantine: it {where} of {name}")
     if change.before is None and not dry_run:
         write_line(in_force(file))
     return 0
@@ -105,5 +105,5 @@ def _said(change: SkipChange, *, dry_run: bool) -> str:
     what += f"{'batch' if wanted.skip.is_batch else 'record'} {wanted.skip} "
     if change.before is not None:
         said = f", {change.before.reason}" if change.before.reason else ""
-        return f"{what}is left out already, by {change.before.who}, {in_iso(wanted.at_ms)}{said}"
-    return f"{what}{'would be' if dry_run else 'is'} left out [{wanted.code}]"
+        return f"{what}is already skipped, by {change.before.who}, {in_iso(wanted.at_ms)}{said}"
+    return f"{what}{'would be' if dry_run else 'is'} skipped [{wanted.code}]"

@@ -33,9 +33,10 @@ topic.add_command(skip)
 @topics_option
 @steering_options
 def pause(file: Path, topics: str, **given: Any) -> int:
-    """Stop the copy of topics until `topic resume`; the others continue.
+    """Stop the copy of topics until `topic resume`; other topics continue.
 
-    The names are those of topics that the source has now: one that is made later is not paused.
+    --topics matches topics that exist on the source now: a topic that is created later is not
+    paused.
 
     \b
     twinlog topic pause mm2.properties --topics orders --reason 'a consumer is repaired'
@@ -50,8 +51,7 @@ def pause(file: Path, topics: str, **given: Any) -> int:
 def resume(file: Path, topics: str, **given: Any) -> int:
     """Take the pause or release of topics back; each resumes at exactly the next record.
 
-    A released topic that others have written to since is found to be so, and stops with a
-    code.
+    If other clients have written to a released topic since, its partitions stop with a code.
 
     \b
     twinlog topic resume mm2.properties --topics orders
@@ -66,12 +66,13 @@ def resume(file: Path, topics: str, **given: Any) -> int:
 @topics_option
 @steering_options
 def release(file: Path, topics: str, **given: Any) -> int:
-    """Mirror topics no more: their remote topics stay as they are, and others may write to them.
+    """Stop mirroring these topics. Other clients may then write to the remote topics.
 
-    Whatever FILE says, and whatever restarts. Their configs, ACLs and groups are left alone too.
+    Remote topics stay as they are. The release overrides FILE and holds after restarts. Their
+    configs, ACLs and groups are not synced any more either.
 
     \b
-    twinlog topic release mm2.properties --topics orders --reason 'moved to B for good'
+    twinlog topic release mm2.properties --topics orders --reason 'moved to B'
     twinlog topic release mm2.properties --topics 'team-a-.*' --dry-run
     """
     return _want("topic release", IntentKind.RELEASE, file, topics, **given)
@@ -81,9 +82,9 @@ def release(file: Path, topics: str, **given: Any) -> int:
 @topics_option
 @steering_options
 def promote(file: Path, topics: str, **given: Any) -> int:
-    """Make remote topics the originals: nothing is copied to them any more, and others may write.
+    """Make remote topics the originals: copying ends, and other clients may write to them.
 
-    As `topic release`, but `topic resume` does not take it back: `topic demote` does.
+    Like `topic release`, except that it is undone by `topic demote`, not by `topic resume`.
 
     \b
     twinlog topic promote mm2.properties --topics orders --reason 'its producers moved to B'
@@ -96,10 +97,10 @@ def promote(file: Path, topics: str, **given: Any) -> int:
 @topics_option
 @steering_options
 def demote(file: Path, topics: str, **given: Any) -> int:
-    """Take the promotion of topics back; each is copied on, at exactly the next record.
+    """Take the promotion of topics back; each resumes copying at exactly the next record.
 
-    A remote topic that others have written to since is found to be so, and stops with a
-    code. Refused for topics whose tail a failback has begun to replay (REPLAYED).
+    If other clients have written to a remote topic since, its partitions stop with a code. Refused
+    for topics whose tail a failback has begun to replay (REPLAYED).
 
     \b
     twinlog topic demote mm2.properties --topics orders

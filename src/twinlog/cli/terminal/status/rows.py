@@ -1,7 +1,7 @@
-"""What `status` says of topics: one row for each, and more only where partitions differ.
+"""Rows of `status`: one for each topic, and more only if its partitions differ.
 
-That some partitions of a topic wait for a record while others have just had one is no difference:
-with rows of their own they would come and go at every round.
+Partitions that wait for a record and partitions that have just copied one do not differ in this
+sense, because separate rows would come and go with every refresh.
 """
 
 from __future__ import annotations
@@ -23,31 +23,33 @@ AS_USUAL: Final = (
     PartitionState.DONE,
     PartitionState.AT_END,
 )
-"""States of a copy that goes well: partitions in these share a row, which has the first of them."""
+"""States of a healthy copy. Partitions in these states share a row, which shows the first of these
+states.
+"""
 
 ONLY: Final = "all 1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Partitions of one topic that have the same to say; -1 is what is not known."""
+    """Partitions of one topic in the same state; unknown numbers are -1."""
 
     topic: str
     target_topic: str
     partitions: str
-    """`all 4`, or their numbers where the topic has several rows."""
+    """`all 4`, or the partitions' numbers if the topic has several rows."""
     number: int
     state: str
     lag: int
     lag_ms: int
     loss_ms: int
     copied: int
-    """By the flow, whatever process it was."""
+    """Records copied by the flow, in all processes."""
     records_per_s: float
-    """Of the topic, in its first row; -1 in the others."""
+    """Of the topic, in its first row; -1 in its other rows."""
     since_ms: int
     newest_ms: int
-    """Of its newest record on the target, where the source is away."""
+    """Timestamp of the newest record on the target, if the source is unavailable."""
     code: str
     message: str
 
@@ -61,12 +63,14 @@ class Row:
 
     @property
     def is_behind(self) -> bool:
-        """Records wait, or it is not known whether some do; or something is said of it."""
+        """True if records wait, the lag is unknown, or the row has a message."""
         return self.lag != 0 or bool(self.message)
 
 
 def rows(flow: Mapping[str, Any]) -> list[Row]:
-    """A row for each topic; for several troubles, or states that are no usual ones, one each."""
+    """Return a row for each topic, or several if its partitions have different problems or unusual
+    states.
+    """
     topics: dict[str, dict[tuple[str, str], list[Mapping[str, Any]]]] = {}
     for part in flow["partitions"]:
         code = "" if _is_the_flows(flow, part["code"], part["message"]) else part["code"]
@@ -103,28 +107,28 @@ def _row(parts: list[Mapping[str, Any]], *, is_alone: bool, rate: float) -> Row:
 
 
 def _which(numbers: list[int], *, is_alone: bool) -> str:
-    """A number alone would be read as how many there are."""
+    """Return the partitions as text. A single number could be misread as a count."""
     if numbers == [0] and is_alone:
         return ONLY
     return f"all {len(numbers)}" if is_alone and len(numbers) > 1 else ranges(numbers)
 
 
 def known_sum(numbers: Iterable[int]) -> int:
-    """Of those that are known; -1 where none is."""
+    """Return the sum of the known numbers, or -1 if none is known."""
     known = [number for number in numbers if number >= 0]
     return sum(known) if known else -1
 
 
 def is_lag_old(state: str, partition_states: Iterable[str]) -> bool:
-    """Whether some lag is not of now: in an outage it is what was known last, and the source may
-    have grown since. So it is said as the least that waits.
+    """Return whether some lag is outdated. In an outage it is the last known value, and the source
+    may have grown since, so it is shown as a minimum.
     """
     return state == FlowState.DEGRADED and PartitionState.RETRYING in partition_states
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Of one flow, or of all."""
+    """Totals of one flow or of all flows."""
 
     flows: int
     topics: int
@@ -145,7 +149,8 @@ def totals(flows: Iterable[Mapping[str, Any]]) -> Totals:
         if any(part["topic"] == topic for part in flow["partitions"])
     ]
     return Totals(
-        flows=len({flow["flow"] for flow in known}),  # one of them may stand by for the other
+        # a leader and a standby may both report a flow
+        flows=len({flow["flow"] for flow in known}),
         topics=len(
             {(flow["flow"], part["topic"]) for flow in known for part in flow["partitions"]}
         ),
@@ -158,8 +163,8 @@ def totals(flows: Iterable[Mapping[str, Any]]) -> Totals:
 
 
 def troubles(flow: Mapping[str, Any], found: Iterable[Row]) -> Iterator[tuple[Row, ...]]:
-    """Rows that something is said of; those with the same words together. What the flow itself
-    waits for is said once, of the flow.
+    """Yield rows with problems, grouped by message. The flow's own problem is shown with the flow
+    and not repeated.
     """
     same: dict[tuple[str, str, str], list[Row]] = {}
     for one in found:
@@ -169,5 +174,5 @@ def troubles(flow: Mapping[str, Any], found: Iterable[Row]) -> Iterator[tuple[Ro
 
 
 def _is_the_flows(flow: Mapping[str, Any], code: str, message: str) -> bool:
-    """Whether a trouble of a partition is what the flow itself waits for."""
+    """Return whether a partition's problem is the flow's own problem."""
     return bool(code) and code == flow["code"] and message in flow["reason"]

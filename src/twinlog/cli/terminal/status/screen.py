@@ -1,7 +1,7 @@
 """What `twinlog status` prints: a line for each flow, a row for each topic, totals.
 
-As wide as the terminal: what does not fit is left out by rank, beginning with what the flow's line
-or another column says as well. Where a program reads, everything is there.
+On a terminal, columns that do not fit are left out by rank, first those that the flow's line or
+another column also shows. If stdout is not a terminal, everything is printed.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from twinlog.codes import FlowState
 from twinlog.quantities import count, duration, first_few, plural
 
 STALE_MS: Final = 10_000
-"""Beyond the time after which a mirror writes its numbers again: it hangs."""
+"""A mirror whose numbers are this much overdue hangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownParts:
-    """What of it is shown."""
+    """What to show."""
 
     width: int
     most_rows: int | None = None
-    """Rows of topics in all; None: however many."""
+    """Maximum number of topic rows, or None for no limit."""
     lagging: bool = False
-    """Only topics that are behind."""
+    """Only topics with lag."""
 
 
 def screen(
     mirrors: Sequence[Mapping[str, Any]], wanted: ShownParts, now_ms: int
 ) -> Iterator[RenderableType]:
-    """All that is said of these mirrors."""
+    """Yield all lines about these mirrors."""
     flows = [flow for one in mirrors for flow in one["flows"]]
     left = wanted.most_rows
     number = 0
@@ -66,7 +66,9 @@ def screen(
 
 
 def _most_urgent(found: list[Row], most: int) -> list[Row]:
-    """What something is said of, then the longest lags; in the order of topics."""
+    """Return `most` rows: first those with a message, then the longest lags; in their original
+    order.
+    """
     if len(found) <= most:
         return found
     urgent = sorted(found, key=lambda one: (not one.message, -one.lag, -one.records_per_s))
@@ -77,7 +79,7 @@ def _most_urgent(found: list[Row], most: int) -> list[Row]:
 def _mirror_line(one: Mapping[str, Any], now_ms: int) -> Text:
     if one["pid"] is None:
         return text(
-            f"{one['config']}: no mirror of this user runs it here; as the clusters have it",
+            f"{one['config']}: not run by this user on this machine; state read from the clusters",
             style="dim",
         )
     age_ms = now_ms - one["written_ms"]
@@ -92,7 +94,7 @@ def _flow_lines(flow: Mapping[str, Any], width: int, now_ms: int) -> Iterator[Re
 
     pieces: list[Piece] = [(flow["flow"], "bold"), (flow["state"], state_style(flow["state"]))]
     if flow["since_ms"]:
-        # what the clusters show is when it began, not how long it has been stopped
+        # the clusters only show when the flow started, not since when it has been stopped
         word = "started" if flow["state"] == FlowState.NOT_RUNNING else "since"
         pieces.append(f"{word} {since(flow['since_ms'], now_ms)}")
     if flow["guarantee"]:
@@ -104,20 +106,20 @@ def _flow_lines(flow: Mapping[str, Any], width: int, now_ms: int) -> Iterator[Re
         ago = duration(max(0, now_ms - flow["as_of_ms"]) / 1000)
         yield _indented(f"on {flow['where']}, as of {ago} ago", "dim")
     if flow.get("source_problem"):
-        yield _indented(f"not asked: {flow['source_problem']}", "yellow")
+        yield _indented(f"not reached: {flow['source_problem']}", "yellow")
     if flow["reason"]:
-        # a process of an earlier release does not say when it tries again
+        # a process of an earlier release does not report its next try
         reason = with_next_try(flow["reason"], flow.get("next_try_ms", 0), now_ms)
         yield _indented(reason, "yellow")
     is_said = "RPO_EXCEEDED" in flow["reason"]
     if not is_said and (flow["loss_ms"] >= 0 or flow["loss_unknown"]):
         yield _indented(loss_line(flow))
-    if flow.get("verified"):  # a process of an earlier release does not say it
+    if flow.get("verified"):  # missing from a process of an earlier release
         yield from _verified_lines(flow["verified"], now_ms)
 
 
 def at_least(flow: Mapping[str, Any]) -> str:
-    """What stands before numbers that may have grown."""
+    """Return the prefix of numbers that may have grown since."""
     states = (part["state"] for part in flow["partitions"])
     return "at least " if is_lag_old(flow["state"], states) else ""
 
@@ -129,13 +131,13 @@ def _figures(of: Totals, *, before: str = "") -> Iterator[str]:
         age = "" if of.lag_ms < 0 else f" / {duration(of.lag_ms / 1000)}"
         yield f"lag {before}{count(of.lag)}{age}"
     else:
-        yield "lag not known"
+        yield "lag unknown"
     if of.records_per_s >= 0:
         yield f"{count(of.records_per_s)} records/s"
 
 
 def packed(pieces: Iterable[Piece], width: int) -> Iterator[Text]:
-    """Pieces in as few lines as they need; none is broken that fits on a line."""
+    """Yield the pieces in as few lines as possible. A piece that fits on a line is not broken."""
     line = text()
     for piece in pieces:
         one = text(piece)
@@ -153,7 +155,7 @@ def _indented(line: str, style: str = "") -> Padding:
 
 
 def _verified_lines(verified: Mapping[str, Any], now_ms: int) -> Iterator[RenderableType]:
-    """What the mirror has compared of its own copy."""
+    """Yield the results of the mirror's own comparison."""
     if not verified["at_ms"]:
         return
     ago = duration(max(0, now_ms - verified["at_ms"]) / 1000)
@@ -170,7 +172,7 @@ def _verified_lines(verified: Mapping[str, Any], now_ms: int) -> Iterator[Render
 
 
 def loss_line(flow: Mapping[str, Any]) -> str:
-    """What would be lost if the source were gone now."""
+    """Return what would be lost if the source were lost now."""
     records, ago = flow["loss_records"], duration(flow["loss_ms"] / 1000)
     if flow["loss_ms"] < 0:
         return "what would be lost without the source is not known"
@@ -197,7 +199,7 @@ def _trouble_line(alike: Sequence[Row], now_ms: int) -> RenderableType:
 
 
 def _group_lines(what: str, reasons: Mapping[str, str]) -> Iterator[RenderableType]:
-    """Groups with the same to say share a line; `reasons`: by group."""
+    """Yield a line for each reason, with its groups; `reasons` is by group."""
     by_reason: dict[str, list[str]] = {}
     for group, reason in sorted(reasons.items()):
         by_reason.setdefault(reason, []).append(group)
@@ -216,7 +218,7 @@ def _total(flows: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:
 
 
 def group_table(positions: Iterable[Mapping[str, Any]], width: int) -> Table:
-    """A row for each group and topic."""
+    """Return a table with a row for each group and topic."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for one in positions:
         groups.setdefault((one["group"], one["topic"]), []).append(one)
@@ -240,14 +242,16 @@ def group_table(positions: Iterable[Mapping[str, Any]], width: int) -> Table:
 
 
 def _left(found: Iterable[Mapping[str, Any]]) -> str:
-    """Records between where a group stands, or would be set, and the end of the copy."""
+    """Return the number of records between a group's offset, current or to be set, and the end of
+    the copy.
+    """
     positions = [(max(one["at"], one["resumes_at"]), one["end"]) for one in found]
     known = [max(0, end - at) for at, end in positions if min(at, end) >= 0]
     return count(sum(known)) if len(known) == len(positions) else "?"
 
 
 def _offsets(found: list[Mapping[str, Any]]) -> str:
-    """Whether they are on the target, and whether each is that of the next record."""
+    """Return whether the offsets are set on the target, and whether they are exact."""
     unset = sum(one["at"] < 0 for one in found)
     inexact = next((one["why_not_exact"] for one in found if one["why_not_exact"]), "")
     if unset == len(found):

@@ -1,4 +1,4 @@
-"""The table of `status`: a row for each topic, with the columns that have room."""
+"""The table of `status`: a row for each topic, with the columns that fit."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from twinlog.quantities import count, duration
 GAP: Final = 2
 """Blanks between two columns."""
 USUAL_NAME: Final = 40
-"""So much of a topic's name is worth more than the columns that can be left out, ..."""
+"""Optional columns are left out before a topic's name gets narrower than this."""
 NARROWEST_NAME: Final = 12
-"""... and so much is left of it in any case."""
+"""Minimum width of a topic's name."""
 
 
 Cell = str | Text | ProgressBar
@@ -34,7 +34,7 @@ class Column:
     name: str
     justify: Literal["left", "right"]
     rank: int
-    """The highest is left out first; 0 never."""
+    """The highest rank is left out first; 0 is never left out."""
 
 
 COLUMNS: Final = (
@@ -51,14 +51,14 @@ COLUMNS: Final = (
     Column("since", "left", 4),
 )
 ALWAYS: Final = 5
-"""Of the columns those that are shown though nothing is known of them."""
+"""Number of columns that are shown even if all their values are unknown."""
 NOT_KNOWN: Final = ("", "?")
 
 
 def table(found: Iterable[Row], width: int, now_ms: int) -> Table:
-    """A row for each topic, with the columns that have room and of which something is known."""
+    """Return a row for each topic, with the columns that fit and have at least one known value."""
     cells = [_cells(one, now_ms) for one in found]
-    # where the source is away, or clusters are asked once, nobody knows some of it
+    # some values are unknown if the source is unavailable or the clusters are queried only once
     kept = [
         number
         for number in range(len(COLUMNS))
@@ -74,8 +74,8 @@ def fitted_table(
     width: int,
     most: int = PIPED_WIDTH,
 ) -> Table:
-    """As wide as the terminal: columns of the highest rank go first, then names are cut. `most` is
-    a name's width in any case.
+    """Return a table that fits the terminal: columns of the highest rank are left out first, then
+    names are cut. `most` is the maximum width of a name.
     """
     widths = [
         max(cell_len(column.name) + (0 if number else GAP), *(_len(row[number]) for row in cells))
@@ -94,7 +94,7 @@ def fitted_table(
     for rank in sorted({column.rank for column in columns} - {0}, reverse=True):
         if needed() - max(0, widths[0] - USUAL_NAME) > width:
             kept = [number for number in kept if columns[number].rank != rank]
-    for number in kept:  # two long names share what is over
+    for number in kept:  # two long names share the remaining width
         if columns[number].name in NAMES:
             others = needed() - widths[number]
             widths[number] = min(widths[number], max(width - others, NARROWEST_NAME))
@@ -143,5 +143,5 @@ COLOURS: Final = {Severity.GOOD: "green", Severity.WARN: "yellow", Severity.BAD:
 
 
 def state_style(state: str) -> str:
-    """The colour of a state of a flow or partition."""
+    """Return the colour of a flow's or partition's state."""
     return COLOURS[severity_of(state)]

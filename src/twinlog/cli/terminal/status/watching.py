@@ -1,4 +1,4 @@
-"""`twinlog status --watch`: the same screen every two seconds, until Ctrl-C."""
+"""`twinlog status --watch`: the screen, refreshed every two seconds until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from twinlog.cli.terminal.tables import PIPED_WIDTH, text, write_all
 
 EVERY_S: Final = 2.0
 OTHER_LINES: Final = 10
-"""Of a terminal, that rows of topics leave free."""
+"""Lines of a terminal that are not for topics."""
 
 Mirrors = list[dict[str, Any]]
 
 
 class Speeds:
-    """Records per second of flows that no mirror here runs, by what two rounds have counted."""
+    """Computes records per second of flows that no mirror on this machine runs."""
 
     def __init__(self) -> None:
         self._before: dict[tuple[str, str], tuple[float, int]] = {}
 
     def fill_in(self, mirrors: Mirrors, now: float) -> None:
-        """Of topics whose rate nobody says; `now` is monotonic."""
+        """Fill in missing rates; `now` is monotonic."""
         seen: dict[tuple[str, str], tuple[float, int]] = {}
         for flow in (flow for one in mirrors for flow in one["flows"]):
             if flow.get("rates"):
@@ -50,9 +50,9 @@ class Speeds:
 
 
 def watch(read: Callable[[], Mirrors], *, lagging: bool, nothing: str) -> Mirrors:
-    """Show what `read` returns, again and again; what it returned last, once Ctrl-C came.
+    """Show what `read` returns until Ctrl-C, then return the last result.
 
-    On a terminal in place of what was there before, which comes back at the end.
+    On a terminal an alternate screen is used, and the previous content is restored at the end.
     """
     speeds = Speeds()
     found: Mirrors = []
@@ -78,7 +78,7 @@ def watch(read: Callable[[], Mirrors], *, lagging: bool, nothing: str) -> Mirror
                 time.sleep(EVERY_S)
         console = Console(file=sys.stdout, highlight=False)
         with Live(console=console, screen=True, auto_refresh=False) as live:
-            live.update(text("asking ..."), refresh=True)
+            live.update(text("querying ..."), refresh=True)
             while True:
                 step()
                 most = max(1, console.height - OTHER_LINES)
