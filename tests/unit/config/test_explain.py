@@ -83,12 +83,12 @@ def test_lines_without_a_meaning_are_named_with_the_reason(read: Loader) -> None
     )
     lines = {one.line: one.meaning for one in without_meaning(config)}
     assert list(lines) == [5, 6, *range(8, 15), 17, 18, 19], "listeners and topics act"
-    assert "its cost is the wait for the in-sync replicas" in lines[5]
+    assert "the cost is the wait for the in-sync replicas" in lines[5]
     assert "nothing to flush" in lines[6]
-    assert "exactly once, whatever it says" in lines[9]
-    assert "nothing waits" in lines[10]
+    assert "exactly once, regardless of this value" in lines[9]
+    assert "records are sent when they arrive" in lines[10]
     assert "like the source's" in lines[17]
-    assert "belong to transforms" in lines[18]
+    assert "used only by transforms" in lines[18]
     assert "never converted" in lines[19]
 
 
@@ -153,7 +153,7 @@ def test_every_key_of_workers_and_clients_has_a_meaning() -> None:
     ("keys", "why"),
     [
         ("send.buffer.bytes receive.buffer.bytes", "grow with the link"),
-        ("reconnect.backoff.ms retry.backoff.max.ms", "doubles with each failure"),
+        ("reconnect.backoff.ms retry.backoff.max.ms", "doubles with each consecutive failure"),
         ("metadata.max.age.ms", "refresh.topics.interval.seconds"),
         ("metadata.recovery.strategy", "bootstrap.servers are always tried"),
         ("connections.max.idle.ms", "stay open"),
