@@ -114,7 +114,7 @@ def test_a_flag_of_ours_wins_over_every_line(run: Run, tmp_path: Path) -> None:
 def test_the_start_by_its_flag_of_today_and_the_old_one(run: Run, flag: str) -> None:
     (flow,) = run("mm2.properties", flag, "latest").flows
     assert str(flow.start) == "latest"
-    with pytest.raises(ConfigError, match=r'^--start: twinlog\.start: "now" is no start'):
+    with pytest.raises(ConfigError, match=r'^--start: twinlog\.start: "now" is not a start'):
         run("mm2.properties", flag, "now")
 
 

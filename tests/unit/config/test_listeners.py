@@ -32,7 +32,7 @@ def test_what_is_none_is_said_with_its_line_and_stops_nothing(read: Loader, valu
     assert config.http_listener is None
     (warning,) = warnings_of(config, WarningCode.DEAD_KEY)
     assert (warning.line, warning.key) == (5, "listeners")
-    assert "is no listener" in warning.message
+    assert "is not a listener" in warning.message
 
 
 FOREIGN = ["", "0.0.0.0", "[::]", "10.0.0.7", "mirror.example"]  # noqa: S104 (refused)

@@ -91,11 +91,11 @@ def test_the_old_name_acts_with_a_warning(read: Loader) -> None:
 @pytest.mark.parametrize(
     ("value", "what"),
     [
-        ("now", '"now" is no start'),
-        ("orders", '"orders" is no start'),
-        ("orders:", '"" is no start'),
-        ("orders:latest,, b:latest", '"" is no start'),
-        (":latest", '":latest" names no topic'),
+        ("now", '"now" is not a start'),
+        ("orders", '"orders" is not a start'),
+        ("orders:", '"" is not a start'),
+        ("orders:latest,, b:latest", '"" is not a start'),
+        (":latest", '":latest" has no topic pattern'),
         ("orders:2026-11-01T00:00:00", "has no time zone; write 2026-11-01T00:00:00Z"),
         ("orders:2026-11-01", "has no time zone; write 2026-11-01T00:00:00Z"),
         ("orders:2026-13-01T00:00:00Z", '"2026-13-01T00:00:00Z" is no time; write 2026-'),
@@ -105,11 +105,11 @@ def test_the_old_name_acts_with_a_warning(read: Loader) -> None:
             "1793491200 is no time in milliseconds of this age; write milliseconds",
         ),
         ("orders:120", "0=120 for an offset"),
-        ("orders:0=1;0=2", "names a partition twice"),
-        ("orders:0=1;1", "is no start"),
-        ("orders:-1=1", '"-1=1" is no start'),
+        ("orders:0=1;0=2", "has a partition twice"),
+        ("orders:0=1;1", "is not a start"),
+        ("orders:-1=1", '"-1=1" is not a start'),
         ("(:latest", "column 1: this ( is not closed"),
-        ("latest, orders:earliest", 'what follows "latest" never counts; put latest last'),
+        ("latest, orders:earliest", 'entries after "latest" have no effect; put latest last'),
     ],
 )
 def test_a_wrong_one_is_one_line_with_its_place(read: Loader, value: str, what: str) -> None:
