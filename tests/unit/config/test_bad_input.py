@@ -34,14 +34,14 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
             "mm2.properties:2: source.cluster.bootstrap.servers: this is the configuration of a",
             "add connector.class = MirrorSourceConnector or MirrorCheckpointConnector",
         ),
-        (["clusters ="], "mm2.properties:1: clusters: names no cluster", "clusters = A, B"),
-        (["# x", "clusters = ,"], "mm2.properties:2: clusters: names no cluster", ""),
+        (["clusters ="], "mm2.properties:1: clusters: has no cluster", "clusters = A, B"),
+        (["# x", "clusters = ,"], "mm2.properties:2: clusters: has no cluster", ""),
         (
             [CLUSTERS, A_SERVERS, B_SERVERS],
             "mm2.properties: No source->target replication flows",
             "A->B.enabled = true",
         ),
-        (["clusters = A"], "mm2.properties: No source->target", "name two clusters"),
+        (["clusters = A"], "mm2.properties: No source->target", "set two clusters"),
         (
             [CLUSTERS, A_SERVERS, ENABLED],
             "mm2.properties: B.bootstrap.servers: missing, and A->B needs it",

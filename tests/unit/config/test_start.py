@@ -98,11 +98,11 @@ def test_the_old_name_acts_with_a_warning(read: Loader) -> None:
         (":latest", '":latest" has no topic pattern'),
         ("orders:2026-11-01T00:00:00", "has no time zone; write 2026-11-01T00:00:00Z"),
         ("orders:2026-11-01", "has no time zone; write 2026-11-01T00:00:00Z"),
-        ("orders:2026-13-01T00:00:00Z", '"2026-13-01T00:00:00Z" is no time; write 2026-'),
+        ("orders:2026-13-01T00:00:00Z", '"2026-13-01T00:00:00Z" is not a time; write 2026-'),
         ("orders:1970-01-01T00:00:00Z", "is before 1974; write a later time"),
         (
             "orders:1793491200",
-            "1793491200 is no time in milliseconds of this age; write milliseconds",
+            "1793491200 is not a plausible time in milliseconds; write milliseconds",
         ),
         ("orders:120", "0=120 for an offset"),
         ("orders:0=1;0=2", "has a partition twice"),

@@ -283,9 +283,9 @@ def test_a_placeholder_that_no_tool_replaced(read: Loader, line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("replication.factor = ${FACTOR}", "it has a placeholder that was never replaced"),
-        ("A.bootstrap.servers = <host>:9092", "it has a placeholder that was never replaced"),
-        ("A->B.enabled = ${ENABLED}", "it has a placeholder that was never replaced"),
+        ("replication.factor = ${FACTOR}", "it has a placeholder that was not replaced"),
+        ("A.bootstrap.servers = <host>:9092", "it has a placeholder that was not replaced"),
+        ("A->B.enabled = ${ENABLED}", "it has a placeholder that was not replaced"),
     ],
 )
 def test_an_error_names_the_placeholder_as_its_cause(read: Loader, line: str, words: str) -> None:

@@ -119,7 +119,7 @@ def test_what_is_wrong_with_a_flow_of_others_stops_nothing_here(tmp_path: Path) 
     assert [str(one.flow) for one in config.every_flow] == ["A->C", "C->B"]
     (found,) = (one for one in config.warnings if one.code == "NOT_SHOWN")
     assert found.line is not None
-    assert "A->B is left to other processes, and not shown by this one" in str(found)
+    assert "A->B runs in other processes, and is not shown by this one" in str(found)
 
 
 def test_a_target_that_is_away_is_told_and_keeps_nobody_waiting(rest: Rest) -> None:
