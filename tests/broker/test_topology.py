@@ -64,4 +64,4 @@ def test_flows_and_hops_of_one_cluster(
     assert "heartbeats only" in text
 
     assert run(["topology", str(config), "--cluster", "nowhere"]) == 2
-    assert "is no cluster of the file" in capsys.readouterr().err
+    assert "is not a cluster of the file" in capsys.readouterr().err

@@ -55,10 +55,8 @@ def page() -> str:
         "",
         *_states(PARTITION_STATES),
         "",
-        (
-            "Lag is given in records, and in time as the age of the last copied record if more "
-            "are waiting."
-        ),
+        "Lag is given in records, and in time as the age of the last copied record if more "
+        "are waiting.",
         "",
         "Delivery guarantees of a flow. They depend on the features of the target's brokers:",
         "",

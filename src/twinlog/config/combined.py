@@ -44,10 +44,8 @@ def combined(configs: Sequence[MirrorConfig]) -> MirrorConfig:
             known, file = clusters.setdefault(cluster.alias, (cluster, config.file))
             if known.servers and cluster.servers and not {*known.servers} & {*cluster.servers}:
                 raise ConfigError(
-                    (
-                        f"shares no server with {cluster.alias} of {file}; give one of the two "
-                        "clusters another alias"
-                    ),
+                    f"shares no server with {cluster.alias} of {file}; give one of the two "
+                    "clusters another alias",
                     file=config.file,
                     key=f"{cluster.alias}.bootstrap.servers",
                 )
@@ -73,10 +71,8 @@ def _one(
     for config in said[1:]:
         if value_of(config) != value_of(said[0]):
             raise ConfigError(
-                (
-                    f"differs from {said[0].file}, but a process has one listener; write the "
-                    "same in both files, or in only one"
-                ),
+                f"differs from {said[0].file}, but a process has one listener; write the "
+                "same in both files, or in only one",
                 file=config.file,
                 key=keys,
             )
@@ -90,10 +86,8 @@ def _refuse_twice(configs: Sequence[MirrorConfig]) -> None:
             name = str(flow.flow)
             if name in seen:
                 raise ConfigError(
-                    (
-                        f"the flow is also enabled in {seen[name]}; disable it in one of the "
-                        "files, or use other cluster aliases"
-                    ),
+                    f"the flow is also enabled in {seen[name]}; disable it in one of the "
+                    "files, or use other cluster aliases",
                     file=config.file,
                     key=f"{name}.enabled",
                 )

@@ -168,7 +168,7 @@ def _aliases(raw: Settings, file: str) -> tuple[str, ...]:
 def _no_clusters(raw: Settings, file: str) -> ConfigError:
     near = nearest(_CLUSTERS, [key for key in raw if "." not in key])
     if near is not None:
-        return refuse(raw[near], "there is no such key", f"did you mean {_CLUSTERS}?")
+        return refuse(raw[near], "no such key", f"did you mean {_CLUSTERS}?")
     return ConfigError(f"missing; set the clusters: {_CLUSTERS} = A, B", file=file, key=_CLUSTERS)
 
 

@@ -58,10 +58,8 @@ def series_config(raw: Settings) -> SeriesConfig:
                 raise refuse(
                     setting,
                     f"{one!r} is not a label",
-                    (
-                        "write name=value, with letters, digits and _ in the name, as in "
-                        "namespace=kafka"
-                    ),
+                    "write name=value, with letters, digits and _ in the name, as in "
+                    "namespace=kafka",
                 )
             if name in _TAKEN or name in labels:
                 why = "is given twice" if name in labels else "is already a label of a series"

@@ -141,7 +141,8 @@ def test_several_files_run_side_by_side_and_do_not_mix(run: Run, tmp_path: Path)
 
 def test_a_flow_of_two_files_is_refused(run: Run, tmp_path: Path) -> None:
     (tmp_path / "other.properties").write_text("\n".join([*BASE, "topics = bar"]))
-    with pytest.raises(ConfigError, match=r"other\.properties: A->B\.enabled: the flow is also enabled in"):
+    said = r"other\.properties: A->B\.enabled: the flow is also enabled in"
+    with pytest.raises(ConfigError, match=said):
         run("mm2.properties", "other.properties")
 
 

@@ -53,7 +53,7 @@ def test_a_line_that_several_clients_read_is_one_row(read: Loader) -> None:
     config = read("B.producer.bootstrap.servers = other:1")
     flow = explained(config)
     here = found(flow, "A.bootstrap.servers")
-    assert here.meaning == "how this client reaches its cluster (A.consumer.*, A.admin.*)"
+    assert here.meaning == "connection of this client to its cluster (A.consumer.*, A.admin.*)"
     assert "(B.producer.*)" in found(flow, "B.producer.bootstrap.servers").meaning
     assert "(B.admin.*)" in found(flow, "B.bootstrap.servers").meaning
 
@@ -97,20 +97,21 @@ def test_lines_without_a_meaning_are_named_with_the_reason(read: Loader) -> None
     [
         ([], "A.consumer.isolation.level is read_committed, where MirrorMaker 2 has"),
         ([], "tasks.max is not set"),
-        (["B.producer.acks = 1"], "B.producer.acks: acks is always all; its cost"),
-        (["B.producer.linger.ms = 100"], "B.producer.linger.ms: nothing waits"),
+        (["B.producer.acks = 1"], "B.producer.acks: acks is always all; with less"),
+        (["B.producer.linger.ms = 100"], "B.producer.linger.ms: always 0"),
         (
             ["B.producer.compression.type = gzip"],
             "compressed keep their codec; B.twinlog.compression = enforce re-encodes all",
         ),
         (
             ["B.producer.max.request.size = 157286400"],
-            "B.producer.max.request.size: 157286400 is cut to 67108864 (64 MiB): brokers read",
+            "B.producer.max.request.size: 157286400 is limited to 67108864 (64 MiB): brokers "
+            "accept",
         ),
         (
             ["A.admin.bootstrap.servers = x:1"],
-            "A.admin.bootstrap.servers is where the source's topics are checked, "
-            "A.bootstrap.servers where its records are",
+            "the source's topics are queried at A.admin.bootstrap.servers, and its records are "
+            "copied at A.bootstrap.servers",
         ),
     ],
 )

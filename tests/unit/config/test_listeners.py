@@ -46,7 +46,7 @@ def test_others_reach_nothing_that_nobody_allowed_and_the_file_runs(
     assert config.http_listener == Address("127.0.0.1", 8080)
     (warning,) = warnings_of(config, WarningCode.LISTEN_UNGUARDED)
     assert (warning.line, warning.key) == (5, "listeners")
-    assert "HTTP is served at 127.0.0.1:8080 in its place" in warning.message
+    assert "HTTP is served at 127.0.0.1:8080 instead" in warning.message
     assert "write twinlog.rest.monitoring.open = true" in warning.message
 
 

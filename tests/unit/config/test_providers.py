@@ -174,4 +174,4 @@ def test_an_unknown_provider_class_is_refused(read: Loader) -> None:
         lambda: read("config.providers = v", "config.providers.v.class = com.example.Vault")
     )
     assert message.startswith("mm2.properties:6: config.providers.v.class: ")
-    assert "is not known here" in message
+    assert "is not supported" in message

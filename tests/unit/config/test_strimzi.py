@@ -154,7 +154,7 @@ def test_wrong_values_and_advice_name_the_fields_of_the_file(tmp_path: Path) -> 
     (old,) = [one for one in caught.value.warnings if one.code == "DEPRECATED_KEY"]
     assert (old.key, old.message) == (
         "spec.mirrors[0].topicsBlacklistPattern",
-        "an old name; write spec.mirrors[0].topicsExcludePattern",
+        "deprecated name; write spec.mirrors[0].topicsExcludePattern",
     )
     assert "A->B" not in str([*found.items(), *caught.value.warnings])
 
@@ -596,7 +596,7 @@ def test_a_variable_of_the_pod_may_be_one_of_this_process(tmp_path: Path) -> Non
     config = load(tmp_path / "mirror.yaml", environment={})
     (warning,) = [one for one in config.warnings if one.code == "UNRESOLVED"]
     assert warning.line == 8
-    assert "set it in the environment, or name the secrets' folder" in warning.message
+    assert "set it in the environment, or set the folder of secrets" in warning.message
 
 
 def test_providers_of_a_connector_are_read(tmp_path: Path) -> None:

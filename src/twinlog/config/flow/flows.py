@@ -166,10 +166,8 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
         if renames is not None and trimmed(renames.value) and acls and to_boolean(acls):
             raise refuse(
                 acls,
-                (
-                    f"with {renames.key} ({renames.location}) the prefix of a name does not "
-                    "tell which ACLs belong to which remote topic"
-                ),
+                f"with {renames.key} ({renames.location}) the prefix of a name does not "
+                "tell which ACLs belong to which remote topic",
                 "remove one of the two lines; literal ACLs are copied to the new names",
             )
     fewer = settings.get(_NEW_PARTITIONS)
@@ -178,10 +176,8 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
     if fewer is not None and trimmed(fewer.value) == "default" and not is_keyed:
         raise refuse(
             fewer,
-            (
-                "if the target's partition count differs from the source's, records can only "
-                "be distributed by key"
-            ),
+            "if the target's partition count differs from the source's, records can only "
+            "be distributed by key",
             f"add {_PARTITIONS} = keyed, or remove this line",
             lacks=_PARTITIONS,
         )
@@ -199,9 +195,7 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
         isolation = consumer.origin(ISOLATION_LEVEL)
         raise refuse(
             wanted,
-            (
-                f"records of aborted transactions would be copied: {isolation.key} is "
-                f"read_uncommitted ({isolation.location})"
-            ),
+            f"records of aborted transactions would be copied: {isolation.key} is "
+            f"read_uncommitted ({isolation.location})",
             "remove one of the two lines",
         )

@@ -63,10 +63,8 @@ def policy_config(settings: Settings) -> PolicyConfig:
             raise refuse(
                 settings[SEPARATOR],
                 "with an empty separator the alias cannot be found in a topic's name",
-                (
-                    f"write {_POLICY_CLASS} = {IDENTITY_CLASS} if topics should keep their "
-                    "names; otherwise remove the line, or set a separator"
-                ),
+                f"write {_POLICY_CLASS} = {IDENTITY_CLASS} if topics should keep their "
+                "names; otherwise remove the line, or set a separator",
             )
         # without an alias and a separator, topics keep their names
         kind = PolicyKind.IDENTITY
@@ -99,10 +97,8 @@ def _policy_kind(given: Setting | None) -> PolicyKind:
     raise refuse(
         given,
         f"the class {given.shown} is not supported",
-        (
-            "use DefaultReplicationPolicy or IdentityReplicationPolicy of "
-            f"{MIRROR_PACKAGE[:-1]}, or a Python class as package.module:Class"
-        ),
+        "use DefaultReplicationPolicy or IdentityReplicationPolicy of "
+        f"{MIRROR_PACKAGE[:-1]}, or a Python class as package.module:Class",
     )
 
 
@@ -120,14 +116,10 @@ def refuse_java_classes(settings: Settings) -> None:
     if admin is not None and trimmed(admin.value) != DEFINITIONS[_ADMIN].default:
         raise refuse(
             admin,
-            (
-                f"Twinlog cannot run the Java class {admin.shown}, so remote topics would be "
-                "created differently"
-            ),
-            (
-                "remove the line if topics can be created on the target itself; or create them "
-                "beforehand, with topic.creation.enable = false"
-            ),
+            f"Twinlog cannot run the Java class {admin.shown}, so remote topics would be "
+            "created differently",
+            "remove the line if topics can be created on the target itself; or create them "
+            "beforehand, with topic.creation.enable = false",
         )
     transforms = settings.get("transforms")
     if transforms is not None and to_list(transforms):

@@ -84,10 +84,8 @@ class Secrets:
         if self.is_read and _NOT_IN_JAAS.search(self._read(path, key)):
             raise key.refuse(
                 f"{path} ends with a line break, or contains a quote or a backslash",
-                (
-                    "write the password without a line break (printf %s), or choose one "
-                    "without these characters"
-                ),
+                "write the password without a line break (printf %s), or choose one "
+                "without these characters",
             )
         return self._variable(path)
 

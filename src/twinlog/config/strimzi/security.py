@@ -147,10 +147,8 @@ class SecurityReader:
             if not key.startswith(_CUSTOM_PREFIXES):
                 raise value.refuse(
                     "is not a key of custom authentication",
-                    (
-                        f"only keys with {' and '.join(_CUSTOM_PREFIXES)} are allowed here; "
-                        "put others into the cluster's `config`"
-                    ),
+                    f"only keys with {' and '.join(_CUSTOM_PREFIXES)} are allowed here; "
+                    "put others into the cluster's `config`",
                 )
             yield KeyValue(key, value.text(), value)
         is_sasl = "sasl" in fields and fields["sasl"].text() == _TRUE

@@ -124,10 +124,8 @@ def parse_yaml(text: str, *, file: str) -> Iterator[Node]:
     """Yield the non-empty documents of a file. A syntax error names its line."""
     if len(text) > MOST_CHARACTERS:
         raise ConfigError(
-            (
-                f"it has {len(text):,} characters, more than the limit of {MOST_CHARACTERS:,}: "
-                "put the resource into a file of its own"
-            ),
+            f"it has {len(text):,} characters, more than the limit of {MOST_CHARACTERS:,}: "
+            "put the resource into a file of its own",
             file=file,
         )
     if text.lstrip().startswith("{"):
