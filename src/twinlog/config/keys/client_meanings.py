@@ -87,7 +87,7 @@ _WITHOUT: Final = {
         ),
         "partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms "
         "partitioner.class partitioner.ignore.keys": "records keep their partition",
-        "key.serializer value.serializer": "bytes always",
+        "key.serializer value.serializer": "keys and values are always bytes",
     },
     _CONSUMER: {
         "max.poll.records max.poll.interval.ms": "there is no poll loop",
@@ -98,7 +98,7 @@ _WITHOUT: Final = {
         "auto.commit.interval.ms enable.auto.commit": "the copy commits no offsets on the source",
         "allow.auto.create.topics": "fetching never creates a topic",
         "exclude.internal.topics": "the flow's topic filters apply",
-        "key.deserializer value.deserializer": "bytes always",
+        "key.deserializer value.deserializer": "keys and values are always bytes",
     },
     _ADMIN: {
         "bootstrap.controllers": "brokers are used",
@@ -108,8 +108,9 @@ _WITHOUT: Final = {
 _OF_ANY: Final = {
     "client.id": "always twinlog-SOURCE->TARGET",
     "default.api.timeout.ms": "requests have their own timeouts",
-    "interceptor.classes metric.reporters auto.include.jmx.reporter security.providers": "Java "
-    "classes",
+    "interceptor.classes metric.reporters auto.include.jmx.reporter security.providers": (
+        "Twinlog loads no Java classes"
+    ),
     "enable.metrics.push metrics.num.samples metrics.recording.level metrics.sample.window.ms": (
         "the metrics are those in docs/monitoring.md"
     ),

@@ -48,14 +48,14 @@ _GROUPS: Final = {
     "connector.client.config.override.policy": "overrides are always allowed",
     "key.converter value.converter header.converter key.converter.plugin.version "
     "value.converter.plugin.version header.converter.plugin.version": "bytes are never converted",
-    "plugin.discovery plugin.path": "Java classes",
+    "plugin.discovery plugin.path": "Twinlog loads no Java classes",
     "metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms": (
         "the metrics are those in docs/monitoring.md"
     ),
     "connect.protocol inter.worker.key.generation.algorithm inter.worker.key.size "
     "inter.worker.key.ttl.ms inter.worker.signature.algorithm "
     "inter.worker.verification.algorithms topic.tracking.allow.reset topic.tracking.enable": (
-        "Connect only"
+        "used only by Kafka Connect"
     ),
 }
 

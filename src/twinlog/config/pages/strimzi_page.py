@@ -1,4 +1,4 @@
-"""Writes docs/strimzi.md from the table of fields, so that the page cannot lag behind it.
+"""Generates docs/strimzi.md from the table of fields.
 
 python -m twinlog.config.pages.strimzi_page > docs/strimzi.md
 """
@@ -74,7 +74,7 @@ A field with "no effect" is accepted with one warning; "refused" is an error.
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return _TOP + "\n".join(_parts())
 
 

@@ -189,7 +189,7 @@ def shown_key(key: str) -> str:
     such keys are replaced.
     """
     if '"' in key or ";" in key or len(key) > 2 * _MAX_SHOWN:
-        return "<a line that is no key>"
+        return "<not a valid key>"
     return key
 
 
