@@ -123,7 +123,7 @@ def to_servers(setting: Setting) -> tuple[Address, ...]:
         if server not in servers:
             servers.append(server)
     if not servers:
-        raise refuse(setting, "it has no server", "write host:port, separated by commas")
+        raise refuse(setting, "has no server", "write host:port, separated by commas")
     return tuple(servers)
 
 
