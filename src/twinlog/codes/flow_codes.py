@@ -24,10 +24,7 @@ FLOW_CODES: Final = (
             "the server at a bootstrap address does not match the settings: it is a web server, a "
             "listener with TLS, or one without"
         ),
-        advice=(
-            "correct the port or `security.protocol`; this is reported immediately, without "
-            "retries for 60 s"
-        ),
+        advice=("correct the port or `security.protocol`; this is reported immediately"),
         retry=Retry.SOON,
     ),
     Condition(

@@ -95,8 +95,8 @@ TOPIC_CODES: Final = (
     Condition(
         codes=("COPIED_TWICE",),
         meaning=(
-            "another flow already copies this topic to this cluster: an alias was renamed, or a "
-            "cluster has two aliases"
+            "a flow with another name already copies this topic to this cluster: an alias was "
+            "renamed, or a cluster has two aliases"
         ),
         advice="use the aliases of the flow that the message names: it continues its copy",
         retry=Retry.SOON,

@@ -116,8 +116,8 @@ def refuse_java_classes(settings: Settings) -> None:
     if admin is not None and trimmed(admin.value) != DEFINITIONS[_ADMIN].default:
         raise refuse(
             admin,
-            f"Twinlog cannot run the Java class {admin.shown}, so remote topics would be "
-            "created differently",
+            f"Twinlog cannot run the Java class {admin.shown}, so remote topics would not "
+            "be created where that class creates them",
             "remove the line if topics can be created on the target itself; or create them "
             "beforehand, with topic.creation.enable = false",
         )

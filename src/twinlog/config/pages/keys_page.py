@@ -86,7 +86,7 @@ _CLIENTS: Final = """\
 | --- | --- |
 | `A.consumer.key` | the clients that fetch from A |
 | `B.producer.key`, `A->B.producer.override.key` | the clients that write to B |
-| `A.admin.key`, `B.admin.key` | the clients that query topics, configs and groups |
+| `A.admin.key`, `B.admin.key` | the admin clients, for topics, configs and groups |
 | `A->B.source.consumer.key`, `A->B.source.admin.key` | the source's clients of one flow |
 | `A->B.target.admin.key`, `A->B.target.consumer.key` | the target's clients of one flow |
 
