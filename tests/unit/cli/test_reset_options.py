@@ -27,7 +27,10 @@ def file(tmp_path: Path) -> str:
     [
         ((*GROUP, "--to-timestamp", "soon"), '--to-timestamp: "soon" is not a time'),
         # seconds, which would be 1970: before every record
-        ((*GROUP, "--to-timestamp", "1767225600"), "--to-timestamp: 1767225600 is not a time"),
+        (
+            (*GROUP, "--to-timestamp", "1767225600"),
+            "--to-timestamp: 1767225600 is not a plausible time",
+        ),
         ((*GROUP, "--by-duration", "1h"), '--by-duration: "1h" is not a duration'),
         ((*GROUP, GOAL, "--to-latest"), "give one of --to-timestamp"),
         (GROUP, "give one of --to-timestamp"),

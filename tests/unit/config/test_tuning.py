@@ -105,7 +105,7 @@ def test_the_codec(read: Loader, lines: list[str], expected: Recompression | Non
         ("A.consumer.fetch.max.bytes = -1", "too small"),
         ("B.producer.request.timeout.ms = soon", "not a whole number (int)"),
         ("twinlog.compression = always", "write keep or enforce"),
-        ("twinlog.compression = enforce", "set <target alias>.producer.compression.type as well"),
+        ("twinlog.compression = enforce", "write <target alias>.producer.compression.type too"),
     ],
 )
 def test_what_is_refused_names_its_line(read: Loader, line: str, what: str) -> None:

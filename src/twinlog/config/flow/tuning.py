@@ -113,7 +113,7 @@ def _recompression(producer: ClientProperties, compression: Setting | None) -> R
             raise refuse(
                 compression,
                 "has no codec",
-                "set <target alias>.producer.compression.type as well",
+                "write <target alias>.producer.compression.type too",
                 lacks="producer.compression.type",
             )
         return None
