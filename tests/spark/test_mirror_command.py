@@ -224,7 +224,7 @@ def test_the_script_of_mirror_maker_1_runs_with_its_old_arguments(
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
-    assert "keys and values are bytes always: key.deserializer" in ended.stderr
+    assert "keys and values are always bytes: key.deserializer" in ended.stderr
     here = sorted(repr(one[1:]) for one in as_copied(read_all(source_cluster, fresh_topic)))
     there = as_copied(read_all(target_cluster, fresh_topic))
     assert sorted(repr(one[1:]) for one in there) == here

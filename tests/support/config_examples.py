@@ -40,7 +40,7 @@ EXAMPLES_SAY: dict[str, list[tuple[int, WarningCode, str]]] = {
         ),
         (34, WarningCode.MATCHES_NOTHING, "`^(?!.*(heartbeats|)).*$` matches no name"),
     ],
-    "patterns": [(6, WarningCode.STAR_PATTERN, "it is taken as `.*`")],
+    "patterns": [(6, WarningCode.STAR_PATTERN, "it is read as `.*`")],
     "opaque-bytes": [
         (9, WarningCode.UNKNOWN_KEY, "did you mean first.consumer.value.deserializer?"),
     ],

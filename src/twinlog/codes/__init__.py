@@ -1,15 +1,14 @@
-"""What flows and partitions say of themselves: codes and states, each named once.
+"""Catalogue of the codes and states of flows, partitions, commands and requests.
 
-A code stands in brackets at the end of a message and is part of the interface. Read `condition.py`
-(what is known of a code), then the tables: codes of a partition (`log_codes`, `topic_codes`), of a
-flow, of this process, of commands, of DataFrames, of requests over HTTP, and of warnings; then
-`catalogue.py` (all by name, and what rules ask of them) and `states.py`. `page.py` makes
-docs/codes.md of all of it.
+A code is printed in brackets at the end of a message and is part of the interface. Read
+`condition.py` first (the fields of a code), then the tables: codes of partitions (`log_codes`,
+`topic_codes`), flows, this process, commands, DataFrames, HTTP requests and warnings; then
+`catalogue.py` (lookup by name and by trait) and `states.py`. `page.py` generates docs/codes.md.
 
-A new code is one row: what it means, what to do, whether it is retried (the `Fate` that it is
-raised with decides), whose fault it is, which side may lose records, and the traits that rules go
-by. Codes are raised as plain strings where a trouble is found (`twinlog.errors`); a test compares
-them with the tables. Nothing here imports anything of Twinlog, and no lane loads it.
+A new code is one row: its meaning, what to do, whether it is retried (set by the `Fate` that it is
+raised with), where the cause is, which side is at risk, and the traits that rules use. Codes are
+raised as plain strings (`twinlog.errors`); a test compares them with the tables. This package
+imports no other part of Twinlog, and lanes do not load it.
 """
 
 from __future__ import annotations

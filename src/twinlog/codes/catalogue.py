@@ -1,4 +1,4 @@
-"""All codes by name, and what rules ask of them."""
+"""All codes by name, and lookup by trait."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _WITH: Final = {
 
 
 def with_trait(trait: Trait) -> frozenset[str]:
-    """All codes of which this is true."""
+    """Return all codes that have the trait."""
     return _WITH[trait]
 
 
 def has(code: str, trait: Trait) -> bool:
-    """Whether this is true of the code; of one that is not in the catalogue nothing is."""
+    """Return True if the code has the trait. An unknown code has none."""
     return code in _WITH[trait]

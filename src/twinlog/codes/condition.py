@@ -1,4 +1,4 @@
-"""What is known of a code: what happened, what to do, whether it is retried, whose fault it is."""
+"""The fields of a code: meaning, advice, retry, fault, risk and traits."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from typing import Final
 
 
 class Retry(StrEnum):
-    """When that which stopped is tried again, without anybody's doing."""
+    """When the stopped part is retried automatically."""
 
     SOON = "soon"
-    """After a pause that grows, to half a minute at most: it may pass by itself."""
+    """After a growing pause of at most 30 s, because the cause may be temporary."""
     LATER = "within 30 s"
-    """It resumes once the cause is gone."""
+    """It resumes within 30 s after the cause is fixed."""
     NO = "no"
-    """It ends, and the command is run again; or nothing stopped."""
+    """The command ends and has to be run again, or nothing stopped."""
 
 
 class Fault(StrEnum):
-    """Where the cause is, as a rule."""
+    """The usual location of the cause."""
 
     SOURCE = "source"
     TARGET = "target"
     CLUSTER = "cluster"
-    """One of both: the message names it."""
+    """The source or the target; the message names it."""
     WRITER = "other writer"
-    """Another program writes where only the copy should."""
+    """Another program writes to a remote topic or an internal topic."""
     SETUP = "setup"
-    """The configuration, rights, or a command."""
+    """The configuration, permissions, or a command."""
     HOST = "host"
-    """This machine, Spark, or the network of its processes."""
+    """This machine, Spark, or the network between its processes."""
     TWINLOG = "Twinlog"
     NOBODY = "nobody"
-    """It belongs to normal operation."""
+    """Part of normal operation."""
 
 
 class AtRisk(StrEnum):
-    """Which side lacks records, or holds the only copy of some: nothing is deleted there before it
-    is saved.
+    """The side that lacks records or holds the only copy of some. Save them before deleting
+    anything there.
     """
 
     NONE = ""
@@ -48,29 +48,32 @@ class AtRisk(StrEnum):
 
 
 class Trait(Enum):
-    """What a rule of the driver or of a command goes by."""
+    """Properties of a code that the driver and commands decide by."""
 
     CAN_BE_SKIPPED = auto()
-    """One record, or one batch, can do this to a partition."""
+    """A single record or batch can cause it, and `twinlog topic skip` can skip it."""
     ANOTHER_TOPIC = auto()
-    """How far the copy was is no position any more."""
+    """A topic was replaced, so the known position of the copy is no longer valid."""
     ANOTHER_SOURCE = auto()
-    """The source does not hold what was copied."""
+    """The source no longer has the records that were copied."""
     STALE_PLAN = auto()
-    """Topic discovery may end it: other topic ids, another max.message.bytes, LogAppendTime."""
+    """Topic discovery may resolve it, for example with new topic IDs, a new max.message.bytes or
+    LogAppendTime.
+    """
     LOG_FINDING = auto()
-    """A cold start may believe to see it in two logs of which one grows while it compares them."""
+    """A cold start may report it wrongly if one of the two logs grows while it compares them."""
     NO_OFFSETS = auto()
-    """Nobody may build on an offset of the target."""
+    """Offsets on the target must not be used."""
     NOT_OURS = auto()
-    """The remote topic may be somebody else's, or the only copy of something: nothing touches it.
+    """The remote topic may belong to another writer or hold the only copy of records, so it is not
+    changed.
     """
     REPAIRABLE = auto()
-    """Both logs disagree; somebody may decide to accept it."""
+    """The two logs differ; an operator may accept the difference with `twinlog repair`."""
     AWAY = auto()
-    """A cluster does not answer."""
+    """A cluster does not respond."""
     MAY_PASS = auto()
-    """It ends by what people or lanes do, and only discovery can tell."""
+    """Users or lanes may resolve it; only topic discovery detects that."""
 
 
 IMPLIED: Final = {
@@ -82,22 +85,22 @@ IMPLIED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One row of docs/codes.md; texts are Markdown."""
+    """One row of docs/codes.md; its texts are Markdown."""
 
     codes: tuple[str, ...]
-    """More than one where all of them ask for the same."""
+    """Several codes if they share the meaning and the advice."""
     meaning: str
     advice: str = ""
-    """Empty where the message itself says all."""
+    """Empty if the message already says what to do."""
     retry: Retry = Retry.NO
     fault: Fault = Fault.SETUP
     at_risk: AtRisk = AtRisk.NONE
     traits: tuple[Trait, ...] = ()
     status: int = 0
-    """Of HTTP, where a request is answered with it; 0: the error's class says it."""
+    """HTTP status of the response, or 0 if the error's class decides."""
 
     def has(self, trait: Trait) -> bool:
-        """Whether the row names it, or one that implies it."""
+        """Return True if the row has the trait or one that implies it."""
         return any(trait in _closure(one) for one in self.traits)
 
 

@@ -1,4 +1,4 @@
-"""Codes with which a flow does not run."""
+"""Codes that keep a flow from running."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from twinlog.codes.condition import AtRisk, Condition, Fault, Retry, Trait
 FLOW_CODES: Final = (
     Condition(
         codes=("UNREACHABLE", "DISCONNECTED"),
-        meaning="no broker answers, or a connection broke",
+        meaning="no broker responds, or a connection broke",
         advice=(
-            "check addresses and network; `mirror` tries on, `--once` and `check` give up after "
-            "60 s"
+            "check addresses and network; `mirror` keeps retrying, `--once` and `check` give up "
+            "after 60 s"
         ),
         retry=Retry.SOON,
         fault=Fault.CLUSTER,
@@ -21,10 +21,10 @@ FLOW_CODES: Final = (
     Condition(
         codes=("NOT_KAFKA",),
         meaning=(
-            "at a bootstrap address something else answers than the settings speak of: a web "
-            "server, a listener with TLS, or one without"
+            "the server at a bootstrap address does not match the settings: it is a web server, a "
+            "listener with TLS, or one without"
         ),
-        advice="correct the port, or `security.protocol`; it is said at once",
+        advice=("correct the port or `security.protocol`; this is reported immediately"),
         retry=Retry.SOON,
     ),
     Condition(
@@ -36,8 +36,9 @@ FLOW_CODES: Final = (
     Condition(
         codes=("CERTIFICATE_EXPIRED",),
         meaning=(
-            "a client certificate, or every certificate of a truststore, has ended: file, subject "
-            "and date; `mirror` warns of it once a day and runs on while brokers allow it"
+            "a client certificate, or every certificate of a truststore, has expired; the message "
+            "has file, subject and date. `mirror` warns once a day and continues while brokers "
+            "accept it"
         ),
         advice=(
             "renew the file under the same path ([how](security.md#renewed-key-files)); no restart "
@@ -53,69 +54,69 @@ FLOW_CODES: Final = (
             "TRANSACTIONAL_ID_UNAUTHORIZED",
         ),
         meaning="an ACL is missing",
-        advice="grant what the message names",
+        advice="grant the permission that the message names",
         retry=Retry.SOON,
     ),
     Condition(
         codes=("REPLICATION_FACTOR",),
         meaning=(
-            "more replicas are asked for than brokers are alive; nothing was created, topics that "
-            "are there are mirrored"
+            "a topic needs more replicas than there are live brokers. No topic was created; "
+            "existing topics are mirrored"
         ),
-        advice="start the brokers: it is tried again; or lower `replication.factor`, or -1",
+        advice="start the brokers: it is retried. Or lower `replication.factor`, or set it to -1",
         retry=Retry.SOON,
         fault=Fault.TARGET,
     ),
     Condition(
         codes=("PAUSED",),
-        meaning="`mirror --once` of a flow that somebody has paused",
-        advice="ask who the message names; `twinlog flow resume FILE` takes it back",
+        meaning="`mirror --once` was run for a paused flow",
+        advice="ask the user whom the message names; `twinlog flow resume FILE` resumes the flow",
         retry=Retry.SOON,
         fault=Fault.NOBODY,
     ),
     Condition(
         codes=("FENCED",),
         meaning=(
-            "the flow was promoted: its remote topics are the originals now, and it copies nothing "
-            "whatever restarts; an error of `mirror --once` alone"
+            "the flow was promoted, so its remote topics are now the originals. It copies nothing, "
+            "not even after a restart. Only `mirror --once` fails with this code"
         ),
         advice=(
-            "ask who the message names; `twinlog flow demote FILE` takes it back, as long as "
-            "nobody else has written to the remote topics"
+            "ask the user whom the message names; `twinlog flow demote FILE` reverts the "
+            "promotion, unless another client has written to the remote topics"
         ),
         retry=Retry.SOON,
         fault=Fault.NOBODY,
     ),
     Condition(
         codes=("MM2_RUNNING",),
-        meaning="`--adopt-mm2`: MirrorMaker 2 runs or writes",
+        meaning="`--adopt-mm2`: MirrorMaker 2 is running or writing",
         advice="stop it, then start again ([how](mirror-maker-2.md))",
     ),
     Condition(
         codes=("MM2_NOT_FOUND",),
-        meaning="`--adopt-mm2`: there are no positions of such a connector",
+        meaning="`--adopt-mm2`: no offsets of such a connector were found",
         advice="correct `offset.storage.topic`, or name the connector with `--connector`",
     ),
     Condition(
         codes=("NOT_LEADER", "STANDBY"),
         meaning="another process leads the flow",
-        advice="stop it, or let this one stand by",
+        advice="stop that process, or leave this one as a standby",
         retry=Retry.SOON,
         fault=Fault.NOBODY,
     ),
     Condition(
         codes=("CONFIG_MISMATCH",),
-        meaning="this process stands by with another configuration than the leader's",
+        meaning="this standby process has a different configuration than the leader",
         advice="give both the same file and reload them",
         retry=Retry.SOON,
     ),
     Condition(
         codes=("CLUSTER_CHANGED",),
-        meaning="the state was written for another source cluster",
+        meaning="the stored state belongs to another source cluster",
         advice=(
-            "correct `bootstrap.servers`; if it is another cluster, or was re-created, the remote "
-            "topics are the only copy of what it held: give it another alias, or save each with "
-            "`twinlog export` first"
+            "correct `bootstrap.servers`. If the cluster was replaced or re-created, the remote "
+            "topics are the only copy of its records: give the new cluster another alias, or save "
+            "each topic with `twinlog export` first"
         ),
         retry=Retry.SOON,
         fault=Fault.SOURCE,
@@ -124,8 +125,8 @@ FLOW_CODES: Final = (
     Condition(
         codes=("CLUSTERS_SWAPPED",),
         meaning=(
-            "this flow has copied in the other direction: the addresses of its clusters were "
-            "swapped; nothing was written"
+            "the flow has copied in the opposite direction before: the addresses of its clusters "
+            "were swapped. Nothing was written"
         ),
         advice="swap them back",
         retry=Retry.SOON,
@@ -133,8 +134,8 @@ FLOW_CODES: Final = (
     Condition(
         codes=("SAME_CLUSTER",),
         meaning=(
-            "two aliases are one cluster, so that records would be copied onto it or twice; "
-            "nothing was written"
+            "two aliases are the same cluster, so records would be copied onto it or copied twice. "
+            "Nothing was written"
         ),
         advice="correct `bootstrap.servers`, or give the cluster one alias",
         retry=Retry.SOON,
@@ -146,17 +147,18 @@ FLOW_CODES: Final = (
     ),
     Condition(
         codes=("STATE_TOO_NEW",),
-        meaning="a newer release wrote the state",
+        meaning="a newer release of Twinlog wrote the state",
         advice="upgrade",
         retry=Retry.SOON,
     ),
     Condition(
         codes=("STATE_CORRUPT",),
-        meaning="a row of state or map cannot be read",
+        meaning="a record in the state topic or the offset map cannot be read",
         advice=(
-            "find who else writes to that topic; keep it: without it nothing says whose the "
-            "copies are. A pause or a limit that cannot be read is replaced by the next one: "
-            "twinlog flow pause, resume or limit, and of topics twinlog topic pause or resume"
+            "find the other writer to that topic, and do not delete the topic: only its records "
+            "show which flow wrote a copy. To replace a pause or limit that cannot be read, run "
+            "`twinlog flow pause`, `resume` or `limit` again; for topics, `twinlog topic pause` or "
+            "`resume`"
         ),
         retry=Retry.SOON,
         fault=Fault.WRITER,
@@ -164,27 +166,28 @@ FLOW_CODES: Final = (
     Condition(
         codes=("BROKERS_DIFFER",),
         meaning=(
-            "one broker shows a topic of the flow and another does not, or none but one answers: "
-            "its metadata is old, so nothing was given back, and `--once` has not ended as done"
+            "one broker reports a topic of the flow and another does not, or only one broker "
+            "responds. Metadata may be stale, so no topic was released, and `--once` did not end "
+            "successfully"
         ),
         advice=(
-            "nothing, as a rule: topics are looked for again; if it stays, look at that broker's "
-            "connection to the controller"
+            "usually nothing: topics are searched for again. If the problem persists, check that "
+            "broker's connection to the controller"
         ),
         retry=Retry.SOON,
         fault=Fault.CLUSTER,
     ),
     Condition(
         codes=("BROKER_REFUSED", "BROKER_NOT_AVAILABLE", "UNSUPPORTED", "CLUSTER"),
-        meaning="a broker answered with an error, or is too old",
-        advice="as the message says",
+        meaning="a broker returned an error, or is too old",
+        advice="see the message",
         retry=Retry.SOON,
         fault=Fault.CLUSTER,
     ),
     Condition(
         codes=("FLOW",),
-        meaning="an error of a flow that has no code of its own",
-        advice="as the message says",
+        meaning="an error of a flow without a code of its own",
+        advice="see the message",
         retry=Retry.SOON,
         fault=Fault.CLUSTER,
     ),

@@ -1,4 +1,4 @@
-"""Codes with which one partition stops: what the logs of both sides say."""
+"""Codes that stop one partition because of the source's or the target's log."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ LOG_CODES: Final = (
         codes=("SOURCE_TRUNCATED",),
         meaning="the source deleted records before they were copied",
         advice=(
-            "neither side has them: nothing can be exported; raise its retention; "
-            "`twinlog.source.loss=accept` resumes behind them"
+            "neither side has these records, so nothing can be exported. Raise the source topic's "
+            "retention; `twinlog.source.loss=accept` resumes after the missing records"
         ),
         retry=Retry.LATER,
         fault=Fault.SOURCE,
@@ -21,11 +21,11 @@ LOG_CODES: Final = (
     Condition(
         codes=("SOURCE_DIVERGED",),
         meaning=(
-            "the source lost records that were copied (an unclean election) and has others in "
-            "their place"
+            "the source lost records that were already copied (unclean leader election) and has "
+            "different records at their offsets"
         ),
         advice=(
-            "the message has the range that only the target holds: save it with [`twinlog "
+            "the message has the range that only the target holds. Save it with [`twinlog "
             "export`](recovery.md#before-a-copy-is-made-again), decide which side is right, and "
             "only then delete the remote topic to copy again"
         ),
@@ -38,11 +38,11 @@ LOG_CODES: Final = (
         codes=("SOURCE_RECREATED",),
         meaning=(
             "the source topic was deleted and created again, and the remote topic still holds "
-            "records of the old one; no partition of the new one is copied, nor those that the "
-            "old one did not have"
+            "records of the old one. No partition of the new topic is copied, not even partitions "
+            "that the old topic did not have"
         ),
         advice=(
-            "the remote topic is the only copy of the old one: save it with `twinlog export`, "
+            "the remote topic is the only copy of the old topic: save it with `twinlog export`, "
             "then delete the remote topic to copy the new one"
         ),
         retry=Retry.LATER,
@@ -53,16 +53,16 @@ LOG_CODES: Final = (
     Condition(
         codes=("SOURCE_GAP",),
         meaning=(
-            "a warning, the copy continues: the source jumps over the offsets named, though its "
-            "topic is not compacted. A damaged segment that is not the last one looks so to its "
-            "broker; a topic that was compacted before does as well. Said at most once in ten "
-            "minutes for a partition"
+            "a warning; the copy continues: the source skips the offsets named, although its topic "
+            "is not compacted. A broker skips a damaged segment that is not the last one in this "
+            "way; a topic that was compacted earlier looks the same. Logged at most once in ten "
+            "minutes per partition"
         ),
         advice=(
-            "compare the segment on the leader with another replica's (`kafka-dump-log.sh`); what "
-            "a sound replica has is read, once it leads, with `twinlog export --side source`; to "
-            "have it in the copy, save the remote topic with `twinlog export --side target`, then "
-            "delete it"
+            "compare the segment on the leader with another replica's (`kafka-dump-log.sh`). If "
+            "another replica has the records, let it lead and read them with `twinlog export "
+            "--side source`. To have them in the copy, save the remote topic with `twinlog export "
+            "--side target`, then delete it"
         ),
         fault=Fault.SOURCE,
         at_risk=AtRisk.SOURCE,
@@ -70,17 +70,17 @@ LOG_CODES: Final = (
     Condition(
         codes=("SOURCE_STALLED",),
         meaning=(
-            "for a minute the source has answered nothing from the offset named on, without an "
-            "error, though its log continues: a batch's length is damaged on its disk, or remote "
-            "storage gives nothing within `remote.fetch.max.wait.ms`"
+            "for a minute, the source has returned no records from the offset named on and no "
+            "error, although its log continues. Either a batch's length is damaged on disk, or "
+            "remote storage returns nothing within `remote.fetch.max.wait.ms`"
         ),
         advice=(
-            "with `remote.storage.enable=true` raise `remote.fetch.max.wait.ms` of the source's "
-            "brokers: nothing is lost there. Else look at that segment with `kafka-dump-log.sh` on "
-            "the partition's leader; mend it, or let another replica lead. If neither helps, and "
-            "the message says so, save what is readable behind it (`twinlog export --side source "
-            "--from OFFSET`), then delete the records up to behind it (`kafka-delete-records.sh`) "
-            "with `twinlog.source.loss=accept`"
+            "with `remote.storage.enable=true`, raise `remote.fetch.max.wait.ms` on the source's "
+            "brokers: no records are lost in this case. Otherwise inspect the segment with "
+            "`kafka-dump-log.sh` on the partition's leader; repair it, or let another replica "
+            "lead. If neither helps and the message says so, save the readable records after it "
+            "(`twinlog export --side source --from OFFSET`), then delete the records up to and "
+            "including it (`kafka-delete-records.sh`) with `twinlog.source.loss=accept`"
         ),
         retry=Retry.LATER,
         fault=Fault.SOURCE,
@@ -88,8 +88,11 @@ LOG_CODES: Final = (
     ),
     Condition(
         codes=("SOURCE_OUT_OF_RANGE",),
-        meaning="the source does not have the offset to resume at",
-        advice="it is checked again; `SOURCE_TRUNCATED` or `SOURCE_DIVERGED` follows if it stays",
+        meaning="the offset to resume at is not in the source's log",
+        advice=(
+            "nothing: the log is checked again. `SOURCE_TRUNCATED` or `SOURCE_DIVERGED` "
+            "follows if the problem persists"
+        ),
         retry=Retry.SOON,
         fault=Fault.SOURCE,
         at_risk=AtRisk.SOURCE,
@@ -98,10 +101,10 @@ LOG_CODES: Final = (
         codes=("TARGET_RECREATED",),
         meaning="the remote topic was deleted and created again",
         advice=(
-            "nothing: the copy starts over. Where brokers know topics by name only (before Kafka "
-            "4.1) and a batch was on its way, it stops and names records that stand where the "
-            "first ones belong: save them with `twinlog export`, compare them with the source, "
-            "then take them away"
+            "nothing: the copy starts over. If the brokers identify topics by name only (before "
+            "Kafka 4.1) and a batch was in flight, the partition stops, and the message names "
+            "records at the offsets of the first records. Save those with `twinlog export`, "
+            "compare them with the source, then delete them"
         ),
         retry=Retry.SOON,
         fault=Fault.TARGET,
@@ -110,21 +113,21 @@ LOG_CODES: Final = (
     Condition(
         codes=("TARGET_LEADER_CHANGED",),
         meaning=(
-            "a remote partition has a new leader since its log was last checked, or one that may "
+            "a remote partition has a new leader since its log was last checked, or its leader may "
             "have restarted"
         ),
-        advice="nothing: it is checked again",
+        advice="nothing: the log is checked again",
         retry=Retry.SOON,
         fault=Fault.TARGET,
     ),
     Condition(
         codes=("TARGET_TRUNCATED",),
         meaning=(
-            "the target's log ends before the copy's first record, or before what is known to be "
-            "copied"
+            "the target's log ends before the first copied record, or before the last record that "
+            "is known to be copied"
         ),
         advice=(
-            "look whether another replica of the target has the records; else save what is left "
+            "check whether another replica of the target has the records. If not, save the rest "
             "with `twinlog export`, then delete the remote topic to copy again"
         ),
         retry=Retry.LATER,
@@ -134,20 +137,20 @@ LOG_CODES: Final = (
     ),
     Condition(
         codes=("TARGET_UNDER_MIN_ISR",),
-        meaning="copied records are not on enough replicas",
-        advice="look at the target's brokers; it waits",
+        meaning="copied records are not on enough in-sync replicas",
+        advice="check the target's brokers; the partition waits and is retried",
         retry=Retry.SOON,
         fault=Fault.TARGET,
     ),
     Condition(
         codes=("FOREIGN_DATA",),
         meaning=(
-            "a remote topic holds records that this flow did not write, or of which the offset "
-            "map lost what it knew"
+            "a remote topic holds records that this flow did not write, or whose offset map rows "
+            "were lost"
         ),
         advice=(
-            "where this flow wrote them: `twinlog offsets rebuild`; else choose other names "
-            "(`replication.policy.separator`); or save the records with `twinlog export`, then "
+            "if this flow wrote them, run `twinlog offsets rebuild`. Otherwise choose other topic "
+            "names (`replication.policy.separator`), or save the records with `twinlog export` and "
             "delete the topic"
         ),
         retry=Retry.LATER,
@@ -158,11 +161,12 @@ LOG_CODES: Final = (
     Condition(
         codes=("MM2_PLACE_UNKNOWN",),
         meaning=(
-            "`--adopt-mm2`: the last record of a remote topic is none of the source's, so it is "
-            "not known where MirrorMaker 2 stopped"
+            "`--adopt-mm2`: the last record of a remote topic matches no record of the source, so "
+            "the offset at which MirrorMaker 2 stopped is unknown"
         ),
         advice=(
-            "find who else wrote to it; save it with `twinlog export`, then delete it to copy again"
+            "find the other writer; save the topic with `twinlog export`, then delete it to "
+            "copy again"
         ),
         retry=Retry.LATER,
         fault=Fault.WRITER,
@@ -171,17 +175,21 @@ LOG_CODES: Final = (
     ),
     Condition(
         codes=("START_BEYOND_END",),
-        meaning="an offset of `twinlog.start`, or of the source's group, is beyond the log",
-        advice="correct it, or write `latest`; the group's with `kafka-consumer-groups.sh`",
+        meaning=(
+            "an offset in `twinlog.start`, or of the source's group, is after the end of the log"
+        ),
+        advice=(
+            "correct it or write `latest`; correct a group's offset with `kafka-consumer-groups.sh`"
+        ),
         retry=Retry.LATER,
     ),
     Condition(
         codes=("EXTRA_RECORDS",),
-        meaning="somebody else wrote to a remote topic",
+        meaning="another producer wrote to a remote topic",
         advice=(
-            "find and stop the other producer; save its records (the message has the range) with "
-            "`twinlog export`, then [accept them](repair.md#records-of-somebody-else) with "
-            "`twinlog repair`, or delete the topic to copy again"
+            "stop the other producer. Save its records with `twinlog export` (the message has the "
+            "range), then [accept them](repair.md#records-of-somebody-else) with `twinlog repair`, "
+            "or delete the topic to copy again"
         ),
         retry=Retry.LATER,
         fault=Fault.WRITER,
@@ -190,11 +198,11 @@ LOG_CODES: Final = (
     ),
     Condition(
         codes=("GAP_WRITTEN",),
-        meaning="records that were acknowledged are missing on the target",
+        meaning="acknowledged records are missing on the target",
         advice=(
-            "look at the target's brokers; the message has the upstream range, which `twinlog "
-            "export --side source` gives; or save the remote topic with `twinlog export`, then "
-            "delete it to copy again"
+            "check the target's brokers. Read the upstream range in the message with `twinlog "
+            "export --side source`, or save the remote topic with `twinlog export` and delete it "
+            "to copy again"
         ),
         retry=Retry.LATER,
         fault=Fault.TARGET,
@@ -203,9 +211,9 @@ LOG_CODES: Final = (
     ),
     Condition(
         codes=("POSITION_REGRESSED",),
-        meaning="the target's log became shorter without a new leader",
+        meaning="the target's log became shorter although its leader did not change",
         advice=(
-            "look whether another replica of the target has the records; else save what is left "
+            "check whether another replica of the target has the records. If not, save the rest "
             "with `twinlog export`, then delete the topic to copy again"
         ),
         retry=Retry.LATER,
@@ -216,11 +224,12 @@ LOG_CODES: Final = (
     Condition(
         codes=("DIVERGED",),
         meaning=(
-            "the last records of the target are not those of the source, and no place nearby fits"
+            "the last records of the target are not those of the source, and no nearby offset "
+            "matches"
         ),
         advice=(
-            "the message has the range; save it with `twinlog export`, then delete the topic to "
-            "copy again"
+            "save the range in the message with `twinlog export`, then delete the topic to copy "
+            "again"
         ),
         retry=Retry.LATER,
         fault=Fault.WRITER,
@@ -229,36 +238,40 @@ LOG_CODES: Final = (
     ),
     Condition(
         codes=("OTHER_WRITER",),
-        meaning="a batch met one of another writer",
-        advice="it is checked again by itself",
+        meaning="a batch collided with one of another writer",
+        advice="nothing: the log is checked again",
         retry=Retry.SOON,
         fault=Fault.WRITER,
         traits=(Trait.STALE_PLAN,),
     ),
     Condition(
         codes=("SEQUENCE_REFUSED",),
-        meaning="the target expects another sequence number than that of a batch",
-        advice="it is checked again by itself",
+        meaning="the target expects a different sequence number for a batch",
+        advice="nothing: the log is checked again",
         retry=Retry.SOON,
         fault=Fault.WRITER,
     ),
     Condition(
         codes=("HELD_BACK",),
         meaning=(
-            "records older than the target remembers us came next, soon after a lane or a "
-            "connection was lost"
+            "soon after a lane or a connection was lost, the next records were older than the time "
+            "for which the target remembers the flow's producer IDs, and late requests may have "
+            "written more"
         ),
-        advice="it waited some seconds for late requests, and is checked again by itself",
+        advice=(
+            "nothing: the partition waited some seconds for late requests, and the log is "
+            "checked again"
+        ),
         retry=Retry.SOON,
         fault=Fault.NOBODY,
     ),
     Condition(
         codes=("TAKEN_OVER",),
         meaning=(
-            "identity policy: others write to the topic, and the source has new records in the "
-            "range named"
+            "identity policy: other clients write to the topic, and the source has new records in "
+            "the range named"
         ),
-        advice="the migration is over: stop producing to the source",
+        advice="the migration is complete: stop producing to the source",
         retry=Retry.LATER,
         fault=Fault.WRITER,
         at_risk=AtRisk.BOTH,

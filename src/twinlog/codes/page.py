@@ -1,4 +1,4 @@
-"""Writes docs/codes.md from the tables, so that the page cannot lag behind them.
+"""Generates docs/codes.md from the tables.
 
 python -m twinlog.codes.page > docs/codes.md
 """
@@ -22,24 +22,24 @@ from twinlog.codes.warning_codes import WARNING_CODES
 _TOP: Final = """\
 # States and codes
 
-What a flow and a partition say of themselves, what each code means, and what to do. The tables are
-made from `src/twinlog/codes/` (`python -m twinlog.codes.page`); a test fails when they are not
-current. `twinlog explain CODE` prints the row of a code.
+The states of flows and partitions, the meaning of each code, and what to do. The tables are
+generated from `src/twinlog/codes/` (`python -m twinlog.codes.page`); a test fails if they are out
+of date. `twinlog explain CODE` prints the row of a code.
 
 ## States
 
-Of a flow:
+States of a flow:
 
 """
 _CODES: Final = """\
 ## Codes
 
-A code stands in brackets at the end of a message. It never changes its meaning, so alerts may match
-it. Whose fault it is, as a rule: of the source or the target, of one of the two clusters (the
-message names it), of another writer, of the setup (configuration, rights, a command), of the host,
-or of nobody. A side under "at risk" lacks records, or holds the only copy of some: save them before
-anything is deleted there. The last column says when it is retried by itself: soon (after a pause
-that grows), within 30 s, or not at all.
+A code is printed in brackets at the end of a message. Its meaning never changes, so alerts can
+match it. The column "fault" names the usual cause: the source, the target, one of the two clusters
+(the message names it), another writer, the setup (configuration, permissions or a command), the
+host, or nobody. The side under "at risk" lacks records or holds the only copy of some: save those
+before you delete anything there. The last column shows when Twinlog retries automatically: soon
+(after a growing pause), within 30 s, or not at all.
 
 ### One partition stops, the others are copied
 
@@ -47,17 +47,18 @@ that grows), within 30 s, or not at all.
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     lines = [
         *_states(FLOW_STATES),
         "",
-        "Of a partition:",
+        "States of a partition:",
         "",
         *_states(PARTITION_STATES),
         "",
-        "Lag is in records, and in time as the age of the last copied record while others wait.",
+        "Lag is given in records, and in time as the age of the last copied record if more "
+        "are waiting.",
         "",
-        "What a flow guarantees, by what its target's brokers can do:",
+        "Delivery guarantees of a flow. They depend on the features of the target's brokers:",
         "",
         *_states(GUARANTEES, "guarantee"),
         "",
@@ -88,7 +89,7 @@ def _tables() -> Iterator[str]:
     for row in REQUEST_CODES:
         yield f"| {_names(row)} | {row.status} | {row.meaning} | {row.advice} |"
     yield from ("", "### Notes and warnings", "")
-    yield "| code | what it says | what to do |"
+    yield "| code | meaning | what to do |"
     yield "| --- | --- | --- |"
     for row in WARNING_CODES:
         yield f"| {_names(row)} | {row.meaning} | {row.advice} |"

@@ -1,4 +1,4 @@
-"""Codes of this process; but for lanes nothing is tried again."""
+"""Codes of this process. Only codes of lanes are retried."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from twinlog.codes.condition import Condition, Fault, Retry
 PROCESS_CODES: Final = (
     Condition(
         codes=("CONFIG_INVALID",),
-        meaning="the file is wrong: file, line, key, what to write",
-        advice="correct what the message names, and try it with `twinlog check`; exit code 2",
+        meaning=(
+            "the configuration file is invalid; the message has file, line, key and a valid value"
+        ),
+        advice="correct what the message names, and check it with `twinlog check`; exit code 2",
     ),
     Condition(
         codes=("USAGE",),
-        meaning="the command line, or a value of a request, is wrong",
-        advice="correct what the message names; exit code 2 of a command",
+        meaning="the command line, or a value of a request, is invalid",
+        advice="correct what the message names; a command ends with exit code 2",
     ),
     Condition(
         codes=("INTERRUPTED",),
-        meaning="Ctrl-C ended a command before it had its answer, or nothing answered its question",
-        advice="exit code 130; call it again",
+        meaning="Ctrl-C ended a command before its result, or a confirmation prompt got no answer",
+        advice="exit code 130; run it again",
         fault=Fault.HOST,
     ),
     Condition(
@@ -32,11 +34,11 @@ PROCESS_CODES: Final = (
     Condition(
         codes=("SPARK_DIED",),
         meaning=(
-            "Spark's JVM ended by itself: out of memory, or somebody killed it; the process ends "
-            "with exit code 1"
+            "Spark's JVM ended: it ran out of memory or was killed. The process ends with exit "
+            "code 1"
         ),
         advice=(
-            "have a service manager start it again; look at the lines before, and at the kernel's "
+            "let a service manager restart it; read the log lines before, and search the kernel's "
             "log for `oom-kill`"
         ),
         fault=Fault.HOST,
@@ -44,21 +46,21 @@ PROCESS_CODES: Final = (
     Condition(
         codes=("PROCESS_GONE",),
         meaning=(
-            "the process that led the flow never said that it ended, and is gone or says nothing: "
-            "it was killed, its host is down, or the target does not hear it. Nobody runs the "
-            "flow, as far as `status FILE` can see"
+            "the process that led the flow did not report that it ended, and it is gone or silent: "
+            "it was killed, its host is down, or it cannot reach the target. As far as `status "
+            "FILE` can see, no process runs the flow"
         ),
         advice=(
-            "start the mirror again: it resumes where its copy ends. Look why it died: at the end "
-            "of its log, and at the kernel's for `oom-kill`"
+            "start the mirror again: it resumes where its copy ends. For the cause, read the end "
+            "of its log, and search the kernel's log for `oom-kill`"
         ),
         fault=Fault.HOST,
     ),
     Condition(
         codes=("SPARK_UNAUTHENTICATED",),
         meaning=(
-            "the Spark master of `--master` has no secret: its ports would give away both "
-            "clusters' credentials"
+            "the Spark master given with `--master` has no secret, so anyone who reaches its ports "
+            "could read the credentials of both clusters"
         ),
         advice=(
             "set the lines that the message names, or `--allow-unauthenticated-spark`; exit code 2"
@@ -68,32 +70,31 @@ PROCESS_CODES: Final = (
         codes=("FOLDER_NOT_PRIVATE",),
         meaning=(
             "the folder of status files, or a link in its place, belongs to another user or is "
-            "open to others; nothing is written or read there"
+            "accessible to others; nothing is written or read there"
         ),
         advice=(
-            "set `XDG_RUNTIME_DIR` to a folder of this user; or look who made it, then `chmod "
-            "700` what is yours"
+            "set `XDG_RUNTIME_DIR` to a folder of this user; or find out who created the folder, "
+            "then `chmod 700` it if it is yours"
         ),
         fault=Fault.HOST,
     ),
     Condition(
         codes=("CANNOT_LISTEN",),
         meaning=(
-            "the address of `/metrics` and REST is taken, or not of this machine; the copy "
-            "continues, and the address is tried again every second"
+            "the address of `/metrics` and REST is in use, or not an address of this machine. The "
+            "copy continues, and the address is retried every second"
         ),
         advice=(
-            "nothing where it is that of the process that is stood by for; else name another with "
-            "`--listen`, or `off`"
+            "nothing if the leader on this machine uses the address and this process is its "
+            "standby; otherwise set another one with `--listen`, or `off`"
         ),
         fault=Fault.HOST,
     ),
     Condition(
         codes=("HTTP_DIED",),
         meaning=(
-            "the thread that serves metrics and REST ended with an error; the copy continues, and "
-            "the same address is served again a second later, and after longer pauses where that "
-            "happens again and again"
+            "the thread that serves metrics and REST ended with an error. The copy continues, and "
+            "the address is served again after a second, or after longer pauses if this repeats"
         ),
         advice="report it with the traceback",
         fault=Fault.TWINLOG,
@@ -101,32 +102,32 @@ PROCESS_CODES: Final = (
     Condition(
         codes=("LISTEN_UNGUARDED",),
         meaning=(
-            "others reach the address of HTTP, and no key says who may come in: with `--listen` "
-            "the mirror does not start; of `listeners` its port is served to this machine alone"
+            "other hosts can reach the HTTP address, and no key restricts access. With `--listen` "
+            "the mirror does not start; a port in `listeners` is served to this machine only"
         ),
         advice=(
-            "set `twinlog.rest.tokens.file` or `twinlog.rest.tls.client.ca.file`, or "
-            "`twinlog.rest.monitoring.open = true`, which serves metrics and probes alone to "
-            "whoever asks; or name 127.0.0.1"
+            "set `twinlog.rest.tokens.file` or `twinlog.rest.tls.client.ca.file`; or "
+            "`twinlog.rest.monitoring.open = true`, which serves only metrics and probes, without "
+            "authentication; or use 127.0.0.1"
         ),
         fault=Fault.SETUP,
     ),
     Condition(
         codes=("TIMED_OUT",),
-        meaning="the Python API did not get an answer in the time given",
-        advice="give it more",
+        meaning="a call of the Python API did not complete within its timeout",
+        advice="raise the timeout",
         fault=Fault.CLUSTER,
     ),
     Condition(
         codes=("MM2_RECORD",),
         meaning="a record of MirrorMaker 2's internal topics cannot be read or written",
-        advice="find who else writes to that topic",
+        advice="find the other writer to that topic",
         fault=Fault.WRITER,
     ),
     Condition(
         codes=("LEASE",),
         meaning="a Spark job failed",
-        advice="look at Spark's message; it is started again",
+        advice="read Spark's message; the job is started again",
         retry=Retry.SOON,
         fault=Fault.HOST,
     ),
@@ -141,10 +142,10 @@ PROCESS_CODES: Final = (
             "CHANNEL_OVERFLOW",
             "LANE_WITHOUT_WORK",
         ),
-        meaning="a lane and the driver cannot talk",
+        meaning="a lane and the driver cannot communicate",
         advice=(
-            "on a cluster, open the driver's port for the executors; set `SPARK_LOCAL_IP` to the "
-            "address they reach"
+            "on a cluster, open the driver's port for the executors; set `SPARK_LOCAL_IP` to an "
+            "address that they can reach"
         ),
         retry=Retry.SOON,
         fault=Fault.HOST,
@@ -152,10 +153,10 @@ PROCESS_CODES: Final = (
     Condition(
         codes=("THREAD_DIED",),
         meaning=(
-            "a part of this process ended with an error; without it the process must not stay up, "
-            "and it ends with exit code 1"
+            "a thread of this process ended with an error. The process cannot run without it, and "
+            "ends with exit code 1"
         ),
-        advice="systemd and Kubernetes start it again; report it with the traceback",
+        advice="systemd or Kubernetes restarts it; report it with the traceback",
         fault=Fault.TWINLOG,
     ),
     Condition(

@@ -1,4 +1,4 @@
-"""Codes with which a request over HTTP is refused."""
+"""Codes of refused HTTP requests."""
 
 from __future__ import annotations
 
@@ -9,50 +9,50 @@ from twinlog.codes.condition import Condition, Fault
 REQUEST_CODES: Final = (
     Condition(
         codes=("REQUEST_INVALID",),
-        meaning="a request cannot be understood; the answer says why",
-        advice="correct the request; `/api/v1/openapi.json` says what each path takes",
+        meaning="the request is invalid; the response says why",
+        advice="correct the request; `/api/v1/openapi.json` describes each path",
         status=400,
     ),
     Condition(
         codes=("NOT_FOUND",),
         meaning="there is no such path, flow, connector or code",
         advice=(
-            "`/api/v1/openapi.json` has the paths, `/api/v1/flows` the flows; `->` in a path is "
-            "written `-%3E`"
+            "`/api/v1/openapi.json` lists the paths, `/api/v1/flows` the flows; write `->` in a "
+            "path as `-%3E`"
         ),
         status=404,
     ),
     Condition(
         codes=("METHOD_NOT_ALLOWED",),
-        meaning="the path is there, and takes another method",
+        meaning="the path exists but does not support this method",
         advice="use the method that the message or `/api/v1/openapi.json` names",
         status=405,
     ),
     Condition(
         codes=("TOKEN_NEEDED",),
-        meaning="no token came with the request, or one that is not in the file",
+        meaning="the request has no token, or one that is not in the file",
         advice=(
-            "send `Authorization: Bearer TOKEN`; `twinlog token new FILE` makes one, into the file "
-            "that `twinlog.rest.tokens.file` names"
+            "send `Authorization: Bearer TOKEN`; `twinlog token new FILE` creates a token in the "
+            "file that `twinlog.rest.tokens.file` names"
         ),
         status=401,
     ),
     Condition(
         codes=("ROLE_TOO_SMALL",),
-        meaning="the client may read, and asked for a change",
-        advice="use a token of the role `operate`: `twinlog token new FILE --role operate`",
+        meaning="the client requested a change, but its role only allows reading",
+        advice="use a token with the role `operate`: `twinlog token new FILE --role operate`",
         status=403,
     ),
     Condition(
         codes=("FOREIGN_ORIGIN",),
-        meaning="a page of another site asks",
-        advice="ask from a program, or from a page that this process serves",
+        meaning="the request comes from a page of another site",
+        advice="send it from a program, or from a page that this process serves",
         status=403,
     ),
     Condition(
         codes=("FOREIGN_HOST",),
-        meaning="the request names another host than the one that is served",
-        advice="name 127.0.0.1 or localhost; a proxy in front must not pass its own name on",
+        meaning="the request names a host that is not served",
+        advice="use 127.0.0.1 or localhost; a proxy must not pass on its own host name",
         status=421,
     ),
     Condition(
@@ -63,26 +63,30 @@ REQUEST_CODES: Final = (
     ),
     Condition(
         codes=("REST_UNGUARDED",),
-        meaning="REST is asked for at an address that others reach, and there are no tokens",
+        meaning=(
+            "a REST request arrived at an address that other hosts can reach, but no tokens "
+            "are configured"
+        ),
         advice=(
-            "set `twinlog.rest.tokens.file`, or `twinlog.rest.tls.client.ca.file`; or serve this "
-            "machine alone with `--listen 127.0.0.1:PORT`"
+            "set `twinlog.rest.tokens.file` or `twinlog.rest.tls.client.ca.file`, or serve only "
+            "this machine with `--listen 127.0.0.1:PORT`"
         ),
         status=403,
     ),
     Condition(
         codes=("REST_BUSY",),
-        meaning="too many questions that take long wait already",
-        advice="ask again in some seconds",
+        meaning="too many long-running requests are already waiting",
+        advice="retry in some seconds",
         fault=Fault.HOST,
         status=503,
     ),
     Condition(
         codes=("CONNECTOR_OF_A_FLOW",),
         meaning=(
-            "a connector that is a part of a flow is to be paused alone, over the paths of Connect"
+            "a request over the paths of Kafka Connect would pause a connector that is only a "
+            "part of a flow"
         ),
-        advice="name the flow's MirrorSourceConnector: it pauses all of the flow",
+        advice="pause the flow's MirrorSourceConnector: it pauses the whole flow",
         status=409,
     ),
 )

@@ -1,4 +1,4 @@
-"""The states of flows and partitions, and what a flow guarantees, with what each means."""
+"""The states of flows and partitions, and the delivery guarantees of a flow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class FlowState(StrEnum):
-    """What a flow is doing; `/metrics` and the JSON of `status` have these words."""
+    """State of a flow, as in `/metrics` and in the JSON of `status`."""
 
     STARTING = "STARTING"
     RUNNING = "RUNNING"
@@ -25,7 +25,7 @@ class FlowState(StrEnum):
 
 
 class PartitionState(StrEnum):
-    """What a partition is doing."""
+    """State of a partition."""
 
     PENDING = "PENDING"
     STARTING = "STARTING"
@@ -48,11 +48,11 @@ class PartitionState(StrEnum):
 NOT_MIRRORED: Final = frozenset(
     {PartitionState.RELEASED, PartitionState.PROMOTED, PartitionState.SOURCE_DELETED}
 )
-"""States of a partition that the flow does not copy any more."""
+"""States of partitions that the flow no longer copies."""
 
 
 class Guarantee(StrEnum):
-    """What the target's brokers let a flow promise."""
+    """Delivery guarantee of a flow; it depends on the target's brokers."""
 
     EXACT = "exact"
     EXACT_WHILE_KNOWN = "exact while known"
@@ -60,7 +60,7 @@ class Guarantee(StrEnum):
 
 
 class Severity(StrEnum):
-    """How much a state matters: as it should be, to know of, somebody has to act."""
+    """Severity of a state: normal, worth knowing, or action required."""
 
     GOOD = "good"
     WARN = "warn"
@@ -76,7 +76,7 @@ _GOOD: Final = frozenset(
 )
 _BAD: Final = frozenset(
     (
-        # not of flows that somebody ended or never began: red is for errors alone
+        # stopped flows and flows that do not run are not red: red is for errors only
         *(FlowState.FAILED, FlowState.PARTLY_FAILED),
         *(PartitionState.FAILED, PartitionState.TAKEN_OVER),
     )
@@ -84,85 +84,89 @@ _BAD: Final = frozenset(
 
 
 def severity_of(state: str) -> Severity:
-    """Of a state of a flow or partition; of one that only another release has, WARN."""
+    """Return the severity of a flow or partition state. States that only another release has are
+    WARN.
+    """
     if state in _GOOD:
         return Severity.GOOD
     return Severity.BAD if state in _BAD else Severity.WARN
 
 
 FLOW_STATES: Final = {
-    FlowState.STARTING: "it looks at both clusters, and Spark starts",
-    FlowState.RUNNING: "its lanes copy",
-    FlowState.PARTLY_FAILED: "some partitions have stopped with a code, the rest runs",
+    FlowState.STARTING: "the flow reads both clusters, and Spark starts",
+    FlowState.RUNNING: "its lanes copy records",
+    FlowState.PARTLY_FAILED: "some partitions have stopped with a code, the others are copied",
     FlowState.STANDBY: (
-        "another process leads it, and the reason says which; this one takes over within 15 s of "
-        "its end"
+        "another process leads the flow (the reason names it); this one takes over within 15 s "
+        "after that process ends"
     ),
     FlowState.DEGRADED: (
-        "a cluster cannot be reached and is retried indefinitely, more would be lost without the "
-        "source than `twinlog.rpo.seconds` allows, or its retention takes records before they are "
-        "copied; the reason says which"
+        "a cluster cannot be reached and is retried indefinitely; or losing the source now would "
+        "lose more than `twinlog.rpo.seconds` allows; or the source's retention will delete "
+        "records before they are copied. The reason says which"
     ),
     FlowState.THROTTLED: (
-        "`twinlog.max.bytes.per.second`, or a quota of the source's or target's brokers, holds it "
-        "back; the reason says which"
+        "`twinlog.max.bytes.per.second` or a quota of the source's or target's brokers limits the "
+        "flow; the reason says which"
     ),
-    FlowState.PAUSED: "`twinlog flow pause`: nothing is copied or synced until `flow resume`",
+    FlowState.PAUSED: (
+        "`twinlog flow pause` was run: nothing is copied or synced until `flow resume`"
+    ),
     FlowState.FENCED: (
-        "it was promoted: its remote topics are the originals now. Nothing is copied or synced, "
-        "whatever restarts; the reason says who wanted it, when and why"
+        "the flow was promoted, so its remote topics are now the originals. Nothing is copied or "
+        "synced, not even after a restart; the reason says who promoted it, when and why"
     ),
     FlowState.STOPPING: (
-        "a signal came, `--once` is done, or it was promoted, changed or handed over; its lanes "
-        "finish what they sent"
+        "the process received a signal, `--once` is complete, or the flow was promoted, changed or "
+        "handed over; its lanes wait for the batches in flight"
     ),
-    FlowState.STOPPED: "it has ended in order",
+    FlowState.STOPPED: "it has shut down cleanly",
     FlowState.FAILED: (
-        "it could not be started, and waiting does not help; the reason says what to do, and a "
-        "mirror without `--once` tries again within 30 s"
+        "the flow could not start and waiting does not help; the reason says what to do. A mirror "
+        "without `--once` retries within 30 s"
     ),
-    FlowState.NOT_RUNNING: "`status FILE` asked the clusters: nobody runs it",
+    FlowState.NOT_RUNNING: "`status FILE` queried the clusters: no process runs the flow",
     FlowState.UNKNOWN: (
-        "`status FILE` could not ask a cluster, or cannot tell whether the flow runs; the reason "
-        "says why"
+        "`status FILE` could not query a cluster, or cannot determine whether the flow runs; the "
+        "reason says why"
     ),
 }
 
 PARTITION_STATES: Final = {
     PartitionState.PENDING: "it waits for a lane",
-    PartitionState.STARTING: "a lane looks for the offset to resume at",
+    PartitionState.STARTING: "a lane determines the offset to resume at",
     PartitionState.COPYING: "it is copied",
     PartitionState.AT_END: "all records are copied",
     PartitionState.DRAINING: "it is being handed to the next lease",
     PartitionState.PAUSED: "its topic or its flow is paused",
-    PartitionState.DONE: "`--once`: it has reached its end",
-    PartitionState.RETRYING: "it had a passing trouble and is tried again",
-    PartitionState.FAILED: "it has stopped with a code, and is tried again within 30 s",
+    PartitionState.DONE: "`--once`: it is copied up to its end",
+    PartitionState.RETRYING: "a temporary error occurred, and it is retried",
+    PartitionState.FAILED: "it has stopped with a code and is retried within 30 s",
     PartitionState.TAKEN_OVER: (
-        "identity policy: others write to the topic now, and the copy has ended"
+        "identity policy: other clients write to the topic now, and the copy has ended"
     ),
     PartitionState.RELEASED: "its topic is no longer selected, or was released",
     PartitionState.PROMOTED: (
-        "its topic was promoted by name: the remote topic is the original now, and no records are "
-        "copied to it. The message names who promoted it, when and why"
+        "its topic was promoted by name, so the remote topic is now the original and no records "
+        "are copied to it. The message says who promoted it, when and why"
     ),
     PartitionState.SOURCE_DELETED: (
-        "its topic was deleted at the source, or our user may not see it any more (DESCRIBE): both "
-        "look the same. The copy is kept, and nothing is copied to it"
+        "its topic was deleted on the source, or the mirror's user lost DESCRIBE permission; "
+        "brokers report both in the same way. The copy is kept, and nothing is copied to it"
     ),
     PartitionState.SOURCE_AWAY: (
-        "`status FILE`: its source does not answer. What is on the target is shown, and until when "
-        "it was copied; what waits is known to nobody"
+        "`status FILE`: the source does not respond. The target's log and the time until which "
+        "records were copied are shown; the number of waiting records is unknown"
     ),
-    PartitionState.NEW: "`status FILE`: nothing of it was copied yet",
+    PartitionState.NEW: "`status FILE`: none of its records have been copied yet",
     PartitionState.BEHIND: "`status FILE`: records wait to be copied",
 }
 
 GUARANTEES: Final = {
-    Guarantee.EXACT: "every record arrives exactly once, whatever dies",
+    Guarantee.EXACT: "every record arrives exactly once, even if processes or brokers crash",
     Guarantee.EXACT_WHILE_KNOWN: (
-        "the same while the target's brokers remember our producer ids; whether they do cannot be "
-        "asked, so one batch is sent at a time for a minute after any trouble"
+        "as `exact` while the target's brokers remember the flow's producer IDs. Clients cannot "
+        "query whether they do, so for a minute after any error only one batch is sent at a time"
     ),
-    Guarantee.AT_LEAST_ONCE: "a record may arrive twice after a crash or a lost answer",
+    Guarantee.AT_LEAST_ONCE: "a record may arrive twice after a crash or a lost response",
 }

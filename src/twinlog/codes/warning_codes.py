@@ -1,4 +1,4 @@
-"""Codes of warnings and notes: nothing stops."""
+"""Codes of warnings and notes. Nothing stops."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ WARNING_CODES: Final = (
     Condition(
         codes=("INSECURE",),
         meaning=(
-            "a setting that is honoured and gives something away: a password or token in clear, "
-            "an http token endpoint, broker names that are not checked"
+            "a setting takes effect but is insecure: a password or token in clear text, an http "
+            "token endpoint, or broker host names that are not verified"
         ),
     ),
     Condition(
         codes=("CERTIFICATE_ENDS_SOON",),
         meaning=(
-            "a client certificate, or one of a truststore, ends within 14 days, or has ended while "
-            "others of the truststore have not; said by `check`, and once a day by `mirror`"
+            "a client certificate, or one in a truststore, expires within 14 days; or one in a "
+            "truststore has expired and others have not. Reported by `check`, and once a day by "
+            "`mirror`"
         ),
         advice=(
             "renew the file under the same path ([how](security.md#renewed-key-files)); no restart "
@@ -27,38 +28,41 @@ WARNING_CODES: Final = (
     ),
     Condition(
         codes=("SECRET_IN_FILE",),
-        meaning="a password stands in the file itself, and not with a config provider",
-        advice="write a variable of a config provider ([how](security.md#secrets-of-a-file))",
+        meaning=(
+            "a password is written in the file itself instead of being read from a config provider"
+        ),
+        advice="use a variable of a config provider ([how](security.md#secrets-of-a-file))",
     ),
     Condition(
         codes=("CUSTOM_CODE",),
         meaning=(
-            "a replication policy of your own: its module is run whenever the file is read, also "
-            "by `check`; look at it before you check a file of somebody else"
+            "a custom replication policy: its module is executed whenever the file is read, also "
+            "by `check`. Review it before you check a file from someone else"
         ),
     ),
     Condition(
         codes=("CONFIG_OVERWRITTEN",),
         meaning=(
-            "the sync of configs set back what somebody had changed on a remote topic: old and "
-            "new value; how to keep it"
+            "the config sync reset a value that was changed on a remote topic; the message has the "
+            "old and new value and says how to keep it"
         ),
         fault=Fault.WRITER,
     ),
     Condition(
         codes=("RETENTION_LOWERED",),
         meaning=(
-            "the sync of configs is about to shorten the life of records on a remote topic, as at "
-            "the source: old and new value; `twinlog.sync.retention=raise-only` leaves such a "
-            "change to people. Said before it is done; `check` says it, too"
+            "the config sync is about to shorten the retention of a remote topic to that of the "
+            "source topic; the message has the old and new value. With "
+            "`twinlog.sync.retention=raise-only` retention is never lowered. Logged before the "
+            "change, and also by `check`"
         ),
         fault=Fault.NOBODY,
     ),
     Condition(
         codes=("RECORD_SKIPPED",),
         meaning=(
-            "a record, or a batch, was left out of a copy as somebody wants it (`twinlog topic "
-            "skip`): the line says which, who, when and why"
+            "a record or batch was left out of the copy as requested with `twinlog topic skip`; "
+            "the message says which one, who requested it, when and why"
         ),
         fault=Fault.NOBODY,
     ),
@@ -66,10 +70,10 @@ WARNING_CODES: Final = (
         codes=("RPO_EXCEEDED",),
         meaning=(
             "losing the source now would lose more than the last `twinlog.rpo.seconds`; the copy "
-            "runs on"
+            "continues"
         ),
         advice=(
-            "the reason names what holds it back; see "
+            "the reason names the cause of the delay; see "
             "[monitoring](monitoring.md#what-would-be-lost)"
         ),
         fault=Fault.CLUSTER,
@@ -78,26 +82,26 @@ WARNING_CODES: Final = (
     Condition(
         codes=("PRODUCERS_HELD",),
         meaning=(
-            "the RPO is exceeded, and `twinlog.rpo.enforce=quota` holds the producers of the "
-            "source back until the flow has caught up; the line says at which rate"
+            "the RPO is exceeded, and `twinlog.rpo.enforce=quota` throttles the producers of the "
+            "source until the flow has caught up; the message has the rate"
         ),
         advice=(
-            "nothing, as a rule: the quota is removed by itself; where no mirror runs any more, "
-            "by `twinlog flow unthrottle`"
+            "usually nothing: the quota is removed automatically. If no mirror runs any more, "
+            "remove it with `twinlog flow unthrottle`"
         ),
         fault=Fault.NOBODY,
     ),
     Condition(
         codes=("COPY_DIFFERS",),
         meaning=(
-            "the mirror has read a part of its copy back (`twinlog.verify`), and it is not what "
-            "the source holds, twice in a row: the line says which range, and how it differs. The "
-            "copy runs on, nothing is repaired"
+            "the mirror has read back a part of its copy (`twinlog.verify`), and twice in a row it "
+            "differed from the source. The message has the range and the difference. The copy "
+            "continues, and nothing is repaired"
         ),
         advice=(
-            "`twinlog verify FILE --topics NAME` says all that differs ([what it means]"
-            "(verify.md#what-is-compared)); look for whoever else writes to the remote topic, and "
-            "at the brokers' disks; keep both logs until it is known"
+            "`twinlog verify FILE --topics NAME` lists all differences ([what it "
+            "means](verify.md#what-is-compared)). Look for other writers to the remote topic, and "
+            "check the brokers' disks; keep both logs until the cause is known"
         ),
         fault=Fault.WRITER,
         at_risk=AtRisk.BOTH,
@@ -105,8 +109,8 @@ WARNING_CODES: Final = (
     Condition(
         codes=("RETENTION_NEAR",),
         meaning=(
-            "the source's retention will delete records before they are copied, as things are; the "
-            "copy runs on"
+            "at the current rate the source's retention will delete records before they are "
+            "copied; the copy continues"
         ),
         advice=(
             "raise `retention.ms` or `retention.bytes` of the source's topic until the copy has "
@@ -118,12 +122,12 @@ WARNING_CODES: Final = (
     Condition(
         codes=("KERNELS_MISSING",),
         meaning=(
-            "batches that must be decoded, small ones that are joined, and rows of DataFrames go "
-            "through Python: the compiled kernels are not there, or `TWINLOG_KERNELS=python` asks "
-            "for it. The copy and the rows are the same, for several times the CPU"
+            "the compiled kernels are not installed, or `TWINLOG_KERNELS=python` is set. Batches "
+            "that must be decoded, small batches that are joined, and rows of DataFrames are "
+            "processed in Python, which needs several times the CPU. The results are the same"
         ),
         advice=(
-            "install a wheel of your platform; or install a C compiler, and then Twinlog again "
+            "install a wheel for your platform; or install a C compiler, and then Twinlog again "
             "([what is compiled](operations.md#compiled-kernels))"
         ),
         fault=Fault.HOST,
@@ -131,36 +135,37 @@ WARNING_CODES: Final = (
     Condition(
         codes=("OPEN_TRANSACTION",),
         meaning=(
-            "under `read_committed` a transaction that is open at the source holds the copy back "
-            "at the last stable offset; the message says whose. `--once` ended there. Or it is "
-            "open for longer than `transaction.max.timeout.ms` of the source's brokers, by a "
-            "minute, or for an hour (15 minutes where the brokers do not tell it): then it may be "
-            "hanging (KIP-664), with no coordinator that ends it. The partition's lag counts what "
-            "waits behind it"
+            "with `read_committed`, an open transaction on the source holds the copy at the last "
+            "stable offset; the message names its producer. `--once` ended there. Or the "
+            "transaction has been open for a minute longer than `transaction.max.timeout.ms` of "
+            "the source's brokers, or for an hour (15 minutes if the brokers do not report that "
+            "setting). It may then be a hanging transaction (KIP-664) that no coordinator ends. "
+            "The partition's lag includes the records after it"
         ),
         advice=(
-            "find its producer (`kafka-transactions.sh describe-producers`), and end it there; "
-            "what `find-hanging` shows is ended with `kafka-transactions.sh abort`, which rolls "
-            "its records back. The code goes when the last stable offset moves"
+            "find its producer (`kafka-transactions.sh describe-producers`), and end the "
+            "transaction there. Abort transactions that `find-hanging` lists with "
+            "`kafka-transactions.sh abort`, which rolls back their records. The code disappears "
+            "when the last stable offset moves"
         ),
         fault=Fault.WRITER,
     ),
     Condition(
         codes=("UNKNOWN_KEY", "DUPLICATE_KEY", "DEPRECATED_KEY", "DEAD_KEY"),
-        meaning="a key that nothing reads, twice, under an old name, or where it reaches nobody",
+        meaning="a key that is unknown, defined twice, deprecated, or without effect",
     ),
     Condition(
         codes=("NO_MEANING",),
         meaning=(
             "fields of a Strimzi resource, settings of MirrorMaker 1, or keys of MirrorMaker 2 "
-            "that have no effect here"
+            "that have no effect in Twinlog"
         ),
     ),
     Condition(
         codes=("READ_AS",),
         meaning=(
             "a resource of another API group than Strimzi's, or a connector of Kafka Connect; the "
-            "message names the resource or flow as which it is read"
+            "message names the resource or flow that it is read as"
         ),
     ),
     Condition(
@@ -178,8 +183,8 @@ WARNING_CODES: Final = (
             "NOT_SHOWN",
         ),
         meaning=(
-            "a value that does not do what it seems to be meant for; `MATCHES_NOTHING` also where "
-            "no topic of the source matches `topics`, so that nothing is copied"
+            "a value that probably does not do what was intended; `MATCHES_NOTHING` also if no "
+            "topic of the source matches `topics`, so that nothing is copied"
         ),
     ),
 )

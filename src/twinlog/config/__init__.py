@@ -1,7 +1,7 @@
-"""Configuration files become one frozen schema; every error names file, line and key.
+"""Reads configuration files into one frozen schema. Every error names file, line and key.
 
-`load` makes a configuration of a file and the environment; files are opened in `files` and
-`strimzi.secrets` only. `config_file` and `combined` say what
-kind of file, and how many; `files`, `strimzi`, `keys`, `values` and `regex` read it, `flow` decides
-what it means, `advice` says what may not be meant so, `pages` makes pages of the docs.
+`load` builds the configuration from a file and the environment; only `files` and `strimzi.secrets`
+open files. `config_file` detects the format, and `combined` joins several files. `files`,
+`strimzi`, `keys`, `values` and `regex` parse the text, `flow` interprets it, `advice` warns of
+probable mistakes, and `pages` generates documentation pages.
 """

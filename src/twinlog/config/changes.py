@@ -1,4 +1,4 @@
-"""What differs between two readings of a configuration, flow by flow; secrets are never shown."""
+"""Differences between two configurations, flow by flow. Secrets are never shown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ConfigChanges:
 
 
 def changes_between(before: MirrorConfig, after: MirrorConfig) -> ConfigChanges:
-    """Compare the effective values: moved lines, comments, another spelling are no change."""
+    """Compare the effective values: moved lines, comments and other notations are not changes."""
     old = {config.flow: config for config in before.flows}
     new = {config.flow: config for config in after.flows}
     changed: list[FlowConfig] = []
@@ -54,7 +54,7 @@ def _differences(before: FlowConfig, after: FlowConfig) -> Iterator[str]:
         old, new = olds.get(name), news.get(name)
         if old is not None and new is not None and old.value == new.value:
             continue
-        # one line of the file may stand under several names here: for a cluster's every client
+        # a line of the file may have several names here, one for each client of a cluster
         setting = next((one.setting for one in (new, old) if one and one.setting), None)
         key = name if setting is None else shown_key(setting.key)
         line = f"{key}: {_shown(before, name, old)} -> {_shown(after, name, new)}"
@@ -66,5 +66,5 @@ def _differences(before: FlowConfig, after: FlowConfig) -> Iterator[str]:
 def _shown(config: FlowConfig, name: str, found: Effective | None) -> str:
     if found is not None:
         return found.shown
-    # what is left out as the default may be written all the same
+    # a value that equals the default may still be written in the file
     return config.settings[name].shown if name in config.settings else _NOT_SET

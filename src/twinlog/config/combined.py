@@ -1,8 +1,8 @@
-"""Several configuration files in one process: each is read alone, and their flows run side by side.
+"""Several configuration files in one process.
 
-Nothing of one file reaches another: `topics` of the first says nothing about the flows of the
-second. So each file runs as it would in a process of its own. What could not run so is refused: a
-flow that stands in two of them, and one alias for two clusters.
+Each file is read separately: `topics` of the first file does not affect flows of the second. So
+each file runs as it would in its own process. A flow that is enabled in two files, and an alias of
+two different clusters, are rejected.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def load_all(
     overrides: Sequence[Override] = (),
     secrets: Path | None = None,
 ) -> MirrorConfig:
-    """One configuration of all files; everything else holds for each of them."""
+    """Return one configuration of all files. The other arguments apply to each file."""
     return combined([load(path, clusters, environment, overrides, secrets) for path in paths])
 
 
 def combined(configs: Sequence[MirrorConfig]) -> MirrorConfig:
-    """The flows, clusters and warnings of all; raises ConfigError where two cannot go together."""
+    """Combine flows, clusters and warnings. Raises ConfigError if two configurations conflict."""
     first = configs[0]
     if len(configs) == 1:
         return first
@@ -66,13 +66,13 @@ def combined(configs: Sequence[MirrorConfig]) -> MirrorConfig:
 def _one(
     configs: Sequence[MirrorConfig], keys: str, value_of: Callable[[MirrorConfig], T], default: T
 ) -> T:
-    """A process has one listener: files that say something of it must say the same."""
+    """Return a value that all files with that setting share, because a process has one listener."""
     said = [config for config in configs if value_of(config) != default]
     for config in said[1:]:
         if value_of(config) != value_of(said[0]):
             raise ConfigError(
-                f"differs from {said[0].file}; one process has one "
-                "listener: write the same in both, or in one of them alone",
+                f"differs from {said[0].file}, but a process has one listener; write the "
+                "same in both files, or in only one",
                 file=config.file,
                 key=keys,
             )
@@ -86,8 +86,8 @@ def _refuse_twice(configs: Sequence[MirrorConfig]) -> None:
             name = str(flow.flow)
             if name in seen:
                 raise ConfigError(
-                    f"the flow is on in {seen[name]} too; turn it "
-                    "off in one of them, or give their clusters other aliases",
+                    f"the flow is also enabled in {seen[name]}; disable it in one of the "
+                    "files, or use other cluster aliases",
                     file=config.file,
                     key=f"{name}.enabled",
                 )

@@ -16,7 +16,7 @@ from twinlog.errors import ConfigError
 
 
 def read_raw(path: Path, secrets: Path | None = None) -> RawConfig:
-    """The file's settings; `secrets` is the folder for a resource's Kubernetes secrets."""
+    """Return the file's settings. `secrets` is the folder for a resource's Kubernetes secrets."""
     data = read_bytes(path, "an mm2.properties file or a KafkaMirrorMaker2 resource")
     text = decode(data)
     if is_resource(path, text):
@@ -47,5 +47,5 @@ def _utf_8(data: bytes, path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(
-            "YAML must be UTF-8; save the file so", file=str(path), line=line
+            "YAML must be UTF-8; save the file as UTF-8", file=str(path), line=line
         ) from error

@@ -1,8 +1,7 @@
-"""A flow's effective configuration as short digests by key, for other processes to compare.
+"""Short digests of a flow's effective configuration, by key, for comparison between processes.
 
-They are seen by whoever may describe the flow's group, so nothing is in them that says how to enter
-a cluster: no secret, not even as a digest, and none of the security keys, which may name files that
-lie elsewhere on another machine.
+Clients that may describe the flow's group can read them. So they contain neither secrets, not even
+as digests, nor security keys, which may also name files with different paths on each machine.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ DIGEST_CHARACTERS: Final = 8
 
 
 def digests(config: FlowConfig) -> dict[str, str]:
-    """Digest by key, of what is not the default."""
+    """Return digests by key, for values that are not the default."""
     out: dict[str, str] = {}
     for name, found in effective(config).items():
         is_secret = found.setting is not None and found.setting.secret
@@ -30,5 +29,5 @@ def digests(config: FlowConfig) -> dict[str, str]:
 
 
 def differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
-    """Keys whose values differ, sorted."""
+    """Return the keys whose values differ, sorted."""
     return sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))

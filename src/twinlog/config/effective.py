@@ -1,8 +1,8 @@
-"""A flow's values as they act, name by name, so that two readings can be compared.
+"""The effective values of a flow by name, so that two configurations can be compared.
 
-Reloading (`changes`) and the comparison with another process (`digest`) both stand on it, so what
-begins a flow again is what two processes must agree on. A value that is only written otherwise
-(`010` for `10`, a blank behind a comma, the default spelled out) is the same value.
+Reloading (`changes`) and the comparison with another process (`digest`) both use it: changes that
+restart a flow are the differences that two processes must not have. Values that differ only in
+notation (`010` and `10`, a blank after a comma, an explicit default) are equal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CLIENT: Final = re.compile(
 )
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 _NUMBER_ENDINGS: Final = (".ms", ".bytes", ".size", ".memory")
-"""How numeric settings of Java's clients are called, as far as they act here."""
+"""Endings of the numeric settings of Java's clients that have an effect."""
 
 ACT_WHEN_GIVEN: Final = frozenset(
     {
@@ -34,30 +34,34 @@ ACT_WHEN_GIVEN: Final = frozenset(
         "twinlog.lane.memory.bytes",
     }
 )
-"""Their default is not what counts without them: topics get the brokers' default, lanes
+"""Without these keys their default does not apply: topics get the brokers' default, and lanes use
 `buffer.memory`.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effective:
-    """One value; `setting` is where it stands, None for what several lines of other flows make."""
+    """One value. `setting` is its origin, or None if it results from several lines of other
+    flows.
+    """
 
     value: str
     setting: Setting | None
 
     @property
     def shown(self) -> str:
-        """For a message: secrets are hidden."""
+        """The value for a message; secrets are hidden."""
         return self.value if self.setting is None else self.setting.shown
 
 
 def effective(config: FlowConfig) -> dict[str, Effective]:
-    """What acts and is not the default, by the name under which the flow looks it up."""
+    """Return the values that have an effect and are not the default, by the flow's name for
+    them.
+    """
     found = {}
     for name, setting in config.settings.items():
         if name in RENAMED:
-            continue  # it stands under its new name too, where it counts
+            continue  # it is also in the settings under its new name
         value = _canonical(name, setting)
         if name not in DEFINITIONS or name in ACT_WHEN_GIVEN or value != _default(name):
             found[name] = Effective(value=value, setting=setting)
@@ -67,12 +71,14 @@ def effective(config: FlowConfig) -> dict[str, Effective]:
 
 
 def is_of_connection(name: str) -> bool:
-    """Whether a name says how to enter a cluster, for whichever of its clients."""
+    """Return True if a name configures the connection of any client to a cluster."""
     return is_connection_key(_bare(name))
 
 
 def as_written(config: FlowConfig, name: str) -> str:
-    """`source.consumer.fetch.max.bytes` as people write it: `A.consumer.fetch.max.bytes`."""
+    """Return `source.consumer.fetch.max.bytes` as written in a file:
+    `A.consumer.fetch.max.bytes`.
+    """
     for side, alias in (("source.", config.flow.source), ("target.", config.flow.target)):
         if name.startswith(side) and _CLIENT.match(name):
             name = f"{alias}.{name.removeprefix(side).removeprefix('cluster.')}"
@@ -105,7 +111,7 @@ def _canonical_of_client(key: str, text: str, setting: Setting) -> str:
         return ",".join(to_list(setting))
     if key == SECURITY_PROTOCOL:
         return text.upper()
-    # nothing else is touched: blanks and zeros of a password are part of it
+    # other values stay as they are, because blanks and zeros may be part of a password
     return _number(text) if key.endswith(_NUMBER_ENDINGS) else setting.value
 
 
@@ -118,7 +124,9 @@ def _bare(name: str) -> str:
 
 
 def _lone_heartbeats(config: FlowConfig) -> Iterator[tuple[str, str]]:
-    """Those of pairs that are not enabled: their lines are none of this flow's settings."""
+    """Yield the heartbeats of pairs that are not enabled. Their lines are not settings of this
+    flow.
+    """
     for beat in config.heartbeats:
         if (beat.source_alias, beat.target_alias) != (config.source_alias, config.target_alias):
             yield f"heartbeats {beat.source_alias}->{beat.target_alias}", _said(beat)

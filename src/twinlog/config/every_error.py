@@ -1,8 +1,8 @@
-"""Everything that is wrong in a file, by reading it again without what was found.
+"""Finds all errors of a file by reading it again without the invalid settings.
 
-A wrong setting is left out, or something that fits stands in for it, and the rest is read again.
-So checks may stop at the first thing that is wrong, and a file is corrected in one go all the same.
-An error of a setting that was left out, or that lacks one, may be a consequence, and is not said.
+An invalid setting is removed or replaced by a valid placeholder, and the settings are read again.
+So a check can stop at the first error, and the user still gets all errors together. Errors that may
+be consequences of a removed setting, or of a missing one, are not reported.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from twinlog.config.values.warnings import ConfigWarning
 from twinlog.errors import ConfigError
 
 MOST: Final = 100
-"""Errors of one file; each is one more reading of it."""
+"""Maximum number of errors of one file; each needs another pass."""
 
 _STANDS_IN: Final = {BOOTSTRAP_SERVERS: "stands-in:9092", "enabled": "true"}
-"""Without these there is nothing to read on with."""
+"""Placeholders for settings without which the rest cannot be read."""
 
 
 def load_all(
@@ -32,11 +32,11 @@ def load_all(
     aliases: tuple[str, ...] | None,
     errors: Sequence[ConfigError] = (),
 ) -> MirrorConfig:
-    """What `read` makes of the settings.
+    """Return the result of `read` for the settings.
 
-    Raises a ConfigError with all errors, by line, `errors` among them; `aliases` is None where they
-    cannot be told, and so the first error is the last. It is as well where config providers are
-    wrong: what values they would give is not known.
+    Raises a ConfigError with all errors, including `errors`, sorted by line. If `aliases` is None
+    because they are invalid, or if a config provider is invalid, reading ends with that error: the
+    values of a provider are then unknown.
     """
     found: list[ConfigError] = [*errors]
     left_out: set[str] = set()
@@ -65,7 +65,7 @@ def load_all(
 
 
 def _without(settings: Settings, error: ConfigError) -> Settings | None:
-    """The settings without the one that is wrong; None where no setting is to blame."""
+    """Return the settings without the invalid one, or None if no setting caused the error."""
     key = error.key or ""
     stand_in = next((v for end, v in _STANDS_IN.items() if f".{key}".endswith(f".{end}")), None)
     changed = dict(settings)
@@ -87,7 +87,7 @@ def _without(settings: Settings, error: ConfigError) -> Settings | None:
 
 
 def _bare(key: str, aliases: tuple[str, ...]) -> str:
-    """The key without the flow or cluster that it is of."""
+    """Return the key without its flow or cluster prefix."""
     for scope in (*map(str, candidate_flows(aliases)), *aliases):
         if key.startswith(f"{scope}."):
             return key[len(scope) + 1 :]
@@ -95,12 +95,14 @@ def _bare(key: str, aliases: tuple[str, ...]) -> str:
 
 
 def _may_follow(error: ConfigError, left_out: set[str], aliases: tuple[str, ...]) -> bool:
-    """Whether it may be of what was left out; without a key it is of all that is there."""
+    """Return True if the error may be a consequence of a removed setting. An error without a key
+    may be one of any.
+    """
     if error.key is None or error.key in left_out:
         return True
     return bool(error.lacks) and error.lacks in {_bare(key, aliases) for key in left_out}
 
 
 def _location(error: ConfigError) -> tuple[str, float]:
-    """By line, what has none behind."""
+    """Sort key: file, then line; errors without a line come last."""
     return (error.file or "", float("inf") if error.line is None else error.line)

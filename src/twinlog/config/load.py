@@ -1,8 +1,8 @@
-"""From a file and the environment to a MirrorConfig.
+"""Builds a MirrorConfig from a file and the environment.
 
-Order of checks: the file, its variables, `clusters`, keys of flows and own keys, which flows are
-on, then the values of those. The first thing that is wrong stops a reading, and the file is read
-again without it (`every_error`); everything that is merely odd becomes a warning.
+Checks run in this order: the file, its variables, `clusters`, keys of flows and own keys, enabled
+flows, and then the values of these flows. A pass stops at the first error, and the file is read
+again without that setting (`every_error`). Suspicious settings become warnings.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ def load(
 ) -> MirrorConfig:
     """Read a configuration file; `overrides` are settings of the command line.
 
-    `clusters` keeps the flows into these clusters only (MirrorMaker 2's --clusters); each may hold
-    several aliases separated by commas. `secrets` is the folder of a Strimzi resource's secrets.
+    `clusters` keeps only the flows into these clusters (MirrorMaker 2's --clusters); each entry may
+    have several aliases separated by commas. `secrets` is the folder of a Strimzi resource's
+    secrets.
     """
     return load_raw(read_raw(Path(path), secrets), clusters, environment, overrides)
 
@@ -68,7 +69,7 @@ def load_raw(
     environment: Mapping[str, str] | None = None,
     overrides: Sequence[Override] = (),
 ) -> MirrorConfig:
-    """Make a configuration of what was read, wherever it came from; its error has all errors."""
+    """Build a configuration from settings of any format. Its ConfigError has all errors."""
     known = os.environ if environment is None else environment
     given = with_overrides(text.settings, overrides)
     try:
@@ -135,7 +136,7 @@ def _load(
 
 
 def _of_unnamed(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarning]:
-    """Yield warnings about lines that enable a flow of a cluster that `clusters` does not name."""
+    """Yield warnings about lines that enable a flow of a cluster that is not in `clusters`."""
     for found in audit_keys(raw, aliases):
         setting = raw.get(found.key)
         is_of_flow = "->" in found.key and found.key.endswith(".enabled")
@@ -160,7 +161,7 @@ def _aliases(raw: Settings, file: str) -> tuple[str, ...]:
         raise _no_clusters(raw, file)
     aliases = tuple(dict.fromkeys(alias for alias in to_list(setting) if alias))
     if not aliases:
-        raise refuse(setting, "names no cluster", f"write {_CLUSTERS} = A, B")
+        raise refuse(setting, "has no cluster", f"write {_CLUSTERS} = A, B")
     return aliases
 
 
@@ -168,7 +169,7 @@ def _no_clusters(raw: Settings, file: str) -> ConfigError:
     near = nearest(_CLUSTERS, [key for key in raw if "." not in key])
     if near is not None:
         return refuse(raw[near], "no such key", f"did you mean {_CLUSTERS}?")
-    return ConfigError(f"missing; name the clusters: {_CLUSTERS} = A, B", file=file, key=_CLUSTERS)
+    return ConfigError(f"missing; set the clusters: {_CLUSTERS} = A, B", file=file, key=_CLUSTERS)
 
 
 def _nearby(clusters: Sequence[str], aliases: Collection[str]) -> frozenset[str]:
@@ -178,7 +179,7 @@ def _nearby(clusters: Sequence[str], aliases: Collection[str]) -> frozenset[str]
             near = nearest(alias, aliases)
             hint = f"did you mean {near}? " if near else ""
             raise ConfigError(
-                f"{alias} is no cluster of the file; {hint}it names {', '.join(aliases)}",
+                f"{alias} is not a cluster of the file; {hint}it has {', '.join(aliases)}",
                 key="--clusters",
             )
     return frozenset(asked)
@@ -188,7 +189,7 @@ def _no_flow(
     file: str, aliases: Sequence[str], nearby: Collection[str], off: Sequence[ConfigWarning]
 ) -> ConfigError:
     if off:
-        # a line that wants a flow and does not get it explains more than the absence of flows
+        # a line that was meant to enable a flow explains more than the absence of flows
         first = off[0]
         return ConfigError(
             f"{first.message} (No source->target replication flows)",
@@ -198,21 +199,23 @@ def _no_flow(
         )
     where = f" into {', '.join(sorted(nearby))}" if nearby else ""
     pairs = [flow for flow in candidate_flows(aliases) if not nearby or flow.target in nearby]
-    todo = f"add: {pairs[0]}.enabled = true" if pairs else "name two clusters in `clusters`"
+    todo = f"add: {pairs[0]}.enabled = true" if pairs else "set two clusters in `clusters`"
     return ConfigError(f"No source->target replication flows{where}; {todo}", file=file)
 
 
 def _elsewhere(
     raw: Settings, flows: Sequence[Flow], file: str
 ) -> tuple[tuple[FlowConfig, ...], list[ConfigWarning]]:
-    """Those that are on, for others to run; what is wrong with one stops nothing here."""
+    """Return the enabled flows that other processes run, and warnings. Their errors stop nothing
+    here.
+    """
     found, unread = [], []
     for flow in flows:
         try:
             if enabled(raw, flow)[0]:
                 found.append(_flow(raw, flow, file))
         except ConfigError as error:
-            message = f"{flow} is left to other processes, and not shown by this one: {error}"
+            message = f"{flow} runs in other processes, and is not shown by this one: {error}"
             unread.append(
                 ConfigWarning(
                     code=WarningCode.NOT_SHOWN,
@@ -269,7 +272,7 @@ def _cluster(raw: Settings, alias: str) -> ClusterConfig:
 def _without_twins(
     off: Sequence[ConfigWarning], values: Iterator[ConfigWarning]
 ) -> Iterator[ConfigWarning]:
-    """A flow that is off because of a comment in its value is said once."""
+    """Yield the warnings without a second one about a flow that a comment in its value disables."""
     yield from off
     lines = {found.line for found in off}
     yield from (found for found in values if found.line not in lines)

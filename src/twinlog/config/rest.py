@@ -1,4 +1,4 @@
-"""Who may come in over HTTP, as the keys `twinlog.rest.*` say."""
+"""HTTP authentication and TLS: the keys `twinlog.rest.*`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from twinlog.config.values.types import to_boolean, to_choice, trimmed
 
 
 class RestRole(StrEnum):
-    """What a client may do; the later one includes the earlier."""
+    """Role of a client. Each role includes the ones before it."""
 
     READ = "read"
     OPERATE = "operate"
@@ -28,34 +28,34 @@ class RestRole(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestConfig:
-    """Of a process; None: the key is not set."""
+    """Configuration of a process. None: the key is not set."""
 
     tokens_file: Path | None = None
     monitoring_is_open: bool = False
-    """Probes and scrapes need no token."""
+    """True if probes and scrapes need no token."""
     certificate_file: Path | None = None
     private_key_file: Path | None = None
     client_ca_file: Path | None = None
     client_role: RestRole = RestRole.READ
-    """Of a client with a certificate and without a token."""
+    """Role of a client with a certificate and without a token."""
 
     @property
     def is_guarded(self) -> bool:
-        """Only who proves who it is comes in."""
+        """True if clients must authenticate."""
         return self.tokens_file is not None or self.client_ca_file is not None
 
     @property
     def may_serve_others(self) -> bool:
-        """At an address that other machines reach, nothing is served unless somebody said so."""
+        """True if it may be served at an address that other hosts can reach."""
         return self.is_guarded or self.monitoring_is_open
 
 
 OPEN: Final = RestConfig()
-"""Nothing is set: nobody is asked who it is."""
+"""No key is set: clients do not authenticate."""
 
 
 def rest_config(raw: Settings) -> RestConfig:
-    """Raises ConfigError where keys contradict each other."""
+    """Return the configuration. Raises ConfigError if keys contradict each other."""
 
     def path(key: str) -> Path | None:
         setting = raw.get(key)
@@ -63,7 +63,7 @@ def rest_config(raw: Settings) -> RestConfig:
             return None
         value = trimmed(setting.value)
         if not value:
-            raise refuse(setting, "names no file", "write its path, or take the line away")
+            raise refuse(setting, "has no file", "write its path, or remove the line")
         return Path(value)
 
     if CERTIFICATE_FILE not in raw:
@@ -71,15 +71,15 @@ def rest_config(raw: Settings) -> RestConfig:
             if key in raw:
                 raise refuse(
                     raw[key],
-                    f"does nothing without {CERTIFICATE_FILE}",
-                    "set that as well",
+                    f"has no effect without {CERTIFICATE_FILE}",
+                    "set it as well",
                     lacks=CERTIFICATE_FILE,
                 )
     if CLIENT_ROLE in raw and CLIENT_CA_FILE not in raw:
         raise refuse(
             raw[CLIENT_ROLE],
-            f"does nothing without {CLIENT_CA_FILE}",
-            "set that as well",
+            f"has no effect without {CLIENT_CA_FILE}",
+            "set it as well",
             lacks=CLIENT_CA_FILE,
         )
     is_open = OPEN_MONITORING in raw and to_boolean(raw[OPEN_MONITORING])

@@ -1,5 +1,5 @@
-"""What `/metrics` serves beside the catalogue's defaults, as the keys `twinlog.metrics.*` and
-`metric.names.formats` (KIP-1280) say.
+"""Configuration of the series in `/metrics`: `twinlog.metrics.*` and `metric.names.formats`
+(KIP-1280).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _TAKEN: Final = frozenset(label for metric in metrics.ALL for label in metric.la
 
 
 class MetricNames(StrEnum):
-    """Names of MirrorMaker 2's series."""
+    """Naming of MirrorMaker 2's series."""
 
     LEGACY = "legacy"
     NEW = "new"
-    """Those of Connect's plugins, with its tags: MirrorMaker 2 will have no others from 5.0 on."""
+    """Names and tags of Connect's plugin metrics; the only ones in MirrorMaker 2 from 5.0 on."""
 
 
 LEGACY_NAMES: Final = frozenset({MetricNames.LEGACY})
@@ -32,21 +32,23 @@ LEGACY_NAMES: Final = frozenset({MetricNames.LEGACY})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesConfig:
-    """Of a process."""
+    """Series of a process."""
 
     labels: tuple[tuple[str, str], ...] = ()
-    """Names and values that every series carries, in the order of the names."""
+    """Labels of every series, sorted by name."""
     has_partitions: bool = True
-    """Whether single partitions have series."""
+    """True if there are series per partition."""
     names: Mapping[str, frozenset[MetricNames]] = field(default_factory=dict)
-    """By flow; `legacy` where one is not in it."""
+    """By flow; `legacy` for flows that are absent."""
 
 
 ALL_SERIES: Final = SeriesConfig()
 
 
 def series_config(raw: Settings) -> SeriesConfig:
-    """Raises ConfigError for a label that Prometheus does not take, or that a series has."""
+    """Return the configuration. Raises ConfigError for a label that is invalid in Prometheus or
+    already used.
+    """
     labels: dict[str, str] = {}
     if METRICS_LABELS in raw:
         setting = raw[METRICS_LABELS]
@@ -55,12 +57,13 @@ def series_config(raw: Settings) -> SeriesConfig:
             if not equals or not _NAME.fullmatch(name) or not value:
                 raise refuse(
                     setting,
-                    f"{one!r} is no label",
-                    "write name=value, the name of letters, digits and _, as in namespace=kafka",
+                    f"{one!r} is not a label",
+                    "write name=value, with letters, digits and _ in the name, as in "
+                    "namespace=kafka",
                 )
             if name in _TAKEN or name in labels:
-                why = "is given twice" if name in labels else "is a label of the series themselves"
-                raise refuse(setting, f"{name} {why}", "take another name")
+                why = "is given twice" if name in labels else "is already a label of a series"
+                raise refuse(setting, f"{name} {why}", "use another name")
             labels[name] = value
     return SeriesConfig(
         labels=tuple(sorted(labels.items())),
@@ -69,12 +72,12 @@ def series_config(raw: Settings) -> SeriesConfig:
 
 
 def metric_names(setting: Setting) -> frozenset[MetricNames]:
-    """Raises ConfigError for what is none of them, and for none at all."""
+    """Parse the formats of names. Raises ConfigError if one is unknown, or if there is none."""
     given = to_list(setting)
     known = [name.value for name in MetricNames]
     for one in given:
         if one not in known:
-            raise refuse(setting, f"{one!r} is no format of names", "write legacy, new or both")
+            raise refuse(setting, f"{one!r} is not a format of names", "write legacy, new or both")
     if not given:
-        raise refuse(setting, "no format of names is given", "write legacy, new or both")
+        raise refuse(setting, "has no format of names", "write legacy, new or both")
     return frozenset(MetricNames(one) for one in given)

@@ -148,7 +148,7 @@ def test_an_alias_that_the_file_does_not_have(
     file = tmp_path / "mm2.properties"
     file.write_text("clusters = A, B\nA->B.enabled = true\nbootstrap.servers = h:1\n")
     assert run(["mirror", str(file), "--clusters", "C"]) == 2
-    assert "--clusters: C is no cluster of the file" in capsys.readouterr().err
+    assert "--clusters: C is not a cluster of the file" in capsys.readouterr().err
 
 
 def test_status_without_a_mirror(

@@ -25,10 +25,13 @@ def file(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((*GROUP, "--to-timestamp", "soon"), '--to-timestamp: "soon" is no time'),
+        ((*GROUP, "--to-timestamp", "soon"), '--to-timestamp: "soon" is not a time'),
         # seconds, which would be 1970: before every record
-        ((*GROUP, "--to-timestamp", "1767225600"), "--to-timestamp: 1767225600 is no time"),
-        ((*GROUP, "--by-duration", "1h"), '--by-duration: "1h" is no duration'),
+        (
+            (*GROUP, "--to-timestamp", "1767225600"),
+            "--to-timestamp: 1767225600 is not a plausible time",
+        ),
+        ((*GROUP, "--by-duration", "1h"), '--by-duration: "1h" is not a duration'),
         ((*GROUP, GOAL, "--to-latest"), "give one of --to-timestamp"),
         (GROUP, "give one of --to-timestamp"),
         ((GOAL,), "give --group NAME"),

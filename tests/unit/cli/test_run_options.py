@@ -114,7 +114,7 @@ def test_a_flag_of_ours_wins_over_every_line(run: Run, tmp_path: Path) -> None:
 def test_the_start_by_its_flag_of_today_and_the_old_one(run: Run, flag: str) -> None:
     (flow,) = run("mm2.properties", flag, "latest").flows
     assert str(flow.start) == "latest"
-    with pytest.raises(ConfigError, match=r'^--start: twinlog\.start: "now" is no start'):
+    with pytest.raises(ConfigError, match=r'^--start: twinlog\.start: "now" is not a start'):
         run("mm2.properties", flag, "now")
 
 
@@ -141,7 +141,8 @@ def test_several_files_run_side_by_side_and_do_not_mix(run: Run, tmp_path: Path)
 
 def test_a_flow_of_two_files_is_refused(run: Run, tmp_path: Path) -> None:
     (tmp_path / "other.properties").write_text("\n".join([*BASE, "topics = bar"]))
-    with pytest.raises(ConfigError, match=r"other\.properties: A->B\.enabled: the flow is on in"):
+    said = r"other\.properties: A->B\.enabled: the flow is also enabled in"
+    with pytest.raises(ConfigError, match=said):
         run("mm2.properties", "other.properties")
 
 

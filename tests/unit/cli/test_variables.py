@@ -107,7 +107,7 @@ def test_several_values_are_words_and_say_where_they_come_from(
         ("TWINLOG_MIRROR_SET", "replication.factor=x", 'replication.factor: "x" is not a whole'),
         ("TWINLOG_MIRROR_SET", "topics", "write KEY=VALUE"),
         ("TWINLOG_MIRROR_SET", "'topics=a", "No closing quotation"),
-        ("TWINLOG_MIRROR_CLUSTERS", "C", "C is no cluster of the file"),
+        ("TWINLOG_MIRROR_CLUSTERS", "C", "C is not a cluster of the file"),
         ("TWINLOG_QUIET", "perhaps", "'perhaps' is not a valid boolean"),
     ],
 )

@@ -34,14 +34,14 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
             "mm2.properties:2: source.cluster.bootstrap.servers: this is the configuration of a",
             "add connector.class = MirrorSourceConnector or MirrorCheckpointConnector",
         ),
-        (["clusters ="], "mm2.properties:1: clusters: names no cluster", "clusters = A, B"),
-        (["# x", "clusters = ,"], "mm2.properties:2: clusters: names no cluster", ""),
+        (["clusters ="], "mm2.properties:1: clusters: has no cluster", "clusters = A, B"),
+        (["# x", "clusters = ,"], "mm2.properties:2: clusters: has no cluster", ""),
         (
             [CLUSTERS, A_SERVERS, B_SERVERS],
             "mm2.properties: No source->target replication flows",
             "A->B.enabled = true",
         ),
-        (["clusters = A"], "mm2.properties: No source->target", "name two clusters"),
+        (["clusters = A"], "mm2.properties: No source->target", "set two clusters"),
         (
             [CLUSTERS, A_SERVERS, ENABLED],
             "mm2.properties: B.bootstrap.servers: missing, and A->B needs it",
@@ -49,8 +49,8 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         ),
         (
             [CLUSTERS, A_SERVERS, B_SERVERS, "A->X.enabled = true"],
-            "mm2.properties:4: A->X.enabled: X is no cluster",
-            "`clusters` names A, B",
+            "mm2.properties:4: A->X.enabled: X is not a cluster",
+            "`clusters` has A, B",
         ),
         (
             [CLUSTERS, A_SERVERS, B_SERVERS, "A->A.enabled = true"],
@@ -62,9 +62,9 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         (
             ["clusters = prod, dr", "prod->DR.enabled = true"],
             "",
-            "DR is no cluster; did you mean dr?",
+            "DR is not a cluster; did you mean dr?",
         ),
-        (["clusters = A, B", "b->A.enabled = true"], "", "b is no cluster; did you mean B?"),
+        (["clusters = A, B", "b->A.enabled = true"], "", "b is not a cluster; did you mean B?"),
         (
             [*BASE[:3], "A->B.enabled = true  # disabled by default"],
             'mm2.properties:4: A->B.enabled: "true  # disabled by default" is not exactly true',
@@ -103,7 +103,7 @@ def test_own_keys_must_exist_where_they_stand(read: Loader, line: str, holds: st
 def test_nearby_clusters_must_be_known(read: Loader, clusters: list[str]) -> None:
     message = refusal(lambda: read(clusters=clusters))
     assert message.startswith("--clusters: ")
-    assert "it names A, B" in message
+    assert "it has A, B" in message
 
 
 def test_no_flow_into_the_nearby_cluster(read: Loader) -> None:

@@ -79,8 +79,8 @@ def test_one_that_keeps_names_counts_as_the_identity(read: Loader) -> None:
     [
         ("no_such_module:Policy", "ModuleNotFoundError"),
         ("our_names:Absent", "AttributeError"),
-        ("our_names:NoPolicy", "is no replication policy"),
-        ("our_names:Nameless", "is no replication policy"),
+        ("our_names:NoPolicy", "is not a replication policy"),
+        ("our_names:Nameless", "is not a replication policy"),
         (":", "cannot be used"),
     ],
 )
@@ -93,5 +93,5 @@ def test_what_is_no_policy_is_refused_with_its_line(read: Loader, name: str, wha
 
 def test_one_that_does_not_undo_its_names_is_refused(read: Loader) -> None:
     message = refusal(lambda: read("replication.policy.class = our_names:OneWay"))
-    assert "names `topic` of `source` 'topic-of-source', and takes that for None" in message
+    assert "names `topic` of `source` 'topic-of-source', but maps that name back to None" in message
     assert "make topic_source() and upstream_topic() undo format_remote_topic()" in message

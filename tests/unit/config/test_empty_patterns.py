@@ -57,7 +57,7 @@ def test_they_are_said_with_their_line(read: Loader) -> None:
     config = read("topics = a b, orders*", "A->B.groups.exclude = (?!.*)x")
     blank, never = warnings_of(config, WarningCode.MATCHES_NOTHING)
     assert (blank.line, never.line) == (5, 6)
-    assert "no name has a blank; separate names by commas" in blank.message
+    assert "topic names cannot have a blank; separate names by commas" in blank.message
     (star,) = warnings_of(config, WarningCode.STAR_PATTERN)
     assert "did you mean orders.*?" in star.message
 

@@ -53,7 +53,7 @@ def test_a_line_that_several_clients_read_is_one_row(read: Loader) -> None:
     config = read("B.producer.bootstrap.servers = other:1")
     flow = explained(config)
     here = found(flow, "A.bootstrap.servers")
-    assert here.meaning == "how this client reaches its cluster (A.consumer.*, A.admin.*)"
+    assert here.meaning == "connection of this client to its cluster (A.consumer.*, A.admin.*)"
     assert "(B.producer.*)" in found(flow, "B.producer.bootstrap.servers").meaning
     assert "(B.admin.*)" in found(flow, "B.bootstrap.servers").meaning
 
@@ -83,12 +83,12 @@ def test_lines_without_a_meaning_are_named_with_the_reason(read: Loader) -> None
     )
     lines = {one.line: one.meaning for one in without_meaning(config)}
     assert list(lines) == [5, 6, *range(8, 15), 17, 18, 19], "listeners and topics act"
-    assert "its cost is the wait for the in-sync replicas" in lines[5]
+    assert "the cost is the wait for the in-sync replicas" in lines[5]
     assert "nothing to flush" in lines[6]
-    assert "exactly once, whatever it says" in lines[9]
-    assert "nothing waits" in lines[10]
+    assert "exactly once, regardless of this value" in lines[9]
+    assert "records are sent when they arrive" in lines[10]
     assert "like the source's" in lines[17]
-    assert "belong to transforms" in lines[18]
+    assert "used only by transforms" in lines[18]
     assert "never converted" in lines[19]
 
 
@@ -97,20 +97,21 @@ def test_lines_without_a_meaning_are_named_with_the_reason(read: Loader) -> None
     [
         ([], "A.consumer.isolation.level is read_committed, where MirrorMaker 2 has"),
         ([], "tasks.max is not set"),
-        (["B.producer.acks = 1"], "B.producer.acks: acks is always all; its cost"),
-        (["B.producer.linger.ms = 100"], "B.producer.linger.ms: nothing waits"),
+        (["B.producer.acks = 1"], "B.producer.acks: acks is always all; with less"),
+        (["B.producer.linger.ms = 100"], "B.producer.linger.ms: always 0"),
         (
             ["B.producer.compression.type = gzip"],
             "compressed keep their codec; B.twinlog.compression = enforce re-encodes all",
         ),
         (
             ["B.producer.max.request.size = 157286400"],
-            "B.producer.max.request.size: 157286400 is cut to 67108864 (64 MiB): brokers read",
+            "B.producer.max.request.size: 157286400 is limited to 67108864 (64 MiB): brokers "
+            "accept",
         ),
         (
             ["A.admin.bootstrap.servers = x:1"],
-            "A.admin.bootstrap.servers is where the source's topics are checked, "
-            "A.bootstrap.servers where its records are",
+            "the source's topics are queried at A.admin.bootstrap.servers, and its records are "
+            "copied at A.bootstrap.servers",
         ),
     ],
 )
@@ -153,7 +154,7 @@ def test_every_key_of_workers_and_clients_has_a_meaning() -> None:
     ("keys", "why"),
     [
         ("send.buffer.bytes receive.buffer.bytes", "grow with the link"),
-        ("reconnect.backoff.ms retry.backoff.max.ms", "doubles with each failure"),
+        ("reconnect.backoff.ms retry.backoff.max.ms", "doubles with each consecutive failure"),
         ("metadata.max.age.ms", "refresh.topics.interval.seconds"),
         ("metadata.recovery.strategy", "bootstrap.servers are always tried"),
         ("connections.max.idle.ms", "stay open"),

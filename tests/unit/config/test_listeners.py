@@ -32,7 +32,7 @@ def test_what_is_none_is_said_with_its_line_and_stops_nothing(read: Loader, valu
     assert config.http_listener is None
     (warning,) = warnings_of(config, WarningCode.DEAD_KEY)
     assert (warning.line, warning.key) == (5, "listeners")
-    assert "is no listener" in warning.message
+    assert "is not a listener" in warning.message
 
 
 FOREIGN = ["", "0.0.0.0", "[::]", "10.0.0.7", "mirror.example"]  # noqa: S104 (refused)
@@ -46,7 +46,7 @@ def test_others_reach_nothing_that_nobody_allowed_and_the_file_runs(
     assert config.http_listener == Address("127.0.0.1", 8080)
     (warning,) = warnings_of(config, WarningCode.LISTEN_UNGUARDED)
     assert (warning.line, warning.key) == (5, "listeners")
-    assert "HTTP is served at 127.0.0.1:8080 in its place" in warning.message
+    assert "HTTP is served at 127.0.0.1:8080 instead" in warning.message
     assert "write twinlog.rest.monitoring.open = true" in warning.message
 
 

@@ -81,7 +81,7 @@ def test_the_pasted_example_runs_and_says_what_is_odd(pair: Pair) -> None:
         (WarningCode.NO_MEANING, None),
         (WarningCode.UNKNOWN_KEY, 4),
     ]
-    assert said[0].message.startswith("keys and values are bytes always: key.deserializer (")
+    assert said[0].message.startswith("keys and values are always bytes: key.deserializer (")
     assert "consumer.properties:6" in said[1].message
     assert "did you mean mm1.Consumer.consumer.value.deserializer?" in said[2].message
 
@@ -142,7 +142,7 @@ BAD = {
     "empty group": (
         CONSUMER.replace("group.id=mm1.Consumer", "group.id="),
         PRODUCER,
-        "consumer.properties:5: group.id: names no group",
+        "consumer.properties:5: group.id: has no group",
     ),
     "no source": (
         CONSUMER.replace("bootstrap.servers", "#"),
@@ -172,7 +172,7 @@ BAD = {
     "Java code": (
         CONSUMER + "interceptor.classes=a.B\n",
         PRODUCER,
-        "consumer.properties:7: interceptor.classes: Java classes cannot run here",
+        "consumer.properties:7: interceptor.classes: Twinlog cannot run Java classes",
     ),
 }
 

@@ -128,7 +128,7 @@ def test_a_wrong_provider_of_a_flow_is_the_only_error(read: Loader) -> None:
 def test_a_value_that_no_provider_has_is_told_as_that(read: Loader, line: str) -> None:
     message = refusal(lambda: read(*ENV, line))
     assert message.startswith(f"mm2.properties:7: {line.split(maxsplit=1)[0]}: ")
-    assert '"${env:NOBODY_SET_IT}" holds a variable without a value' in message
+    assert '"${env:NOBODY_SET_IT}" has a variable without a value' in message
     assert "no provider of config.providers has a value for it" in message
 
 
@@ -174,4 +174,4 @@ def test_an_unknown_provider_class_is_refused(read: Loader) -> None:
         lambda: read("config.providers = v", "config.providers.v.class = com.example.Vault")
     )
     assert message.startswith("mm2.properties:6: config.providers.v.class: ")
-    assert "is not known here" in message
+    assert "is not supported" in message

@@ -39,9 +39,9 @@ def test_all_keys(read: Loader) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("twinlog.rest.tokens.file =", "names no file"),
-        ("twinlog.rest.tls.client.ca.file = /ca", r"set that as well"),
-        ("twinlog.rest.tls.client.role = read", r"set that as well"),
+        ("twinlog.rest.tokens.file =", "has no file"),
+        ("twinlog.rest.tls.client.ca.file = /ca", r"set it as well"),
+        ("twinlog.rest.tls.client.role = read", r"set it as well"),
         ("twinlog.rest.token.file = /t", r"did you mean twinlog\.rest\.tokens\.file"),
         ("A->B.twinlog.rest.tokens.file = /t", r"write twinlog\.rest\.tokens\.file"),
         ("B.twinlog.rest.tokens.file = /t", r"write twinlog\.rest\.tokens\.file"),

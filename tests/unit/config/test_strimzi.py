@@ -154,7 +154,7 @@ def test_wrong_values_and_advice_name_the_fields_of_the_file(tmp_path: Path) -> 
     (old,) = [one for one in caught.value.warnings if one.code == "DEPRECATED_KEY"]
     assert (old.key, old.message) == (
         "spec.mirrors[0].topicsBlacklistPattern",
-        "an old name; write spec.mirrors[0].topicsExcludePattern",
+        "deprecated name; write spec.mirrors[0].topicsExcludePattern",
     )
     assert "A->B" not in str([*found.items(), *caught.value.warnings])
 
@@ -280,19 +280,19 @@ BAD = {
     ),
     "unknown version": (
         a_resource().replace("v1beta2", "v2"),
-        'mirror.yaml:1: apiVersion: "kafka.strimzi.io/v2" is no version of a KafkaMirrorMaker2',
+        'mirror.yaml:1: apiVersion: "kafka.strimzi.io/v2" is not a version of KafkaMirrorMaker2',
     ),
     "nothing runs": (
         a_resource(mirror=""),
-        "mirror.yaml:12: spec.mirrors: without a connector section nothing runs",
+        "mirror.yaml:12: spec.mirrors: no mirror has a connector section, so nothing runs",
     ),
     "all paused": (
         a_resource(mirror="      sourceConnector: {state: stopped}"),
-        "mirror.yaml:12: spec.mirrors: without a connector section nothing runs",
+        "mirror.yaml:12: spec.mirrors: no mirror has a connector section, so nothing runs",
     ),
     "unknown cluster": (
         a_resource().replace("targetCluster: B", "targetCluster: C"),
-        "mirror.yaml:14: spec.mirrors[0].targetCluster: C is no cluster; spec.clusters names A, B",
+        "mirror.yaml:14: spec.mirrors[0].targetCluster: C is not a cluster; spec.clusters has A, B",
     ),
     "same cluster": (
         a_resource().replace("targetCluster: B", "targetCluster: A"),
@@ -304,19 +304,20 @@ BAD = {
     ),
     "bad alias": (
         a_resource().replace("alias: A", "alias: a b"),
-        'mirror.yaml:6: spec.clusters[0].alias: "a b" is no alias',
+        'mirror.yaml:6: spec.clusters[0].alias: "a b" is not a valid alias',
     ),
     "alias twice": (
         a_resource().replace("alias: B", "alias: A"),
-        "mirror.yaml:9: spec.clusters[1].alias: A stands already on line 6",
+        "mirror.yaml:9: spec.clusters[1].alias: A is already used on line 6",
     ),
     "field twice": (
         a_resource(mirror=COPY + "\n" + COPY),
-        "mirror.yaml:16: spec.mirrors[0].sourceConnector: stands already on line 15",
+        "mirror.yaml:16: spec.mirrors[0].sourceConnector: is already set on line 15",
     ),
     "flow twice": (
         a_resource() + "    - {sourceCluster: A, targetCluster: B, sourceConnector: {}}\n",
-        "mirror.yaml:16: spec.mirrors[1]: spec.mirrors[0] on line 13 says it already; say it once",
+        "mirror.yaml:16: spec.mirrors[1]: already set by spec.mirrors[0] on line 13; remove one "
+        "of them",
     ),
     "list for a value": (
         a_resource(mirror="      topicsPattern: [a, b]\n" + COPY),
@@ -324,34 +325,34 @@ BAD = {
     ),
     "value for a section": (
         a_resource(mirror="      sourceConnector: yes"),
-        "mirror.yaml:15: spec.mirrors[0].sourceConnector: is not a section",
+        "mirror.yaml:15: spec.mirrors[0].sourceConnector: is not a mapping",
     ),
     "two resources": (
         a_resource() + "---\n" + a_resource(),
-        "mirror.yaml:18: kind: a second KafkaMirrorMaker2, after that of line 2",
+        "mirror.yaml:18: kind: a second KafkaMirrorMaker2, after the one on line 2",
     ),
     "no YAML": (
         a_resource().replace("targetCluster: B", "targetCluster: {B"),
-        "mirror.yaml:15: this is no YAML: ",
+        "mirror.yaml:15: invalid YAML: ",
     ),
-    "a tab": (a_resource(a="\tconfig: {}"), "mirror.yaml:8: this is no YAML: "),
+    "a tab": (a_resource(a="\tconfig: {}"), "mirror.yaml:8: invalid YAML: "),
     "a control character": (
         a_resource(a="      config: {x: '\x07'}"),
-        "mirror.yaml:8: this is no YAML: special characters are not allowed",
+        "mirror.yaml:8: invalid YAML: special characters are not allowed",
     ),
     "nested too deep": (
         "a: " + "[" * 5000,
-        "mirror.yaml:1: this is no YAML: it is nested too deep",
+        "mirror.yaml:1: invalid YAML: it is nested too deeply",
     ),
-    "nothing": ("# nothing\n", "mirror.yaml: an empty file"),
+    "nothing": ("# nothing\n", "mirror.yaml: the file is empty"),
     "said twice": (
         a_resource(a="      config: {bootstrap.servers: x:1}"),
         "mirror.yaml:8: spec.clusters[0].config.bootstrap.servers: "
-        "spec.clusters[0].bootstrapServers on line 7 says it already; say it once",
+        "already set by spec.clusters[0].bootstrapServers on line 7; remove one of them",
     ),
     "unknown authentication": (
         a_resource(a="      authentication: {type: kerberos}"),
-        'mirror.yaml:8: spec.clusters[0].authentication.type: "kerberos" is not known here',
+        'mirror.yaml:8: spec.clusters[0].authentication.type: "kerberos" is not supported',
     ),
     "certificate without TLS": (
         a_resource(a="      authentication: {type: tls, certificateAndKey: {}}"),
@@ -360,15 +361,15 @@ BAD = {
     "no folder of secrets": (
         a_resource(a="      tls: {trustedCertificates: [{secretName: s, certificate: c}]}"),
         "mirror.yaml:8: spec.clusters[0].tls.trustedCertificates[0].secretName: the secret must "
-        "be in a folder here; name it: --secrets DIR",
+        "be read from a folder; set --secrets DIR",
     ),
     "refused field": (
         a_resource(a="      authentication: {type: oauth, refreshToken: {}}"),
-        "mirror.yaml:8: spec.clusters[0].authentication.refreshToken: cannot be honoured",
+        "mirror.yaml:8: spec.clusters[0].authentication.refreshToken: is not supported",
     ),
     "custom with foreign keys": (
         a_resource(a="      authentication: {type: custom, config: {acks: all}}"),
-        "mirror.yaml:8: spec.clusters[0].authentication.config.acks: is no key of a custom",
+        "mirror.yaml:8: spec.clusters[0].authentication.config.acks: is not a key of custom",
     ),
 }
 
@@ -424,7 +425,7 @@ def test_an_unreadable_secret_is_named_with_its_line(tmp_path: Path) -> None:
 def test_a_secret_cannot_lead_out_of_its_folder(tmp_path: Path) -> None:
     secrets = secret_folder(tmp_path, {"mine/password": "x"})
     text = a_resource(a=SCRAM.replace("secretName: mine", "secretName: ../secrets/mine"))
-    assert "is no name of a secret" in refusal(tmp_path, text, secrets=secrets)
+    assert "is not a valid name of a secret" in refusal(tmp_path, text, secrets=secrets)
 
 
 def test_a_password_that_a_login_text_cannot_hold_is_refused_unseen(tmp_path: Path) -> None:
@@ -491,7 +492,7 @@ def test_a_file_is_explained_and_converted_without_its_secrets(
     said = "".join(capsys.readouterr())
     assert said.count("--secrets") == 1, "an error, and no warnings of the same"
     assert "UNRESOLVED" not in said
-    assert "name it: --secrets DIR" in said
+    assert "set --secrets DIR" in said
 
 
 def test_strimzis_own_provider_finds_secrets_in_the_folder(tmp_path: Path) -> None:
@@ -512,7 +513,7 @@ def test_strimzis_own_provider_finds_secrets_in_the_folder(tmp_path: Path) -> No
     assert refusal(tmp_path, text.replace("mine:user", "mine:none"), secrets=secrets).startswith(
         "mirror.yaml:8: A.client.id: the secret "
     )
-    assert "name it: --secrets DIR" in refusal(tmp_path, text)
+    assert "set --secrets DIR" in refusal(tmp_path, text)
 
 
 TEMPLATE = """\
@@ -595,7 +596,7 @@ def test_a_variable_of_the_pod_may_be_one_of_this_process(tmp_path: Path) -> Non
     config = load(tmp_path / "mirror.yaml", environment={})
     (warning,) = [one for one in config.warnings if one.code == "UNRESOLVED"]
     assert warning.line == 8
-    assert "set it in the environment, or name the secrets' folder" in warning.message
+    assert "set it in the environment, or set the folder of secrets" in warning.message
 
 
 def test_providers_of_a_connector_are_read(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from twinlog.errors import ConfigError
 from twinlog.model import Flow
 
 REFUSED = {
-    "indentation-lost": (12, "this is no YAML"),
-    "indentation-lost-in-part": (5, "name: a KafkaMirrorMaker2 has no such field"),
-    "other-kinds": (2, 'kind: "Kafka" where a KafkaMirrorMaker2 is wanted'),
-    "migration": (71, "this is no YAML"),
+    "indentation-lost": (12, "invalid YAML"),
+    "indentation-lost-in-part": (5, "name: KafkaMirrorMaker2 has no such field"),
+    "other-kinds": (2, 'kind: "Kafka" instead of a KafkaMirrorMaker2'),
+    "migration": (71, "invalid YAML"),
 }
 
 

@@ -37,7 +37,7 @@ def test_how_often(
 def test_an_interval_of_nothing_is_refused(tmp_path: Path, what: str) -> None:
     key = f"sync.topic.{what}.interval.seconds"
     message = refusal(lambda: loader(tmp_path)(f"{key} = 0"))
-    assert "an interval of 0 cannot be kept" in message
+    assert "the interval must not be 0" in message
     assert key in message
 
 

@@ -26,14 +26,14 @@ def test_times(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "what", "todo"),
     [
-        ("soon", '"soon" is no time', "write 2026-01-31T12:00:00Z (with a zone)"),
-        ("", '"" is no time', "write 2026-"),
+        ("soon", '"soon" is not a time', "write 2026-01-31T12:00:00Z (with a zone)"),
+        ("", '"" is not a time', "write 2026-"),
         ("2026-01-31", "has no time zone", "write 2026-01-31T00:00:00Z"),
         # of these somebody would take 1970 for the answer, and every record for a newer one
-        ("1769860800", "no time in milliseconds", "write milliseconds"),
-        ("-5", "no time in milliseconds", "write milliseconds"),
+        ("1769860800", "not a plausible time in milliseconds", "write milliseconds"),
+        ("-5", "not a plausible time in milliseconds", "write milliseconds"),
         ("1969-01-31T00:00:00Z", "before 1974", "later"),
-        ("9" * 23, "no time in milliseconds", "write milliseconds"),
+        ("9" * 23, "not a plausible time in milliseconds", "write milliseconds"),
     ],
 )
 def test_what_is_no_time(text: str, what: str, todo: str) -> None:
@@ -58,5 +58,5 @@ def test_durations(text: str, ms: int) -> None:
 
 @pytest.mark.parametrize("text", ["P", "PT", "P1DT", "30m", "", "P1M", "PT-5M"])
 def test_what_is_no_duration_is_told_so(text: str) -> None:
-    with pytest.raises(NoTime, match=r"is no duration: write PT30M"):
+    with pytest.raises(NoTime, match=r"is not a duration: write PT30M"):
         span_in_milliseconds(text)

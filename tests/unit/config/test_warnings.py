@@ -87,11 +87,11 @@ def test_a_key_in_a_place_where_nothing_reads_it(read: Loader, line: str, instea
     [
         (
             "A->old.topics = t",
-            "old is no cluster; `clusters` names A, B, so nothing reads this line",
+            "old is not a cluster; `clusters` has A, B, so nothing reads this line",
         ),
-        ("old->B.enabled = true", "old is no cluster"),
-        ("old->older.twinlog.nothing = 1", "old is no cluster"),
-        ("A->b.enabled = true", "did you mean B? `clusters` names A, B"),
+        ("old->B.enabled = true", "old is not a cluster"),
+        ("old->older.twinlog.nothing = 1", "old is not a cluster"),
+        ("A->b.enabled = true", "did you mean B? `clusters` has A, B"),
         ("A->A.enabled = true", "source and target are the same cluster"),
     ],
 )
@@ -107,7 +107,7 @@ def test_a_flows_consumer_setting_that_loses(read: Loader) -> None:
     config = read("A->B.consumer.fetch.max.bytes = 1", "A.consumer.fetch.max.bytes = 2")
     (warning,) = warnings_of(config, WarningCode.DEAD_KEY)
     assert warning.line == 5
-    assert "A.consumer.fetch.max.bytes on line 6 wins" in warning.message
+    assert "A.consumer.fetch.max.bytes on line 6 takes precedence" in warning.message
 
 
 @pytest.mark.parametrize(
@@ -115,15 +115,17 @@ def test_a_flows_consumer_setting_that_loses(read: Loader) -> None:
     [
         (
             ["A->B.target.cluster.bootstrap.servers = near:1"],
-            r"B\.bootstrap\.servers on line 3 wins; write .* A->B\.producer\.override\.bootstrap",
+            r"B\.bootstrap\.servers on line 3 takes precedence; write .* "
+            r"A->B\.producer\.override\.bootstrap",
         ),
         (
             ["A->B.source.cluster.bootstrap.servers = near:1"],
-            r"A\.bootstrap\.servers on line 2 wins; write .* A->B\.source\.consumer\.bootstrap",
+            r"A\.bootstrap\.servers on line 2 takes precedence; write .* "
+            r"A->B\.source\.consumer\.bootstrap",
         ),
         (
             ["A->B.source.cluster.ssl.key.password = x", "ssl.key.password = y"],
-            r"ssl\.key\.password on line 6 wins",
+            r"ssl\.key\.password on line 6 takes precedence",
         ),
         (
             ["A->B.target.cluster.security.protocol = SSL"],
@@ -186,8 +188,8 @@ def test_keys_of_connections_are_accepted_without_a_word(read: Loader, line: str
         ("A->B.topic.creation.groups = compacted", "creates no topic"),
         ("A->B.topic.creation.default.partitions = 1", "creates no topic"),
         ("A->B.topic.creation.compacted.cleanup.policy = compact", "creates no topic"),
-        ("predicates = isOrders", "no transforms here"),
-        ("A->B.predicates.isOrders.pattern = orders", "no transforms here"),
+        ("predicates = isOrders", "Twinlog has no transforms"),
+        ("A->B.predicates.isOrders.pattern = orders", "Twinlog has no transforms"),
         (
             "listeners.https.ssl.keystore.location = /k",
             "for https write twinlog.rest.tls.certificate.file",
@@ -309,9 +311,9 @@ def test_a_placeholder_that_no_tool_replaced(read: Loader, line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("replication.factor = ${FACTOR}", "it has a placeholder that was never replaced"),
-        ("A.bootstrap.servers = <host>:9092", "it has a placeholder that was never replaced"),
-        ("A->B.enabled = ${ENABLED}", "it has a placeholder that was never replaced"),
+        ("replication.factor = ${FACTOR}", "it has a placeholder that was not replaced"),
+        ("A.bootstrap.servers = <host>:9092", "it has a placeholder that was not replaced"),
+        ("A->B.enabled = ${ENABLED}", "it has a placeholder that was not replaced"),
     ],
 )
 def test_an_error_names_the_placeholder_as_its_cause(read: Loader, line: str, words: str) -> None:
@@ -369,7 +371,7 @@ OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule req
         (
             ["A.security.protocol = SASL_PLAINTEXT", "A.sasl.mechanism = PLAIN", LOGIN],
             "A.security.protocol",
-            "the password goes over the network as it is; use SASL_SSL",
+            "PLAIN over SASL_PLAINTEXT sends the password unencrypted; use SASL_SSL",
         ),
         (
             [

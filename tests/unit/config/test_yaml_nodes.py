@@ -48,19 +48,21 @@ def test_fields_that_are_merged_again_and_again_have_a_limit() -> None:
 
 
 def test_a_mapping_that_merges_itself() -> None:
-    assert refusal("v: &a\n  <<: *a\n").startswith("m.yaml:2: merges what is no mapping, or itself")
+    assert refusal("v: &a\n  <<: *a\n").startswith(
+        "m.yaml:2: merges itself or a value that is not a mapping"
+    )
 
 
 @pytest.mark.parametrize("depth", [DEEPEST + 1, 5000])
 def test_nesting_has_a_limit(depth: int) -> None:
     message = refusal(f"v: {'[' * depth}{']' * depth}")
-    assert message == "m.yaml:1: this is no YAML: it is nested too deep; correct it"
+    assert message == "m.yaml:1: invalid YAML: it is nested too deeply; correct it"
 
 
 @pytest.mark.parametrize("number", ["0x" + "f" * 4300, "!!int 0xzz", "!!int abc", "!!int 0b2"])
 def test_a_number_that_is_none_has_its_line(number: str) -> None:
     assert refusal(f"u: 1\nv: {number}\n") == (
-        "m.yaml:2: v: is not a whole number; correct it, or put it into quotes"
+        "m.yaml:2: v: is not a whole number; correct it, or quote it"
     )
 
 

@@ -119,7 +119,7 @@ def test_what_is_wrong_with_a_flow_of_others_stops_nothing_here(tmp_path: Path) 
     assert [str(one.flow) for one in config.every_flow] == ["A->C", "C->B"]
     (found,) = (one for one in config.warnings if one.code == "NOT_SHOWN")
     assert found.line is not None
-    assert "A->B is left to other processes, and not shown by this one" in str(found)
+    assert "A->B runs in other processes, and is not shown by this one" in str(found)
 
 
 def test_a_target_that_is_away_is_told_and_keeps_nobody_waiting(rest: Rest) -> None:
@@ -406,7 +406,7 @@ def test_no_secret_is_in_any_answer(rest: Rest) -> None:
         (f"{A_B}?x=1", "GET", None, 400, "REQUEST_INVALID", "x: unknown name; this path takes"),
         (f"{A_B}/diff?all=1&all=1", "GET", None, 400, "REQUEST_INVALID", "given twice"),
         (f"{A_B}/diff?topics=(", "GET", None, 400, "USAGE", "topics: ( is not a supported regular"),
-        (f"{A_B}/diff?topics=(%3F%3Da)a", "GET", None, 400, "USAGE", "is not taken here"),
+        (f"{A_B}/diff?topics=(%3F%3Da)a", "GET", None, 400, "USAGE", "is not supported"),
         (f"{A_B}/pause", "POST", b"{", 400, "REQUEST_INVALID", "double quotes at line 1, column 2"),
         (f"{A_B}/pause", "POST", [], 400, "REQUEST_INVALID", "body: must be a JSON object"),
         (f"{A_B}/pause", "POST", {"dryRun": "no"}, 400, "REQUEST_INVALID", "must be a valid"),

@@ -61,7 +61,7 @@ def test_times_of_partitions() -> None:
         ("", "is not a valid position; write earliest, latest, time:"),
         ("erliest", "is not a valid position"),
         ("group:", "names no group"),
-        ("time:yesterday", "is no time"),
+        ("time:yesterday", "is not a time"),
         ("time:2026-01-31T12:00:00", "has no time zone"),
         ("{", "it is not valid JSON"),
         ('{"orders": 5}', "topic orders has no object"),

@@ -1,4 +1,4 @@
-"""What is said of a configuration that can be run, but may not be meant so.
+"""Warnings about configurations that are valid, but probably not as intended.
 
-`audit` goes through all keys; `explanation` tells each with its line and effect.
+`audit` checks all keys; `explanation` describes each key with its line and effect.
 """

@@ -1,10 +1,10 @@
-"""Keys that do not do what their author seems to want: unknown, renamed, useless in their place.
+"""Warnings about keys that have no effect: unknown, deprecated, or written in the wrong place.
 
-Connect ignores such keys, and so do we, but loudly. Own keys are stricter: an unknown `twinlog.*`
-is refused, because nobody else could have meant it.
+Connect ignores such keys. Twinlog ignores them too, but warns. Unknown `twinlog.*` keys are errors,
+because only Twinlog can have been meant.
 
-A key may be read in up to three ways (`A->B.x` of a flow, `A.x` of a cluster, `x` for everything):
-it is fine when one of them knows it.
+A key can be read in up to three ways (`A->B.x` of a flow, `A.x` of a cluster, `x` for everything).
+It is accepted if one of them is known.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CLIENTS_OF = {
     "source": ("source.consumer", "source.admin"),
     "target": ("producer.override", "target.admin", "target.consumer"),
 }
-"""Prefixes of all that a flow opens to a side."""
+"""Prefixes of all clients that a flow opens to a side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,9 @@ class _Reading:
 
 
 def check_flow_keys(raw: Settings) -> None:
-    """Refuse a key with a blank before its arrow, because the key would end at the blank."""
+    """Raise ConfigError for a key with a blank before its arrow, because the key would end at the
+    blank.
+    """
     for setting in raw.values():
         if setting.value.startswith(_ARROW):
             raise refuse(
@@ -77,13 +79,15 @@ def _of_no_flow(key: str, aliases: Collection[str]) -> KeyEffect:
     hint = f"did you mean {near}? " if near else ""
     return KeyEffect(
         dead=True,
-        reason=f"{unknown or 'nothing'} is no cluster",
-        instead=f"{hint}`clusters` names {', '.join(aliases)}, so nothing reads this line",
+        reason=f"{unknown or 'an empty name'} is not a cluster",
+        instead=f"{hint}`clusters` has {', '.join(aliases)}, so nothing reads this line",
     )
 
 
 def check_own_keys(raw: Settings, aliases: Collection[str]) -> None:
-    """Refuse `twinlog.*` keys that do not exist or stand where they are not read."""
+    """Raise ConfigError for unknown `twinlog.*` keys and for those in a place where they are not
+    read.
+    """
     for setting in raw.values():
         for prefix, name in _readings(setting.key, aliases):
             if not name.startswith(OWN_PREFIX):
@@ -100,7 +104,7 @@ def check_own_keys(raw: Settings, aliases: Collection[str]) -> None:
 
 
 def audit_keys(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarning]:
-    """Warnings about keys that nothing reads, or under an old name."""
+    """Yield warnings about keys without effect and deprecated names."""
     for setting in raw.values():
         readings = [
             _Reading(prefix, _judge(prefix, name, aliases))
@@ -125,7 +129,7 @@ def _audit_known(
     for reading in readings:
         name = setting.key[len(reading.prefix) :]
         if reading.judgement.known and name in RENAMED:
-            message = f"an old name; write {reading.prefix}{RENAMED[name]}"
+            message = f"deprecated name; write {reading.prefix}{RENAMED[name]}"
             yield warning(WarningCode.DEPRECATED_KEY, setting, message)
         why = why_without_effect(name) or why_no_plugin(name, setting.value)
         if reading.judgement.known and why and setting.value.strip():
@@ -134,7 +138,8 @@ def _audit_known(
         winner = raw.get(f"{source}.{name}")
         if arrow and winner and name.startswith(_LOSING_ROLES):
             message = (
-                f"{winner.key} on line {winner.line} wins; write {reading.prefix}source.{name}"
+                f"{winner.key} on line {winner.line} takes precedence; write "
+                f"{reading.prefix}source.{name}"
             )
             yield warning(WarningCode.DEAD_KEY, setting, message)
         if arrow:
@@ -144,10 +149,10 @@ def _audit_known(
 def _audit_connection(
     raw: Settings, setting: Setting, prefix: str, name: str
 ) -> Iterator[ConfigWarning]:
-    """`A->B.target.cluster.x`: a connector's key, which MirrorMaker 2's files seldom let act.
+    """Yield warnings about `A->B.target.cluster.x`, which rarely has an effect in MirrorMaker 2.
 
-    What a cluster is given (`B.x`, or `x` alone) is handed to each of its clients by role, and
-    those win; and the producer of the records is the worker's, which knows no such key.
+    Settings of a cluster (`B.x`, or `x` alone) are passed to each of its clients by role, and take
+    precedence. The producer of the records belongs to the worker, which does not read this key.
     """
     side, _, key = name.partition(".cluster.")
     if side not in _CLIENTS_OF or not is_connection_key(key):
@@ -158,24 +163,26 @@ def _audit_connection(
     if winner is None and side == "source":
         return
     roles = [f"{prefix}{role}.{key}" for role in _CLIENTS_OF[side]]
-    instead = f"write {alias}.{key}, or for this flow alone {', '.join(roles)}"
+    instead = f"write {alias}.{key}, or only for this flow {', '.join(roles)}"
     reason = "does not reach the producer of the copied records"
     if winner is not None:
         location = "" if winner.line is None else f" on line {winner.line}"
-        reason = f"{winner.key}{location} wins"
+        reason = f"{winner.key}{location} takes precedence"
     yield warning(WarningCode.DEAD_KEY, setting, f"{reason}; {instead}")
 
 
 def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
-    """Values that hold more, or less, than their author sees in them."""
+    """Yield warnings about values that differ from what they suggest."""
     for setting in raw.values():
         if not setting.secret and has_comment(setting.value):
             message = "what looks like a comment is part of the value; put it on a line of its own"
             yield warning(WarningCode.COMMENT_IN_VALUE, setting, message)
         if not setting.from_provider and has_variable(setting.value):
-            message = "${..} stays as text: no provider of config.providers has a value for it"
+            message = "${..} is not resolved: no provider of config.providers has a value for it"
             if "${strimzienv:" in setting.value:
-                message += "; set it in the environment, or name the secrets' folder with --secrets"
+                message += (
+                    "; set it in the environment, or set the folder of secrets with --secrets"
+                )
             if f":{UNGIVEN}/" in setting.value:
                 continue  # it is an error already
             if f":{UNREAD}/" in setting.value:
@@ -184,15 +191,17 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
                 )
             yield warning(WarningCode.UNRESOLVED, setting, message)
         elif setting.has_placeholder:
-            message = "a placeholder is not replaced here, and stays as text; write the value here"
+            message = (
+                "a placeholder was not replaced, and is part of the value; write the value here"
+            )
             yield warning(WarningCode.UNRESOLVED, setting, message)
         if not setting.value.isascii() and not setting.from_provider:
-            message = "characters beyond ASCII are read as ISO-8859-1, as Java does; write \\uXXXX"
+            message = "non-ASCII characters are read as ISO-8859-1, as in Java; write \\uXXXX"
             yield warning(WarningCode.NOT_ASCII, setting, message)
 
 
 def _readings(key: str, aliases: Collection[str]) -> Iterator[tuple[str, str]]:
-    """(prefix, rest), the most specific reading first."""
+    """Yield (prefix, rest), the most specific reading first."""
     for flow in candidate_flows(aliases):
         if key.startswith(f"{flow}."):
             yield f"{flow}.", key[len(f"{flow}.") :]
@@ -215,7 +224,7 @@ def _judge(prefix: str, name: str, aliases: Collection[str]) -> KeyEffect:
 
 
 def _nearest_alias(key: str, aliases: Collection[str]) -> str | None:
-    """A hint when a key starts almost like an alias, and the rest is a key of a cluster."""
+    """Return a hint if a key starts with a misspelt alias, and the rest is a key of a cluster."""
     first, _, rest = key.partition(".")
     near = nearest(first, aliases) if rest and first not in aliases else None
     if near and judge_cluster(near, rest).known:
@@ -224,7 +233,7 @@ def _nearest_alias(key: str, aliases: Collection[str]) -> str | None:
 
 
 def audit_switches(raw: Settings, flows: Collection[Flow]) -> Iterator[ConfigWarning]:
-    """Flows that a line seems to turn on, and does not."""
+    """Yield warnings about flows that a line seems to enable, but does not."""
     for flow in flows:
         on, reason = enabled(raw, flow)
         setting = raw.get(f"{flow}.enabled") or raw.get("enabled")

@@ -1,7 +1,7 @@
-"""Settings as the text of an mm2.properties: in a fixed order, under today's names.
+"""Writes settings as an mm2.properties: in a fixed order, with current key names.
 
-What was a variable stays one, so that no secret is written that was not in the file before. Reading
-the text again gives the same settings; `java.util.Properties` reads the same.
+Variables are kept, so no secret is written that was not in the file before. Parsing the text again
+gives the same settings, also with `java.util.Properties`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KEY_ESCAPES = _ESCAPES | {" ": "\\ ", "=": "\\=", ":": "\\:", "#": "\\#", "!": 
 
 
 def canonical(settings: Mapping[str, Setting], aliases: Iterable[str]) -> str:
-    """The whole file: clusters, then what is general, of each cluster, of each flow."""
+    """Return the whole file: clusters, general keys, keys of each cluster, keys of each flow."""
     named = {_todays_name(key, settings): one.value for key, one in settings.items()}
     values = {key: _usable(key, value) for key, value in named.items()}
     sections = [section for section in _sections(values, list(aliases)) if section]
@@ -41,7 +41,7 @@ def _sections(values: Mapping[str, str], aliases: list[str]) -> Iterator[list[tu
     clusters = left.pop(_CLUSTERS, None)
     yield [] if clusters is None else [(_CLUSTERS, clusters)]
     flows = [f"{flow}." for flow in candidate_flows(aliases)]
-    # `A.` may begin `A.B.`, which is another cluster: the longest prefix is meant
+    # `A.` may be a prefix of `A.B.`, which is another cluster, so the longest prefix applies
     prefixes = sorted([*(f"{alias}." for alias in aliases), *flows], key=len, reverse=True)
     of_prefix: dict[str, list[tuple[str, str]]] = {prefix: [] for prefix in prefixes}
     general: list[tuple[str, str]] = []
@@ -54,7 +54,7 @@ def _sections(values: Mapping[str, str], aliases: list[str]) -> Iterator[list[tu
 
 
 def _usable(key: str, value: str) -> str:
-    """A lone `*` is taken as everything here, and refused by MirrorMaker 2."""
+    """Replace a lone `*` with `.*`. Twinlog accepts it, but MirrorMaker 2 does not."""
     if not any(key == name or key.endswith(f".{name}") for name in _PATTERNS):
         return value
     entries = value.split(",")
@@ -64,7 +64,9 @@ def _usable(key: str, value: str) -> str:
 
 
 def _todays_name(key: str, settings: Mapping[str, Setting]) -> str:
-    """The new name of an old key, where no line of the file has the new one: else that decides."""
+    """Return the current name of a deprecated key, unless the file also has the current name, which
+    then applies.
+    """
     for old, new in RENAMED.items():
         if (key == old or key.endswith(f".{old}")) and not any(
             other == new or other.endswith(f".{new}") for other in settings

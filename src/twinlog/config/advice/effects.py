@@ -1,4 +1,6 @@
-"""Whether anything reads a key where it stands, and if not, what its author may have meant."""
+"""Determines whether a key has an effect where it is written, and if not, what was probably
+meant.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ _FREE_PREFIXES = (
     "metrics.context.",
     *_CONVERTERS,
 )
-"""Keys below these are named by their users."""
+"""Users choose the names of keys below these prefixes."""
 
 _MAKES_NO_TOPIC = (
     "creates no topic: remote topics are created like the source's, with replication.factor; "
@@ -45,16 +47,18 @@ _HTTPS = (
     f"{CERTIFICATE_FILE} and {PRIVATE_KEY_FILE}"
 )
 _WITHOUT_EFFECT = {
-    "predicates": "nothing evaluates them, because there are no transforms here",
+    "predicates": "nothing evaluates them, because Twinlog has no transforms",
     "topic.creation.enable": "",
     "topic.creation.": _MAKES_NO_TOPIC,
     **dict.fromkeys(LISTENER_PREFIXES, _HTTPS),
 }
-"""Reasons why keys of MirrorMaker 2, or keys with a prefix, set nothing here; empty: they do."""
+"""Reasons why keys of MirrorMaker 2, or keys with a prefix, have no effect; empty if they have
+one.
+"""
 
 
 def why_without_effect(name: str) -> str:
-    """Return why a key of MirrorMaker 2 sets nothing here, or an empty text if it has an effect."""
+    """Return why a key of MirrorMaker 2 has no effect, or an empty text if it has one."""
     return next((why for start, why in _WITHOUT_EFFECT.items() if name.startswith(start)), "")
 
 
@@ -97,7 +101,9 @@ _SIDES = ("source", "target")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyEffect:
-    """`known`: something reads the key, here or in MM2. `dead`: it exists, but not here."""
+    """`known`: Twinlog or MirrorMaker 2 reads the key. `dead`: the key exists, but has no effect
+    here.
+    """
 
     known: bool = False
     dead: bool = False
@@ -121,7 +127,7 @@ def _unknown(prefix: str, name: str, candidates: Iterable[str]) -> KeyEffect:
 
 
 def judge_general(name: str) -> KeyEffect:
-    """A key without prefix, for every flow or the process."""
+    """Judge a key without a prefix, for every flow or the process."""
     if name in OWN_PROCESS_NAMES:
         return _KNOWN
     if name in CONNECTOR_NAMES | OWN_FLOW_NAMES | PROCESS_KEYS or is_connection_key(name):
@@ -157,7 +163,9 @@ def _judge_without_cluster(name: str, role: Role) -> KeyEffect:
 
 
 def _known_or_near(prefix: str, name: str) -> KeyEffect:
-    """Prefixes that are read as a whole, but in which only certain names mean something."""
+    """Judge a key whose prefix is read as a whole, but in which only certain names have a
+    meaning.
+    """
     family = {key for key in CONNECTOR_NAMES | WORKER_KEYS if key.startswith("replication.policy")}
     if name.startswith("replication.policy") and name not in family:
         return _unknown(prefix, name, family)
@@ -165,7 +173,7 @@ def _known_or_near(prefix: str, name: str) -> KeyEffect:
 
 
 def judge_cluster(alias: str, name: str) -> KeyEffect:
-    """`alias.name`."""
+    """Judge `alias.name`."""
     prefix = f"{alias}."
     if is_connection_key(name):
         return _judge_connection(prefix, name)
@@ -183,7 +191,7 @@ def judge_cluster(alias: str, name: str) -> KeyEffect:
 
 
 def _judge_of_no_cluster(prefix: str, name: str) -> KeyEffect:
-    """What no cluster and no role of its clients reads so."""
+    """Judge a key that neither a cluster nor a client's role reads."""
     if name in OWN_PROCESS_NAMES:
         return _dead("is a setting of the process", f"write {name}")
     if name in _ANY_CLIENT:
@@ -194,7 +202,7 @@ def _judge_of_no_cluster(prefix: str, name: str) -> KeyEffect:
 
 
 def judge_flow(flow: Flow, name: str) -> KeyEffect:
-    """`A->B.name`."""
+    """Judge `A->B.name`."""
     if is_connection_key(name):
         name = _near_or_same(name, CONNECTION_KEYS)
         return _dead(
@@ -213,7 +221,7 @@ def judge_flow(flow: Flow, name: str) -> KeyEffect:
 
 
 def _judge_elsewhere(flow: Flow, name: str) -> KeyEffect:
-    """What is read, but not of a flow."""
+    """Judge a key that is not read for a flow."""
     if name in OWN_PROCESS_NAMES:
         return _dead("is a setting of the process", f"write {name}")
     if name in WORKER_KEYS:
@@ -224,7 +232,7 @@ def _judge_elsewhere(flow: Flow, name: str) -> KeyEffect:
 
 
 def _judge_sided(flow: Flow, name: str) -> KeyEffect | None:
-    """`A->B.source.cluster.x`, `A->B.target.consumer.x` and the like."""
+    """Judge `A->B.source.cluster.x`, `A->B.target.consumer.x` and similar keys."""
     side, _, rest = name.partition(".")
     if side not in _SIDES:
         return None

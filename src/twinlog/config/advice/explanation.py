@@ -1,7 +1,7 @@
-"""What a configuration says about each flow, key by key: the effective value, its line, its effect.
+"""Explains a configuration key by key for each flow: the effective value, its line and its effect.
 
-Also which lines have no meaning here, and where our ways differ from MirrorMaker 2's. Nothing is
-connected to; a secret is never shown.
+It also lists lines without effect, and differences from MirrorMaker 2. It does not connect to the
+clusters and never shows secrets.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from twinlog.config.values.origin import ClientProperties, Setting, Settings, sh
 from twinlog.config.values.types import trimmed
 from twinlog.model import Flow
 
-_CONNECTION = "how this client reaches its cluster"
+_CONNECTION = "connection of this client to its cluster"
 
 _OF_THE_PROCESS: Final = frozenset({"clusters", "listeners"})
-"""Keys that belong to no flow, and act."""
+"""Keys that belong to no flow but have an effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedKey:
-    """One key of one flow, or one line of a file."""
+    """One key of a flow, or one line of a file."""
 
     key: str
-    """As it is written in the file, or as it could be."""
+    """As written in the file, or as it could be written."""
     value: str
     file: str
-    """Or the flag of the command line; empty for a default."""
+    """The file or the flag of the command line; empty for a default."""
     line: int | None
     support: Support
     meaning: str
@@ -43,7 +43,7 @@ class ExplainedKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedFlow:
-    """Every key of a flow, and what is not as in MirrorMaker 2."""
+    """Every key of a flow, and its differences from MirrorMaker 2."""
 
     flow: str
     keys: tuple[ExplainedKey, ...]
@@ -51,7 +51,7 @@ class ExplainedFlow:
 
 
 def explain(config: FlowConfig) -> ExplainedFlow:
-    """The flow's own keys first, then those of its clients."""
+    """Return the flow's own keys followed by those of its clients."""
     return ExplainedFlow(
         flow=str(config.flow),
         keys=(*_flow_keys(config.settings), *_client_keys(config)),
@@ -60,7 +60,7 @@ def explain(config: FlowConfig) -> ExplainedFlow:
 
 
 def without_meaning(config: MirrorConfig) -> tuple[ExplainedKey, ...]:
-    """Lines that are accepted and change nothing here, in the file's order."""
+    """Return the lines that are accepted without effect, in the order of the file."""
     aliases = [cluster.alias for cluster in config.clusters]
     found = []
     for setting in config.lines:
@@ -99,7 +99,7 @@ def _client_keys(config: FlowConfig) -> Iterator[ExplainedKey]:
 
 
 def _once(*keys: ExplainedKey) -> Iterator[ExplainedKey]:
-    """A line of the file that says how several clients reach a cluster is one row."""
+    """Merge rows of one line of the file that sets the connection of several clients."""
     rows: dict[ExplainedKey, list[str]] = {}
     for key in keys:
         base, bracket, who = key.meaning.partition(" (")
@@ -120,7 +120,7 @@ def _of_client(client: ClientProperties, alias: str, role: Role) -> Iterator[Exp
     for name in sorted({*client, *defaults}):
         row = MEANING_OF.get((role, name))
         if row is None and not is_connection_key(name):
-            continue  # an unknown key: said in a warning
+            continue  # an unknown key, reported as a warning
         support = Support.ACTS if row is None else row.support
         meaning = f"{_CONNECTION} ({alias}.{role}.*)" if row is None else row.meaning
         if name in client:
@@ -154,11 +154,11 @@ _ROOTS: Final = {
     "predicates.": "predicates",
     **{f"{name}.converter.": f"{name}.converter" for name in ("key", "value", "header")},
 }
-"""What is below these is named by people; it means as much as the key that says so."""
+"""Keys with these prefixes have names chosen by users; the key on the right has their meaning."""
 
 
 def _nothing(key: str, aliases: list[str]) -> str | None:
-    """Why a line means nothing here; None where it means something, or is warned about."""
+    """Return why a line has no effect, or None if it has one or is reported as a warning."""
     for prefix in _prefixes(key, aliases):
         name = RENAMED.get(key[len(prefix) :], key[len(prefix) :])
         definition = DEFINITIONS.get(name)
@@ -193,23 +193,24 @@ def _differences(config: FlowConfig) -> Iterator[str]:
     if "isolation.level" not in consumer:
         yield (
             f"{source}.consumer.isolation.level is read_committed, where MirrorMaker 2 has "
-            "read_uncommitted: what was rolled back is not copied; set it to copy that too"
+            "read_uncommitted: records of aborted transactions are not copied; set it to "
+            "read_uncommitted to copy them too"
         )
     if config.lanes.tasks_max is None:
-        yield "tasks.max is not set: the lanes of a flow are as many as the cores, not 1"
-    yield "copies are exactly once without exactly.once.source.support, as far as --probe tells"
+        yield "tasks.max is not set: a flow has as many lanes as there are cores, not 1"
+    yield "copies are exactly once without exactly.once.source.support, if --probe reports so"
     if "acks" in producer and trimmed(producer["acks"]) not in ("all", "-1"):
         yield (
-            f"{producer.origin('acks').key}: acks is always all; its cost is the wait for the "
-            "in-sync replicas, with less a record that counts as copied could be lost"
+            f"{producer.origin('acks').key}: acks is always all; with less, records that count as "
+            "copied could be lost. The cost is the wait for the in-sync replicas"
         )
     if "linger.ms" in producer:
-        yield f"{producer.origin('linger.ms').key}: nothing waits: what has arrived is sent"
+        yield f"{producer.origin('linger.ms').key}: always 0; records are sent when they arrive"
     if "max.request.size" in producer and is_cut(asked := producer.origin("max.request.size")):
         yield (
-            f"{asked.key}: {asked.value} is cut to {MOST_REQUEST_BYTES} (64 MiB): brokers read "
-            "requests of at most 100 MiB (socket.request.max.bytes), and the last batch of one may "
-            "be beyond the bound; larger batches than it still pass, each in a request of its own"
+            f"{asked.key}: {asked.value} is limited to {MOST_REQUEST_BYTES} (64 MiB): brokers "
+            "accept requests of at most 100 MiB (socket.request.max.bytes), and the last batch of "
+            "a request may exceed the limit; a larger batch is sent in a request of its own"
         )
     recompression = config.tuning.recompression
     if recompression is not None and not recompression.every:
@@ -225,6 +226,6 @@ def _differences(config: FlowConfig) -> Iterator[str]:
         key = "bootstrap.servers"
         if client.get(key) != other.get(key):
             yield (
-                f"{client.origin(key).key} is where the {role}'s topics are checked, "
-                f"{other.origin(key).key} where its records are"
+                f"the {role}'s topics are queried at {client.origin(key).key}, and its records are "
+                f"copied at {other.origin(key).key}"
             )

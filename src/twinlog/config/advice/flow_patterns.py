@@ -20,7 +20,9 @@ _OF_TOPICS = ("topics", "topics.exclude")
 
 
 def audit_patterns(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
-    """Patterns that mean something else than they seem to; a line for many flows is logged once."""
+    """Yield warnings about patterns that differ from what they suggest. A line of many flows is
+    reported once.
+    """
     seen: set[Setting] = set()
     for flow in flows:
         for name in _FILTERS:
@@ -33,7 +35,9 @@ def audit_patterns(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
 def _of_pattern(name: str, setting: Setting) -> Iterator[ConfigWarning]:
     entries = to_list(setting)
     if has_lone_star(entries):
-        message = "`*` is no regular expression; it is taken as `.*`, MirrorMaker 2 refuses it"
+        message = (
+            "`*` is not a regular expression; it is read as `.*`, but MirrorMaker 2 rejects it"
+        )
         yield warning(WarningCode.STAR_PATTERN, setting, message)
     for entry in entries:
         shown = "a value of a config provider" if setting.secret else f"`{entry}`"
@@ -87,7 +91,7 @@ def audit_names(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
 _AHEAD_NOT: Final = "(?!"
 _SPECIAL: Final = frozenset("\\[](){}|^$?*+.")
 _POSITIONAL: Final = re.compile(r"[\^$]|\\[bBAzZG]|\(\?")
-"""What may hold at one place of a name and not at another."""
+"""Expressions that can match at one position of a name and not at another."""
 
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9._-]")
 _QUOTES: Final = "\"'"
@@ -95,12 +99,12 @@ _GLOB: Final = re.compile(r"[a-zA-Z0-9_-]+\*")
 
 
 def hopeless(entry: str, *, names_topics: bool) -> str | None:
-    """Why this entry of a list of patterns matches no name, or None where it may match one."""
+    """Return why this entry of a list of patterns matches no name, or None if it may match one."""
     body = _always_ahead(entry)
     if body is not None:
         return (
-            f"matches no name: {_AHEAD_NOT}...) forbids `{body}`, which an empty text matches too, "
-            "and that is ahead of every name"
+            f"matches no name: {_AHEAD_NOT}...) forbids `{body}`, which also matches an empty "
+            "text, and every name starts with one"
         )
     plain = not _SPECIAL.intersection(entry)
     illegal = _ILLEGAL.search(entry) if names_topics and plain else None
@@ -108,17 +112,19 @@ def hopeless(entry: str, *, names_topics: bool) -> str | None:
         what = "a blank" if illegal[0].isspace() else f"`{illegal[0]}`"
         is_quoted = illegal[0] in _QUOTES
         todo = "write it without quotes" if is_quoted else "separate names by commas"
-        return f"matches no topic: no name has {what}; {todo}"
+        return f"matches no topic: topic names cannot have {what}; {todo}"
     return None
 
 
 def glob_like(entry: str) -> str | None:
-    """What was probably meant by an entry that ends in `*` behind a plain character."""
+    """Return what an entry that ends with `*` after a plain character was probably meant to be."""
     return f"{entry[:-1]}.*" if _GLOB.fullmatch(entry) else None
 
 
 def _always_ahead(entry: str) -> str | None:
-    """The body of a look-ahead that forbids what is always there; the whole entry depends on it."""
+    """Return the body of a negative look-ahead that every name satisfies, if the whole entry
+    depends on it.
+    """
     start = entry.removeprefix("^")
     if not start.startswith(_AHEAD_NOT) or _has_choices(entry):
         return None
@@ -129,11 +135,11 @@ def _always_ahead(entry: str) -> str | None:
     try:
         return body if compile_java(body).match("") else None
     except RegexProblem:
-        return None  # a reference to a group outside: nothing is known
+        return None  # it refers to a group outside, so the result is unknown
 
 
 def _group(text: str) -> str:
-    """The group that `text` begins with, brackets included."""
+    """Return the group at the start of `text`, including brackets."""
     depth = 0
     for at, char in _unescaped(text):
         depth += (char == "(") - (char == ")")
@@ -143,7 +149,7 @@ def _group(text: str) -> str:
 
 
 def _has_choices(text: str) -> bool:
-    """Whether a `|` stands outside of all groups."""
+    """Return True if there is a `|` outside of all groups."""
     depth = 0
     for _, char in _unescaped(text):
         depth += (char == "(") - (char == ")")
@@ -153,7 +159,7 @@ def _has_choices(text: str) -> bool:
 
 
 def _unescaped(text: str) -> list[tuple[int, str]]:
-    """Characters that may be operators; those of classes become blanks."""
+    """Return the characters that may be operators; those of classes are replaced with blanks."""
     found: list[tuple[int, str]] = []
     at = classes = 0
     while at < len(text):

@@ -1,6 +1,6 @@
-"""Warnings about settings that are honoured and give something away: as in Java, but said.
+"""Warnings about settings that take effect, as in Java, but are insecure.
 
-Nothing is connected to, and what a value of a config provider is stays unsaid.
+The checks do not connect to the clusters, and messages never show values of config providers.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ _ENDPOINT_OF_JAAS: Final = re.compile(
     r"oauth\.token\.endpoint\.uri\s*=\s*[\"']?http:", re.IGNORECASE
 )
 _SECRETS: Final = ("ssl.key.password", "ssl.keystore.password", "ssl.keystore.key")
-"""Not the password of a truststore: what is in it is public."""
+"""Without the password of a truststore, because its content is public."""
 _POLICY: Final = "replication.policy.class"
 
 
 def audit_security(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
-    """What a stranger on the way, or the author of the file, could make of it; a line once."""
+    """Yield warnings about settings that an attacker on the network, or the author of the file,
+    could exploit. Each line is reported once.
+    """
     seen: set[tuple[Setting, str]] = set()
     for flow in flows:
         for found, message, code in _of_flow(flow):
@@ -72,14 +74,14 @@ def _of_flow(flow: FlowConfig) -> Iterator[tuple[Setting, str, WarningCode]]:
         if custom is None or SEPARATES not in custom.value:
             continue
         message = (
-            "code of this module runs as our user whenever the file is read, also by `check`, "
-            "`convert` and `--explain`"
+            "this module is executed as the current user whenever the file is read, also by "
+            "`check`, `convert` and `--explain`"
         )
         yield custom, message, WarningCode.CUSTOM_CODE
 
 
 def _without_protocol(client: ClientProperties) -> Iterator[tuple[Setting, str]]:
-    """What stands there for TLS or SASL, and is not used."""
+    """Yield TLS and SASL settings that have no effect."""
     if SECURITY_PROTOCOL in client:
         return
     for key, protocol in _NEED_A_PROTOCOL.items():
@@ -88,14 +90,14 @@ def _without_protocol(client: ClientProperties) -> Iterator[tuple[Setting, str]]
             wanted = found.key.removesuffix(key) + SECURITY_PROTOCOL
             yield (
                 found,
-                f"is not used: {wanted} is not set, so connections are PLAINTEXT; write "
+                f"has no effect: {wanted} is not set, so connections are PLAINTEXT; write "
                 f"{wanted} = {protocol}",
             )
             return
 
 
 def audit_secrets(raw: Settings) -> Iterator[ConfigWarning]:
-    """Passwords that stand in the file itself: one warning, at the first of them."""
+    """Yield one warning for all passwords in the file itself, at the first of them."""
     found = [one for one in raw.values() if one.line is not None and _holds_secret(one)]
     if not found:
         return
@@ -104,8 +106,8 @@ def audit_secrets(raw: Settings) -> Iterator[ConfigWarning]:
     yield warning(
         WarningCode.SECRET_IN_FILE,
         found[0],
-        f"a secret in the file{also}: whoever may read the file has it; write ${{env:NAME}}, and "
-        "config.providers = env, config.providers.env.class = "
+        f"a secret in the file{also}: everyone who can read the file can read it; write "
+        f"${{env:NAME}}, and config.providers = env, config.providers.env.class = "
         "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
     )
 
@@ -125,8 +127,8 @@ def _of_client(client: ClientProperties) -> Iterator[tuple[Setting, str]]:
     if protocol == "SASL_PLAINTEXT" and mechanism in _IN_CLEAR:
         yield (
             client.origin(SECURITY_PROTOCOL),
-            f"by {mechanism} over SASL_PLAINTEXT {_IN_CLEAR[mechanism]} goes over the network as "
-            "it is; use SASL_SSL",
+            f"{mechanism} over SASL_PLAINTEXT sends {_IN_CLEAR[mechanism]} unencrypted; "
+            "use SASL_SSL",
         )
     if protocol.startswith("SASL_") and mechanism == "OAUTHBEARER":
         in_clear = [
@@ -142,6 +144,6 @@ def _of_client(client: ClientProperties) -> Iterator[tuple[Setting, str]]:
     if protocol in ("SSL", "SASL_SSL") and not trimmed(client.get(_IDENTIFICATION, "https")):
         yield (
             client.origin(_IDENTIFICATION),
-            "empty, so that any certificate of a trusted issuer passes for the broker's; leave "
-            "the line out",
+            "empty, so any certificate of a trusted issuer is accepted as the broker's; "
+            "remove the line",
         )

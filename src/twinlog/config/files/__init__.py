@@ -1,4 +1,4 @@
-"""The formats that settings are written in: .properties, MirrorMaker 1's pair, variables.
+"""Readers of file formats: .properties, MirrorMaker 1's pair of files, and config providers.
 
-`raw` is what every format becomes before its values are read.
+Every format becomes a `raw.RawConfig` before its values are parsed.
 """

@@ -36,7 +36,7 @@ _KINDS: Final = {
     "MirrorCheckpointConnector": ("checkpointConnector", _NO_COPY | _NO_HEARTBEATS),
     "MirrorHeartbeatConnector": ("heartbeatConnector", _NO_COPY | _NO_CHECKPOINTS | _HEARTBEATS),
 }
-"""By class: the section whose keys it reads, and the keys that switch off all other work."""
+"""By class: the Strimzi section whose keys it reads, and the keys that disable all other work."""
 
 
 def is_connector(keys: Iterable[str]) -> bool:
@@ -65,7 +65,7 @@ def read_connector(
     if name not in _KINDS:
         raise refuse(
             kind,
-            f"{kind.shown} is no connector of MirrorMaker 2",
+            f"{kind.shown} is not a connector of MirrorMaker 2",
             f"name a file with {' or '.join(_KINDS)}, or an mm2.properties file",
         )
     section, switches = _KINDS[name]
@@ -92,7 +92,9 @@ def read_connector(
 
 
 def _flow(given: Mapping[str, Setting]) -> Flow:
-    """Return the flow between the aliases, or from `source` to `target` if they are no names."""
+    """Return the flow between the aliases, or from `source` to `target` if they are not valid
+    names.
+    """
     aliases = [_alias(given, side) or side for side in _SIDES]
     named = all(map(_ALIAS.fullmatch, aliases)) and len(set(aliases)) == len(aliases)
     return Flow(*(aliases if named else _SIDES))

@@ -1,8 +1,8 @@
-"""MirrorMaker 1's two files and its flags, as the settings of an mm2.properties with one flow.
+"""Reads MirrorMaker 1's two files and its flags as an mm2.properties with one flow.
 
-Topics keep their names, and configs, ACLs, groups and heartbeats are nobody's business, as they
-were not MirrorMaker 1's. The flow is named by the consumer group: several mirrors into one target
-have different groups, or say `--source`.
+As with MirrorMaker 1, topics keep their names, and configs, ACLs, groups and heartbeats are not
+copied. The flow is named after the consumer group, because several mirrors into one target have
+different groups, or after `--source`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from twinlog.errors import ConfigError
 
 TARGET: Final = "target"
 DEFAULTS: Final = "MirrorMaker 1's way"
-"""Where a setting comes from that nobody wrote."""
+"""Origin of settings that the user did not write."""
 
 INTERNAL_TOPICS: Final = r"__.*, mm2.*\.internal"
 _GROUP: Final = "group.id"
@@ -67,12 +67,12 @@ _FIXED: Final = {
     "twinlog.new.topic.partitions": "default",
 }
 _REFRESH_SECONDS: Final = "300"
-"""Consumers look for new topics as often as metadata.max.age.ms, five minutes by default."""
+"""Consumers discover new topics every metadata.max.age.ms, which is five minutes by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairOptions:
-    """MirrorMaker 1's flags as texts; None where one was not given."""
+    """MirrorMaker 1's flags as text, or None if not given."""
 
     include: str
     include_flag: str = "--include"
@@ -80,13 +80,15 @@ class PairOptions:
     streams: str | None = None
     commit_interval_ms: str | None = None
     source: str | None = None
-    """Ours: the name of the source; default: the group."""
+    """Twinlog's own flag: the name of the source; default: the group."""
     idle: tuple[str, ...] = ()
-    """Flags that were given and have nothing to set here."""
+    """Given flags that have no effect."""
 
 
 def read_pair(consumer: Path, producer: Path, options: PairOptions) -> RawConfig:
-    """Both files as one configuration; wrong files raise ConfigError with file and line."""
+    """Return both files as one configuration. Raises ConfigError with file and line for invalid
+    files.
+    """
     reading, writing = _read(consumer, "consumer"), _read(producer, "producer")
     here, there = _settings(reading), _settings(writing)
     group = here.get(_GROUP)
@@ -95,7 +97,7 @@ def read_pair(consumer: Path, producer: Path, options: PairOptions) -> RawConfig
             "missing; add the group of this MirrorMaker", file=str(consumer), key=_GROUP
         )
     if not trimmed(group.value):
-        raise refuse(group, "names no group", "write the group of this MirrorMaker")
+        raise refuse(group, "has no group", "write the group of this MirrorMaker")
     alias = _alias(options.source or group.value)
     idle: list[Setting] = []
     found: list[Setting] = [
@@ -148,7 +150,7 @@ def _of_cluster(
         if key in _OLD:
             raise refuse(one, f"is of {_OLD[key]}", "write bootstrap.servers = host:9092")
         if key == "interceptor.classes":
-            raise refuse(one, "Java classes cannot run here", "remove the line")
+            raise refuse(one, "Twinlog cannot run Java classes", "remove the line")
         if key in not_passed:
             if key in _IDLE_CONSUMER | _IDLE_PRODUCER:
                 idle.append(one)
@@ -203,20 +205,22 @@ def _renamed(one: Setting, key: str, value: str | None = None) -> Setting:
 
 
 def _pattern(text: str) -> str:
-    """MirrorMaker 1 drops blanks and the quotes around; its commas mean `|`, as here."""
+    """Return the pattern without blanks and surrounding quotes, as MirrorMaker 1 does. Its commas
+    mean `|`, as in lists of names.
+    """
     return text.replace(" ", "").strip("\"'")
 
 
 def _said(file: str, idle: list[Setting], flags: tuple[str, ...]) -> Iterator[ConfigWarning]:
-    """One line for all that is accepted and does nothing."""
+    """Yield one warning for all settings and flags without effect."""
     opaque = [one for one in idle if one.key in _OPAQUE]
     others = [one for one in idle if one.key not in _OPAQUE]
     if opaque:
         listed = ", ".join(f"{one.key} ({one.location})" for one in opaque)
-        yield _warning(file, f"keys and values are bytes always: {listed}")
+        yield _warning(file, f"keys and values are always bytes: {listed}")
     if others or flags:
         listed = ", ".join([*(f"{one.key} ({one.location})" for one in others), *flags])
-        yield _warning(file, f"accepted, without a meaning here: {listed}")
+        yield _warning(file, f"accepted without effect: {listed}")
 
 
 def _warning(file: str, message: str) -> ConfigWarning:

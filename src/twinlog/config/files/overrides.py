@@ -1,8 +1,8 @@
-"""Settings from the command line: they stand behind the last line of a file.
+"""Settings from the command line.
 
-`--set KEY=VALUE` is one more line of it, so that MirrorMaker 2's precedence holds: `A->B.topics` in
-the file still wins over `--set topics=..`. A flag of one of our own keys is meant for the whole
-run, so it also wins over that key's lines of flows and clusters.
+`--set KEY=VALUE` is added after the last line of the file, so MirrorMaker 2's precedence applies:
+`A->B.topics` in the file takes precedence over `--set topics=..`. A flag of one of Twinlog's own
+keys applies to the whole run, so it also replaces the lines of that key for flows and clusters.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ class Override:
     """One setting of the command line."""
 
     flag: str
-    """As it was written, for messages: `--set`."""
+    """The flag as given, for messages, such as `--set`."""
     key: str
     value: str = field(repr=False)
     everywhere: bool = False
-    """It also replaces `A->B.key` and `B.key`."""
+    """True if it also replaces `A->B.key` and `B.key`."""
 
 
 def with_overrides(settings: Settings, overrides: Iterable[Override]) -> Settings:
-    """The settings with those of the command line in their places."""
+    """Return the settings with those of the command line applied."""
     found = dict(settings)
     for one in overrides:
         if one.everywhere:

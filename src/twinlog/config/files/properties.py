@@ -1,17 +1,16 @@
-"""Java's .properties format, read exactly as `java.util.Properties` does, with line numbers.
+r"""Java's .properties format, read exactly as `java.util.Properties` does, with line numbers.
 
-Kafka hands the file's bytes to Properties.load(InputStream), which means ISO-8859-1: `decode` does
-the same, so a password that works with MirrorMaker 2 works here, and one that does not fails the
-same way.
+Kafka passes the file's bytes to Properties.load(InputStream), which decodes them as ISO-8859-1.
+`decode` does the same, so that passwords work, or fail, as with MirrorMaker 2.
 
-A natural line ends at \\n, \\r or \\r\\n. A logical line is one or more natural lines joined by an
-odd number of backslashes at the end; white space at the start of each is dropped. What surprises
-people, and is kept:
+A natural line ends with \n, \r or \r\n. A logical line is one or more natural lines joined by an
+odd number of backslashes at the end; white space at the start of each is dropped. These surprising
+rules are kept:
 
-- white space at the end of a value, and a `#` inside one, belong to the value;
+- white space at the end of a value, and a `#` inside one, are part of the value;
 - a comment cannot be continued, and cannot start on a continuation line;
-- a backslash before any other character is dropped (`C:\\temp` is `C:<tab>emp`);
-- the last of two equal keys wins (remembered in `duplicates`, because it is seldom meant).
+- a backslash before any other character is dropped (`C:\temp` is `C:<tab>emp`);
+- the last of several equal keys applies (`duplicates` has them, because they are usually mistakes).
 """
 
 from __future__ import annotations
@@ -28,26 +27,29 @@ _SEPARATORS = "=:"
 _ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "f": "\f"}
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED_IN_FILES = frozenset("\\trnfu :=#!\"'")
-"""What Properties.store escapes, what has a meaning, and quotes, as people write them in JAAS."""
+"""Characters that Properties.store escapes, that have a meaning, and quotes, which users escape in
+JAAS.
+"""
 _UNICODE_DIGITS = 4
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyEntry:
-    """One key with its value and the line on which it starts."""
+    """One key with its value and its first line."""
 
     key: str
     value: str
     line: int
     dropped: str = ""
-    """The characters of the value that a backslash stood before, and does not any more: those that
-    Java gives no meaning, and nobody escapes who knows that."""
+    """Characters of the value from which a backslash was dropped because Java gives the escape no
+    meaning.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuplicateKey:
-    """A key that stands twice: the later line counts."""
+    """A key that is defined twice; the later line applies."""
 
     key: str
     line: int
@@ -56,7 +58,7 @@ class DuplicateKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertiesText:
-    """All entries of a file, one per key, and the keys that were given more than once."""
+    """The entries of a file, one per key, and the duplicate keys."""
 
     file: str
     entries: tuple[PropertyEntry, ...]
@@ -64,12 +66,12 @@ class PropertiesText:
 
 
 def decode(data: bytes) -> str:
-    """The file's text as Java sees it: one character per byte."""
+    """Return the text as Java decodes it: one character per byte."""
     return data.decode("iso-8859-1")
 
 
 def parse_properties(text: str, *, file: str = "<text>") -> PropertiesText:
-    """Read a whole file; a malformed \\uXXXX escape is the only possible error."""
+    r"""Parse a file. A malformed \uXXXX escape is the only possible error."""
     last: dict[str, PropertyEntry] = {}
     duplicates: list[DuplicateKey] = []
     for line, logical in _logical_lines(text):
@@ -84,7 +86,9 @@ def parse_properties(text: str, *, file: str = "<text>") -> PropertiesText:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Logical lines that are no comments, each with the number of its first natural line."""
+    """Yield the logical lines that are not comments, each with the number of its first natural
+    line.
+    """
     pending = ""
     first_line = 0
     unfinished = False
@@ -112,7 +116,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _natural_lines(text: str) -> Iterator[tuple[str, str]]:
-    """Natural lines, each with the characters that end it (none for an unended last line)."""
+    """Yield the natural lines, each with its line end (empty if the last line has none)."""
     start = 0
     for found in _LINE_END.finditer(text):
         yield text[start : found.start()], found[0]
@@ -126,7 +130,9 @@ def _ends_in_escape(body: str) -> bool:
 
 
 def _split(logical: str) -> tuple[str, str]:
-    """Key and value, still escaped: the key ends at the first unescaped blank, `=` or `:`."""
+    """Return key and value, still escaped. The key ends at the first unescaped blank, `=` or
+    `:`.
+    """
     position = 0
     while position < len(logical) and logical[position] not in _BLANKS + _SEPARATORS:
         position += 2 if logical[position] == "\\" else 1
@@ -138,7 +144,7 @@ def _split(logical: str) -> tuple[str, str]:
 
 
 def _dropped(text: str) -> Iterator[str]:
-    """What a backslash stands before for nothing."""
+    """Yield the characters after backslashes that have no effect."""
     for found in _ESCAPE.finditer(text):
         if found[1] not in _ESCAPED_IN_FILES:
             yield found[1]
@@ -174,7 +180,7 @@ def _unescape(text: str, *, file: str, line: int) -> str:
 
 
 def _join_surrogates(text: str) -> str:
-    """Java strings are UTF-16: two escapes may make one character."""
+    """Join pairs of surrogates. Java strings are UTF-16, so two escapes can form one character."""
     if not any("\ud800" <= char <= "\udfff" for char in text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

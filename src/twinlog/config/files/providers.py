@@ -1,9 +1,9 @@
-"""Config providers: `${name:path:key}` is looked up in a file, a folder or the environment.
+"""Config providers: `${name:path:key}` is resolved from a file, a folder or the environment.
 
-As in Kafka, a provider works only when it is named in `config.providers` and has a class; a
-variable that it does not know stays in the text as it is; a looked-up value is not searched again.
+As in Kafka, a provider works only if `config.providers` names it and its class is set. A variable
+that it cannot resolve stays in the text. Resolved values are not searched for variables again.
 
-`A.config.providers` and `A->B.config.providers` name providers as well, for all keys. If several of
+`A.config.providers` and `A->B.config.providers` also name providers, for all keys. If several of
 them use the same name, a key uses the provider of its own prefix, else the one without a prefix.
 """
 
@@ -26,16 +26,16 @@ PROVIDERS = "config.providers"
 PACKAGE = "org.apache.kafka.common.config.provider."
 
 Lookup = Callable[[str, str], str | None]
-"""(path, key) to the value, or None where there is none."""
+"""(path, key) to the value, or None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """One config provider, asked for a path and a key."""
+    """One config provider."""
 
     look_up: Lookup
     file: Callable[[str, str], str | None] = lambda _path, _key: None
-    """Where it reads that value, None where no file is read."""
+    """Return the file that has the value, or None if no file is read."""
 
 
 def resolve_providers(raw: Settings, environment: Mapping[str, str]) -> Settings:
@@ -65,7 +65,7 @@ def provider_scopes(settings: Mapping[str, Setting]) -> list[str]:
 
 
 def has_variable(value: str) -> bool:
-    """Whether a value holds something that looks like a variable."""
+    """Return True if a value has text that looks like a variable."""
     return _VARIABLE.search(value) is not None
 
 
@@ -97,7 +97,7 @@ def _lookup(kind: Setting, params: Mapping[str, str], environment: Mapping[str, 
             return Provider(look_up=look_up, file=lambda path, key: str(Path(path) / key))
     raise refuse(
         kind,
-        f"the config provider {kind.shown} is not known here",
+        f"the config provider {kind.shown} is not supported",
         f"use File-, Directory- or EnvVarConfigProvider of {PACKAGE[:-1]}",
     )
 
@@ -142,11 +142,11 @@ def _environment_lookup(
         allowed = compile_java(pattern) if pattern else None
     except RegexProblem as problem:
         raise refuse(
-            kind, f"its allowlist.pattern is wrong: {problem.reason}", "correct it"
+            kind, f"its allowlist.pattern is invalid: {problem.reason}", "correct it"
         ) from problem
 
     def look_up(path: str, key: str) -> str | None:
-        # Kafka refuses a path here by finding nothing
+        # as in Kafka, a variable with a path is not resolved
         if path or (allowed and not allowed.fullmatch(key)):
             return None
         return environment.get(key)
@@ -158,7 +158,7 @@ def _file_lookup(allowed: Callable[[Path], bool]) -> Lookup:
     def look_up(path: str, key: str) -> str | None:
         if not path or not allowed(Path(path)):
             return None
-        # unlike the main file this one is read as UTF-8
+        # unlike the main file, this one is read as UTF-8
         text = Path(path).read_text(encoding="utf-8")
         entries = parse_properties(text, file=path).entries
         return next((entry.value for entry in entries if entry.key == key), None)

@@ -1,4 +1,4 @@
-"""What any configuration file says before its values are read: settings with their lines."""
+"""The contents of any configuration file before values are parsed: settings with their lines."""
 
 from __future__ import annotations
 
@@ -14,34 +14,36 @@ from twinlog.errors import ConfigError
 
 
 class Names(Protocol):
-    """What keys of mm2.properties are called in the file."""
+    """Maps keys of mm2.properties to the names in the file."""
 
     def error(self, error: ConfigError) -> ConfigError:
-        """With all that it holds, in the file's words."""
+        """Return the error, and all that it holds, with the file's names."""
 
     def warning(self, warning: ConfigWarning) -> ConfigWarning:
-        """In the file's words."""
+        """Return the warning with the file's names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawConfig:
-    """A file under the keys of mm2.properties; variables (`${..}`) are still variables."""
+    """A file's settings under the keys of mm2.properties, with unresolved variables (`${..}`)."""
 
     file: str
     settings: Settings
     duplicates: tuple[DuplicateKey, ...] = ()
     warnings: tuple[ConfigWarning, ...] = ()
-    """About what the file's own format says and nothing here needs."""
+    """Warnings about parts of the file's format that have no effect."""
     errors: tuple[ConfigError, ...] = ()
-    """What is wrong with the file's own format, and did not keep the rest from being read."""
+    """Errors in the file's format that did not stop the rest from being read."""
     names: Names | None = None
-    """Of a format whose keys have other names in the file."""
+    """Set if the format has other names for the keys."""
     is_latin_1: bool = False
-    """Read as Java reads properties, so that characters beyond ASCII are seldom what was meant."""
+    """True if the file was decoded as ISO-8859-1, as Java does, so that non-ASCII characters are
+    probably wrong.
+    """
 
 
 def read_bytes(path: Path, wanted: str) -> bytes:
-    """A whole file; `wanted` says what it should be."""
+    """Return a file's content. `wanted` names the expected kind of file."""
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
@@ -53,7 +55,9 @@ def read_bytes(path: Path, wanted: str) -> bytes:
 
 
 def dropped_backslashes(text: PropertiesText) -> Iterator[ConfigWarning]:
-    """Values in which a backslash vanishes, as it does in Java: of expressions it was the half."""
+    """Yield warnings about values in which Java drops a backslash, which is usually half of an
+    escape in a regular expression.
+    """
     for entry in text.entries:
         if entry.dropped:
             setting = Setting(key=entry.key, value=entry.value, file=text.file, line=entry.line)
@@ -67,7 +71,7 @@ def dropped_backslashes(text: PropertiesText) -> Iterator[ConfigWarning]:
 
 
 def settings_of(text: PropertiesText) -> Settings:
-    """The entries of a properties file, each with its line."""
+    """Return the entries of a properties file, each with its line."""
     return Settings(
         {
             entry.key: Setting(key=entry.key, value=entry.value, file=text.file, line=entry.line)

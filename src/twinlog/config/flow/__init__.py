@@ -1,5 +1,5 @@
-"""What one flow is to do, from the settings that count for it.
+"""The configuration of one flow, from the settings that apply to it.
 
-`schema` has the values that everything below reads; `precedence` says which line counts, `flows`
-puts a flow together and refuses settings that contradict each other.
+`schema` defines the values that all other code reads. `precedence` decides which line applies.
+`flows` builds a flow's configuration and rejects settings that contradict each other.
 """

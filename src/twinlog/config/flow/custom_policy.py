@@ -1,10 +1,10 @@
-"""A replication policy of the user's own, in Python: `replication.policy.class = module:Class`.
+"""A custom replication policy in Python: `replication.policy.class = module:Class`.
 
 The class is a subclass of `twinlog.mirror.names.naming.DefaultReplicationPolicy` that names remote
-topics another way, and finds the source of a name again. It must be importable where the command
-runs; lanes do not need it, names reach them as they are. A subclass that is a dataclass, or has no
-constructor of its own, is right as it is: what is given is `separator`, `internal_separator` and,
-where the constructor takes it, `source_alias`. docs/replication-policy.md has the contract.
+topics differently and finds the source topic of a remote name. It must be importable where the
+command runs. Lanes do not need it because they receive the names. The constructor is called with
+those of `separator`, `internal_separator` and `source_alias` that it accepts, so a dataclass, or a
+subclass without a constructor, works unchanged. docs/replication-policy.md has the contract.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WAY_BACK: Final = "make topic_source() and upstream_topic() undo format_remote_
 def custom_policy(
     entry: str, *, separator: str, internal_separator: str, source_alias: str | None
 ) -> Any:
-    """An instance of the class; raises whatever its module raises."""
+    """Return an instance of the class. Raises any error that its module raises."""
     module, _, name = entry.partition(SEPARATES)
     made = getattr(importlib.import_module(module), name)
     given = {
@@ -53,9 +53,9 @@ def custom_policy(
 
 
 def keeps_names(given: Setting, entry: str) -> bool:
-    """Whether remote topics have the names of their source, as with the identity policy.
+    """Return True if remote topics keep their source names, as with the identity policy.
 
-    Raises ConfigError where the class cannot be had, or is no replication policy.
+    Raises ConfigError if the class cannot be loaded or is not a replication policy.
     """
     try:
         policy = custom_policy(entry, separator=".", internal_separator=".", source_alias="source")
@@ -71,11 +71,11 @@ def keeps_names(given: Setting, entry: str) -> bool:
         what = f"{given.shown} cannot be used: {type(error).__name__}: {error}"
         raise refuse(given, what, _TODO) from error
     if not is_named:
-        raise refuse(given, f"{given.shown} is no replication policy", _TODO)
+        raise refuse(given, f"{given.shown} is not a replication policy", _TODO)
     if remote != "topic" and back != ("source", "topic"):
         what = (
-            f"{given.shown} names `topic` of `source` {remote!r}, and takes that for {back[1]!r} "
-            f"of {back[0]!r}: topics would be copied back to where they are from"
+            f"{given.shown} names `topic` of `source` {remote!r}, but maps that name back to "
+            f"{back[1]!r} of {back[0]!r}: topics would be copied back to their source"
         )
         raise refuse(given, what, _WAY_BACK)
     return remote == "topic"

@@ -1,10 +1,10 @@
-"""What a flow writes for MirrorMaker 2's readers: heartbeats and offset syncs.
+"""What a flow writes for clients of MirrorMaker 2: heartbeats and offset syncs.
 
 MirrorMaker 2 runs a herder for every pair of clusters that is enabled *or* emits heartbeats, which
-by default all do; so with A->B alone a B->A herder beats into A, and the heartbeats that come from
-there to B show that A is alive. Twinlog runs enabled flows only. So a heartbeat of a pair that is
-not enabled is written by a flow that enters the cluster anyway: the first into it, or else the
-first out of it. Into a cluster that no flow enters nothing is written.
+is the default. So with only A->B enabled, a B->A herder writes heartbeats into A, and their copies
+in B show that A is alive. Twinlog runs only enabled flows. A heartbeat of a pair that is not
+enabled is therefore written by a flow that connects to the cluster anyway: the first flow into it,
+or else the first flow out of it. No heartbeats are written into a cluster without flows.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from twinlog.model import Flow
 
 
 def own_heartbeat(values: FlowValues, flow: Flow) -> tuple[HeartbeatConfig, ...]:
-    """The heartbeat of an enabled flow, into its target."""
+    """Return the heartbeat of an enabled flow, written to its target."""
     found = _heartbeat(values, flow, into_target=True)
     return () if found is None else (found,)
 
 
 def read_offset_syncs(values: FlowValues) -> OffsetSyncsConfig | None:
-    """None where they are turned off."""
+    """Return the configuration of offset syncs, or None if they are disabled."""
     if not values.boolean("emit.offset-syncs.enabled"):
         return None
     return OffsetSyncsConfig(
@@ -39,9 +39,9 @@ def read_offset_syncs(values: FlowValues) -> OffsetSyncsConfig | None:
 def with_lone_heartbeats(
     raw: Settings, flows: Sequence[FlowConfig], aliases: Sequence[str], nearby: Collection[str]
 ) -> tuple[FlowConfig, ...]:
-    """The flows, with the heartbeats of pairs that are not enabled.
+    """Return the flows with the heartbeats of pairs that are not enabled.
 
-    `nearby` are the clusters of --clusters: for others MirrorMaker 2 would run no herder.
+    `nearby` are the clusters of --clusters: MirrorMaker 2 would run no herder for others.
     """
     out = {config.flow: config for config in flows}
     for pair in candidate_flows(aliases):

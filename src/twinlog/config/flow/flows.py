@@ -1,4 +1,4 @@
-"""The values of one enabled flow, read from its settings by the key table."""
+"""Reads one enabled flow from its settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ from twinlog.model import Flow, Isolation, StartKind
 
 
 def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
-    """All values of an enabled flow; the first wrong one is refused."""
+    """Return the configuration of an enabled flow. Raises ConfigError for the first invalid
+    value.
+    """
     settings = flow_settings(raw, flow)
     values = FlowValues(settings)
     values.check_all()
@@ -127,7 +129,7 @@ def _isolation(consumer: ClientProperties) -> Isolation:
 
 
 def _reset(consumer: ClientProperties) -> StartKind:
-    """Where a partition starts that has no position yet."""
+    """Return where the copy starts for partitions without a position."""
     if AUTO_OFFSET_RESET not in consumer:
         return StartKind.EARLIEST
     choices = StartKind.EARLIEST, StartKind.LATEST
@@ -136,7 +138,7 @@ def _reset(consumer: ClientProperties) -> StartKind:
 
 _EMITS_SYNCS = "emit.offset-syncs.enabled"
 _SYNCS_PREFIXES = ("offset-syncs-", "offset-syncs.topic.")
-"""As MirrorSourceConfig.validate has them (KIP-1031)."""
+"""As in MirrorSourceConfig.validate (KIP-1031)."""
 
 _EXACTLY_ONCE = "exactly.once.support"
 _NEW_PARTITIONS = "twinlog.new.topic.partitions"
@@ -148,7 +150,7 @@ _ACLS_BY_NAME = ("twinlog.sync.topic.acls.prefixed", "twinlog.sync.topic.acls.re
 
 
 def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> None:
-    """Raises ConfigError for the line that asks for what another line turns off."""
+    """Raise ConfigError for a line that needs what another line disables."""
     emits = settings.get(_EMITS_SYNCS)
     if emits is not None and not to_boolean(emits):
         for name, setting in settings.items():
@@ -164,8 +166,8 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
         if renames is not None and trimmed(renames.value) and acls and to_boolean(acls):
             raise refuse(
                 acls,
-                f"which ACLs belong to which remote topic cannot be told by the beginning of a "
-                f"name where {renames.key} gives other names ({renames.location})",
+                f"with {renames.key} ({renames.location}) the prefix of a name does not "
+                "tell which ACLs belong to which remote topic",
                 "remove one of the two lines; literal ACLs are copied to the new names",
             )
     fewer = settings.get(_NEW_PARTITIONS)
@@ -174,8 +176,8 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
     if fewer is not None and trimmed(fewer.value) == "default" and not is_keyed:
         raise refuse(
             fewer,
-            "where the target's number of partitions is not the source's, records can only be "
-            "placed by key",
+            "if the target's partition count differs from the source's, records can only "
+            "be distributed by key",
             f"add {_PARTITIONS} = keyed, or remove this line",
             lacks=_PARTITIONS,
         )
@@ -193,7 +195,7 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
         isolation = consumer.origin(ISOLATION_LEVEL)
         raise refuse(
             wanted,
-            f"what was rolled back would be copied: {isolation.key} is read_uncommitted "
-            f"({isolation.location})",
+            f"records of aborted transactions would be copied: {isolation.key} is "
+            f"read_uncommitted ({isolation.location})",
             "remove one of the two lines",
         )

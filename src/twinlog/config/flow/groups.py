@@ -1,4 +1,6 @@
-"""What a flow does for consumer groups: which, how often, and how their checkpoints are kept."""
+"""The configuration of consumer groups: which are translated, how often, and the checkpoints
+topic.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,17 @@ class GroupsConfig:
     include: NamePattern
     exclude: NamePattern
     refresh_s: int | None
-    """How often new groups are looked for; None is only at the start."""
+    """How often new groups are discovered; None: only at the start."""
     checkpoints_s: int | None
-    """How often checkpoints are written; None is never."""
+    """How often checkpoints are written; None: never."""
     sync_s: int | None
-    """How often offsets of idle groups are set; None is never."""
+    """How often offsets of idle groups are set; None: never."""
     checkpoints_replication_factor: int | None
-    """Of the checkpoints topic; None where it is not given."""
+    """Replication factor of the checkpoints topic, or None if not set."""
 
     def selects(self, group: str) -> bool:
-        """Return True if offsets of this group are translated. Those of Twinlog's own groups never
-        are, whatever the filters say.
+        """Return True if offsets of this group are translated. Twinlog's own groups are never
+        translated, regardless of the filters.
         """
         if is_own_group(group):
             return False
@@ -36,7 +38,7 @@ class GroupsConfig:
 
 
 def read_groups(values: FlowValues) -> GroupsConfig:
-    """The flow's values."""
+    """Return the flow's group configuration."""
     return GroupsConfig(
         include=values.names("groups"),
         exclude=values.names("groups.exclude"),
@@ -49,5 +51,5 @@ def read_groups(values: FlowValues) -> GroupsConfig:
 
 def _every(values: FlowValues, stem: str) -> int | None:
     interval = values.number(f"{stem}.interval.seconds")
-    # MM2 turns a negative interval into "never"; 0 is as often as can be
+    # MirrorMaker 2 treats a negative interval as "never"; 0 is as often as possible
     return interval if values.boolean(f"{stem}.enabled") and interval >= 0 else None

@@ -1,9 +1,9 @@
-"""Where `listeners` of an mm2.properties says that HTTP is served.
+"""The HTTP address in `listeners` of an mm2.properties.
 
-MirrorMaker 2 serves its REST interface there; here it is the address of monitoring and REST, unless
-the command line names one. MirrorMaker 2 reads the key only where its REST interface is on, so a
-file with it must run; but nothing is served to others that nobody allowed, so its port is served to
-this machine alone then, and a warning says so.
+MirrorMaker 2 serves its REST API there. Twinlog serves monitoring and REST there, unless the
+command line sets an address. MirrorMaker 2 reads the key only if its REST API is enabled, so a file
+with this key must run. If other hosts could reach the address and no authentication is configured,
+Twinlog serves only 127.0.0.1 at that port and warns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _LISTENER: Final = re.compile(
 
 
 def http_listener(raw: Settings) -> Address | None:
-    """The first `http://` one, or its port of this machine; None where the file has none."""
+    """Return the first `http://` address, or its port of 127.0.0.1, or None if the file has
+    none.
+    """
     found = _named(raw)
     if found is None or _may_be_served(found, raw):
         return found
@@ -49,26 +51,26 @@ def _named(raw: Settings) -> Address | None:
 
 
 def audit_listeners(raw: Settings) -> Iterator[ConfigWarning]:
-    """A wrong one stops nothing."""
+    """Yield warnings about invalid listeners; they do not stop the mirror."""
     setting = raw.get("listeners")
     for entry in [] if setting is None else to_list(setting):
         found = _matched(entry)
         if found is None:
-            message = f"{entry!r} is no listener; write http://ADDRESS:PORT"
+            message = f"{entry!r} is not a listener; write http://ADDRESS:PORT"
             yield warning(WarningCode.DEAD_KEY, raw["listeners"], message)
         elif found["scheme"].lower() == "https":
             message = (
-                f"nothing is served at {entry}: write http://ADDRESS:PORT, and name the "
-                "certificate with twinlog.rest.tls.certificate.file, which makes it https"
+                f"nothing is served at {entry}: write http://ADDRESS:PORT, and set "
+                "twinlog.rest.tls.certificate.file, which makes it https"
             )
             yield warning(WarningCode.DEAD_KEY, raw["listeners"], message)
     named = _named(raw)
     if named is not None and not _may_be_served(named, raw):
         message = (
-            f"others reach {named}, and nothing says who may come in, so HTTP is served at "
-            f"{Address(THIS_MACHINE, named.port)} in its place; write {OPEN_MONITORING} = true, "
-            "which serves /metrics, /healthz and /readyz there to whoever asks, or "
-            f"{TOKENS_FILE} or {CLIENT_CA_FILE}, which serve REST and page as well"
+            f"other hosts can reach {named} and no authentication is configured, so HTTP is served "
+            f"at {Address(THIS_MACHINE, named.port)} instead; write {OPEN_MONITORING} = true to "
+            f"serve /metrics, /healthz and /readyz without authentication, or {TOKENS_FILE} or "
+            f"{CLIENT_CA_FILE} to serve REST and the web page as well"
         )
         yield warning(WarningCode.LISTEN_UNGUARDED, raw["listeners"], message)
 

@@ -1,8 +1,8 @@
-"""Where a MirrorMaker 2 of the same configuration keeps its positions, by its own rules.
+"""Where a MirrorMaker 2 with the same configuration stores its positions.
 
-Dedicated mode: `mm2-offsets.A.internal` on the target, unless `B.offset.storage.topic` or
-`offset.storage.topic` says otherwise (the one without an alias wins, as in MirrorMaker 2). Strimzi:
-what the resource says, with connectors named `A->B.MirrorSourceConnector`.
+Dedicated mode: `mm2-offsets.A.internal` on the target, unless `offset.storage.topic` or
+`B.offset.storage.topic` is set (the former takes precedence, as in MirrorMaker 2). Strimzi: the
+topic in the resource, with connectors named `A->B.MirrorSourceConnector`.
 """
 
 from __future__ import annotations
@@ -23,20 +23,22 @@ _RESOURCES: Final = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetStorage:
-    """One flow's place in Connect's offset storage on the target."""
+    """The location of one flow's positions in Connect's offset storage on the target."""
 
     topic: str
     connector: str
     cluster: str
     """The source's alias in the keys."""
     group: str
-    """The Connect group of the workers, on the target as well."""
+    """The group of the Connect workers, also on the target."""
 
 
 def offset_storage(
     config: MirrorConfig, flow: FlowConfig, connector: str | None = None
 ) -> OffsetStorage:
-    """Where MirrorMaker 2 would look for this flow's positions; `connector` is its name, given."""
+    """Return where MirrorMaker 2 would store this flow's positions. `connector` overrides the
+    connector's name.
+    """
     file = flow.clients.source_admin.origin("bootstrap.servers").file
     lines = {line.key: line for line in config.lines if line.file == file}
     source, target = flow.flow.source, flow.flow.target

@@ -1,7 +1,7 @@
-"""Java class names in the file: which have a counterpart here, and which must be refused.
+"""Java class names in the file: which have a counterpart in Twinlog, and which are rejected.
 
-A custom policy or filter decides which records land where. Running without it would copy into wrong
-places, so an unknown class is an error, never ignored.
+A custom policy or filter decides where records are copied. Without it records would be copied to
+the wrong topics, so an unknown class is an error and never ignored.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _ADMIN = "forwarding.admin.class"
 
 
 def policy_config(settings: Settings) -> PolicyConfig:
-    """The replication policy of a flow."""
+    """Return the replication policy of a flow."""
     separator = _DEFAULT_SEPARATOR
     internal = _DEFAULT_SEPARATOR
     given = settings.get(SEPARATOR)
     if given is not None:
-        # a dot if it is blank: the alias in names of heartbeats topics must be separable
+        # a dot if it is blank, because names of heartbeats topics need a separator after the alias
         separator = trimmed(given.value) or _DEFAULT_SEPARATOR
         flag = settings.get(_INTERNAL_SEPARATOR_ENABLED)
-        # KIP-949: the flag is read only where the separator is set
+        # KIP-949: the flag is read only if the separator is set
         internal = (
             trimmed(given.value)
             if flag is None or parse_boolean(trimmed(flag.value))
@@ -54,8 +54,8 @@ def policy_config(settings: Settings) -> PolicyConfig:
     if renames is not None and trimmed(renames.value) and is_custom:
         raise refuse(
             renames,
-            "a replication policy of your own names the topics itself",
-            f"give them their names in its format_remote_topic, or remove {_POLICY_CLASS}",
+            "a custom replication policy names the topics itself",
+            f"set the names in its format_remote_topic, or remove {_POLICY_CLASS}",
         )
     kind = _policy_kind(given)
     if kind is PolicyKind.DEFAULT and is_blank(settings, SEPARATOR):
@@ -63,8 +63,8 @@ def policy_config(settings: Settings) -> PolicyConfig:
             raise refuse(
                 settings[SEPARATOR],
                 "with an empty separator the alias cannot be found in a topic's name",
-                f"write {_POLICY_CLASS} = {IDENTITY_CLASS} if topics "
-                "should keep their names; else remove the line, or set a separator",
+                f"write {_POLICY_CLASS} = {IDENTITY_CLASS} if topics should keep their "
+                "names; otherwise remove the line, or set a separator",
             )
         # without an alias and a separator, topics keep their names
         kind = PolicyKind.IDENTITY
@@ -96,14 +96,14 @@ def _policy_kind(given: Setting | None) -> PolicyKind:
         raise refuse(given, f"{given.shown} lacks its package", f"write {full}")
     raise refuse(
         given,
-        f"the class {given.shown} is not known here",
-        f"use DefaultReplicationPolicy or IdentityReplicationPolicy of {MIRROR_PACKAGE[:-1]}, "
-        "or a Python class as package.module:Class",
+        f"the class {given.shown} is not supported",
+        "use DefaultReplicationPolicy or IdentityReplicationPolicy of "
+        f"{MIRROR_PACKAGE[:-1]}, or a Python class as package.module:Class",
     )
 
 
 def refuse_java_classes(settings: Settings) -> None:
-    """Stop at classes that would change what is copied."""
+    """Raise ConfigError for classes that would change what is copied."""
     for name, method in METHODS.items():
         given = settings.get(name)
         if given is None or SEPARATES in given.value:
@@ -111,7 +111,7 @@ def refuse_java_classes(settings: Settings) -> None:
         if trimmed(given.value) != DEFINITIONS[name].default:
             raise refuse(
                 given,
-                f"the Java class {given.shown} cannot run here, and the copy would differ",
+                f"Twinlog cannot run the Java class {given.shown}, so the copy would differ",
                 f"write package.module:Class of a Python class with {method}(name), or remove the "
                 "line and use the *.exclude keys",
             )
@@ -119,15 +119,15 @@ def refuse_java_classes(settings: Settings) -> None:
     if admin is not None and trimmed(admin.value) != DEFINITIONS[_ADMIN].default:
         raise refuse(
             admin,
-            f"the Java class {admin.shown} cannot run here, and remote topics would be made "
-            "elsewhere than it makes them",
-            "remove the line where the target itself may create topics; or make them beforehand, "
-            "with topic.creation.enable = false",
+            f"Twinlog cannot run the Java class {admin.shown}, so remote topics would not "
+            "be created where that class creates them",
+            "remove the line if topics can be created on the target itself; or create them "
+            "beforehand, with topic.creation.enable = false",
         )
     transforms = settings.get("transforms")
     if transforms is not None and to_list(transforms):
         raise refuse(
             transforms,
-            f"{transforms.shown} cannot run here, and the copy would differ",
+            f"Twinlog cannot run {transforms.shown}, so the copy would differ",
             "remove the line from flows that Twinlog runs",
         )

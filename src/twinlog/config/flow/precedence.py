@@ -1,12 +1,12 @@
-"""Prefixes and precedence: which line decides, for a cluster, a flow and each of its clients.
+"""Prefixes and precedence: which line applies to a cluster, a flow and each of its clients.
 
-This is MirrorMaker 2's dedicated mode, step by step, traps included (they are reported by `audit`,
-not repaired):
+This follows MirrorMaker 2's dedicated mode step by step, including its pitfalls (`audit` warns of
+them):
 
-- `A->B.producer.x` does not reach the producer that writes to B: that is built like a Connect
-  worker's, from `B.producer.x` and `A->B.producer.override.x`;
-- `A->B.consumer.x` loses to `A.consumer.x`;
-- `A.metadata.max.age.ms` and the like stay with the cluster and reach no client.
+- `A->B.producer.x` does not apply to the producer that writes to B, because MirrorMaker 2 creates
+  that one like a Connect worker's, from `B.producer.x` and `A->B.producer.override.x`;
+- `A.consumer.x` takes precedence over `A->B.consumer.x`;
+- keys such as `A.metadata.max.age.ms` stay with the cluster and apply to no client.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROLE_NAMES = tuple(role.value for role in Role)
 
 
 def cluster_settings(raw: Settings, alias: str) -> Settings:
-    """What is set for one cluster: its own lines, top-level connection settings in the gaps."""
+    """Return the settings of one cluster: its own lines, else top-level connection settings."""
     found = raw.stripped(f"{alias}.")
     connection = {name: found[name] for name in found if is_connection_key(name)}
     general = {name: raw[name] for name in raw if is_connection_key(name)}
@@ -41,7 +41,7 @@ def _fill_roles(found: dict[str, Setting], name: str, setting: Setting) -> None:
 
 
 def flow_settings(raw: Settings, flow: Flow) -> Settings:
-    """What the connectors of a flow are configured with; later steps override earlier ones."""
+    """Return the settings of a flow's connectors. Later steps override earlier ones."""
     found = {
         name: setting
         for name, setting in raw.items()
@@ -50,7 +50,7 @@ def flow_settings(raw: Settings, flow: Flow) -> Settings:
     target = cluster_settings(raw, flow.target)
     found |= _of_cluster("source", cluster_settings(raw, flow.source))
     found |= _of_cluster("target", target)
-    # our own per-target keys: MM2 has none such, so this step is ours
+    # Twinlog's own per-target keys; MirrorMaker 2 has no such step
     found |= {name: target[name] for name in target if name in OWN_TARGET_NAMES}
     found |= raw.stripped(f"{flow}.")
     for old, new in RENAMED.items():
@@ -60,8 +60,7 @@ def flow_settings(raw: Settings, flow: Flow) -> Settings:
 
 
 def _of_cluster(side: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    # MM2's test is `^(consumer|producer|admin).*`, without a dot: `adminx` would be treated the
-    # same
+    # MirrorMaker 2 tests for `^(consumer|producer|admin).*`, without a dot, so `adminx` matches too
     return {
         (f"{side}.{name}" if name.startswith(_ROLE_NAMES) else f"{side}.cluster.{name}"): setting
         for name, setting in settings.items()
@@ -69,17 +68,19 @@ def _of_cluster(side: str, settings: Mapping[str, Setting]) -> dict[str, Setting
 
 
 def cluster_client(settings: Settings, role: Role) -> ClientProperties:
-    """A client of a cluster for no flow in particular."""
+    """Return the properties of a cluster's client that belongs to no flow."""
     return ClientProperties(_connection_settings(settings) | settings.stripped(f"{role}."))
 
 
 def source_client(flow: Settings, role: Role) -> ClientProperties:
-    """A client that a flow's connectors open to the source."""
+    """Return the properties of a client that a flow's connectors open to the source."""
     return _connector_client(flow, "source", role)
 
 
 def target_client(flow: Settings, role: Role) -> ClientProperties:
-    """A client that a flow's connectors open to the target; records go by `data_producer`."""
+    """Return the properties of a client that a flow's connectors open to the target. Records are
+    written by `data_producer`.
+    """
     return _connector_client(flow, "target", role)
 
 
@@ -92,7 +93,9 @@ def _connector_client(flow: Settings, side: str, role: Role) -> ClientProperties
 
 
 def data_producer(target: Settings, flow: Settings) -> ClientProperties:
-    """The producer of the copied records: the target worker's, overridden per flow."""
+    """Return the properties of the producer of the copied records: the target worker's, with the
+    flow's overrides.
+    """
     return ClientProperties(
         _connection_settings(target)
         | target.stripped(f"{Role.PRODUCER}.")
@@ -105,6 +108,6 @@ def _connection_settings(settings: Mapping[str, Setting]) -> dict[str, Setting]:
 
 
 def candidate_flows(aliases: Iterable[str]) -> tuple[Flow, ...]:
-    """Every ordered pair of two different clusters."""
+    """Return every ordered pair of two different clusters."""
     names = tuple(dict.fromkeys(aliases))
     return tuple(Flow(a, b) for a in names for b in names if a != b)

@@ -1,4 +1,4 @@
-"""`twinlog.priority`: which topics get how much where a byte budget binds."""
+"""`twinlog.priority`: how topics share a byte budget."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ MOST: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Priorities:
-    """Patterns of topics with their weights; the first that matches counts."""
+    """Topic patterns with their weights. The first pattern that matches applies."""
 
     entries: tuple[tuple[NamePattern, int], ...]
 
     def weight(self, topic: str) -> int:
-        """How many parts of the budget this topic gets beside others."""
+        """Return the topic's weight in the budget."""
         found = (weight for pattern, weight in self.entries if pattern.matches(topic))
         return next(found, DEFAULT_WEIGHT)
 
 
 def to_priorities(setting: Setting) -> Priorities:
-    """`payments.*:10, logs.*:1`: Java regular expressions for whole names, each with a weight."""
+    """Parse `payments.*:10, logs.*:1`: Java regular expressions for whole names, each with a
+    weight.
+    """
     entries = []
     for entry in to_list(setting):
         pattern, colon, weight = entry.rpartition(":")
         if not colon or not pattern or not weight.isascii() or not weight.isdigit():
-            raise refuse(setting, f'"{entry}" is no pattern:weight', "write payments.*:10, logs:1")
+            raise refuse(setting, f'"{entry}" is not pattern:weight', "write payments.*:10, logs:1")
         if not 1 <= int(weight) <= MOST:
             raise refuse(setting, f"the weight {weight} is out of range", f"use 1 to {MOST}")
         one = Setting(

@@ -1,6 +1,6 @@
-"""The configuration as values: what a run is to do, frozen, with the origin of everything kept.
+"""The configuration of a run as frozen values with their origins.
 
-`load.load` makes a MirrorConfig; nothing below it reads a file or the environment.
+`load.load` creates a MirrorConfig. The classes here read neither files nor the environment.
 """
 
 from __future__ import annotations
@@ -25,67 +25,67 @@ from twinlog.model import Flow, Isolation
 
 
 class PolicyKind(StrEnum):
-    """How remote topics are named."""
+    """Naming of remote topics."""
 
     DEFAULT = "default"
     IDENTITY = "identity"
 
 
 class VerifyMode(StrEnum):
-    """What a mirror compares of its own copy while it runs."""
+    """What a running mirror compares of its own copy."""
 
     OFF = "off"
     SAMPLE = "sample"
-    """The newest records of each partition in turn."""
+    """The newest records of one partition after another."""
     FULL = "full"
-    """Everything, once."""
+    """All records, once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """One cluster by its alias; `servers` is empty where no flow needs it and none is named."""
+    """One cluster. `servers` is empty if no enabled flow needs it and the file has none."""
 
     alias: str
     servers: tuple[Address, ...]
     settings: Settings = field(repr=False)
 
     def client_properties(self, role: Role) -> ClientProperties:
-        """Java properties for a client that belongs to no flow; a flow's are in FlowConfig."""
+        """Return the Java properties of a client that belongs to no flow. Those of flows are in
+        FlowConfig.
+        """
         return cluster_client(self.settings, role)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyConfig:
-    """Which replication policy names a flow's topics, and with what."""
+    """The replication policy that names a flow's topics, and its parameters."""
 
     kind: PolicyKind
     separator: str
     internal_separator: str
-    """What stands in the names of MM2's internal topics (KIP-949)."""
+    """Separator in the names of MirrorMaker 2's internal topics (KIP-949)."""
     custom: str = ""
-    """`module:Class` of a policy in Python; `kind` then says whether it keeps names."""
+    """`module:Class` of a Python policy. `kind` then says whether it keeps topic names."""
     renames: Renames = NO_RENAMES
-    """What source topics are called before the policy names them."""
+    """Renames of source topics, applied before the policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatConfig:
-    """One heartbeat that a flow's leader writes: the flow's own, or one that stands for a flow
-    that is not enabled.
-    """
+    """One heartbeat that a flow's leader writes: its own, or that of a flow that is not enabled."""
 
     source_alias: str
     target_alias: str
     into_target: bool
-    """Into the target of the flow that writes it, or else into its source."""
+    """True: written to the target of the writing flow; False: to its source."""
     interval_seconds: int
     replication_factor: int | None
-    """Of the heartbeats topic; None where nobody said it."""
+    """Replication factor of the heartbeats topic, or None if not set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetSyncsConfig:
-    """Where MirrorMaker 2's offset syncs are written, and how close together they lie."""
+    """Where and how often MirrorMaker 2's offset syncs are written."""
 
     on_target: bool
     lag_max: int
@@ -95,7 +95,7 @@ class OffsetSyncsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshConfig:
-    """How often new topics are looked for."""
+    """How often new topics are discovered."""
 
     enabled: bool
     interval_seconds: int
@@ -103,19 +103,19 @@ class RefreshConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopicsConfig:
-    """Which remote topics may be made, and how; without it none is changed either."""
+    """Whether remote topics are created and changed, and how."""
 
     enabled: bool
-    """topic.creation.enable: remote topics may be created, grown and reconfigured."""
+    """topic.creation.enable: remote topics may be created, extended and reconfigured."""
     replication_factor: int
     """-1 is the broker's default."""
     default_partitions: bool
-    """twinlog.new.topic.partitions = default: they get num.partitions of the target."""
+    """twinlog.new.topic.partitions = default: new topics have num.partitions of the target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSyncConfig:
-    """Configs of topics that are kept equal."""
+    """Sync of topic configs."""
 
     enabled: bool
     interval_seconds: int
@@ -123,12 +123,12 @@ class ConfigSyncConfig:
     """config.properties.exclude"""
     use_defaults_from: str
     keeps_retention: bool = False
-    """twinlog.sync.retention=raise-only: nothing that shortens the life of records is copied."""
+    """twinlog.sync.retention=raise-only: no config is copied that shortens retention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclSyncConfig:
-    """ACLs of topics that are copied."""
+    """Sync of topic ACLs."""
 
     enabled: bool
     interval_seconds: int
@@ -138,10 +138,10 @@ class AclSyncConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceGroupConfig:
-    """The group on the source that shows how far the copy is, as MirrorMaker 1's did."""
+    """The consumer group on the source that shows the position of the copy, as in MirrorMaker 1."""
 
     group_id: str
-    """twinlog.source.group.id; empty is none."""
+    """twinlog.source.group.id; empty if not set."""
     commit_interval_ms: int
 
 
@@ -159,23 +159,23 @@ class FlowProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanesConfig:
-    """How many lanes copy, for how long each, and what they may take."""
+    """Number, lease time and limits of lanes."""
 
     tasks_max: int | None
     lease_seconds: int
     memory_bytes: int
     max_bytes_per_second: int | None
-    """twinlog.max.bytes.per.second, of all lanes together; None is no limit."""
+    """twinlog.max.bytes.per.second of all lanes together; None: no limit."""
     priorities: Priorities
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowConfig:
-    """Everything that one enabled flow is to do."""
+    """The configuration of one enabled flow."""
 
     flow: Flow
     source_alias: str
-    """The source's name in topic names: its alias, unless source.cluster.alias says otherwise."""
+    """The source's name in topic names: source.cluster.alias, by default the source's alias."""
     target_alias: str
 
     topics: NamePattern
@@ -189,7 +189,7 @@ class FlowConfig:
 
     heartbeats: tuple[HeartbeatConfig, ...]
     offset_syncs: OffsetSyncsConfig | None
-    """None where emit.offset-syncs.enabled=false."""
+    """None if emit.offset-syncs.enabled=false."""
 
     groups: GroupsConfig
 
@@ -199,63 +199,65 @@ class FlowConfig:
     """twinlog.start"""
     source_group: SourceGroupConfig
     same_partitions: bool
-    """twinlog.target.partitions = same: topics whose counts differ are refused, none is grown."""
-    keyed_partitions: bool
-    """twinlog.target.partitions = keyed: records of such topics are placed by key."""
-    accept_source_loss: bool
-    """twinlog.source.loss: continue behind records that the source deleted before they were
-    copied.
+    """twinlog.target.partitions = same: topics whose counts differ are stopped, and none is
+    extended.
     """
+    keyed_partitions: bool
+    """twinlog.target.partitions = keyed: records of such topics are distributed by key."""
+    accept_source_loss: bool
+    """twinlog.source.loss: resume after records that the source deleted before they were copied."""
     rpo_seconds: int | None
-    """twinlog.rpo.seconds; None where nobody said it."""
+    """twinlog.rpo.seconds, or None if not set."""
     rpo_enforced: bool
-    """twinlog.rpo.enforce = quota: producers of the source are held back until it is kept."""
+    """twinlog.rpo.enforce = quota: throttle the source's producers while the RPO is exceeded."""
     status_interval_seconds: int
-    """twinlog.status.interval.seconds; 0 is never."""
+    """twinlog.status.interval.seconds; 0: never."""
     verify: VerifyMode
     """twinlog.verify"""
     metric_names: frozenset[MetricNames]
     """metric.names.formats"""
     reload_interval_seconds: int
-    """twinlog.config.reload.interval.seconds; 0 is never."""
+    """twinlog.config.reload.interval.seconds; 0: never."""
     lanes: LanesConfig
     tuning: Tuning
-    """Sizes and codec, from settings of the clients."""
+    """Sizes and codec, from client settings."""
     producer_id_expiration_ms: int | None
-    """twinlog.target.producer.id.expiration.ms; None where nobody said it."""
+    """twinlog.target.producer.id.expiration.ms, or None if not set."""
     state_topic_replication_factor: int
 
     clients: FlowProperties
     settings: Settings = field(repr=False)
     """All settings of the flow's connectors, each with its line."""
     released: frozenset[str] = frozenset()
-    """Topics that people have released from it since; no file says that."""
+    """Topics that were released with a command; not from the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorConfig:
-    """A configuration, ready to run; `flows` holds the enabled ones only, at least one."""
+    """A configuration ready to run. `flows` has the enabled flows, at least one."""
 
     file: str
     clusters: tuple[ClusterConfig, ...]
     flows: tuple[FlowConfig, ...]
     elsewhere: tuple[FlowConfig, ...] = ()
-    """Enabled flows that `--clusters` leaves to other processes: not run here, but shown."""
+    """Enabled flows that `--clusters` leaves to other processes. They are shown, but not run
+    here.
+    """
     http_listener: Address | None = None
-    """Of `listeners`: where monitoring is served when the command line names no address."""
+    """From `listeners`: the HTTP address if the command line sets none."""
     rest: RestConfig = OPEN
-    """Of `twinlog.rest.*`: who may come in over HTTP."""
+    """From `twinlog.rest.*`: HTTP authentication and TLS."""
     series: SeriesConfig = ALL_SERIES
-    """Of `twinlog.metrics.*`: what `/metrics` serves."""
+    """From `twinlog.metrics.*`: the series of `/metrics`."""
     warnings: tuple[ConfigWarning, ...]
     lines: tuple[Setting, ...] = field(default=(), repr=False)
-    """All that was read, in the order of the file."""
+    """All settings, in the order of the file."""
     more_files: tuple[str, ...] = ()
-    """Those behind the first one, where one process runs several."""
+    """The files after the first one, if a process runs several."""
 
     @property
     def every_flow(self) -> tuple[FlowConfig, ...]:
-        """Those that this process runs, and those that others do."""
+        """The flows that this process runs, and those that it leaves to others."""
         return (*self.flows, *self.elsewhere)
 
     def cluster(self, alias: str) -> ClusterConfig:

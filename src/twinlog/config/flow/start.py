@@ -1,4 +1,4 @@
-"""`twinlog.start`: where the copy of a partition begins that was never copied, topic by topic."""
+"""`twinlog.start`: where the copy starts for partitions that were never copied, by topic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OFFSETS: Final = re.compile(r"[0-9]{1,9}=[0-9]{1,18}(?:;[0-9]{1,9}=[0-9]{1,18})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicStart:
-    """What one entry says, or what no entry says."""
+    """The start of a topic's copy, from an entry or from the default."""
 
     text: str
     rest: StartAt
@@ -32,14 +32,14 @@ class TopicStart:
     """(partition, offset)"""
 
     def at(self, partition: int) -> StartAt:
-        """Where this partition of a topic begins."""
+        """Return where the copy of this partition starts."""
         offset = dict(self.offsets).get(partition)
         return self.rest if offset is None else StartAt(StartKind.OFFSET, offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starts:
-    """Patterns of topics with their starts; the first that matches counts."""
+    """Topic patterns with their starts. The first pattern that matches applies."""
 
     entries: tuple[tuple[NamePattern, TopicStart], ...] = ()
     otherwise: TopicStart
@@ -48,16 +48,18 @@ class Starts:
 
     @classmethod
     def everywhere(cls, reset: StartKind) -> Starts:
-        """The same for all topics."""
+        """Return the same start for all topics."""
         return cls(otherwise=_of_reset(reset))
 
     def topic(self, topic: str) -> TopicStart:
-        """What counts for a source topic."""
+        """Return the start of a source topic."""
         found = (start for pattern, start in self.entries if pattern.matches(topic))
         return next(found, self.otherwise)
 
     def at(self, tp: TopicPartition, *, is_new: bool = False) -> StartAt:
-        """Where a partition of the source begins; `is_new`: it was made while the flow ran."""
+        """Return where the copy of a source partition starts. `is_new`: it was created after the
+        flow's first run.
+        """
         found = self.topic(tp.topic).at(tp.partition)
         if is_new and self.new_from_earliest and found.kind is not StartKind.OFFSET:
             return EARLIEST
@@ -69,16 +71,16 @@ class Starts:
 
 
 def to_starts(setting: Setting, reset: StartKind) -> Starts:
-    """Entries `pattern:start`, or a start alone for all topics.
+    """Parse entries `pattern:start`, or a start alone for all topics.
 
-    A start is `earliest`, `latest`, a time in ISO 8601 or in ms, or offsets as `0=120;1=77`.
-    Topics that no entry names, and partitions without an offset, begin as auto.offset.reset says.
+    A start is `earliest`, `latest`, a time in ISO 8601 or in ms, or offsets such as `0=120;1=77`.
+    For topics without an entry, and partitions without an offset, auto.offset.reset applies.
     """
     entries = [_entry(setting, text, reset) for text in to_list(setting)]
     for pattern, start in entries[:-1]:
         if pattern is None:
             todo = f"put {start.text} last, for all other topics"
-            raise refuse(setting, f'what follows "{start.text}" never counts', todo)
+            raise refuse(setting, f'entries after "{start.text}" have no effect', todo)
     otherwise = _of_reset(reset)
     if entries and entries[-1][0] is None:
         otherwise = entries.pop()[1]
@@ -94,7 +96,7 @@ def _entry(setting: Setting, text: str, reset: StartKind) -> tuple[NamePattern |
         pattern, _, value = text.rpartition(":")
     start = _start(setting, value.strip(), reset)
     if time is None and not pattern and text.startswith(":"):
-        raise refuse(setting, f'"{text}" names no topic', EXAMPLE)
+        raise refuse(setting, f'"{text}" has no topic pattern', EXAMPLE)
     if not pattern:
         return None, start
     named = Setting(
@@ -123,7 +125,7 @@ def _of_offsets(setting: Setting, value: str, reset: StartKind) -> TopicStart:
     pairs = [pair.partition("=") for pair in value.split(";")]
     offsets = {int(partition): int(offset) for partition, _, offset in pairs}
     if len(offsets) < len(pairs):
-        raise refuse(setting, f'"{value}" names a partition twice', "leave one of them")
+        raise refuse(setting, f'"{value}" has a partition twice', "remove one of them")
     return TopicStart(
         text=value, rest=_of_reset(reset).rest, offsets=tuple(sorted(offsets.items()))
     )
@@ -134,7 +136,7 @@ def _refused(setting: Setting, value: str, problem: NoTime) -> ConfigError:
         return refuse(setting, problem.what, f"{problem.todo}; 0={value} for an offset")
     if value[:1].isdigit() and "-" in value and "=" not in value:
         return refuse(setting, problem.what, problem.todo)
-    what = f'"{value}" is no start: earliest, latest, a time, or offsets of partitions'
+    what = f'"{value}" is not a start: use earliest, latest, a time, or offsets of partitions'
     return refuse(setting, what, EXAMPLE)
 
 

@@ -1,4 +1,4 @@
-"""Which flows are on, by MirrorMaker 2's two readings of `enabled`."""
+"""Which flows are enabled, by MirrorMaker 2's two interpretations of `enabled`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ _EMIT_HEARTBEATS = "emit.heartbeats.enabled"
 
 
 def enabled(raw: Settings, flow: Flow) -> tuple[bool, str]:
-    """Whether MirrorMaker 2 would run a flow, and, where a line seems to want it, why not.
+    """Return whether MirrorMaker 2 would run a flow. If not although a line seems to enable it,
+    also return why.
 
-    Two readings of `enabled` must agree. The herder of a pair exists when Boolean.parseBoolean
-    (strict, not trimmed) says so, or when the pair emits heartbeats (the default). In it the
-    connectors run when ConfigDef (trimmed, but nothing except true and false) says so, with a
+    Two interpretations of `enabled` must agree. The herder of a pair exists if Boolean.parseBoolean
+    (strict, not trimmed) returns true, or if the pair emits heartbeats (the default). Its
+    connectors run if ConfigDef (trimmed, only true and false are valid) returns true, with a
     top-level `enabled` as default.
     """
     own = raw.get(f"{flow}.enabled")
@@ -25,7 +26,7 @@ def enabled(raw: Settings, flow: Flow) -> tuple[bool, str]:
     if text == "false":
         return False, ""
     if text != "true":
-        what = f"{setting.shown} is not exactly true, so the flow is off{setting.hint}"
+        what = f"{setting.shown} is not exactly true, so the flow is disabled{setting.hint}"
         return False, f"{what}; write: {flow}.enabled = true"
     heartbeats = raw.get(f"{flow}.{_EMIT_HEARTBEATS}") or raw.get(_EMIT_HEARTBEATS)
     herder = (own is not None and parse_boolean(own.value)) or (
@@ -35,5 +36,5 @@ def enabled(raw: Settings, flow: Flow) -> tuple[bool, str]:
         blank = (
             "a blank at the end of the value" if own else "without heartbeats a top-level `enabled`"
         )
-        return False, f"{blank} does not turn the flow on; write: {flow}.enabled = true"
+        return False, f"{blank} does not enable the flow; write: {flow}.enabled = true"
     return True, ""

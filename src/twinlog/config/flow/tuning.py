@@ -1,8 +1,8 @@
-"""Sizes and codec of the copy, from the client settings that people tune MirrorMaker 2 with.
+"""Sizes and codec of the copy, from the client settings that users tune MirrorMaker 2 with.
 
-Where they stand is MirrorMaker 2's business (`B.producer.x`, `A->B.producer.override.x`,
-`A.consumer.x`). A value that Java takes is never refused; one that the copy could not work with is
-brought within bounds, which the key's row in docs/configuration.md gives.
+The keys and their precedence are MirrorMaker 2's (`B.producer.x`, `A->B.producer.override.x`,
+`A.consumer.x`). A value that is valid in Java is never rejected. A value that the copy could not
+work with is limited to the bounds that docs/configuration.md gives.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from twinlog.wire.record_batch import Codec
 MEBIBYTE: Final = 1 << 20
 LEAST_MEMORY_BYTES: Final = MEBIBYTE
 MOST_REQUEST_BYTES: Final = 64 * MEBIBYTE
-"""Brokers take 100 MiB (socket.request.max.bytes), and the last batch may go over."""
+"""Brokers accept 100 MiB (socket.request.max.bytes), and the last batch may exceed this size."""
 
 LEAST_TIMEOUT_MS: Final = 1_000
 LEAST_WAIT_MS, MOST_WAIT_MS = 5, 500
-"""Of a Fetch at the broker. A broker answers a connection in turn: what a lane is given meanwhile,
-or is to hand over, waits behind the one that is there."""
+"""How long a Fetch may wait at the broker. A broker answers the requests of a connection in order,
+so newly assigned and revoked partitions wait for the current Fetch."""
 
 _MOST_INT: Final = (1 << 31) - 1
 
@@ -32,29 +32,33 @@ _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """What a lane gets to know of sizes; the defaults are what the copy was measured with."""
+    """Sizes for a lane. The copy was measured with the defaults."""
 
     fetch_bytes: int = 8 * MEBIBYTE
-    """Of one Fetch answer."""
+    """Maximum bytes per Fetch response."""
     partition_fetch_bytes: int = 2 * MEBIBYTE
-    """Of one partition in it; a batch that is larger comes as a whole."""
+    """Maximum bytes per partition in a Fetch response; a larger batch is returned whole."""
     fetch_least_bytes: int = 1
-    """A Fetch answer waits for so much, and no longer than `fetch_wait_ms`."""
+    """A Fetch response waits for this many bytes, but no longer than `fetch_wait_ms`."""
     fetch_wait_ms: int = MOST_WAIT_MS
     request_bytes: int = MEBIBYTE
-    """A Produce request is closed when it holds so much; one batch may be larger."""
+    """A Produce request is sent when it reaches this size; one batch may be larger."""
     join_bytes: int = 0
-    """Batches of a few records are joined up to this size; 0: they stay as they are."""
+    """Small batches are joined up to this size; 0: never."""
     rack: str = ""
-    """Where we are: partitions are read from a replica there, if the leader knows one (KIP-392)."""
+    """Rack of this client: partitions are fetched from a replica there, if the leader names one
+    (KIP-392).
+    """
     recompression: Recompression | None = None
-    """None: every batch keeps its codec."""
+    """None: all batches keep their codec."""
 
 
 def read_tuning(
     consumer: ClientProperties, producer: ClientProperties, compression: Setting | None
 ) -> Tuning:
-    """Raises ConfigError for what is no number or no codec; `compression` is ours, or None."""
+    """Return the tuning. Raises ConfigError for an invalid number or codec. `compression` is
+    twinlog.compression.
+    """
     usual = Tuning()
     return Tuning(
         fetch_bytes=_size(consumer, "fetch.max.bytes", usual.fetch_bytes),
@@ -76,12 +80,12 @@ def read_tuning(
 
 
 def is_cut(asked: Setting) -> bool:
-    """Whether this `max.request.size` is more than a request may hold here."""
+    """Return True if this `max.request.size` exceeds the limit."""
     return to_number(asked, width="int", low=0, high=_MOST_INT) > MOST_REQUEST_BYTES
 
 
 def lane_memory(own: Setting | None, producer: ClientProperties, usual: int) -> int:
-    """Our own key, else the producer's buffer.memory, else the usual."""
+    """Return twinlog.lane.memory.bytes, else the producer's buffer.memory, else the default."""
     if own is not None or "buffer.memory" not in producer:
         return usual
     asked = to_number(producer.origin("buffer.memory"), width="long", low=0)
@@ -89,7 +93,7 @@ def lane_memory(own: Setting | None, producer: ClientProperties, usual: int) -> 
 
 
 def request_timeout_ms(client: ClientProperties, usual: int) -> int:
-    """How long an answer of this client may take."""
+    """Return the request timeout of this client."""
     if "request.timeout.ms" not in client:
         return usual
     asked = to_number(client.origin("request.timeout.ms"), width="int", low=0)
@@ -108,7 +112,7 @@ def _recompression(producer: ClientProperties, compression: Setting | None) -> R
         if every and compression is not None:
             raise refuse(
                 compression,
-                "names no codec",
+                "has no codec",
                 "write <target alias>.producer.compression.type too",
                 lacks="producer.compression.type",
             )

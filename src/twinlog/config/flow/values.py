@@ -1,4 +1,4 @@
-"""Typed reading of one flow's settings, with the defaults of the key table."""
+"""Reads one flow's settings as typed values, with the defaults of the key table."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from twinlog.model import StartKind
 
 
 class FlowValues:
-    """Typed reading of a flow's settings, with the table's defaults."""
+    """A flow's settings as typed values."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     def check_all(self) -> None:
-        """Every typed key must be readable, also those that do nothing yet: so it is in MM2."""
+        """Raise ConfigError if any typed key has an invalid value, even one without effect, as
+        MirrorMaker 2 does.
+        """
         for name in self._settings:
             if name in DEFINITIONS:
                 self._check(name)
@@ -37,18 +39,18 @@ class FlowValues:
             case KeyKind.NAMES:
                 self.names(name)
             case KeyKind.STRING | KeyKind.LIST:
-                pass  # any text will do
+                pass  # any text is valid
 
     def boolean(self, name: str) -> bool:
         return to_boolean(self.setting(name))
 
     def rounds(self, stem: str) -> tuple[bool, int]:
-        """Whether something is done again and again, and every how many seconds."""
+        """Return whether a periodic task is enabled, and its interval in seconds."""
         name = f"{stem}.interval.seconds"
         interval = self.number(name)
         if interval == 0:
-            raise self.refusal(name, "an interval of 0 cannot be kept", "write at least 1")
-        # MM2 turns a negative interval into "never"
+            raise self.refusal(name, "the interval must not be 0", "write at least 1")
+        # MirrorMaker 2 treats a negative interval as "never"
         return self.boolean(f"{stem}.enabled") and interval > 0, interval
 
     def priorities(self, name: str) -> Priorities:
@@ -70,18 +72,18 @@ class FlowValues:
         return to_number(setting, width=definition.kind.value, low=definition.low)
 
     def replicas(self, name: str) -> int:
-        """A replication factor; -1 is the broker's default."""
+        """Return a replication factor; -1 is the broker's default."""
         factor = self.number(name)
         if factor == 0 or factor < -1:
             raise self.refusal(
                 name,
-                f"{factor} replicas are none",
+                f"{factor} is not a number of replicas",
                 "write at least 1, or -1 for the broker's default",
             )
         return factor
 
     def replicas_or_none(self, name: str) -> int | None:
-        """None where it is not given."""
+        """Return a replication factor, or None if the key is not set."""
         return self.replicas(name) if name in self._settings else None
 
     def names(self, name: str) -> NamePattern:
@@ -102,6 +104,6 @@ class FlowValues:
         return refuse(self._settings[name], what, todo)
 
     def setting(self, name: str) -> Setting:
-        """With its line, or the default."""
+        """Return a setting with its line, or its default."""
         default = DEFINITIONS[name].default or ""
         return self._settings.get(name) or Setting(key=name, value=default, file="<default>")

@@ -1,4 +1,4 @@
-"""Every key there is: tables of names, types, defaults and meanings.
+"""Tables of all configuration keys: names, types, defaults and meanings.
 
-`key_types` says what is written down of a key, `key_table` has all of them by name.
+`key_types` defines the fields of a key; `key_table` has all keys by name.
 """

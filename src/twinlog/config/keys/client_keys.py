@@ -1,8 +1,7 @@
-"""Names of the Java clients' settings, to tell a misspelt key from one that has no meaning here.
+"""Names of the Java clients' settings in Kafka 4.3.
 
-They are those of Kafka 4.3.
-
-`CONNECTION_KEYS` are the ones MirrorMaker 2 hands from a cluster to all of its clients.
+They distinguish a misspelt key from a known one that has no effect in Twinlog. `CONNECTION_KEYS`
+are the keys that MirrorMaker 2 passes from a cluster to all of its clients.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """Which of a cluster's clients settings are meant for: `<alias>.<role>.<key>`."""
+    """The kind of client that a setting is for: `<alias>.<role>.<key>`."""
 
     PRODUCER = "producer"
     CONSUMER = "consumer"
@@ -24,7 +23,7 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def words(text: str) -> frozenset[str]:
-    """A table of names, written as one text."""
+    """Return the names in a whitespace-separated text."""
     return frozenset(text.split())
 
 

@@ -1,7 +1,7 @@
-"""What settings of Java's clients mean for the copy: a row for each that people set.
+"""The effect of each Java client setting on the copy.
 
-Where a row's client is "the source's consumer" or "the target's producer", the same key of another
-client changes nothing.
+The rows are per role. If a row is for the source's consumer or the target's producer, the same key
+of another client has no effect.
 """
 
 from __future__ import annotations
@@ -30,35 +30,37 @@ def _acts(role: Role, name: str, default: str, meaning: str) -> ClientKey:
     return ClientKey(role=role, name=name, default=default, support=Support.ACTS, meaning=meaning)
 
 
-_TIMEOUT = "limit of one response, while its bytes arrive; at least 1000"
+_TIMEOUT = "timeout for receiving a whole response; at least 1000"
 _ACTING: Final = (
     _acts(_CONSUMER, "isolation.level", "read_committed",
-          "whether what was rolled back is left out (MirrorMaker 2: read_uncommitted)"),
+         "whether records of aborted transactions are left out (MirrorMaker 2: "
+         "read_uncommitted)"),
     _acts(_CONSUMER, "auto.offset.reset", "earliest",
-          "where a partition starts that was never copied"),
-    _acts(_CONSUMER, "fetch.max.bytes", "8388608", "the most that one Fetch answer brings"),
+         "where the copy starts for partitions that were never copied"),
+    _acts(_CONSUMER, "fetch.max.bytes", "8388608", "maximum bytes per Fetch response"),
     _acts(_CONSUMER, "max.partition.fetch.bytes", "2097152",
-          "the most of one partition in it; a larger batch comes as a whole"),
+         "maximum bytes per partition in a Fetch response; a larger batch is returned whole"),
     _acts(_CONSUMER, "fetch.min.bytes", "1",
-          "a Fetch answer waits until the source has so much, or for fetch.max.wait.ms: fewer and "
-          "larger ones, and records that arrive so much later"),
+         "a Fetch response waits until this many bytes are available, or for "
+         "fetch.max.wait.ms: fewer and larger responses, but later records"),
     _acts(_CONSUMER, "fetch.max.wait.ms", "500",
-          "how long a Fetch waits at the broker, 5 to 500: partitions that are given to a lane or "
-          "taken from it wait behind it"),
+         "how long a Fetch waits at the broker, 5 to 500; partitions are assigned to a lane or "
+         "revoked only after it"),
     _acts(_CONSUMER, "client.rack", "",
-          "partitions are read from a replica in this rack where brokers offer it (KIP-392)"),
+         "fetch from a replica in this rack if the brokers support it (KIP-392)"),
     _acts(_CONSUMER, "request.timeout.ms", "30000", _TIMEOUT),
     _acts(_PRODUCER, "batch.size", "",
-          "batches of at most 8 records that follow each other are joined until they hold so much; "
-          "default: batches keep the size that they have at the source"),
+         "consecutive batches of at most 8 records are joined up to this size; default: "
+         "batches keep their size"),
     _acts(_PRODUCER, "buffer.memory", "67108864",
-          "how much fetched data a lane may hold, at least 1 MiB; twinlog.lane.memory.bytes wins"),
+         "maximum bytes of fetched data per lane, at least 1 MiB; twinlog.lane.memory.bytes "
+         "takes precedence"),
     _acts(_PRODUCER, "compression.type", "",
-          "the codec of batches that are not compressed, or are re-encoded anyway; others keep "
-          "theirs, unless twinlog.compression=enforce; default: all keep theirs"),
+         "codec of batches that are uncompressed or re-encoded anyway; others keep theirs "
+         "unless twinlog.compression=enforce; default: all batches keep their codec"),
     _acts(_PRODUCER, "max.request.size", "1048576",
-          "a Produce request is closed when it holds so much, at most 64 MiB; a batch may be "
-          "larger"),
+         "a Produce request is sent when it reaches this size, at most 64 MiB; a single batch "
+         "may be larger"),
     _acts(_PRODUCER, "request.timeout.ms", "30000", _TIMEOUT),
     _acts(_ADMIN, "request.timeout.ms", "30000", _TIMEOUT),
     *(_acts(role, "config.providers", "", "providers that resolve ${name:..} in values")
@@ -67,62 +69,75 @@ _ACTING: Final = (
 
 _WITHOUT: Final = {
     _PRODUCER: {
-        "acks": "always `all`: with less, what counts as copied could be lost; its cost is the "
-        "wait for the in-sync replicas",
+        "acks": (
+            "always `all`: with less, records that count as copied could be lost; the cost is "
+            "the wait for the in-sync replicas"
+        ),
         "enable.idempotence": "always on",
-        "linger.ms": "nothing waits: what has arrived is sent",
-        "max.in.flight.requests.per.connection": "16 batches a partition, in order all the same",
-        "delivery.timeout.ms retries": "a batch is tried until it is on the target",
-        "max.block.ms": "nothing blocks: reading pauses",
-        "compression.gzip.level compression.lz4.level compression.zstd.level": "batches pass as "
-        "they are; what is re-encoded has Java's default levels: 6 for gzip, 3 for zstd, the "
-        "fastest for lz4",
-        "transaction.timeout.ms transaction.two.phase.commit.enable transactional.id": "there are "
-        "no transactions",
+        "linger.ms": "always 0: records are sent when they arrive",
+        "max.in.flight.requests.per.connection": "16 batches per partition; order is kept",
+        "delivery.timeout.ms retries": "a batch is retried until it is on the target",
+        "max.block.ms": "writes do not block; fetching pauses instead",
+        "compression.gzip.level compression.lz4.level compression.zstd.level": (
+            "batches are copied unchanged; re-encoded batches use Java's default levels: 6 for "
+            "gzip, 3 for zstd, the fastest for lz4"
+        ),
+        "transaction.timeout.ms transaction.two.phase.commit.enable transactional.id": (
+            "no transactions are used"
+        ),
         "partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms "
-        "partitioner.class partitioner.ignore.keys": "a record keeps its partition",
-        "key.serializer value.serializer": "bytes always",
+        "partitioner.class partitioner.ignore.keys": "records keep their partition",
+        "key.serializer value.serializer": "keys and values are always bytes",
     },
     _CONSUMER: {
-        "max.poll.records max.poll.interval.ms": "nothing is polled",
+        "max.poll.records max.poll.interval.ms": "there is no poll loop",
         "check.crcs": "always checked",
         "group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms "
         "partition.assignment.strategy session.timeout.ms share.acknowledgement.mode "
-        "share.acquire.mode": "the copy reads without a group",
-        "auto.commit.interval.ms enable.auto.commit": "nothing is committed at the source",
-        "allow.auto.create.topics": "reading never creates a topic",
-        "exclude.internal.topics": "the flow's filters decide",
-        "key.deserializer value.deserializer": "bytes always",
+        "share.acquire.mode": "the copy does not use a consumer group",
+        "auto.commit.interval.ms enable.auto.commit": "the copy commits no offsets on the source",
+        "allow.auto.create.topics": "fetching never creates a topic",
+        "exclude.internal.topics": "the flow's topic filters apply",
+        "key.deserializer value.deserializer": "keys and values are always bytes",
     },
     _ADMIN: {
-        "bootstrap.controllers": "brokers are asked",
-        "retries": "retriable errors always are tried again",
+        "bootstrap.controllers": "brokers are used",
+        "retries": "retriable errors are always retried",
     },
 }
 _OF_ANY: Final = {
     "client.id": "always twinlog-SOURCE->TARGET",
-    "default.api.timeout.ms": "requests have their own deadlines here",
-    "interceptor.classes metric.reporters auto.include.jmx.reporter security.providers": "Java "
-    "classes",
+    "default.api.timeout.ms": "requests have their own timeouts",
+    "interceptor.classes metric.reporters auto.include.jmx.reporter security.providers": (
+        "Twinlog loads no Java classes"
+    ),
     "enable.metrics.push metrics.num.samples metrics.recording.level metrics.sample.window.ms": (
-        "metrics are those of docs/monitoring.md"
+        "the metrics are those in docs/monitoring.md"
     ),
-    "receive.buffer.bytes send.buffer.bytes": "the system sizes them and lets them grow with the "
-    "link (net.ipv4.tcp_rmem, tcp_wmem); a number would end that",
+    "receive.buffer.bytes send.buffer.bytes": (
+        "the operating system sizes the buffers and lets them grow with the link "
+        "(net.ipv4.tcp_rmem, tcp_wmem); a fixed size would disable that"
+    ),
     "reconnect.backoff.max.ms reconnect.backoff.ms retry.backoff.max.ms retry.backoff.ms": (
-        "a pause is a random part of a time that doubles with each failure in a row: from 0.1 s up "
-        "to 2 s where a call waits, to 30 s elsewhere; one partition's trouble delays no other"
+        "a pause is a random part of a time that doubles with each consecutive failure: from 0.1 s "
+        "up to 2 s if a call waits, else up to 30 s; an error of one partition does not delay "
+        "others"
     ),
-    "metadata.max.age.ms metadata.max.idle.ms": "leaders are looked up when a broker or a "
-    "connection says that they moved, and those of the source once a minute; topics "
-    "and partitions every refresh.topics.interval.seconds",
-    "metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy": "the addresses of "
-    "bootstrap.servers are always tried beside those that the cluster told",
-    "connections.max.idle.ms": "connections in use stay open; one that a broker closes is opened "
-    "again when it is needed",
-    "client.dns.lookup": "all addresses of a name are tried in turn, as with use_all_dns_ips",
-    "socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms": "10 s for all "
-    "addresses of a broker's name together",
+    "metadata.max.age.ms metadata.max.idle.ms": (
+        "leaders are looked up when a broker or a connection reports a change, and those of "
+        "the source once a minute; topics and partitions every refresh.topics.interval.seconds"
+    ),
+    "metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy": (
+        "the addresses of bootstrap.servers are always tried in addition to those that the "
+        "cluster returned"
+    ),
+    "connections.max.idle.ms": (
+        "connections in use stay open; if a broker closes one, it is reopened when needed"
+    ),
+    "client.dns.lookup": "all addresses of a host name are tried in turn, as with use_all_dns_ips",
+    "socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms": (
+        "10 s for all addresses of a broker's host name together"
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""Every key there is, by name."""
+"""All configuration keys by name."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ DEFINITIONS: dict[str, KeyDefinition] = {
 RENAMED: dict[str, str] = {
     old: definition.name for definition in FLOW_KEYS + OWN_KEYS for old in definition.replaces
 }
-"""Old name to new name."""
+"""Deprecated name to current name."""
 
 CONNECTOR_NAMES = frozenset(
     {definition.name for definition in FLOW_KEYS} | set(RENAMED) | SECURITY_KEYS
 )
-"""Exact names that a top-level key must have to reach every flow."""
+"""Names that reach every flow as top-level keys."""
 
 OWN_FLOW_NAMES = frozenset(definition.name for definition in OWN_KEYS)
 OWN_TARGET_NAMES = frozenset(
     definition.name for definition in FLOW_KEYS + OWN_KEYS if definition.scope is KeyScope.TARGET
 )
-"""Read from the target's lines too: our own keys, and one of Connect's workers."""
+"""Keys that are also read as `B.key`: Twinlog's own target keys, and one key of Connect's workers.
+"""

@@ -1,4 +1,4 @@
-"""What is written down about one configuration key."""
+"""The fields of a configuration key."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class KeyKind(StrEnum):
-    """How a value is read."""
+    """Type of a value."""
 
     BOOLEAN = "boolean"
     SHORT = "short"
@@ -17,7 +17,7 @@ class KeyKind(StrEnum):
     CHOICE = "choice"
     LIST = "list"
     NAMES = "names"
-    """A list of regular expressions for whole names."""
+    """A list of regular expressions, each matched against whole names."""
 
 
 class KeyScope(StrEnum):
@@ -26,22 +26,22 @@ class KeyScope(StrEnum):
     FLOW = "flow"
     """`A->B.key`, or `key` for every flow."""
     TARGET = "target"
-    """`A->B.key`, else `B.key`, else `key`: only our own keys are read so."""
+    """`A->B.key`, else `B.key`, else `key`. Only Twinlog's own keys have this scope."""
     PROCESS = "process"
     """`key` alone, read once."""
 
 
 class Support(StrEnum):
-    """What setting a key does here."""
+    """Whether a key has an effect in Twinlog."""
 
     ACTS = "acts"
     NO_MEANING = "no meaning"
-    """Accepted, and there is nothing to set here."""
+    """Accepted without effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyDefinition:
-    """One key: its type, its default, where it applies and what it does here."""
+    """One key: its type, default, scope and effect."""
 
     name: str
     kind: KeyKind
@@ -52,7 +52,8 @@ class KeyDefinition:
     low: int | None = None
     choices: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
-    """Older names, accepted with a warning; they count only where the new name is absent."""
+    """Deprecated names, accepted with a warning. They are read only if the current name is absent.
+    """
 
     @property
     def own(self) -> bool:

@@ -1,6 +1,6 @@
-"""Twinlog's own keys of the process: who may come in over HTTP, and which series it serves.
+"""Twinlog's own keys of the process: HTTP authentication, TLS, and the exported metrics.
 
-They stand without a prefix.
+They are written without a prefix.
 """
 
 from __future__ import annotations
@@ -23,42 +23,51 @@ OWN_PROCESS_KEYS: Final = (
         name=TOKENS_FILE,
         kind=KeyKind.STRING,
         scope=KeyScope.PROCESS,
-        meaning="a file that `twinlog token new` writes: requests need one of its tokens, on every "
-        "address",
+        meaning=(
+            "file of API tokens, written by `twinlog token new`; every request then needs one of "
+            "them, on any address"
+        ),
     ),
     KeyDefinition(
         name=OPEN_MONITORING,
         kind=KeyKind.BOOLEAN,
         default="false",
         scope=KeyScope.PROCESS,
-        meaning="`/metrics`, `/healthz` and `/readyz` need no token; without tokens or client "
-        "certificates they alone are served at an address that others reach",
+        meaning=(
+            "`/metrics`, `/healthz` and `/readyz` need no token; if neither tokens nor client "
+            "certificates are configured, only these paths are served at an address that other "
+            "hosts can reach"
+        ),
     ),
     KeyDefinition(
         name=CERTIFICATE_FILE,
         kind=KeyKind.STRING,
         scope=KeyScope.PROCESS,
-        meaning="HTTPS in place of HTTP: the server's certificate with its chain, as PEM",
+        meaning="serve HTTPS instead of HTTP: the server's certificate with its chain, as PEM",
     ),
     KeyDefinition(
         name=PRIVATE_KEY_FILE,
         kind=KeyKind.STRING,
         scope=KeyScope.PROCESS,
-        meaning="the private key of that certificate, as PEM; without it: in the same file",
+        meaning=(
+            "the private key of that certificate, as PEM; default: it is in the certificate's file"
+        ),
     ),
     KeyDefinition(
         name=CLIENT_CA_FILE,
         kind=KeyKind.STRING,
         scope=KeyScope.PROCESS,
-        meaning="clients must show a certificate that one of these authorities signed (PEM); they "
-        "need no token then",
+        meaning=(
+            "require client certificates that one of these authorities signed (PEM); such clients "
+            "need no token"
+        ),
     ),
     KeyDefinition(
         name=CLIENT_ROLE,
         kind=KeyKind.CHOICE,
         default="read",
         scope=KeyScope.PROCESS,
-        meaning="what a client with such a certificate may do without a token",
+        meaning="role of a client with such a certificate and no token",
         choices=("read", "operate"),
     ),
     KeyDefinition(
@@ -66,16 +75,20 @@ OWN_PROCESS_KEYS: Final = (
         kind=KeyKind.LIST,
         default="",
         scope=KeyScope.PROCESS,
-        meaning="labels that every series of `/metrics` carries, as `namespace=kafka, "
-        "strimzi_io_cluster=shop`",
+        meaning=(
+            "labels added to every series of `/metrics`, such as `namespace=kafka, "
+            "strimzi_io_cluster=shop`"
+        ),
     ),
     KeyDefinition(
         name=METRICS_PARTITIONS,
         kind=KeyKind.BOOLEAN,
         default="true",
         scope=KeyScope.PROCESS,
-        meaning="`false`: `/metrics` has no series of single partitions but those that have "
-        "stopped (`twinlog_partition_error`); panels and alerts by topic then show nothing",
+        meaning=(
+            "`false`: `/metrics` has no series per partition, except for partitions that have "
+            "stopped (`twinlog_partition_error`); panels and alerts per topic then have no data"
+        ),
     ),
 )
 

@@ -1,6 +1,6 @@
-"""Keys of the process and of Connect's workers: accepted, none of them acts here.
+"""Keys of the process and of Connect's workers. They are accepted; few have an effect.
 
-Names are those of Kafka 4.3's DistributedConfig without the client settings, which are in
+The names are those of Kafka 4.3's DistributedConfig without the client settings, which are in
 `client_keys`.
 """
 
@@ -26,7 +26,7 @@ WORKER_KEYS = words("""
     topic.tracking.enable value.converter value.converter.plugin.version worker.sync.timeout.ms
     worker.unsync.backoff.ms
     """)
-"""`B.key`, for the worker of every flow into B."""
+"""`B.key`, for the worker of all flows into B."""
 
 PROCESS_KEYS = words("""
     clusters dedicated.mode.enable.internal.rest access.control.allow.methods
@@ -46,6 +46,6 @@ TOP_LEVEL_WORKER_PREFIXES = (
     "task",
     "worker",
 )
-"""A top-level key that starts so reaches the workers of every target."""
+"""A top-level key with one of these prefixes reaches the workers of every target."""
 
 LISTENER_PREFIXES = ("listeners.https.", "admin.listeners.https.")

@@ -1,5 +1,5 @@
-"""Pages of the documentation that are made from the key tables.
+"""Documentation pages that are generated from the key tables.
 
 `python -m twinlog.config.pages.keys_page` writes docs/configuration.md, `...strimzi_page` writes
-docs/strimzi.md. The text of a row stands in its table: `config/keys`, `config/strimzi`.
+docs/strimzi.md. The text of a row is in its table: `config/keys`, `config/strimzi`.
 """

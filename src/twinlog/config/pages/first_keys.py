@@ -1,4 +1,4 @@
-"""What most people need of the configuration, in front of the tables of all keys."""
+"""The most common configuration keys, shown before the tables of all keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ west->east.groups = billing-.*
 west->east.sync.group.offsets.enabled = true
 replication.factor = 3
 
-# for both clusters; the password comes from the environment
+# for both clusters; the password is read from the environment
 config.providers = env
 config.providers.env.class = org.apache.kafka.common.config.provider.EnvVarConfigProvider
 security.protocol = SASL_SSL
@@ -27,28 +27,37 @@ ssl.truststore.location = /etc/twinlog/ca.pem
 """
 
 FIRST_KEYS: Final = (
-    ("clusters", "names of the clusters"),
-    ("A.bootstrap.servers", "where a cluster is"),
-    ("A->B.enabled", "`true`: the flow from A to B is on"),
-    ("topics", "what is copied: names or regular expressions"),
-    ("topics.exclude", "and what is not"),
-    ("groups", "groups whose positions are translated"),
-    ("sync.group.offsets.enabled", "`true`: idle groups on B get their positions, for a failover"),
-    ("replication.factor", "of topics that are made on B"),
-    ("replication.policy.class", "`A.orders` (the default), or the same name on both sides"),
-    ("refresh.topics.interval.seconds", "how often new topics are looked for"),
-    ("sync.topic.acls.enabled", "`false`: ACLs of topics stay as they are on B"),
-    ("A.security.protocol", "and `A.sasl.*`, `A.ssl.*`: how to enter a cluster"),
-    ("twinlog.start", "where copies begin: earliest, latest, a time, offsets"),
-    ("twinlog.max.bytes.per.second", "what the flow may take of the line"),
-    ("twinlog.source.group.id", "a group that shows the copy's lag to tools at A"),
+    ("clusters", "aliases of the clusters"),
+    ("A.bootstrap.servers", "bootstrap addresses of a cluster"),
+    ("A->B.enabled", "`true` enables the flow from A to B"),
+    ("topics", "topics to copy: names or regular expressions"),
+    ("topics.exclude", "topics to exclude"),
+    ("groups", "consumer groups whose offsets are translated"),
+    (
+        "sync.group.offsets.enabled",
+        ("`true`: set the translated offsets of idle groups on B, so that they can fail over"),
+    ),
+    ("replication.factor", "replication factor of topics created on B"),
+    (
+        "replication.policy.class",
+        ("remote topics are named `A.orders` (the default), or as on the source"),
+    ),
+    ("refresh.topics.interval.seconds", "how often new topics are discovered"),
+    ("sync.topic.acls.enabled", "`false`: ACLs are not copied to B"),
+    (
+        "A.security.protocol",
+        ("with `A.sasl.*` and `A.ssl.*`: authentication and encryption for a cluster"),
+    ),
+    ("twinlog.start", "where the copy starts: earliest, latest, a time, or offsets"),
+    ("twinlog.max.bytes.per.second", "rate limit of the flow"),
+    ("twinlog.source.group.id", "a consumer group on A whose lag is the lag of the copy"),
 )
 
 
 def render() -> str:
-    """A section of the page."""
+    """Return a section of the page."""
     rows = "".join(f"| `{key}` | {meaning} |\n" for key, meaning in FIRST_KEYS)
     return (
         "## The keys most people need\n\n| key | meaning |\n| --- | --- |\n"
-        f"{rows}\nA whole file, with logins:\n\n```properties\n{SECURED_EXAMPLE}```\n\n"
+        f"{rows}\nA complete file with authentication:\n\n```properties\n{SECURED_EXAMPLE}```\n\n"
     )

@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the key tables, so that the page cannot lag behind them.
+"""Generates docs/configuration.md from the key tables.
 
 python -m twinlog.config.pages.keys_page > docs/configuration.md
 """
@@ -27,67 +27,81 @@ Twinlog reads the `mm2.properties` file that MirrorMaker 2 reads.
 _RULES: Final = """\
 ## How a file is read
 
-By MirrorMaker 2's rules:
+Twinlog follows MirrorMaker 2's rules:
 
-- `clusters = A, B` names the clusters, `A.bootstrap.servers` says where one is.
-- `A->B.enabled = true` turns the flow from A to B on.
-- `A->B.key` sets a key of one flow, `key` alone that of every flow. A flow's own line wins.
-- `A.security.protocol`, `A.ssl.*` and `A.sasl.*` go to all clients of cluster A; `A.consumer.key`,
-  `A.producer.key` and `A.admin.key` to one kind of them. Without a cluster before it, such a key is
-  for all clusters.
-- Values of lists of names are Java regular expressions, each for a whole name.
+- `clusters = A, B` sets the aliases of the clusters, `A.bootstrap.servers` the addresses of one.
+- `A->B.enabled = true` enables the flow from A to B.
+- `A->B.key` sets a key of one flow, `key` alone sets it for every flow. The flow's own line takes
+  precedence.
+- `A.security.protocol`, `A.ssl.*` and `A.sasl.*` apply to all clients of cluster A;
+  `A.consumer.key`, `A.producer.key` and `A.admin.key` apply to one kind of client. Without a
+  cluster as a prefix, such a key applies to all clusters.
+- The entries of lists of names are Java regular expressions that must match the whole name.
 - `A.consumer.isolation.level` (default `read_committed`) and `A.consumer.auto.offset.reset`
-  (`earliest`) are those of the copy from A.
-- `${name:path:key}` in a value is looked up by the config provider of that name: Kafka's
-  `FileConfigProvider`, `DirectoryConfigProvider` and `EnvVarConfigProvider`.
+  (`earliest`) apply to the copy from A.
+- `${name:path:key}` in a value is resolved by the config provider of that name. Kafka's
+  `FileConfigProvider`, `DirectoryConfigProvider` and `EnvVarConfigProvider` are supported.
 
-A wrong value is an error: file, line, key, what is wrong, what to write (exit code 2). An unknown
-key is a warning with the nearest known name, an unknown `twinlog.` key an error. `twinlog check
-FILE` prints all of it without starting anything; `twinlog check FILE --explain` says what each key
-of the file does, with its line (`--defaults`: also those that it leaves out). It connects to
-nothing.
+An invalid value is an error with file, line, key, the problem and a valid value (exit code 2). An
+unknown key is a warning with the nearest known name; an unknown `twinlog.` key is an error.
+`twinlog check FILE` prints all errors and warnings without starting the flows. `twinlog check FILE
+--explain` prints what each key of the file does, with its line; with `--defaults` it also prints
+the keys that are not in the file. `--explain` does not connect to the clusters.
 
-On the command line, for `mirror` and `check`:
+On the command line of `mirror` and `check`:
 
 - `--clusters west-1 west-2` or `--clusters west-1,west-2` runs only the flows into these clusters.
-- `--set KEY=VALUE` is one more line at the end of the file.
-- Each of Twinlog's own keys has a flag: `--source-loss` is `twinlog.source.loss`. It wins over
-  every line of the file.
-- Several files run side by side in one process, each read alone: nothing of one reaches another.
-  A flow may be on in one of them only.
+- `--set KEY=VALUE` adds a line to the end of the file.
+- Each of Twinlog's own keys has a flag: `--source-loss` sets `twinlog.source.loss`. The flag takes
+  precedence over every line of the file.
+- Several files can run in one process. Each is read separately, so keys of one file do not affect
+  the others. A flow may be enabled in only one of them.
 
-The tables are made from those in `src/twinlog/config/` (`python -m
-twinlog.config.pages.keys_page`); a test fails when they are not current. The last column of each
-names the test, below `tests/`, that runs with the key; `test_every_key` sets each key of every
-table and checks what is said about it.
+The tables are generated from those in `src/twinlog/config/` (`python -m
+twinlog.config.pages.keys_page`); a test fails if they are out of date. The last column names the
+test, below `tests/`, that runs with the key; `test_every_key` sets each key of every table and
+checks its documented effect.
 
 """
 
 _SECTIONS: Final = (
-    (Support.ACTS, "## Keys of a flow that act", ""),
+    (Support.ACTS, "## Flow keys", ""),
     (
         Support.NO_MEANING,
-        "## Accepted, without a meaning here",
-        "They are about Kafka Connect or Java; a file that has them runs unchanged, and `twinlog "
-        "check` lists them.\n\n",
+        "## Flow keys without effect",
+        "These keys configure Kafka Connect or Java. They are accepted, so a file that has them "
+        "runs unchanged, and `twinlog check` lists them.\n\n",
     ),
 )
 
 _WORKERS: Final = """\
-`B.key`, for all flows into B, or `key` alone for those of the process and for the families
-`offset.storage`, `status.storage`, `config.storage`, `task`, `worker` and the converters.
+Write them as `B.key` for all flows into B. Keys of the process, and keys that begin with
+`offset.storage`, `status.storage`, `config.storage`, `task`, `worker` or a converter's name, can
+also be written without a prefix.
 
 """
 
 _CLIENTS: Final = """\
-`A.consumer.key` for what reads from A, `B.producer.key` or `A->B.producer.override.key` for what
-writes to B, `A.admin.key` and `B.admin.key` for what looks at topics, configs and groups. What acts
-stands first. `A->B.producer.key` reaches nothing, as in MirrorMaker 2, and is warned about;
-`A->B.consumer.key` loses to `A.consumer.key`. `A.admin.bootstrap.servers` and the like give one
-kind of client another address, and `A->B.source.consumer.key`, `A->B.source.admin.key`,
-`A->B.producer.override.key`, `A->B.target.admin.key` and `A->B.target.consumer.key` give one flow
-another connection. `A->B.source.cluster.key` and `A->B.target.cluster.key` lose to `A.key` and
-`B.key`, and to `key`, and never reach what writes to B, as in MirrorMaker 2, and are warned about.
+| written as | applies to |
+| --- | --- |
+| `A.consumer.key` | the clients that fetch from A |
+| `B.producer.key`, `A->B.producer.override.key` | the clients that write to B |
+| `A.admin.key`, `B.admin.key` | the admin clients, for topics, configs and groups |
+| `A->B.source.consumer.key`, `A->B.source.admin.key` | the source's clients of one flow |
+| `A->B.target.admin.key`, `A->B.target.consumer.key` | the target's clients of one flow |
+
+These keys can also set a connection: `A.admin.bootstrap.servers` gives one kind of client another
+address, and the keys of one flow give it a connection of its own.
+
+Three forms have no effect or a low precedence, as in MirrorMaker 2, and `twinlog check` warns of
+them:
+
+- `A->B.producer.key` has no effect.
+- `A.consumer.key` takes precedence over `A->B.consumer.key`.
+- `A.key`, `B.key` and `key` take precedence over `A->B.source.cluster.key` and
+  `A->B.target.cluster.key`, which never apply to the clients that write to B.
+
+Settings that have an effect come first in the table.
 
 """
 
@@ -96,40 +110,40 @@ _ORDER: Final = (Support.ACTS, Support.NO_MEANING)
 _SECURITY: Final = """\
 ## TLS and SASL
 
-Under the names of Kafka's Java clients, for each cluster:
+Set these for each cluster, under the names of Kafka's Java clients:
 
 | key | values |
 | --- | --- |
 | `security.protocol` | `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT`, `SASL_SSL` |
 | `sasl.mechanism` | `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER` |
-| `sasl.jaas.config` | the login module of the mechanism with its options, as Java takes it |
-| `sasl.oauthbearer.token.endpoint.url`, `...scope` | a token by client credentials |
-| `sasl.login.callback.handler.class` | Kafka's own, or Strimzi's with `oauth.*` |
+| `sasl.jaas.config` | the mechanism's login module with its options, as in Java |
+| `sasl.oauthbearer.token.endpoint.url`, `...scope` | a token from a client credentials grant |
+| `sasl.login.callback.handler.class` | Kafka's own handlers, or Strimzi's with `oauth.*` |
 | `ssl.truststore.*`, `ssl.keystore.*`, `ssl.key.password` | PEM (file or text), PKCS12, JKS |
-| `ssl.endpoint.identification.algorithm` | empty turns the check of the host name off |
+| `ssl.endpoint.identification.algorithm` | empty disables host name verification |
 | `ssl.enabled.protocols`, `ssl.cipher.suites` | as in Java; TLS 1.2 and 1.3 |
 
-Files and secrets are read by the driver alone and reach the lanes over the channel: never through
-Spark's configuration, job descriptions or event log. What opens the channel to a lane does go
-through Spark, which is authenticated and encrypted for that: see [security](security.md).
-Kerberos (`GSSAPI`) and Java classes
-(other `*.callback.handler.class`, `ssl.engine.factory.class`) are refused with a message. The
-prefix `kafkashaded.`, which Databricks adds to the names of Kafka's classes, is ignored.
+Only the driver reads files and secrets. It sends them to the lanes over the channel, never through
+Spark's configuration, job descriptions or event log. The credentials that open the channel to a
+lane do pass through Spark, which is authenticated and encrypted for this purpose; see
+[security](security.md). Kerberos (`GSSAPI`) and Java classes (other `*.callback.handler.class`,
+`ssl.engine.factory.class`) are rejected with an error. The prefix `kafkashaded.`, which Databricks
+adds to the names of Kafka's classes, is ignored.
 """
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return _TOP + first_keys.render() + _RULES + "\n".join(_parts()) + "\n" + _SECURITY
 
 
 def _parts() -> Iterator[str]:
     yield "## Twinlog's own keys\n"
-    yield "All begin with `twinlog.`, so that the file stays runnable by MirrorMaker 2.\n"
+    yield "All begin with `twinlog.`, so MirrorMaker 2 can still run the file.\n"
     yield _table(OWN_KEYS)
     yield (
-        "Of the process, written without a prefix; [REST](rest.md) and "
-        "[monitoring](monitoring.md#fewer-series-more-labels) say more:\n"
+        "Keys of the process are written without a prefix; for details see [REST](rest.md) and "
+        "[monitoring](monitoring.md#fewer-series-more-labels):\n"
     )
     yield _table(OWN_PROCESS_KEYS)
     for support, heading, text in _SECTIONS:
@@ -138,20 +152,18 @@ def _parts() -> Iterator[str]:
     yield "## Keys of the process and of Connect's workers\n"
     yield _WORKERS
     yield _grid(
-        ("key", "meaning here", "tested in"),
+        ("key", "meaning", "tested in"),
         ([f"`{name}`", meaning, EVERY_KEY] for name, meaning in sorted(WORKER_MEANINGS.items())),
     )
     yield "## Settings of clients\n"
     yield _CLIENTS
     rows = sorted(CLIENT_MEANINGS, key=lambda row: _ORDER.index(row.support))
-    yield _grid(
-        ("setting", "default", "meaning here", "tested in"), (_client_row(row) for row in rows)
-    )
+    yield _grid(("setting", "default", "meaning", "tested in"), (_client_row(row) for row in rows))
 
 
 def _table(keys: Iterable[KeyDefinition]) -> str:
     return _grid(
-        ("key", "type", "default", "meaning here", "tested in"),
+        ("key", "type", "default", "meaning", "tested in"),
         (_row(key) for key in sorted(keys, key=lambda key: key.name)),
     )
 
@@ -174,12 +186,8 @@ def _client_row(row: ClientKey) -> Sequence[str]:
 def _row(key: KeyDefinition) -> Sequence[str]:
     default = "" if key.default in (None, "") else f"`{key.default}`"
     kind = " or ".join(f"`{choice}`" for choice in key.choices) or key.kind.value
-    meaning = key.meaning + "".join(f"; was `{old}`" for old in key.replaces)
+    meaning = key.meaning + "".join(f"; formerly `{old}`" for old in key.replaces)
     return f"`{key.name}`", kind, default, meaning, tested_in(key.name)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(render())
 
 
 EVERY_KEY: Final = "unit/config/test_every_key.py"
@@ -252,5 +260,9 @@ TESTED: Final = {key: file for file, keys in _BY_FILE.items() for key in keys.sp
 
 
 def tested_in(key: str) -> str:
-    """The file below tests/; a client's setting has its role in front."""
+    """Return the test file below tests/. A client setting is given with its role as a prefix."""
     return TESTED.get(key, EVERY_KEY)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

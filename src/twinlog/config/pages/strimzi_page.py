@@ -1,4 +1,4 @@
-"""Writes docs/strimzi.md from the table of fields, so that the page cannot lag behind it.
+"""Generates docs/strimzi.md from the table of fields.
 
 python -m twinlog.config.pages.strimzi_page > docs/strimzi.md
 """
@@ -14,41 +14,43 @@ from twinlog.config.strimzi.fields import SECTIONS, Field
 _TOP: Final = """\
 # Strimzi's KafkaMirrorMaker2
 
-This page is made from the table in `src/twinlog/config/strimzi/fields.py` (`python -m
-twinlog.config.pages.strimzi_page`); a test fails when it is not current.
+This page is generated from the table in `src/twinlog/config/strimzi/fields.py` (`python -m
+twinlog.config.pages.strimzi_page`); a test fails if it is out of date.
 
-Every command that takes a configuration takes a `KafkaMirrorMaker2` resource as well, as YAML or
+Every command that takes a configuration file also takes a `KafkaMirrorMaker2` resource as YAML or
 JSON (`kubectl get kafkamirrormaker2 NAME -o yaml`), in the versions `v1alpha1`, `v1beta2` and `v1`:
 
     twinlog check mirror.yaml --secrets ./secrets
     twinlog mirror mirror.yaml --secrets ./secrets
     twinlog convert mirror.yaml --secrets ./secrets > mm2.properties
 
-- A file with several documents is fine; the `KafkaMirrorMaker2` among them counts.
-- A part runs where its section stands: without `sourceConnector` nothing is copied, without
+- If a file has several documents, the `KafkaMirrorMaker2` among them is read.
+- A connector runs only if its section exists: without `sourceConnector` nothing is copied, without
   `checkpointConnector` no group offsets are translated, without `heartbeatConnector` no heartbeats
-  are emitted. An empty section (`{}`) is one.
-- An absent pattern means MirrorMaker 2's default: all topics but internal ones, all groups but
-  those of consoles and Connect.
+  are emitted. An empty section (`{}`) is enough.
+- If a pattern is absent, MirrorMaker 2's default applies: all topics except internal ones, all
+  groups except those of console consumers and Connect.
 - Values may be strings, booleans or numbers. Keys below a `config` are those of
   `docs/configuration.md`.
-- A wrong file is refused with its name and the line, exit code 2. So is a field that no version of
-  the resource has: `topicPattern` instead of `topicsPattern` would else mirror everything.
+- An invalid file is rejected with an error that names file and line (exit code 2). So is a field
+  that no version of the resource has: if `topicPattern` instead of `topicsPattern` was ignored,
+  all topics would be mirrored.
 
 ## Secrets
 
-What Kubernetes would mount is read from a folder: `--secrets DIR` with a file
-`DIR/<secretName>/<key>` for each key, as a volume of secrets looks. For one secret:
+Secrets that Kubernetes would mount are read from a folder. `--secrets DIR` needs a file
+`DIR/<secretName>/<key>` for each key, as in a volume of secrets. For one secret:
 
     mkdir -p secrets/my-user
     kubectl get secret my-user -o jsonpath='{.data.password}' | base64 -d > secrets/my-user/password
 
-Values stay references to these files, by Kafka's own `DirectoryConfigProvider`: no message, log or
-converted file holds what is in them. A password with a quote, a backslash or a line end in it is
-refused, because the text of a login cannot hold it. `${name:namespace/secret:key}` of Strimzi's
-`KubernetesSecretConfigProvider` is looked up in the same folder; Kafka's own providers work as in
-`docs/configuration.md`. What connects to nothing (`check --explain`, `convert`) needs no folder:
-without `--secrets` no secret is read, and their output shows `/SECRETS` as the folder.
+Values remain references to these files through Kafka's `DirectoryConfigProvider`, so no message,
+log or converted file contains a secret. A password with a quote, a backslash or a line break is
+rejected, because `sasl.jaas.config` cannot represent it. `${name:namespace/secret:key}` of
+Strimzi's `KubernetesSecretConfigProvider` is resolved from the same folder; Kafka's own providers
+work as in `docs/configuration.md`. Commands that do not connect to the clusters (`check --explain`,
+`convert`) need no folder: without `--secrets` they read no secret, and their output shows
+`/SECRETS` as the folder.
 
 The operator's own providers need no `config.providers`: `${strimzienv:NAME}`,
 `${strimzifile:path:key}`, `${strimzidir:path:key}` and `${strimzisecrets:namespace/secret:key}`.
@@ -58,20 +60,21 @@ environment, and paths from this machine's file system.
 
 ## Where a flow and three connectors differ
 
-Strimzi gives each connector a `config` of its own; a flow of MirrorMaker 2 has one. A key is taken
-from the connector it belongs to; what they share (`replication.policy.class`,
-`offset-syncs.topic.location`, ...) from `sourceConnector`. A key that stands elsewhere does nothing
-there, with Strimzi neither, and is said. `consumer.` keys below `config` of a source cluster act
-here; with Strimzi only those of the connector do, and these win here too.
+In Strimzi each connector has its own `config`; a flow of MirrorMaker 2 has one. A key is read from
+the connector that it belongs to. Keys that the connectors share (`replication.policy.class`,
+`offset-syncs.topic.location`, ...) are read from `sourceConnector`. A key below another connector
+has no effect, neither in Strimzi nor in Twinlog, and is reported as a warning. `consumer.` keys
+below `config` of a source cluster have an effect in Twinlog; in Strimzi only those of the connector
+do. In Twinlog those of the connector take precedence.
 
 ## Fields
 
-"No meaning here" is accepted and said once; "refused" is an error.
+A field with "no effect" is accepted with one warning; "refused" is an error.
 """
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return _TOP + "\n".join(_parts())
 
 
@@ -82,7 +85,7 @@ def _parts() -> Iterator[str]:
 
 
 def _table(fields: Iterable[Field]) -> str:
-    lines = ["| field | | |", "| --- | --- | --- |"]
+    lines = ["| field | support | meaning |", "| --- | --- | --- |"]
     lines += [f"| `{field.name}` | {field.use.value} | {field.meaning} |" for field in fields]
     return "\n".join(lines) + "\n"
 

@@ -1,5 +1,5 @@
-"""Java's regular expressions in Python, so that a list of topics selects the same.
+"""Java's regular expressions in Python, so that a list of topics matches the same names.
 
-`patterns` is what the rest uses; `java_regex` translates, `backtracking` refuses what could run for
-ever.
+Other packages use `patterns`. `java_regex` translates expressions, and `backtracking` rejects those
+that could run for an unbounded time.
 """

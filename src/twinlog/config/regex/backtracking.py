@@ -1,13 +1,14 @@
-"""Whether a repetition can read one text in exponentially many ways, as `(a+)+` can.
+r"""Detects repetitions that can match a text in exponentially many ways, such as `(a+)+`.
 
-Python tries them all before it says that a name does not match, and holds every other thread of the
-process meanwhile; the names come from others. What counts are not nested quantifiers but the ways:
-`([a-z]+\\.)*` nests them, and reads every text in one way only.
+Python tries all of them before it reports that a name does not match, and blocks all other threads
+of the process in the meantime. Names are chosen by other users. Nested quantifiers alone are not
+the problem, but the number of ways: `([a-z]+\.)*` nests them and matches every text in one way
+only.
 
-The repetition's characters are positions (Glushkov's automaton), with how often one may follow
-another. Two ways back to the same position by the same text, once found, can be gone through again
-and again: they are a cycle of pairs of positions that leaves the diagonal, or a follower that is
-reached twice in one step.
+The repetition's characters are positions of Glushkov's automaton, which counts how often one may
+follow another. If two ways lead from a position back to it by the same text, they can be combined
+any number of times. They are a cycle of pairs of positions that leaves the diagonal, or a follower
+that is reached twice in one step.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from typing import Any, Final
 from twinlog.config.regex.linear import CATEGORIES
 
 _ALPHABET: Final = [*map(chr, range(128)), "\x85", "\xe9", "\u2028"]
-"""One of each kind that the translated expressions tell apart."""
+"""One character of each kind that the translated expressions distinguish."""
 _EVERY: Final = (1 << len(_ALPHABET)) - 1
 _UNROLLED: Final = 16
-"""Counted repetitions are written out up to this count, and taken for endless above."""
+"""Counted repetitions are expanded up to this count, and treated as unbounded above."""
 MOST_POSITIONS: Final = 80
-"""A repetition with more characters in it is not judged: pairs of them are too many."""
+"""Repetitions with more characters are not checked, because the pairs of positions would be too
+many.
+"""
 
 _Pair = tuple[int, int]
 _Graph = dict[_Pair, list[_Pair]]
@@ -37,12 +40,14 @@ _Graph = dict[_Pair, list[_Pair]]
 
 @lru_cache(maxsize=512)
 def has_exponential_ways(expression: str) -> bool:
-    """Judge one repetition, as Python's `re` reads it."""
+    """Return True if the repetition, in the syntax of Python's `re`, can match a text in
+    exponentially many ways.
+    """
     parser: Any = import_module("re._parser")
     try:
         tree = parser.parse(expression, re.ASCII)
     except re.error:
-        return False  # it names a group outside of it
+        return False  # it refers to a group outside
     automaton = _Automaton()
     try:
         automaton.read(tree)
@@ -52,17 +57,17 @@ def has_exponential_ways(expression: str) -> bool:
 
 
 class _TooLargeError(Exception):
-    """More positions than are judged."""
+    """There are more positions than the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a piece of the expression begins and ends with."""
+    """How a part of the expression begins and ends."""
 
     empty: int
-    """In how many ways it reads nothing; more than two are two."""
+    """Number of ways to match the empty text, at most 2."""
     first: tuple[int, ...] = ()
-    """Positions, each as often as there are ways to it."""
+    """Positions, repeated once per way to reach them."""
     last: tuple[int, ...] = ()
 
 
@@ -72,11 +77,11 @@ _EMPTY: Final = _Part(1)
 @dataclass(slots=True)
 class _Automaton:
     masks: list[int] = field(default_factory=list)
-    """Which characters of the alphabet each position takes."""
+    """The characters of the alphabet that each position matches."""
     follow: Counter[tuple[int, int]] = field(default_factory=Counter)
 
     def read(self, items: Iterable[Any]) -> _Part:
-        """A sequence, from left to right."""
+        """Read a sequence from left to right."""
         done = _EMPTY
         for code, argument in items:
             done = self._then(done, self._item(str(code), argument))
@@ -110,7 +115,7 @@ class _Automaton:
                 low, high, body = argument
                 return self._repeat(int(low), int(high), lambda: self.read(body))
             case "POSSESSIVE_REPEAT" | "ATOMIC_GROUP":
-                # what they took is not tried in another way: as one character of theirs
+                # they do not backtrack, so they count as one of their characters
                 inner = _Automaton()
                 body = argument[2] if code == "POSSESSIVE_REPEAT" else argument
                 empty = inner.read(body).empty or (code == "POSSESSIVE_REPEAT" and not argument[0])
@@ -121,7 +126,7 @@ class _Automaton:
             case "LITERAL" | "NOT_LITERAL" | "IN" | "ANY":
                 return self._character(_mask(code, argument))
             case _:
-                return _EMPTY  # anchors and looks around take no character
+                return _EMPTY  # anchors and look-around match no character
 
     def _repeat(self, low: int, high: int, body: Callable[[], _Part]) -> _Part:
         if high > _UNROLLED:
@@ -143,7 +148,7 @@ class _Automaton:
         return _Part(0, here, here)
 
     def is_ambiguous(self) -> bool:
-        """Whether two ways lead from a position back to it by the same text."""
+        """Return True if two ways lead from a position back to it by the same text."""
         after: dict[int, list[int]] = {}
         for end, begin in self.follow:
             after.setdefault(end, []).append(begin)
@@ -174,7 +179,7 @@ class _Automaton:
 
 
 def _mask(code: str, argument: Any) -> int:
-    """The characters that one position takes; a case that is folded takes both."""
+    """Return the characters that a position matches; with case folding, both cases."""
     if code == "ANY":
         return _EVERY
     if code == "LITERAL":
@@ -206,7 +211,7 @@ def _of(takes: Callable[[str], bool]) -> int:
 
 
 def _cycles(graph: _Graph) -> dict[_Pair, int]:
-    """Which nodes lead to each other: a number for each such group (Kosaraju's algorithm)."""
+    """Return the number of the strongly connected component of each node (Kosaraju's algorithm)."""
     ends: list[_Pair] = []
     seen: set[_Pair] = set()
     for root in graph:
@@ -225,7 +230,7 @@ def _cycles(graph: _Graph) -> dict[_Pair, int]:
 
 
 def _finish(root: _Pair, graph: _Graph, seen: set[_Pair], ends: list[_Pair]) -> None:
-    """Append what is reached from here and new, each node behind those that it leads to."""
+    """Append all new nodes that are reachable from `root`, each after those that it leads to."""
     if root in seen:
         return
     seen.add(root)

@@ -1,12 +1,12 @@
-"""Java character classes as Python expressions that match exactly the same single characters.
+r"""Translates Java character classes to Python expressions that match exactly the same characters.
 
-Java nests classes (`[a[bc]]`), intersects them (`[a-z&&[^aeiou]]`) and knows escapes that Python
-lacks (`\\h`, `\\p{Alpha}`). A plain class stays a plain class; the rest is built from alternation
-and look-ahead, each of which still consumes one character.
+Java nests classes (`[a[bc]]`), intersects them (`[a-z&&[^aeiou]]`) and has escapes that Python
+lacks (`\h`, `\p{Alpha}`). A plain class remains a plain class. Other classes become alternations
+and look-aheads, which still consume one character.
 
-Refused instead of guessed: properties that need Unicode tables (Java's and Python's differ by
-version), operands of && that mix nested classes with plain characters (Java forgets one of them),
-white space in a class under (?x).
+Rejected, because they cannot be translated exactly: properties that need Unicode tables (Java's and
+Python's differ by version), operands of && that mix nested classes with plain characters (Java
+drops one of them), and white space in a class under (?x).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BODIES = {
     "h": r" \t\xa0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000",
     "v": r"\n\x0b\f\r\x85\u2028\u2029",
 }
-"""The predefined classes without the (?U) flag, as the body of a Python class."""
+"""Predefined classes without the (?U) flag, as the body of a Python class."""
 
 _PROPERTIES = {
     "Lower": "a-z",
@@ -39,7 +39,7 @@ _PROPERTIES = {
     "XDigit": "0-9a-fA-F",
     "Space": r" \t\n\x0b\f\r",
 }
-"""The POSIX names, which are US-ASCII in Java."""
+"""POSIX classes, which are US-ASCII in Java."""
 
 CLASS_ESCAPES = "dDwWsShHvVpP"
 
@@ -47,7 +47,7 @@ _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
 
 
 def quote(char: str) -> str:
-    """One literal character, written so that Python takes it literally everywhere."""
+    """Return a literal character in a form that Python reads literally everywhere."""
     code = ord(char)
     if char.isascii() and (char.isalnum() or char == "_"):
         return char
@@ -59,7 +59,7 @@ def quote(char: str) -> str:
 
 
 def escaped_class(reader: RegexReader) -> str:
-    """The class that an escape names; the reader stands behind the backslash."""
+    """Read the class named by an escape. The reader is after the backslash."""
     column = reader.column - 1
     letter = reader.literal()
     if letter in "pP":
@@ -77,7 +77,7 @@ def escaped_class(reader: RegexReader) -> str:
 
 
 def escaped_char(reader: RegexReader) -> str:
-    """The character that an escape names; the reader stands behind the backslash."""
+    """Read the character named by an escape. The reader is after the backslash."""
     column = reader.column - 1
     letter = reader.literal()
     if letter in _CONTROLS:
@@ -91,17 +91,17 @@ def escaped_char(reader: RegexReader) -> str:
     if letter == "c":
         return reader.control()
     if letter.isascii() and letter.isalnum():
-        raise reader.problem(f"\\{letter} is not an escape that can be used here", column)
+        raise reader.problem(f"\\{letter} is not a supported escape", column)
     return letter
 
 
 def bracket_class(reader: RegexReader, *, comments: bool) -> str:
-    """A class in brackets; the reader stands behind the opening one."""
+    """Read a class in brackets. The reader is after the opening bracket."""
     return _Class(reader, comments=comments).read()
 
 
 class _Class:
-    """One bracketed class while it is read."""
+    """Reads one bracketed class."""
 
     def __init__(self, reader: RegexReader, *, comments: bool) -> None:
         self._reader = reader
@@ -135,7 +135,7 @@ class _Class:
 
     def _finish_operand(self) -> None:
         choices = self._choices()
-        # Java lets the plain characters of a right operand overwrite its nested classes
+        # in Java, plain characters of a right operand overwrite its nested classes
         if not choices or (self._operands and self._nested and len(choices) > 1):
             raise self._reader.problem(
                 "each side of && must be one nested class or plain characters; "
@@ -153,9 +153,9 @@ class _Class:
     def _read_item(self) -> None:
         reader = self._reader
         if self._comments and reader.peek() and reader.peek() in " \t\n\x0b\f\r#":
-            raise reader.problem("white space or # in a class means nothing under (?x); escape it")
+            raise reader.problem("white space or # in a class is ignored under (?x); escape it")
         if reader.peek() and reader.peek() in "^&" and self._operands and not self._choices():
-            raise reader.problem("^ or & behind && is easily misread; escape it, or write [^..]")
+            raise reader.problem("^ or & after && is easily misread; escape it, or write [^..]")
         if reader.take("["):
             self._nested.append(bracket_class(reader, comments=self._comments))
         elif reader.peek() == "\\" and reader.peek(1) and reader.peek(1) in CLASS_ESCAPES:

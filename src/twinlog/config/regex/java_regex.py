@@ -1,17 +1,16 @@
-"""A Java regular expression rewritten for Python's `re`, so that a whole-name match is the same.
+r"""Translates a Java regular expression for Python's `re`, so that the same whole names match.
 
-Python's syntax is close enough to Java's to be dangerous: the same text may compile in both and
-mean different things. So nothing is passed through. Every construct is read by Java's grammar and
-written out again:
+Python's syntax is similar to Java's, but the same text can compile in both and have different
+meanings. So nothing is passed through: every construct is read by Java's grammar and written again.
 
-- `.`, `$`, `\\Z`, `\\v`, `\\h` know more line ends and blanks in Java;
-- inline flags such as (?i) may stand anywhere and hold to the end of their group, across `|`;
+- `.`, `$`, `\Z`, `\v` and `\h` recognise more line ends and blanks in Java;
+- inline flags such as (?i) may occur anywhere and apply to the end of their group, across `|`;
 - `{` that starts no repetition is an error in Java and a character in Python;
-- \\Q..\\E, \\z, \\p{Alpha}, nested and intersected classes do not exist in Python.
+- \Q..\E, \z, \p{Alpha}, nested and intersected classes do not exist in Python.
 
-What has no exact counterpart is a `RegexProblem` with its column, never another meaning: Unicode
-properties, the flags u and U, \\G, \\R, \\X, \\N{..}, forward references, look-behind of varying
-width, `{2}{3}`. So is a repetition that would take years to say no (`regex_ways`).
+A construct without an exact counterpart raises `RegexProblem` with its column: Unicode properties,
+the flags u and U, \G, \R, \X, \N{..}, forward references, look-behind of varying width, `{2}{3}`.
+So does a repetition that backtracks exponentially (`backtracking`).
 
 The result must be compiled with re.ASCII, because Java folds only ASCII letters under (?i).
 """
@@ -35,24 +34,26 @@ from twinlog.config.regex.reader import RegexProblem, RegexReader
 
 _MAX_REPEAT = (1 << 31) - 1
 _QUANTIFIED = re.compile(r"[*+?{|]")
-"""Only such an atom can be read in several ways."""
+"""Only an atom that matches this can match a text in several ways."""
 _GROUP_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9]*")
 _LOOK_AROUND = {"(?=": "(?=", "(?!": "(?!", "(?<=": "(?<=", "(?<!": "(?<!", "(?>": "(?>"}
 
 
 def compile_java(pattern: str) -> re.Pattern[str]:
-    """Compile for `fullmatch`; raises RegexProblem."""
+    """Compile for `fullmatch`. Raises RegexProblem."""
     translator = _Translator(pattern)
     translated = translator.translate()
     try:
         return re.compile(translated, re.ASCII)
     except (re.error, OverflowError) as error:
-        # everything but the width of look-behinds is checked before
-        raise RegexProblem(f"cannot be kept: {error}", translator.last_look_behind) from error
+        # only the width of look-behinds has not been checked before
+        raise RegexProblem(f"cannot be translated: {error}", translator.last_look_behind) from error
 
 
 class _Translator:
-    """Recursive descent over one expression; each method returns what it read, in Python."""
+    """Recursive descent over one expression. Each method returns the Python text of what it
+    read.
+    """
 
     def __init__(self, pattern: str) -> None:
         self._reader = RegexReader(pattern)
@@ -65,7 +66,7 @@ class _Translator:
     def translate(self) -> str:
         body = self._alternation()
         if not self._reader.at_end:
-            raise self._reader.problem("this ) closes nothing")
+            raise self._reader.problem("this ) has no opening (")
         return body
 
     def _alternation(self) -> str:
@@ -89,13 +90,13 @@ class _Translator:
             self._reader.skip_comments()
 
     def _atom(self) -> str | None:
-        """The next atom; None for a group that only sets flags."""
+        """Return the next atom, or None for a group that only sets flags."""
         reader = self._reader
         special = reader.peek()
         if special == "(":
             return self._group()
         if special and special in "?*+{":
-            raise reader.problem(f"{special} has nothing before it that it could repeat")
+            raise reader.problem(f"{special} has nothing before it to repeat")
         if reader.take("["):
             return self._folded(bracket_class(reader, comments=self._flags.comments))
         if reader.take("\\"):
@@ -134,8 +135,8 @@ class _Translator:
         repeated = f"(?:{atom}){quantifier}"
         if is_endless and _QUANTIFIED.search(atom) and has_exponential_ways(repeated):
             raise reader.problem(
-                "this repetition can read one name in more ways than there is time to try: write "
-                "it so that each has one, as (a+-)* and not (a+-?)*",
+                "this repetition can match a name in too many ways: write it so that there "
+                "is one way only, as (a+-)* and not (a+-?)*",
                 column,
             )
         return repeated
@@ -148,7 +149,7 @@ class _Translator:
         if not low or not reader.take("}"):
             raise reader.problem(
                 "{ must start a repetition such as {2} or {2,5}; write \\{ for the character "
-                "(a comma separates the entries of a list, also here)",
+                "(a comma separates the entries of a list, even here)",
                 column,
             )
         if int(low) > _MAX_REPEAT or (high and int(high) > _MAX_REPEAT):
@@ -197,14 +198,18 @@ class _Translator:
         column = self._reader.column
         name = self._reader.until(">", "(?<")
         if not _GROUP_NAME.fullmatch(name):
-            raise self._reader.problem("a group's name is made of ASCII letters and digits", column)
+            raise self._reader.problem(
+                ("a group's name must consist of ASCII letters and digits"), column
+            )
         if name in self._names:
             raise self._reader.problem(f"two groups are named {name}", column)
         self._names[name] = self._groups + 1
         return name
 
     def _set_flags(self) -> bool:
-        """Read flags up to `)` or `:`; True when a group follows, to which alone they apply."""
+        """Read flags up to `)` or `:`. Return True if a group follows, to which alone they
+        apply.
+        """
         reader = self._reader
         on = True
         while True:
@@ -217,8 +222,8 @@ class _Translator:
                 continue
             changed = self._flags.changed(letter, on=on)
             if changed is None:
-                what = "flag that can be kept" if letter in "uU" else "group or flag of Java's"
-                raise reader.problem(f"(?{letter} is no {what}", column)
+                what = "supported flag" if letter in "uU" else "group or flag in Java"
+                raise reader.problem(f"(?{letter} is not a {what}", column)
             self._flags = changed
 
     # -- single atoms
@@ -236,8 +241,8 @@ class _Translator:
             "A": r"(?:\A)",
             "z": r"(?:\Z)",
             "Z": self._flags.last_line_end(),
-            # by US-ASCII, as Java since 19; older ones differ only next to characters no topic may
-            # have
+            # US-ASCII, as Java since 19; older versions differ only next to characters that topic
+            # names cannot have
             "b": r"(?:\b)",
             # Python's own \B does not match in an empty text before 3.14
             "B": r"(?!\b)",
@@ -245,7 +250,7 @@ class _Translator:
         if letter in anchors:
             reader.skip()
             if letter == "b" and reader.peek() == "{":
-                raise reader.problem("\\b{g} has no counterpart here")
+                raise reader.problem("\\b{g} is not supported")
             return anchors[letter]
         return self._folded(quote(escaped_char(reader)))
 
@@ -253,7 +258,7 @@ class _Translator:
         reader = self._reader
         column = reader.column - 1
         number = int(reader.literal())
-        # Java takes a further digit only while such a group exists
+        # Java reads a further digit only if such a group exists
         while reader.peek() and reader.peek() in "0123456789":
             longer = number * 10 + int(reader.peek())
             if longer > self._groups:
@@ -290,7 +295,7 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class RegexFlags:
-    """The flags that hold at one point of an expression."""
+    """The flags that apply at one point of an expression."""
 
     ignore_case: bool = False
     multi_line: bool = False
@@ -299,11 +304,11 @@ class RegexFlags:
     comments: bool = False
 
     def changed(self, letter: str, *, on: bool) -> Self | None:
-        """With one flag set or cleared; None when there is no such flag here."""
+        """Return the flags with one set or cleared, or None if the flag is not supported."""
         return replace(self, **{_FIELDS[letter]: on}) if letter in _FIELDS else None
 
     def anchor(self, special: str) -> str | None:
-        """`.`, `^` and `$`; None for anything else."""
+        """Return the translation of `.`, `^` or `$`, or None for other characters."""
         match special:
             case ".":
                 return self._any_char()
@@ -314,7 +319,7 @@ class RegexFlags:
         return None
 
     def last_line_end(self) -> str:
-        """`\\Z`: the end, or the line end before it."""
+        r"""Return the translation of `\Z`: the end, or the line end before it."""
         if self.unix_lines:
             return r"(?=\n?\Z)"
         return rf"(?:(?!{_INSIDE_CRLF})(?=(?:\r\n|{_LINE_END})?\Z))"
@@ -327,7 +332,7 @@ class RegexFlags:
     def _line_start(self) -> str:
         if not self.multi_line:
             return r"(?:\A)"
-        # unlike Python's, it does not match behind a line end at the very end
+        # unlike Python's, it does not match after a line end at the very end
         if self.unix_lines:
             return r"(?:(?!\Z)(?:\A|(?<=\n)))"
         return rf"(?:(?!\Z)(?:\A|(?<={_LINE_END})(?!{_INSIDE_CRLF})))"

@@ -1,9 +1,9 @@
-"""A matcher whose time grows with the length of a name and no faster, for expressions of clients.
+"""A matcher whose time grows linearly with the length of a name, for expressions sent by clients.
 
-Python's `re` tries one way after another, may need longer than anybody lives for `(a+)+b`, and
-holds every thread of the process meanwhile. This one goes through all ways at once (Glushkov's
-automaton, a bit for each position), and takes what is regular alone: characters, classes, groups,
-`|` and quantifiers. What looks around, refers back or is possessive is refused.
+Python's `re` backtracks. For `(a+)+b` it may run practically forever, while it blocks all threads
+of the process. This matcher follows all alternatives in parallel (Glushkov's automaton, one bit per
+position). It supports only regular constructs: characters, classes, groups, `|` and quantifiers.
+Look-around, references and possessive quantifiers are rejected.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any, Final
 from twinlog.config.regex.reader import RegexProblem
 
 MOST_POSITIONS: Final = 400
-"""Characters of an expression, those of `{n}` written out: each may cost a step for each character
-of a name.
+"""Maximum number of characters in an expression, with `{n}` expanded. Each may cost a step per
+character of a name.
 """
 _KNOWN: Final = 4096
-"""Characters whose positions are remembered."""
+"""Number of characters whose positions are cached."""
 
 
 def linear_matcher(expression: str) -> Callable[[str], bool]:
-    """Whether a whole name matches; raises RegexProblem, whose column is that of Python."""
+    """Return a function that matches whole names. Raises RegexProblem with Python's column."""
     parser: Any = import_module("re._parser")
     try:
         tree = parser.parse(expression)
@@ -35,7 +35,7 @@ def linear_matcher(expression: str) -> Callable[[str], bool]:
     except (OverflowError, RecursionError) as error:
         raise RegexProblem("it is too large", 1) from error
     if tree.state.flags & ~re.UNICODE:
-        raise RegexProblem("flags such as (?i) are not taken here", 1)
+        raise RegexProblem("flags such as (?i) are not supported", 1)
     made = _Positions()
     try:
         whole = made.sequence(tree)
@@ -47,9 +47,9 @@ def linear_matcher(expression: str) -> Callable[[str], bool]:
 @dataclass(frozen=True, slots=True)
 class _Part:
     is_empty: bool
-    """It matches nothing as well."""
+    """True if it matches the empty text."""
     first: int = 0
-    """Positions with which it may begin, a bit for each."""
+    """Positions at which it may begin, one bit each."""
     last: int = 0
 
 
@@ -80,7 +80,7 @@ class _Positions:
         match code:
             case "SUBPATTERN":
                 if argument[1] or argument[2]:
-                    raise RegexProblem("flags such as (?i:) are not taken here", 1)
+                    raise RegexProblem("flags such as (?i:) are not supported", 1)
                 return self.sequence(argument[3])
             case "BRANCH":
                 parts = [self.sequence(choice) for choice in argument[1]]
@@ -97,9 +97,11 @@ class _Positions:
             case "LITERAL" | "NOT_LITERAL" | "IN" | "ANY":
                 return self._character(_taker(code, argument))
             case "AT" if str(argument) in ("AT_BEGINNING", "AT_END"):
-                raise RegexProblem("whole names are matched: leave ^ and $ away", 1)
+                raise RegexProblem("whole names are matched: remove ^ and $", 1)
             case _:
-                raise RegexProblem(f"{code.lower()} is not taken here: it may take too long", 1)
+                raise RegexProblem(
+                    (f"{code.lower()} is not supported, because it may take too long"), 1
+                )
 
     def _repeat(self, low: int, high: Any, body: Any) -> _Part:
         is_endless = str(high) == "MAXREPEAT"
@@ -109,7 +111,7 @@ class _Positions:
             before = len(self.takes)
             part = self.sequence(body)
             if len(self.takes) == before:
-                break  # it takes no character, however often
+                break  # it matches only the empty text
             may_end = part.is_empty or count >= int(low)
             done = self._then(done, _Part(may_end, part.first, part.last))
         if is_endless:
@@ -155,7 +157,7 @@ def _bits(value: int) -> Iterable[int]:
 
 
 def _taker(code: str, argument: Any) -> Callable[[str], bool]:
-    """Whether one character fits; a class is one character to `re`, which is quick there."""
+    """Return a function that tests one character. `re` tests classes, which takes constant time."""
     if code == "ANY":
         return lambda char: char != "\n"
     if code == "LITERAL":

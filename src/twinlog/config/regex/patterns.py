@@ -1,8 +1,7 @@
-"""Lists of Java regular expressions that must match a whole name, as MM2's filters take them.
+"""Lists of Java regular expressions that must match a whole name, as in MirrorMaker 2's filters.
 
-The entries of a list are joined with `|` before they are compiled, as MM2 does, so that `(foo,bar)`
-(split at its comma) means the same here. A list without entries matches nothing, not even the empty
-name.
+The entries are joined with `|` before they are compiled, as in MirrorMaker 2, so `(foo,bar)` (split
+at its comma) has the same meaning. A list without entries matches nothing, not even the empty name.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _LONE_STAR = "*"
 
 @dataclass(frozen=True, slots=True)
 class NamePattern:
-    """What a filter key says: which names it matches."""
+    """The names that a filter key matches."""
 
     entries: tuple[str, ...]
     _regex: re.Pattern[str] | None = field(repr=False, compare=False)
@@ -33,7 +32,7 @@ class NamePattern:
 
     @property
     def regex(self) -> re.Pattern[str] | None:
-        """The one expression of the list, for who asks for its groups; None without entries."""
+        """The joined expression, for access to its groups, or None without entries."""
         return self._regex
 
     def __str__(self) -> str:
@@ -41,10 +40,10 @@ class NamePattern:
 
 
 def compile_names(entries: Sequence[str]) -> NamePattern:
-    """Compile a list; raises RegexProblem, whose column counts in `joined(entries)`.
+    """Compile a list. Raises RegexProblem, whose column is one of `joined(entries)`.
 
-    An entry that is a lone `*` is an error in Java and always meant as `.*`: it is taken so
-    (`has_lone_star` tells, so that somebody can say it).
+    An entry `*` is invalid in Java and always meant as `.*`, so it is read as that. `has_lone_star`
+    detects it, so that callers can warn.
     """
     if not entries:
         return NamePattern((), None)
@@ -52,7 +51,7 @@ def compile_names(entries: Sequence[str]) -> NamePattern:
 
 
 def joined(entries: Sequence[str]) -> str:
-    """The one expression that a list stands for."""
+    """Return the expression that a list stands for."""
     return "|".join(EVERYTHING if entry == _LONE_STAR else entry for entry in entries)
 
 

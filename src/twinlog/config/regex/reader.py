@@ -1,4 +1,4 @@
-"""A cursor over a Java regular expression: its characters, and which of them \\Q..\\E quoted."""
+r"""A cursor over a Java regular expression that tracks which characters \Q..\E quotes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LINE_ENDS = "\n\r\x85\u2028\u2029"
 
 
 class RegexProblem(ValueError):
-    """The expression is wrong, or means something that cannot be kept; `column` counts from 1."""
+    """An expression is invalid, or cannot be translated exactly. `column` starts at 1."""
 
     def __init__(self, reason: str, column: int) -> None:
         super().__init__(reason)
@@ -19,10 +19,10 @@ class RegexProblem(ValueError):
 
 
 class RegexReader:
-    """Characters one by one; a quoted character never equals a special one.
+    """Reads the characters of an expression one by one.
 
-    `peek` answers "" at the end and for quoted characters, so that no caller can take a quoted `*`
-    for a quantifier; `literal` reads whatever stands here.
+    `peek` returns "" at the end and for quoted characters, so that callers cannot mistake a quoted
+    `*` for a quantifier. `literal` returns any character.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -57,14 +57,14 @@ class RegexReader:
         self._position += count
 
     def take(self, text: str) -> bool:
-        """Step over `text` if it stands here, unquoted."""
+        """Skip `text` if it is next and unquoted. Return whether it was."""
         if not self.starts(text):
             return False
         self._position += len(text)
         return True
 
     def literal(self) -> str:
-        """The character here, quoted or not."""
+        """Return the next character, quoted or not."""
         if self.at_end:
             raise self.problem("the pattern ends too early")
         char = self._chars[self._position]
@@ -72,7 +72,7 @@ class RegexReader:
         return char
 
     def skip_comments(self) -> None:
-        """White space and `# ...` of the (?x) mode."""
+        """Skip white space and `# ...` in (?x) mode."""
         while self.peek() and self.peek() in _BLANKS + "#":
             if self.peek() == "#":
                 while not self.at_end and self._chars[self._position] not in LINE_ENDS:
@@ -87,7 +87,7 @@ class RegexReader:
         return found
 
     def until(self, end: str, what: str) -> str:
-        """Everything up to `end`, which is stepped over."""
+        """Return the text before `end`, and skip both."""
         column = self.column
         found = ""
         while not self.starts(end):
@@ -98,7 +98,7 @@ class RegexReader:
         return found
 
     def octal(self) -> str:
-        """What follows \\0: up to three digits, at most 377."""
+        r"""Read the digits after \0: up to three, at most 377."""
         column = self.column
         digits = ""
         while len(digits) < 3 and self.peek() and self.peek() in _OCTAL:
@@ -110,17 +110,17 @@ class RegexReader:
         return chr(int(digits, 8))
 
     def hexadecimal(self) -> str:
-        """What follows \\x: two digits, or any number in braces."""
+        r"""Read the digits after \x: two, or any number in braces."""
         column = self.column
         if self.take("{"):
             digits = self.until("}", "\\x{")
             if not digits or not _HEX.issuperset(digits) or int(digits, 16) > _MAX_CODE_POINT:
-                raise self.problem("\\x{..} must hold a code point in hexadecimal", column)
+                raise self.problem("\\x{..} must contain a hexadecimal code point", column)
             return chr(int(digits, 16))
         return chr(self._fixed_hex(2, "\\x", column))
 
     def unicode(self) -> str:
-        """What follows \\u: four digits; two escapes may make one character, as in Java."""
+        r"""Read the four digits after \u. Two escapes can form one character, as in Java."""
         column = self.column
         unit = self._fixed_hex(4, "\\u", column)
         if 0xD800 <= unit <= 0xDBFF and self.starts("\\u"):
@@ -133,7 +133,7 @@ class RegexReader:
         return chr(unit)
 
     def control(self) -> str:
-        """What follows \\c: one character, whose bit 64 is flipped."""
+        r"""Read the character after \c, and flip its bit 64."""
         return chr(ord(self.literal()) ^ 64)
 
     def _fixed_hex(self, count: int, what: str, column: int) -> int:
@@ -157,7 +157,7 @@ def _without_quotes(pattern: str) -> tuple[list[str], list[int], list[bool]]:
         elif inside and pair == "\\E":
             inside, position = False, position + 2
         else:
-            # an escaped pair stays together, so that \\Q after an escaped backslash is no quotation
+            # an escaped pair stays together, so \\Q after an escaped backslash starts no quotation
             taken = pair if not inside and pair[0] == "\\" else pattern[position]
             for offset, char in enumerate(taken):
                 chars.append(char)

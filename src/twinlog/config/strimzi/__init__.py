@@ -1,6 +1,6 @@
-"""A Strimzi KafkaMirrorMaker2 resource as settings of an mm2.properties.
+"""Reads a Strimzi KafkaMirrorMaker2 resource as settings of an mm2.properties.
 
-`document` finds it in a file. `resource` reads it, and names the field of a key in messages.
-`fields` is the table of what each field does; `mirror`, `settings` and `security` turn those that
-act into keys.
+`document` finds the resource in a file. `resource` reads it, and maps keys to fields in messages.
+`fields` is the table of all fields; `mirror`, `settings` and `security` convert the fields that
+have an effect to keys.
 """

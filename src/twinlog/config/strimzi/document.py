@@ -1,4 +1,4 @@
-"""Finds a KafkaMirrorMaker2 resource among the documents of a file, or a connector."""
+"""Finds a KafkaMirrorMaker2 resource or a connector among the documents of a file."""
 
 from __future__ import annotations
 
@@ -73,13 +73,16 @@ def find_resource(documents: list[Node], *, file: str) -> dict[str, Node]:
     if len(resources) > 1:
         kinds = [fields["kind"] for _, fields in resources]
         raise kinds[1].refuse(
-            f"a second {KIND}, after that of line {kinds[0].line}", "give each a file of its own"
+            f"a second {KIND}, after the one on line {kinds[0].line}",
+            ("put each into a file of its own"),
         )
     if resources:
         return resources[0][1]
     if others:
         what = f'"{others[0].text()}"' if others[0].path.endswith("kind") else "no kind"
         raise others[0].refuse(
-            f"{what} where a {KIND} is wanted", "name a file with one, or an mm2.properties file"
+            f"{what} instead of a {KIND}", "name a file with one, or an mm2.properties file"
         )
-    raise ConfigError(f"an empty file; write a {KIND}, or name an mm2.properties file", file=file)
+    raise ConfigError(
+        (f"the file is empty; write a {KIND}, or name an mm2.properties file"), file=file
+    )

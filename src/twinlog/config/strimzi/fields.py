@@ -1,9 +1,9 @@
-"""Every field of a KafkaMirrorMaker2 resource, and what it does here: one table.
+"""Every field of a KafkaMirrorMaker2 resource and its effect in Twinlog: one table.
 
-It covers the versions v1alpha1, v1beta2 and v1. Fields that are in none of them are refused, as
-`kubectl` refuses them: a misspelt `topicsPattern` would else mirror everything.
+It covers the versions v1alpha1, v1beta2 and v1. Fields that are in none of them are rejected, as
+`kubectl` rejects them: if a misspelt `topicsPattern` was ignored, all topics would be mirrored.
 
-`docs/strimzi.md` is made from it: python -m twinlog.config.pages.strimzi_page
+docs/strimzi.md is generated from it: python -m twinlog.config.pages.strimzi_page
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from twinlog.errors import ConfigError
 
 
 class Use(StrEnum):
-    """What a field does here."""
+    """Support of a field."""
 
     USED = "used"
-    NO_MEANING = "no meaning here"
-    """Accepted and said once: there is no Kubernetes and no Kafka Connect here."""
+    NO_MEANING = "no effect"
+    """Accepted with one warning: it configures Kubernetes or Kafka Connect."""
     REFUSED = "refused"
-    """An error: without it the copy would differ, or could not connect."""
+    """An error: if it was ignored, the copy would differ or could not connect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,55 +43,55 @@ RESOURCE: Final = (
     Field(
         "apiVersion",
         _USED,
-        "`kafka.strimzi.io/` and `v1alpha1`, `v1beta2` or `v1`; with another group a note",
+        "`kafka.strimzi.io/` and `v1alpha1`, `v1beta2` or `v1`; other groups give a warning",
     ),
-    Field("kind", _USED, "`KafkaMirrorMaker2`; a `List` is looked into"),
+    Field("kind", _USED, "`KafkaMirrorMaker2`, or a `List` that has one"),
     Field("metadata", _NOTHING, "names, labels and annotations of Kubernetes"),
-    Field("spec", _USED, "what follows"),
-    Field("status", _NOTHING, "what the operator last saw"),
+    Field("spec", _USED, "the sections below"),
+    Field("status", _NOTHING, "status as reported by the operator"),
 )
 SPEC: Final = (
     Field("clusters", _USED, "the clusters, up to v1beta2"),
     Field("connectCluster", _USED, "alias of the target, up to v1beta2"),
     Field("target", _USED, "the target cluster, from v1beta2 on"),
-    Field("mirrors", _USED, "one flow each"),
-    Field("version", _NOTHING, "of Kafka Connect"),
+    Field("mirrors", _USED, "one flow per entry"),
+    Field("version", _NOTHING, "version of Kafka Connect"),
     Field(
         "replicas",
         _NOTHING,
-        "start the command as often as you like: flows spread, one process leads each",
+        "start as many processes as you need; each flow is led by one of them",
     ),
-    Field("image", _NOTHING, "of a container"),
-    Field("resources", _NOTHING, "of a container"),
+    Field("image", _NOTHING, "for containers"),
+    Field("resources", _NOTHING, "for containers"),
     Field("livenessProbe", _NOTHING, "see /healthz"),
     Field("readinessProbe", _NOTHING, "see /readyz"),
-    Field("jvmOptions", _NOTHING, "of Kafka Connect's JVM"),
-    Field("jmxOptions", _NOTHING, "of Kafka Connect's JVM"),
+    Field("jvmOptions", _NOTHING, "for Kafka Connect's JVM"),
+    Field("jmxOptions", _NOTHING, "for Kafka Connect's JVM"),
     Field("logging", _NOTHING, "see --log-file and --log-format"),
-    Field("clientRackInitImage", _NOTHING, "of a container"),
-    Field("rack", _NOTHING, "needs Kubernetes' nodes; `consumer.client.rack` says it here"),
-    Field("affinity", _NOTHING, "v1alpha1: where containers run"),
-    Field("tolerations", _NOTHING, "v1alpha1: where containers run"),
+    Field("clientRackInitImage", _NOTHING, "for containers"),
+    Field("rack", _NOTHING, "needs Kubernetes nodes; set `consumer.client.rack` instead"),
+    Field("affinity", _NOTHING, "v1alpha1: scheduling of containers"),
+    Field("tolerations", _NOTHING, "v1alpha1: scheduling of containers"),
     Field("metrics", _NOTHING, "v1alpha1: see /metrics"),
     Field("metricsConfig", _NOTHING, "see /metrics"),
-    Field("tracing", _NOTHING, "interceptors of Java clients"),
+    Field("tracing", _NOTHING, "uses interceptors of Java clients"),
     Field(
         "template",
         _NOTHING,
-        "for Kubernetes' objects; only variables and mounts of secrets are used",
+        "for Kubernetes objects; only environment variables and mounted secrets are read",
     ),
     Field(
         "externalConfiguration",
         _NOTHING,
-        "for a container; only variables and mounts of secrets are used",
+        "for a container; only environment variables and mounted secrets are read",
     ),
 )
 CLUSTER: Final = (
-    Field("alias", _USED, "the cluster's name"),
+    Field("alias", _USED, "alias of the cluster"),
     Field("bootstrapServers", _USED, "`<alias>.bootstrap.servers`"),
     Field("tls", _USED, "TLS, with trustedCertificates as `ssl.truststore.certificates`"),
     Field("authentication", _USED, "`ssl.keystore.*` or `sasl.*`"),
-    Field("config", _USED, "each key as `<alias>.<key>`"),
+    Field("config", _USED, "each key is read as `<alias>.<key>`"),
 )
 TARGET_ONLY: Final = (
     Field("groupId", _USED, "`<alias>.group.id`: Kafka Connect's"),
@@ -100,56 +100,58 @@ TARGET_ONLY: Final = (
     Field("offsetStorageTopic", _USED, "`<alias>.offset.storage.topic`: Kafka Connect's"),
 )
 TLS: Final = (
-    Field("trustedCertificates", _USED, "none means the certificates that this machine trusts"),
+    Field("trustedCertificates", _USED, "if absent, the certificates that this machine trusts"),
 )
 CERTIFICATE: Final = (
-    Field("secretName", _USED, "a folder below --secrets"),
-    Field("certificate", _USED, "a file in it"),
-    Field("pattern", _USED, "or all files whose names match: `*.crt`"),
+    Field("secretName", _USED, "name of a folder below --secrets"),
+    Field("certificate", _USED, "name of a file in it"),
+    Field("pattern", _USED, "instead of `certificate`: files whose names match, as `*.crt`"),
 )
 CERTIFICATE_AND_KEY: Final = (
-    Field("secretName", _USED, "a folder below --secrets"),
-    Field("certificate", _USED, "a file in it: the chain"),
-    Field("key", _USED, "a file in it: the private key"),
+    Field("secretName", _USED, "name of a folder below --secrets"),
+    Field("certificate", _USED, "name of a file in it: the certificate chain"),
+    Field("key", _USED, "name of a file in it: the private key"),
 )
 PASSWORD_SECRET: Final = (
-    Field("secretName", _USED, "a folder below --secrets"),
-    Field("password", _USED, "a file in it"),
+    Field("secretName", _USED, "name of a folder below --secrets"),
+    Field("password", _USED, "name of a file in it"),
 )
 CLIENT_SECRET: Final = (
-    Field("secretName", _USED, "a folder below --secrets"),
-    Field("key", _USED, "a file in it"),
+    Field("secretName", _USED, "name of a folder below --secrets"),
+    Field("key", _USED, "name of a file in it"),
 )
 AUTHENTICATION: Final = (
     Field("type", _USED, "`tls`, `scram-sha-256`, `scram-sha-512`, `plain`, `oauth`, `custom`"),
-    Field("certificateAndKey", _USED, "tls"),
+    Field("certificateAndKey", _USED, "tls: client certificate"),
     Field("username", _USED, "scram, plain"),
     Field("passwordSecret", _USED, "scram, plain"),
-    Field("sasl", _USED, "custom: whether it is SASL"),
+    Field("sasl", _USED, "custom: whether SASL is used"),
     Field(
         "config",
         _USED,
-        "custom: keys that begin with `sasl.` or `ssl.keystore.`; Strimzi's login handler too",
+        "custom: keys that begin with `sasl.` or `ssl.keystore.`, or Strimzi's login handler",
     ),
     Field("clientId", _USED, "oauth: client credentials"),
     Field("clientSecret", _USED, "oauth: client credentials"),
     Field("tokenEndpointUri", _USED, "oauth: `sasl.oauthbearer.token.endpoint.url`"),
     Field("scope", _USED, "oauth"),
-    Field("audience", _REFUSED, "oauth: not sent here"),
-    Field("saslExtensions", _REFUSED, "oauth: not sent here"),
-    Field("grantType", _REFUSED, "oauth: only client credentials are known here"),
-    Field("clientAssertion", _REFUSED, "oauth: the client shows its secret here"),
-    Field("clientAssertionLocation", _REFUSED, "oauth: the client shows its secret here"),
-    Field("clientAssertionType", _REFUSED, "oauth: the client shows its secret here"),
-    Field("accessToken", _REFUSED, "oauth: a fixed token ends"),
-    Field("accessTokenLocation", _REFUSED, "oauth: a fixed token ends"),
-    Field("refreshToken", _REFUSED, "oauth: only client credentials are known here"),
-    Field("tlsTrustedCertificates", _REFUSED, "oauth: the machine's certificates are used"),
-    Field("disableTlsHostnameVerification", _REFUSED, "oauth: host names are always checked"),
+    Field("audience", _REFUSED, "oauth: Twinlog does not send it"),
+    Field("saslExtensions", _REFUSED, "oauth: Twinlog does not send it"),
+    Field("grantType", _REFUSED, "oauth: only client credentials are supported"),
+    Field("clientAssertion", _REFUSED, "oauth: only a client secret is supported"),
+    Field("clientAssertionLocation", _REFUSED, "oauth: only a client secret is supported"),
+    Field("clientAssertionType", _REFUSED, "oauth: only a client secret is supported"),
+    Field("accessToken", _REFUSED, "oauth: a fixed token expires"),
+    Field("accessTokenLocation", _REFUSED, "oauth: a fixed token expires"),
+    Field("refreshToken", _REFUSED, "oauth: only client credentials are supported"),
+    Field(
+        "tlsTrustedCertificates", _REFUSED, "oauth: certificates trusted by this machine are used"
+    ),
+    Field("disableTlsHostnameVerification", _REFUSED, "oauth: host names are always verified"),
     Field("connectTimeoutSeconds", _NOTHING, "oauth"),
     Field("readTimeoutSeconds", _NOTHING, "oauth"),
-    Field("httpRetries", _NOTHING, "oauth: requests are tried again anyway"),
-    Field("httpRetryPauseMs", _NOTHING, "oauth: requests are tried again anyway"),
+    Field("httpRetries", _NOTHING, "oauth: requests are always retried"),
+    Field("httpRetryPauseMs", _NOTHING, "oauth: requests are always retried"),
     Field("maxTokenExpirySeconds", _NOTHING, "oauth"),
     Field("accessTokenIsJwt", _NOTHING, "oauth"),
     Field("enableMetrics", _NOTHING, "oauth"),
@@ -159,25 +161,25 @@ MIRROR: Final = (
     Field("sourceCluster", _USED, "alias of the source, up to v1beta2"),
     Field("targetCluster", _USED, "alias of the target, up to v1beta2"),
     Field("source", _USED, "the source cluster, from v1beta2 on"),
-    Field("sourceConnector", _USED, "copies; absent: nothing is copied"),
-    Field("checkpointConnector", _USED, "translates group offsets; absent: it does not"),
-    Field("heartbeatConnector", _USED, "emits heartbeats; absent: it does not"),
+    Field("sourceConnector", _USED, "copies records; if absent, nothing is copied"),
+    Field("checkpointConnector", _USED, "translates group offsets; if absent, none are translated"),
+    Field("heartbeatConnector", _USED, "emits heartbeats; if absent, none are emitted"),
     Field("topicsPattern", _USED, "`topics`"),
     Field("topicsExcludePattern", _USED, "`topics.exclude`"),
-    Field("topicsBlacklistPattern", _USED, "its old name"),
+    Field("topicsBlacklistPattern", _USED, "deprecated name of the field above"),
     Field("groupsPattern", _USED, "`groups`"),
     Field("groupsExcludePattern", _USED, "`groups.exclude`"),
-    Field("groupsBlacklistPattern", _USED, "its old name"),
+    Field("groupsBlacklistPattern", _USED, "deprecated name of the field above"),
 )
 CONNECTOR: Final = (
-    Field("tasksMax", _USED, "of sourceConnector: `tasks.max`, the most lanes of the flow"),
-    Field("config", _USED, "each key as `<source>-><target>.<key>`"),
-    Field("state", _USED, "`paused` and `stopped`: as if the section were absent"),
-    Field("pause", _USED, "`true`: as if the section were absent"),
-    Field("version", _NOTHING, "of a Java class"),
-    Field("autoRestart", _NOTHING, "what can be tried again always is"),
-    Field("listOffsets", _NOTHING, "positions are in the target itself"),
-    Field("alterOffsets", _NOTHING, "positions are in the target itself"),
+    Field("tasksMax", _USED, "in sourceConnector: `tasks.max`, the flow's maximum number of lanes"),
+    Field("config", _USED, "each key is read as `<source>-><target>.<key>`"),
+    Field("state", _USED, "with `paused` or `stopped`, the section is treated as absent"),
+    Field("pause", _USED, "with `true`, the section is treated as absent"),
+    Field("version", _NOTHING, "version of a Java class"),
+    Field("autoRestart", _NOTHING, "retriable errors are always retried"),
+    Field("listOffsets", _NOTHING, "positions are stored in the target itself"),
+    Field("alterOffsets", _NOTHING, "positions are stored in the target itself"),
 )
 
 SECTIONS: Final = {
@@ -197,17 +199,19 @@ SECTIONS: Final = {
 
 
 class SectionReader:
-    """Opens sections by their table, and remembers the fields that do nothing."""
+    """Reads sections by their tables, and collects the fields without effect."""
 
     def __init__(self) -> None:
         self.idle: list[tuple[Node, Field]] = []
         self.errors: list[ConfigError] = []
-        """Of unknown and refused fields; reading continues without them."""
+        """Errors of unknown and refused fields. Reading continues without these fields."""
         self.meant: set[str] = set()
-        """Fields that unknown ones are taken for: that such a one is missing follows."""
+        """Fields that unknown ones were probably meant to be. An error that one of them is missing
+        is only a consequence.
+        """
 
     def section(self, node: Node, table: Iterable[Field]) -> dict[str, Node]:
-        """The used fields of a section."""
+        """Return the used fields of a section."""
         known = {field.name: field for field in table}
         used: dict[str, Node] = {}
         for name, value in node.fields().items():
@@ -224,6 +228,6 @@ class SectionReader:
                 case Use.NO_MEANING:
                     self.idle.append((value, field))
                 case Use.REFUSED:
-                    what = f"cannot be honoured ({field.meaning})"
+                    what = f"is not supported ({field.meaning})"
                     self.errors.append(value.refuse(what, "remove it"))
         return used

@@ -1,9 +1,9 @@
-"""One mirror of a resource: which parts of its flow run, and with what.
+"""Reads one mirror of a resource: which connectors of its flow run, and their settings.
 
-- A connector has settings of its own; a flow of MirrorMaker 2 has one set. Each key is taken from
-  the connector it belongs to; what they share, from the source connector.
-- `consumer.x` of a source connector reaches its consumer, which `A->B.consumer.x` does only where
-  `A.consumer.x` is absent: it becomes `A->B.source.consumer.x`.
+- In Strimzi each connector has its own settings; a flow of MirrorMaker 2 has one set. A key is read
+  from the connector that it belongs to, a shared key from the source connector.
+- `consumer.x` of a source connector applies to its consumer. `A->B.consumer.x` would do so only if
+  `A.consumer.x` is absent, so the key becomes `A->B.source.consumer.x`.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _CONSUMER: Final = "consumer."
 
 
 class MirrorReader:
-    """Reads mirrors into what was collected."""
+    """Reads mirrors into the collected settings."""
 
     def __init__(self, reader: SectionReader, found: Collected) -> None:
         self._reader = reader
         self._found = found
 
     def read(self, flow: Flow, mirror: Node, fields: Mapping[str, Node]) -> bool:
-        """Whether anything of the mirror runs."""
+        """Read a mirror. Return True if any of its connectors runs."""
         self._found.sections[f"{flow}."] = mirror.path
         sections = {
             name: self._reader.section(fields[name], CONNECTOR)
@@ -58,9 +58,7 @@ class MirrorReader:
             self._found.set(f"{flow}.tasks.max", tasks.text(), tasks)
         for name, section in running.items():
             if name != _SOURCE and "tasksMax" in section:
-                only = (
-                    f"sets nothing, because a {name} has one task here; set tasksMax of {_SOURCE}"
-                )
+                only = f"has no effect, because a {name} has one task; set tasksMax of {_SOURCE}"
                 self._found.warn(section["tasksMax"], only)
         if _SOURCE not in running:
             self._found.set(f"{flow}.topics", "", mirror)
@@ -75,7 +73,7 @@ class MirrorReader:
         if state is not None:
             if state.text() not in ("running", "paused", "stopped"):
                 raise state.refuse(
-                    f'"{state.text()}" is no state', "write running, paused or stopped"
+                    f'"{state.text()}" is not a valid state', "write running, paused or stopped"
                 )
             return state.text() != "running"
         return "pause" in section and section["pause"].text() == "true"
@@ -90,13 +88,16 @@ class MirrorReader:
                 if name == (owner or leading) or (
                     provider_key(key) and full not in self._found.settings
                 ):
-                    # a pattern of the mirror wins, as with the operator
+                    # a pattern of the mirror takes precedence, as with the operator
                     if full not in self._found.settings or key not in PATTERNS.values():
                         self._found.set(full, value.text(), value)
                 elif owner is not None:
-                    self._found.warn(value, f"no key of a {name}; write it in {owner}")
+                    self._found.warn(value, f"is not a key of a {name}; write it in {owner}")
                 elif not self._is_the_same(full, value):
-                    self._found.warn(value, f"one for all connectors: that of {leading} counts")
+                    self._found.warn(
+                        value,
+                        (f"all connectors share this key, and the value in {leading} is used"),
+                    )
 
     @staticmethod
     def _connector_key(key: str) -> str:

@@ -38,7 +38,7 @@ _OLD_MOUNTS: Final = "/opt/kafka/external-configuration"
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """A name that stands inside a value."""
+    """A name inside a value."""
 
     setting: Setting
     name: str
@@ -57,9 +57,9 @@ class Pod:
     values: dict[str, str] = field(default_factory=dict)
     """Variables with a value in the resource itself."""
     variables: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Secret and key, by variable."""
+    """Secret and key by variable."""
     mounts: dict[str, str] = field(default_factory=dict)
-    """Secret, by the folder where it is mounted."""
+    """Secret by the folder where it is mounted."""
 
     def __bool__(self) -> bool:
         return bool(self.values or self.variables or self.mounts)
@@ -141,7 +141,7 @@ def with_secrets(settings: Mapping[str, Setting], secrets: Secrets, pod: Pod) ->
 
 
 def _added(settings: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
-    """Yield settings for the operator's providers that values need and no setting names."""
+    """Yield settings for the operator's providers that values use but no setting defines."""
     named = {
         name
         for prefix in provider_scopes(settings)
@@ -183,7 +183,7 @@ def _resolved(one: Setting, names: set[str], secrets: Secrets) -> Setting:
     reads = _reader(one, secrets)
 
     def found(match: re.Match[str]) -> str:
-        # the namespace is Kubernetes' business
+        # the namespace has no meaning outside Kubernetes
         secret = match[1].rpartition("/")[2]
         return reads(_Named(one, secret), _Named(one, match[2]))
 

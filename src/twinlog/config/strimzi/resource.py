@@ -1,9 +1,9 @@
-"""A Strimzi KafkaMirrorMaker2 resource as the settings of an mm2.properties, each with its line.
+"""Reads a Strimzi KafkaMirrorMaker2 resource as settings of an mm2.properties, each with its line.
 
-Strimzi's operator starts connectors where a section for them stands, and only there; this file says
-the same in MirrorMaker 2's words (`A->B.enabled`, `emit.heartbeats.enabled`, an empty `topics`), so
-that everything behind it is shared with properties files. Without a heartbeat section nothing emits
-heartbeats, not even into the source. What else differs between the two is in `strimzi_mirror`.
+Strimzi's operator starts a connector only if a section for it exists. This module expresses that
+with MirrorMaker 2's keys (`A->B.enabled`, `emit.heartbeats.enabled`, an empty `topics`), so all
+later steps are shared with properties files. Without a heartbeat section no heartbeats are emitted,
+not even into the source. `mirror` describes the other differences.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ _CONNECT_TOPICS: Final = {
     "config.storage.topic": "mirrormaker2-cluster-configs",
     "status.storage.topic": "mirrormaker2-cluster-status",
 }
-"""What the operator sets where the resource says nothing: where MirrorMaker 2 kept its state."""
+"""Defaults that the operator sets if the resource does not: where MirrorMaker 2 stored its state.
+"""
 _TARGET_KEYS: Final = {
     "groupId": "group.id",
     "offsetStorageTopic": "offset.storage.topic",
@@ -67,7 +68,7 @@ def read_resource(documents: list[Node], *, file: str, secrets: Path | None) -> 
 
 
 class _ResourceReader:
-    """Reads one resource, once."""
+    """Reads one resource."""
 
     def __init__(self, resource: Mapping[str, Node], secrets: Path | None) -> None:
         self._resource = resource
@@ -81,12 +82,14 @@ class _ResourceReader:
 
     @property
     def _errors(self) -> tuple[ConfigError, ...]:
-        """What did not keep the rest from being read."""
+        """Errors that did not stop the rest of the resource from being read."""
         missing_folder = self._secrets.error
         return (*self._reader.errors, *([missing_folder] if missing_folder else []))
 
     def raise_all(self, error: ConfigError) -> NoReturn:
-        """With what was found before, of which it may be a consequence and is not said then."""
+        """Raise `error` with all errors found before. Leave it out if it is a consequence of one of
+        them.
+        """
         follows = error.lacks in self._reader.meant
         errors = [*self._errors, *([] if follows else [error])]
         first, *more = sorted(errors, key=lambda one: one.line or 0)
@@ -102,7 +105,9 @@ class _ResourceReader:
         spec = self._reader.section(document["spec"], SPEC)
         mirrors = spec.get("mirrors")
         if mirrors is None or not mirrors.items():
-            raise (mirrors or document["spec"]).refuse("no mirror", "add an entry to spec.mirrors")
+            raise (mirrors or document["spec"]).refuse(
+                ("has no mirror"), "add an entry to spec.mirrors"
+            )
         target = self._target(spec)
         flows = [self._ends(mirror, target) for mirror in mirrors.items()]
         first = next(iter(self._clusters.values()))
@@ -111,7 +116,8 @@ class _ResourceReader:
         runs = [self._mirrors.read(flow, node, fields) for flow, node, fields in flows]
         if not any(runs):
             raise mirrors.refuse(
-                "without a connector section nothing runs", "add `sourceConnector: {}` to a mirror"
+                ("no mirror has a connector section, so nothing runs"),
+                "add `sourceConnector: {}` to a mirror",
             )
         pod = pod_of(document["spec"].fields())
         self._found.settings = with_secrets(self._found.settings, self._secrets, pod)
@@ -136,20 +142,22 @@ class _ResourceReader:
                 self._found.read_as(version, f"read as {_GROUP}{name}, the same resource")
         else:
             raise version.refuse(
-                f'"{version.text()}" is no version of a {KIND}', f"write {' or '.join(known)}"
+                f'"{version.text()}" is not a version of {KIND}', f"write {' or '.join(known)}"
             )
 
     def _section_of_document(self) -> dict[str, Node]:
         known = {field.name for field in RESOURCE}
         for name, node in self._resource.items():
             if name not in known:
-                raise node.refuse(f"a {KIND} has no such field", "is it meant to be in spec?")
+                raise node.refuse(
+                    f"{KIND} has no such field", ("did you mean to put it into spec?")
+                )
         return {name: node for name, node in self._resource.items() if name not in _UNREMARKABLE}
 
     # clusters
 
     def _target(self, spec: Mapping[str, Node]) -> str | None:
-        """The alias that mirrors write to unless they say otherwise."""
+        """Return the default target alias of mirrors."""
         for node in spec["clusters"].items() if "clusters" in spec else ():
             self._cluster(node, self._reader.section(node, CLUSTER))
         if "target" in spec:
@@ -176,12 +184,12 @@ class _ResourceReader:
         alias = fields["alias"].text()
         if not _ALIAS.fullmatch(alias):
             raise fields["alias"].refuse(
-                f'"{alias}" is no alias', "write letters, digits, dots, _ and -"
+                f'"{alias}" is not a valid alias', "use letters, digits, dots, _ and -"
             )
         if alias in self._clusters:
             raise fields["alias"].refuse(
-                f"{alias} stands already on line {self._clusters[alias].line}",
-                "give each cluster its own alias, once",
+                f"{alias} is already used on line {self._clusters[alias].line}",
+                "give each cluster one alias of its own",
             )
         self._clusters[alias] = fields["alias"]
         self._found.sections[f"{alias}."] = node.path
@@ -198,7 +206,7 @@ class _ResourceReader:
         alias = node.text()
         if alias not in self._clusters:
             listed = ", ".join(self._clusters) or "nothing"
-            raise node.refuse(f"{alias} is no cluster", f"spec.clusters names {listed}")
+            raise node.refuse(f"{alias} is not a cluster", f"spec.clusters has {listed}")
         return alias
 
     # mirrors
@@ -222,12 +230,13 @@ class _ResourceReader:
         return Flow(source, target), mirror, fields
 
     def _use_secrets(self, kind: Node) -> None:
-        """Name the provider that finds secrets, where one is needed."""
+        """Add the provider that reads secrets, if one is needed."""
         if not self._secrets.is_used:
             return
         if f"{PROVIDERS}.{PROVIDER}.class" in self._found.settings:
             raise kind.refuse(
-                f"the config provider `{PROVIDER}` is needed for secrets", "rename yours"
+                f"the config provider name `{PROVIDER}` is needed for secrets",
+                "rename your provider",
             )
         named = self._found.settings.pop(PROVIDERS, None)
         names = f"{named.value}, {PROVIDER}" if named and named.value.strip() else PROVIDER
@@ -239,11 +248,11 @@ class _ResourceReader:
         if not idle:
             return
         listed = ", ".join(f"{node.path} (line {node.line})" for node in idle)
-        self._found.say(f"without a meaning here: {listed}; docs/strimzi.md says why")
+        self._found.say(f"without effect: {listed}; see docs/strimzi.md")
 
 
-# The field of a resource that sets a key of mm2.properties, so that messages name what people edit.
-# A key that the resource does not set is named where the operator would read it.
+# Messages name the field of a resource that sets a key, because that is what the user edits. For a
+# key that the resource does not set, they name the field that the operator would read.
 
 _ARROW: Final = "->"
 _PATTERN_OF: Final = {key: name for name, key in PATTERNS.items()}
@@ -252,13 +261,13 @@ _NOT_WITHIN: Final = r"(?<![\w.>-])"
 
 
 class FieldNames:
-    """Of one resource."""
+    """Maps keys in the messages of one resource to its fields."""
 
     def __init__(self, found: Collected) -> None:
         self._fields = {key: one.field for key, one in found.settings.items()}
         self._sections = dict(found.sections)
         flows = [re.escape(one) for one in self._sections if _ARROW in one]
-        # what begins with an alias may be a topic: only what is known to be a key is one
+        # a word that begins with an alias may be a topic, so only known keys are replaced
         of_clusters = {one for one in self._sections if _ARROW not in one}
         keys = {one + BOOTSTRAP_SERVERS for one in of_clusters} | {
             key for key in self._fields if key.startswith(tuple(of_clusters))
@@ -270,7 +279,7 @@ class FieldNames:
         )
 
     def error(self, error: ConfigError) -> ConfigError:
-        """With all that it holds, in the file's words."""
+        """Return the error, and all that it holds, with field names instead of keys."""
         first, *more = (self._error(one) for one in error.each)
         first.more = tuple(more)
         first.warnings = tuple(self.warning(one) for one in error.warnings)
@@ -287,7 +296,7 @@ class FieldNames:
         )
 
     def warning(self, warning: ConfigWarning) -> ConfigWarning:
-        """In the file's words."""
+        """Return the warning with field names instead of keys."""
         key, message = self._field(warning.key), self._said(warning.message)
         return replace(warning, key=key, message=message)
 

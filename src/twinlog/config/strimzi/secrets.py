@@ -1,9 +1,8 @@
-"""Kubernetes secrets as a folder: `DIR/<secretName>/<key>`, named in values and never read into
-them here.
+"""Kubernetes secrets as a folder with files `DIR/<secretName>/<key>`.
 
-A reference becomes the variable `${strimzi:DIR/secretName:key}` of Kafka's own
-DirectoryConfigProvider, so that what comes of it is hidden like any looked-up value, and a
-converted file holds no secret.
+Values refer to the files and do not contain their content. A reference becomes the variable
+`${strimzi:DIR/secretName:key}` of Kafka's DirectoryConfigProvider, so its value is masked like any
+other resolved value, and a converted file contains no secret.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ PROVIDER: Final = "strimzi"
 PROVIDER_CLASS: Final = PACKAGE + "DirectoryConfigProvider"
 
 UNREAD: Final = Path("/SECRETS")
-"""In place of the folder, where what is in it is not needed: to explain a file, to convert it."""
+"""Placeholder for the folder if secrets are not needed: to explain or convert a file."""
 
 UNGIVEN: Final = Path("/NO-SECRETS")
-"""In place of a folder that is needed, and that nobody named: an error says so."""
+"""Placeholder for a folder that is needed but was not given; an error reports this."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _NOT_IN_A_VARIABLE: Final = re.compile(r"[:{}$]")
@@ -31,36 +30,36 @@ _NOT_IN_JAAS: Final = re.compile(r'["\\\r\n]')
 
 
 class Named(Protocol):
-    """A name with its place in the file."""
+    """A name and its location in the file."""
 
     def text(self) -> str:
-        """The name."""
+        """Return the name."""
 
     def refuse(self, what: str, todo: str) -> ConfigError:
-        """The error for it."""
+        """Return an error at the location of the name."""
 
 
 class Secrets:
-    """The folder of `--secrets`; None where nobody gave one."""
+    """The folder given with `--secrets`, if any."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = None if folder is None else folder.absolute()
         self.is_used = False
         self.error: ConfigError | None = None
-        """That no folder was given, where one is needed; said once, for all secrets."""
+        """Set if a folder is needed but was not given. Reported once for all secrets."""
         if self._folder is not None and _NOT_IN_A_VARIABLE.search(str(self._folder)):
             raise ConfigError(
-                f"--secrets: {self._folder}: a path with one of : {{ }} $ cannot be written into a "
-                "configuration; use another folder"
+                f"--secrets: {self._folder}: a path with one of : {{ }} $ cannot be "
+                "written into a configuration; use another folder"
             )
 
     @property
     def is_read(self) -> bool:
-        """Whether files of secrets are checked."""
+        """Return True if files of secrets are read."""
         return self._folder not in (None, UNREAD)
 
     def folder(self, secret: str) -> str | None:
-        """Return where a secret's files are, or None if they are not read."""
+        """Return the folder of a secret, or None if secrets are not read."""
         if self._folder is None or not self.is_read or not _is_name(secret):
             return None
         return str(self._folder / secret)
@@ -71,24 +70,29 @@ class Secrets:
         return folder is not None and _is_name(key) and (Path(folder) / key).is_file()
 
     def text(self, secret: Named, key: Named) -> str:
-        """A variable for a file of a secret, which must be readable."""
+        """Return a variable for a file of a secret. Raises ConfigError if it cannot be read."""
         path = self._secret(secret) / _checked(key)
         if self.is_read:
             self._read(path, key)
         return self._variable(path)
 
     def jaas_text(self, secret: Named, key: Named) -> str:
-        """The same between the quotes of a JAAS option, where not every character can stand."""
+        """Like `text`, for a quoted JAAS option. Raises ConfigError if it cannot represent the
+        value.
+        """
         path = self._secret(secret) / _checked(key)
         if self.is_read and _NOT_IN_JAAS.search(self._read(path, key)):
             raise key.refuse(
-                f"{path} ends in a line end, or holds a quote or a backslash",
-                "write the password alone (printf %s), or choose one without them",
+                f"{path} ends with a line break, or contains a quote or a backslash",
+                "write the password without a line break (printf %s), or choose one "
+                "without these characters",
             )
         return self._variable(path)
 
     def matching(self, secret: Named, pattern: Named) -> list[str]:
-        """Variables for all files of a secret whose names match; at least one."""
+        """Return variables for all files of a secret whose names match. Raises ConfigError if there
+        are none.
+        """
         folder = self._secret(secret)
         if not self.is_read:
             return [self._variable(folder / pattern.text())]
@@ -104,8 +108,8 @@ class Secrets:
     def _secret(self, secret: Named) -> Path:
         if self._folder is None:
             self.error = self.error or secret.refuse(
-                "the secret must be in a folder here",
-                "name it: --secrets DIR with a file DIR/<secretName>/<key> for each key",
+                "the secret must be read from a folder",
+                "set --secrets DIR with a file DIR/<secretName>/<key> for each key",
             )
         return (self._folder or UNGIVEN) / _checked(secret)
 
@@ -122,7 +126,7 @@ class Secrets:
 
 
 def _unreadable(node: Named, path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
-    why = (error.strerror if isinstance(error, OSError) else None) or "is no text"
+    why = (error.strerror if isinstance(error, OSError) else None) or "it is not text"
     return node.refuse(
         f"the secret {path} cannot be read: {why}", "check --secrets, the names and permissions"
     )
@@ -135,5 +139,7 @@ def _is_name(text: str) -> bool:
 def _checked(node: Named) -> str:
     text = node.text()
     if not _is_name(text):
-        raise node.refuse(f'"{text}" is no name of a secret or of a key in one', "correct it")
+        raise node.refuse(
+            (f'"{text}" is not a valid name of a secret or of a key in one'), "correct it"
+        )
     return text

@@ -1,4 +1,4 @@
-"""`tls` and `authentication` of a cluster, as Strimzi's operator turns them into Kafka's keys."""
+"""Converts `tls` and `authentication` of a cluster to Kafka's keys, as Strimzi's operator does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TRUE: Final = "true"
 
 
 class KeyValue(NamedTuple):
-    """A key, its value and where it came from."""
+    """A key, its value and its location."""
 
     key: str
     value: str
@@ -37,14 +37,14 @@ class KeyValue(NamedTuple):
 
 
 class SecurityReader:
-    """Reads the security of clusters; secrets stay variables."""
+    """Reads the security settings of clusters. Secrets remain variables."""
 
     def __init__(self, reader: SectionReader, secrets: Secrets) -> None:
         self._reader = reader
         self._secrets = secrets
 
     def read(self, cluster: Mapping[str, Node]) -> Iterator[KeyValue]:
-        """The keys of a cluster without its alias; none for a plain connection."""
+        """Yield the keys of a cluster without its alias, or none for PLAINTEXT."""
         tls, authentication = cluster.get("tls"), cluster.get("authentication")
         is_sasl = False
         if tls is not None:
@@ -80,7 +80,7 @@ class SecurityReader:
         match kind.text():
             case "tls":
                 if not has_tls:
-                    raise node.refuse("a client certificate needs TLS", "add `tls: {}` beside it")
+                    raise node.refuse("a client certificate needs TLS", "add `tls: {}` next to it")
                 yield from self._client_certificate(_required(node, fields, "certificateAndKey"))
             case "plain":
                 yield from self._password(node, fields, kind, "PLAIN", _PLAIN)
@@ -92,7 +92,7 @@ class SecurityReader:
                 yield from self._custom(node, fields)
             case _:
                 raise kind.refuse(
-                    f'"{kind.text()}" is not known here',
+                    f'"{kind.text()}" is not supported',
                     "write tls, scram-sha-256, scram-sha-512, plain, oauth or custom",
                 )
 
@@ -124,7 +124,7 @@ class SecurityReader:
         for name in ("username", "passwordSecret"):
             if name in fields:
                 raise fields[name].refuse(
-                    "only client credentials are known here", "write clientId and clientSecret"
+                    "only client credentials are supported", "write clientId and clientSecret"
                 )
         endpoint = _required(node, fields, "tokenEndpointUri")
         client = _required(node, fields, "clientId")
@@ -146,8 +146,9 @@ class SecurityReader:
         for key, value in config.items():
             if not key.startswith(_CUSTOM_PREFIXES):
                 raise value.refuse(
-                    "is no key of a custom authentication",
-                    f"only {' and '.join(_CUSTOM_PREFIXES)} stand here; the rest in `config`",
+                    "is not a key of custom authentication",
+                    f"only keys with {' and '.join(_CUSTOM_PREFIXES)} are allowed here; "
+                    "put others into the cluster's `config`",
                 )
             yield KeyValue(key, value.text(), value)
         is_sasl = "sasl" in fields and fields["sasl"].text() == _TRUE
@@ -164,7 +165,7 @@ def _required(section: Node, fields: Mapping[str, Node], name: str) -> Node:
 
 
 def missing(section: Node, name: str) -> ConfigError:
-    """The error for a section without one of its fields."""
+    """Return the error for a section that lacks a field."""
     error = section.refuse(f"{name} is missing", f"add `{name}: ...`")
     error.lacks = name
     return error

@@ -1,4 +1,4 @@
-"""Collects what a resource says, under the keys of mm2.properties."""
+"""Collects the settings of a resource under the keys of mm2.properties."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from twinlog.config.values.warnings import ConfigWarning, WarningCode
 
 
 class Collected:
-    """Settings, each set once, and warnings."""
+    """Settings, each set at most once, and warnings."""
 
     def __init__(self, file: str) -> None:
         self._file = file
         self.settings: dict[str, Setting] = {}
         self.sections: dict[str, str] = {}
-        """Of each flow and cluster: what its keys begin with, and where it stands."""
+        """Key prefix of each flow and cluster, and the path of its section."""
         self.warnings: list[ConfigWarning] = []
 
     def set(self, key: str, value: str, at: Node) -> None:
-        """Keep a value with its line; raises ConfigError where the key has one already."""
+        """Store a value with its line. Raises ConfigError if the key is already set."""
         there = self.settings.get(key)
         if there is not None:
-            raise at.refuse(f"{there.field} on line {there.line} says it already", "say it once")
+            raise at.refuse(
+                f"already set by {there.field} on line {there.line}", ("remove one of them")
+            )
         self.settings[key] = Setting(
             key=key, value=value, file=at.file, line=at.line, field=at.path
         )
 
     def warn(self, at: Node, message: str) -> None:
-        """A key that does nothing where it stands."""
+        """Warn of a key that has no effect in its section."""
         self._add(WarningCode.DEAD_KEY, at.line, at.path, message)
 
     def read_as(self, at: Node, message: str) -> None:
@@ -35,7 +37,7 @@ class Collected:
         self._add(WarningCode.READ_AS, at.line, at.path, message)
 
     def say(self, message: str) -> None:
-        """Warn of fields that have no meaning here."""
+        """Warn of fields that have no effect in Twinlog."""
         self._add(WarningCode.NO_MEANING, None, "", message)
 
     def _add(self, code: WarningCode, line: int | None, key: str, message: str) -> None:

@@ -1,12 +1,11 @@
-"""YAML as nodes that know their line: what a resource file says, before anybody knows what it
-means.
+"""YAML documents as nodes with line numbers, independent of their meaning.
 
-Scalars become the text that Kubernetes would hand on: `yes` is `true`, `0x10` is `16`, an absent
-value is none at all. Times and numbers with colons stay as they are written, as they do there.
-Equal keys in one mapping are refused, as kubectl refuses them.
+Scalars become the text that Kubernetes would pass on: `yes` is `true`, `0x10` is `16`, and a field
+without a value is absent. Times and numbers with colons stay as written, as in Kubernetes.
+Duplicate keys in a mapping are rejected, as kubectl does.
 
-A file that is small may stand for more than there is time or memory for: nesting and what `<<`
-puts together have a limit, far above what a resource needs.
+A small file can expand to more than fits into time or memory. So nesting and the fields merged by
+`<<` are limited, far above what a resource needs.
 """
 
 from __future__ import annotations
@@ -25,21 +24,23 @@ _MERGE = _TAG + "merge"
 _TRUE = ("true", "yes", "on")
 
 MOST_CHARACTERS: Final = 2_000_000
-"""Kubernetes takes resources of 1.5 MB."""
+"""Kubernetes accepts resources of up to 1.5 MB."""
 DEEPEST: Final = 64
 MOST_MERGED: Final = 20_000
-"""Fields that all `<<` of one document put into mappings."""
+"""Maximum number of fields that all `<<` of one document merge."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """A place in a YAML file: the value there and how people call it (`spec.mirrors[0]`)."""
+    """A value in a YAML file with its path, such as `spec.mirrors[0]`."""
 
     file: str
     path: str
     _node: yaml.Node
     _at: yaml.Node
-    """Whose line it is: a field's is that of its name, as its value may begin on the next one."""
+    """The node that gives the line. For a field this is its name, because its value may begin on
+    the next line.
+    """
 
     @property
     def line(self) -> int:
@@ -58,17 +59,17 @@ class Node:
         return self._node.tag == _NULL
 
     def refuse(self, what: str, todo: str) -> ConfigError:
-        """The error for what stands here."""
+        """Return an error at this node."""
         return ConfigError(
             f"{what}; {todo}", file=self.file, line=self.line, key=self.path or "the document"
         )
 
     def fields(self) -> dict[str, Node]:
-        """The mapping here, without fields that have no value."""
+        """Return the fields of this mapping that have a value."""
         if self.is_null:
             return {}
         if not isinstance(self._node, yaml.MappingNode):
-            raise self.refuse("is not a section", "write `name: value` lines below it")
+            raise self.refuse("is not a mapping", "write `name: value` lines below it")
         found: dict[str, Node] = {}
         for key_node, value_node in self._node.value:
             key = Node(self.file, self.path, key_node, key_node).text()
@@ -76,24 +77,24 @@ class Node:
             if key in found:
                 here = Node(self.file, path, value_node, key_node)
                 raise here.refuse(
-                    f"stands already on line {found[key].line}", "keep one of the two"
+                    f"is already set on line {found[key].line}", "remove one of the two"
                 )
             found[key] = Node(self.file, path, value_node, key_node)
         return {key: node for key, node in found.items() if not node.is_null}
 
     def items(self) -> list[Node]:
-        """The list here."""
+        """Return the entries of this list."""
         if self.is_null:
             return []
         if not isinstance(self._node, yaml.SequenceNode):
-            raise self.refuse("is not a list", "begin its entries with `- `")
+            raise self.refuse("is not a list", "begin each entry with `- `")
         return [
             Node(self.file, f"{self.path}[{index}]", node, node)
             for index, node in enumerate(self._node.value)
         ]
 
     def text(self) -> str:
-        """The scalar here: a string, a boolean or a number."""
+        """Return this scalar: a string, a boolean or a number."""
         if not isinstance(self._node, yaml.ScalarNode):
             raise self.refuse("is not a single value", "write a string, a boolean or a number")
         value = str(self._node.value)
@@ -103,9 +104,7 @@ class Node:
             try:
                 return _whole_number(value)
             except ValueError:
-                raise self.refuse(
-                    "is not a whole number", "correct it, or put it into quotes"
-                ) from None
+                raise self.refuse("is not a whole number", "correct it, or quote it") from None
         return value
 
 
@@ -122,11 +121,11 @@ def _whole_number(text: str) -> str:
 
 
 def parse_yaml(text: str, *, file: str) -> Iterator[Node]:
-    """The documents of a file that are not empty; a syntax error names its line."""
+    """Yield the non-empty documents of a file. A syntax error names its line."""
     if len(text) > MOST_CHARACTERS:
         raise ConfigError(
-            f"it has {len(text):,} characters, and {MOST_CHARACTERS:,} are read: keep the "
-            "resource in a file of its own",
+            f"it has {len(text):,} characters, more than the limit of {MOST_CHARACTERS:,}: "
+            "put the resource into a file of its own",
             file=file,
         )
     if text.lstrip().startswith("{"):
@@ -139,28 +138,30 @@ def parse_yaml(text: str, *, file: str) -> Iterator[Node]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         if error.context == "while scanning a simple key":
-            mark = error.context_mark  # the problem is noticed a line too late
+            mark = error.context_mark  # the parser reports the problem one line too late
         at = None if mark is None else mark.line + 1
         problem = error.problem or error.context or "it cannot be read"
-        raise ConfigError(f"this is no YAML: {problem}; correct it", file=file, line=at) from None
+        raise ConfigError(f"invalid YAML: {problem}; correct it", file=file, line=at) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise ConfigError(
-            f"this is no YAML: {error.reason}; remove the character", file=file, line=line
+            f"invalid YAML: {error.reason}; remove the character", file=file, line=line
         ) from None
     except RecursionError:
-        raise ConfigError("its YAML is nested too deep; correct it", file=file) from None
+        raise ConfigError("its YAML is nested too deeply; correct it", file=file) from None
 
 
 class _Loader(yaml.SafeLoader):
-    """Stops at a depth that no resource has; its parser needs the square of it in time."""
+    """Stops at a depth that no resource has, because the parser's time grows with the square of the
+    depth.
+    """
 
     _depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self._depth >= DEEPEST:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(None, None, "it is nested too deep", mark)
+            raise yaml.MarkedYAMLError(None, None, "it is nested too deeply", mark)
         self._depth += 1
         try:
             return super().compose_node(parent, index)
@@ -170,10 +171,10 @@ class _Loader(yaml.SafeLoader):
 
 @dataclass(slots=True)
 class _Merging:
-    """Puts what `<<: *anchor` names into the mappings that name it.
+    """Merges the mappings named by `<<: *anchor`.
 
-    A field stands once in what is merged, as the first of a list has it: else each level of
-    aliases could double the fields of the one before.
+    A field is merged once, from the first mapping in the list that has it. Otherwise each level of
+    aliases could double the fields of the previous one.
     """
 
     file: str
@@ -197,7 +198,7 @@ class _Merging:
 
     def _with_merged(self, node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
         own = [(key, value) for key, value in node.value if key.tag != _MERGE]
-        # what stands in the mapping itself wins over what is merged into it
+        # a mapping's own fields take precedence over merged ones
         names = {key.value for key, _ in own if isinstance(key, yaml.ScalarNode)}
         out: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
@@ -207,7 +208,7 @@ class _Merging:
             for source in sources:
                 self.resolve(source)
                 if not isinstance(source, yaml.MappingNode) or id(source) not in self._done:
-                    raise self._refuse(key, "merges what is no mapping, or itself")
+                    raise self._refuse(key, "merges itself or a value that is not a mapping")
                 for name, merged in source.value:
                     if name.value not in names:
                         out.setdefault(str(name.value), (name, merged))
@@ -218,4 +219,4 @@ class _Merging:
 
     def _refuse(self, node: yaml.Node, what: str) -> ConfigError:
         line = int(node.start_mark.line) + 1
-        return ConfigError(f"{what}; write out what is meant", file=self.file, line=line)
+        return ConfigError(f"{what}; write the fields out instead", file=self.file, line=line)

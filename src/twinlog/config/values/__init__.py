@@ -1,5 +1,5 @@
-"""Texts of a file into values, and where each came from.
+"""Parses values, and keeps the origin of each.
 
-Read `origin` (a value with its file and line), then `types`; `warnings` is what deserves attention,
-`renames` are the rules of `twinlog.rename`.
+Read `origin` (a value with its file and line), then `types`. `warnings` defines warnings about a
+configuration, `renames` the rules of `twinlog.rename`.
 """

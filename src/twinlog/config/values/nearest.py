@@ -1,4 +1,4 @@
-"""The known name that a misspelt one was probably meant to be."""
+"""Finds the known name that a misspelt name was probably meant to be."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _USUAL_ENDINGS = (".enabled", ".ms", ".seconds")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The closest known name, or None when nothing is close."""
+    """Return the closest known name, or None if none is close."""
     candidates = sorted(known)
     in_other_case = [one for one in candidates if one.lower() == name.lower()]
     if in_other_case:
@@ -19,7 +19,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     by_plain = {
         candidate.replace("_", ".").replace("-", "."): candidate for candidate in candidates
     }
-    # a name that lacks only its ending is nearer than any other spelling
+    # prefer a name that lacks only its ending to any other spelling
     for ending in ("", *_USUAL_ENDINGS):
         if plain + ending in by_plain:
             return by_plain[plain + ending]
@@ -31,6 +31,6 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """`did you mean X?`, or nothing."""
+    """Return `did you mean X?`, or an empty text."""
     found = nearest(name, known)
     return f"did you mean {found}?" if found else ""

@@ -1,4 +1,4 @@
-"""A value together with the file and line it came from, and messages that never show a secret."""
+"""A value with its file and line, and messages that never show a secret."""
 
 from __future__ import annotations
 
@@ -24,44 +24,46 @@ _WHOLE_PLACEHOLDER = re.compile(
     + r"""|(?<![^\s"'=,/@])(?:\$(?:[A-Z_][A-Z0-9_]*|[a-z]+(?:_[a-z]+)*)|<[A-Za-z][^<>"]*>"""
     + r"""|%[A-Za-z_]\w*%)(?![^\s"';:,/@])"""
 )
-"""Also `$X`, `<X>` and `%X%`: only for secrets, addresses and aliases, as others may have them."""
+"""Also `$X`, `<X>` and `%X%`, but only in secrets, addresses and aliases, because other values may
+contain such text.
+"""
 _FILLED_IN = re.compile(r"(^|\.)(clusters|bootstrap\.servers|cluster\.alias|[a-z.]*\.url)$")
 _MAX_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LookedUp:
-    """How a value came from config providers, to look it up again."""
+    """How a value was resolved by config providers, so that it can be resolved again."""
 
     files: tuple[str, ...]
-    """That providers read for it."""
+    """Files that providers read for it."""
     again: Callable[[], str]
-    """Its value now; ConfigError where it cannot be read."""
+    """Return the current value. Raises ConfigError if it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One key of the file; `line` is None where the value is a default."""
+    """One key of the file. `line` is None for a default."""
 
     key: str
     value: str
     file: str
     line: int | None = None
     field: str = ""
-    """Where the file has names of its own: what says it there, `spec.mirrors[0].topicsPattern`; of
-    MirrorMaker 1 the key in its file."""
+    """The name in the file if it differs from the key: the field of a resource, such as
+    `spec.mirrors[0].topicsPattern`, or the key of MirrorMaker 1.
+    """
     from_provider: bool = False
     looked_up: LookedUp | None = field_(default=None, compare=False)
 
     @property
     def secret(self) -> bool:
-        # what a config provider returned is meant to stay out of files, so it stays out of messages
-        # too
+        # values of config providers are kept out of files, so they are kept out of messages too
         return self.from_provider or is_secret(self.key)
 
     @property
     def shown(self) -> str:
-        """The value for a message: quoted, cut, hidden when it may be a secret."""
+        """The value for a message: quoted, truncated, and hidden if it may be a secret."""
         if self.secret:
             return _HIDDEN
         text = self.value if len(self.value) <= _MAX_SHOWN else self.value[:_MAX_SHOWN] + "..."
@@ -69,7 +71,9 @@ class Setting:
 
     @property
     def written(self) -> str:
-        """What a file of keys calls it. A resource's field is put in its place by who reads it."""
+        """The key as written in a properties file. The reader of a resource replaces it with the
+        field.
+        """
         return self.field if self.key.endswith(f".{self.field}") else self.key
 
     @property
@@ -78,8 +82,8 @@ class Setting:
 
     @property
     def without_placeholders(self) -> str:
-        """The value without placeholders that a tool should have replaced before: `${X}` and
-        `{{ .X }}`, and in secrets, addresses and aliases `$X`, `<X>` and `%X%`.
+        """The value without placeholders that a tool should have replaced: `${X}` and `{{ .X }}`,
+        and in secrets, addresses and aliases also `$X`, `<X>` and `%X%`.
         """
         is_filled_in = is_secret(self.key) or _FILLED_IN.search(self.key)
         return (_WHOLE_PLACEHOLDER if is_filled_in else _PLACEHOLDER).sub("", self.value)
@@ -90,13 +94,13 @@ class Setting:
 
     @property
     def hint(self) -> str:
-        """An explanation if the value seems to end in a comment, which Java reads as part of the
+        """An explanation if the value seems to end with a comment, which Java reads as part of the
         value, or has a placeholder; else empty.
         """
         if has_comment(self.value):
             return " (what looks like a comment is part of the value: put it on a line of its own)"
         if self.has_placeholder:
-            return " (it has a placeholder that was never replaced: write the value here)"
+            return " (it has a placeholder that was not replaced: write the value)"
         return ""
 
     def __repr__(self) -> str:
@@ -104,7 +108,7 @@ class Setting:
 
 
 class Settings(Mapping[str, Setting]):
-    """Settings by the name under which one part of the system looks them up; never changed."""
+    """Immutable settings by name."""
 
     def __init__(self, settings: Mapping[str, Setting]) -> None:
         self._settings = dict(settings)
@@ -122,7 +126,7 @@ class Settings(Mapping[str, Setting]):
         return f"Settings({list(self._settings.values())!r})"
 
     def stripped(self, prefix: str) -> dict[str, Setting]:
-        """The settings whose name starts with `prefix`, without it."""
+        """Return the settings whose names start with `prefix`, without the prefix."""
         return {
             name[len(prefix) :]: setting
             for name, setting in self._settings.items()
@@ -131,7 +135,7 @@ class Settings(Mapping[str, Setting]):
 
 
 class ClientProperties(Mapping[str, str]):
-    """What one Kafka client is configured with, by Java's key names; its repr hides secrets."""
+    """The configuration of one Kafka client, by Java's key names. Its repr hides secrets."""
 
     def __init__(self, settings: Mapping[str, Setting]) -> None:
         self._settings = dict(settings)
@@ -150,11 +154,11 @@ class ClientProperties(Mapping[str, str]):
         return f"ClientProperties({pairs})"
 
     def origin(self, key: str) -> Setting:
-        """Where a property came from."""
+        """Return the setting of a property."""
         return self._settings[key]
 
     def files_of(self, wanted: Callable[[str], bool]) -> tuple[tuple[str, str], ...]:
-        """Key and path of each file that config providers read for the wanted keys."""
+        """Return key and path of each file that config providers read for the wanted keys."""
         return tuple(
             (key, file)
             for key, setting in self._settings.items()
@@ -163,7 +167,7 @@ class ClientProperties(Mapping[str, str]):
         )
 
     def again(self, wanted: Callable[[str], bool]) -> dict[str, str]:
-        """The wanted properties, looked up again where they came from config providers."""
+        """Return the wanted properties, with values of config providers resolved again."""
         return {
             key: setting.value if setting.looked_up is None else setting.looked_up.again()
             for key, setting in self._settings.items()
@@ -176,21 +180,23 @@ def is_secret(key: str) -> bool:
 
 
 def has_comment(value: str) -> bool:
-    """Whether a value seems to end in a comment, which for Java it cannot."""
+    """Return True if a value seems to end with a comment, which Java reads as part of the value."""
     return _COMMENT.search(value) is not None
 
 
 def shown_key(key: str) -> str:
-    """The key for a message: a lost continuation may turn a password into a key."""
+    """Return the key for a message. A missing line continuation can turn a password into a key, so
+    such keys are replaced.
+    """
     if '"' in key or ";" in key or len(key) > 2 * _MAX_SHOWN:
-        return "<a line that is no key>"
+        return "<not a valid key>"
     return key
 
 
 def refuse(
     setting: Setting, what: str, todo: str, *, lacks: str = "", code: str | None = None
 ) -> ConfigError:
-    """The error for a wrong setting: file, line, key, what is wrong, what to do."""
+    """Return the error for an invalid setting: file, line, key, the problem, and what to do."""
     return ConfigError(
         f"{what}{setting.hint}; {todo}",
         file=setting.file,

@@ -1,12 +1,13 @@
-"""`twinlog.rename`: other names for topics on the target, as `orders:eu-orders, pay-(.*):pay.$1`.
+r"""`twinlog.rename`: other names for topics on the target, such as `orders:eu-orders,
+pay-(.*):pay.$1`.
 
-A rule is a Java regular expression for a whole name of the source, the last colon, and the new name
-(topics have no colon, expressions may). The first rule that matches counts; a topic that none
-matches keeps its name. In the new name `$1` to `$9` are groups (`$0`: all of it), and a `\\` takes
-the next character as it is, as in Java's replacements.
+A rule is a Java regular expression for a whole source name, a colon, and the new name. The last
+colon separates them, because an expression can contain colons but a topic name cannot. The first
+rule that matches applies; topics without a match keep their names. In the new name, `$1` to `$9`
+are groups (`$0`: the whole name), and `\` escapes the next character, as in Java's replacements.
 
-What a rule gives is the topic's name before the replication policy sees it: `A.eu-orders` under the
-default policy, `eu-orders` under the identity policy.
+The replication policy is applied to the result: `A.eu-orders` with the default policy, `eu-orders`
+with the identity policy.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from twinlog.config.values.types import to_list, to_names
 
 KEY: Final = "twinlog.rename"
 LONGEST_NAME: Final = 249
-"""Of a topic, in characters."""
+"""Kafka's limit for topic names, in characters."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 _MOST_GROUPS: Final = 9
 _EXAMPLE: Final = "write orders:eu-orders, pay-(.*):pay.$1"
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether Kafka lets a topic be called so, however long it is."""
+    """Return True if the characters are valid in a topic name; the length is not checked."""
     return _NAME.fullmatch(name) is not None and name not in {".", ".."}
 
 
 @dataclass(frozen=True, slots=True)
 class RenameRule:
-    """One entry."""
+    """One rule."""
 
     pattern: str
     template: str
@@ -42,7 +43,9 @@ class RenameRule:
     _parts: tuple[str | int, ...] = field(repr=False, compare=False)
 
     def renamed(self, topic: str) -> str | None:
-        """The new name; None where the rule does not match. It may be no name for a topic."""
+        """Return the new name, or None if the rule does not match. It may be invalid as a topic
+        name.
+        """
         found = self._regex.fullmatch(topic)
         if found is None:
             return None
@@ -64,13 +67,15 @@ class Renames:
         return bool(self.rules)
 
     def rule(self, topic: str) -> RenameRule | None:
-        """The rule that counts for a topic of the source; what is no topic's name has none."""
+        """Return the rule that applies to a source topic, or None. Invalid topic names have
+        none.
+        """
         if not is_topic_name(topic):
             return None
         return next((rule for rule in self.rules if rule.renamed(topic) is not None), None)
 
     def name(self, topic: str) -> str:
-        """What a topic of the source is called before the policy names it."""
+        """Return a source topic's name before the replication policy is applied."""
         rule = self.rule(topic)
         renamed = None if rule is None else rule.renamed(topic)
         return topic if renamed is None else renamed
@@ -80,15 +85,15 @@ NO_RENAMES: Final = Renames()
 
 
 def to_renames(setting: Setting) -> Renames:
-    """Raises ConfigError for an entry that can mean no name, or not what it says."""
+    """Parse the rules. Raises ConfigError for a rule that is invalid or ambiguous."""
     return Renames(tuple(_rule(setting, entry) for entry in to_list(setting)))
 
 
 def _rule(setting: Setting, entry: str) -> RenameRule:
     pattern, colon, template = (part.strip() for part in entry.rpartition(":"))
     if not colon or not pattern or not template:
-        todo = f"{_EXAMPLE}; a comma ends a rule, also within an expression"
-        raise refuse(setting, f'"{entry}" is no pattern:name', todo)
+        todo = f"{_EXAMPLE}; a comma ends a rule, even inside an expression"
+        raise refuse(setting, f'"{entry}" is not pattern:name', todo)
     one = Setting(
         key=setting.key,
         value=pattern,
@@ -98,7 +103,7 @@ def _rule(setting: Setting, entry: str) -> RenameRule:
     )
     regex = _expression(to_names(one))
     if regex.groups > _MOST_GROUPS:
-        what = f'"{pattern}" has {regex.groups} groups, and the new name can only say $1 to $9'
+        what = f'"{pattern}" has {regex.groups} groups, but the new name can only use $1 to $9'
         raise refuse(setting, what, "write (?:...) for groups that are not used")
     parts = _parts(setting, entry, template, regex.groups)
     fixed = "".join(part for part in parts if isinstance(part, str))
@@ -106,7 +111,7 @@ def _rule(setting: Setting, entry: str) -> RenameRule:
     if (fixed and _NAME.fullmatch(fixed) is None) or (is_fixed and not is_topic_name(fixed)):
         raise refuse(
             setting,
-            f'"{entry}" gives a name that no topic can have',
+            f'"{entry}" gives an invalid topic name',
             "use letters, digits, `.`, `_` and `-`",
         )
     if is_fixed and len(fixed) > LONGEST_NAME:
@@ -132,13 +137,11 @@ def _parts(setting: Setting, entry: str, template: str, groups: int) -> tuple[st
         after = next(chars, "")
         if char == "\\":
             if not after:
-                raise refuse(
-                    setting, f'"{entry}" ends with a lone \\', "leave it out, or double it"
-                )
+                raise refuse(setting, f'"{entry}" ends with a single \\', "remove it, or double it")
             out.append(after)
         elif after in set("0123456789") and int(after) <= groups:
             out.append(int(after))
         else:
-            what = f'"{entry}" asks for ${after}, and its expression has {groups} groups'
-            raise refuse(setting, what, "write $1 for what stands in the first ( )")
+            what = f'"{entry}" uses ${after}, but its expression has {groups} groups'
+            raise refuse(setting, what, "write $1 for the text matched by the first ( )")
     return tuple(out)

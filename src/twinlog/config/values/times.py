@@ -1,4 +1,4 @@
-"""Points in time as people write them: ISO 8601 with a zone, or milliseconds since 1970."""
+"""Points in time: ISO 8601 with a time zone, or milliseconds since 1970."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 FIRST_MS: Final = 100_000_000_000
-"""In 1973. A smaller number is one of seconds, or an offset: who took it for a time would begin at
-the first record."""
+"""In 1973. A smaller number is probably a time in seconds or an offset. As a time it would select
+all records."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS: Final = re.compile(r"-?[0-9]+")
 _MOST_DIGITS: Final = 14
-"""Some thousand years from now."""
+"""Allows times until the year 5138."""
 
 _SPAN: Final = re.compile(
     r"P(?:(\d{1,6})D)?(?:T(?=\d)(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,3})?)S)?)?",
     re.IGNORECASE,
 )
-"""Days, hours, minutes, seconds, as Java's Duration reads them."""
+"""Days, hours, minutes and seconds, as in Java's Duration."""
 
 
 class NoTime(ValueError):
-    """Why a text is no time, and what to write."""
+    """A text is not a time; says why, and what to write."""
 
     def __init__(self, what: str, todo: str) -> None:
         super().__init__(f"{what}: {todo}")
@@ -31,11 +31,13 @@ class NoTime(ValueError):
 
 
 def to_milliseconds(text: str) -> int:
-    """Milliseconds since 1970, rounded up, so that nothing older counts. Raises NoTime."""
+    """Return milliseconds since 1970, rounded up, so that no older record is included. Raises
+    NoTime.
+    """
     if _DIGITS.fullmatch(text):
         if len(text) > _MOST_DIGITS or int(text) < FIRST_MS:
             raise NoTime(
-                f"{text} is no time in milliseconds of this age",
+                f"{text} is not a plausible time in milliseconds",
                 "write milliseconds since 1970, or 2026-01-31T12:00:00Z",
             )
         return int(text)
@@ -43,7 +45,7 @@ def to_milliseconds(text: str) -> int:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise NoTime(
-            f'"{text}" is no time',
+            f'"{text}" is not a time',
             "write 2026-01-31T12:00:00Z (with a zone), or milliseconds since 1970",
         ) from None
     if at.tzinfo is None:
@@ -55,16 +57,18 @@ def to_milliseconds(text: str) -> int:
 
 
 def span_in_milliseconds(text: str) -> int:
-    """A duration of ISO 8601 in days and smaller units, as `P2DT3H` or `PT30M`. Raises NoTime."""
+    """Return an ISO 8601 duration in days and smaller units, such as `P2DT3H` or `PT30M`. Raises
+    NoTime.
+    """
     found = _SPAN.fullmatch(text)
     if found is None or not any(found.groups()):
-        raise NoTime(f'"{text}" is no duration', "write PT30M, PT2H30M or P1D")
+        raise NoTime(f'"{text}" is not a duration', "write PT30M, PT2H30M or P1D")
     days, hours, minutes, seconds = (float(one or 0) for one in found.groups())
     return round(1000 * (seconds + 60 * (minutes + 60 * (hours + 24 * days))))
 
 
 def in_iso(ms: int) -> str:
-    """A time as people write it, in UTC; milliseconds only where there are some."""
+    """Return a time in UTC, with milliseconds only if they are not 0."""
     text = (_EPOCH + timedelta(milliseconds=ms)).isoformat(
         timespec="milliseconds" if ms % 1000 else "seconds"
     )

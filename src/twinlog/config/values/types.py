@@ -1,4 +1,4 @@
-"""Text into values by the rules of Kafka's ConfigDef; every refusal names its line."""
+"""Converts text to values by the rules of Kafka's ConfigDef. Every error names its line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from twinlog.errors import ConfigError
 REGEX_INVALID = "REGEX_INVALID"
 
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
-"""What String.trim removes: everything up to and including the space."""
+"""Characters that String.trim removes: everything up to and including the space."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
@@ -32,16 +32,18 @@ def trimmed(text: str) -> str:
 
 
 def refuse(setting: Setting, what: str, todo: str, *, code: str | None = None) -> ConfigError:
-    """Return the error for a wrong value, or for a variable in it that has no value."""
+    """Return the error for an invalid value, or for a variable in it that has no value."""
     if "${" in setting.value and not setting.from_provider:
-        what = f"{setting.shown} holds a variable without a value"
-        todo = "no provider of config.providers has a value for it: set it, or name its provider"
+        what = f"{setting.shown} has a variable without a value"
+        todo = "no provider of config.providers has a value for it: set it, or add its provider"
         code = None
     return refuse_setting(setting, what, todo, code=code)
 
 
 def parse_boolean(text: str) -> bool:
-    """Boolean.parseBoolean: anything but "true", in any case, is false; nothing is trimmed."""
+    """Boolean.parseBoolean: "true" in any case is true, everything else is false; nothing is
+    trimmed.
+    """
     return text.lower() == "true"
 
 
@@ -54,7 +56,7 @@ def to_boolean(setting: Setting) -> bool:
 
 
 def _in_digits(setting: Setting) -> str | None:
-    """What to write for `10m`, where the key says its unit."""
+    """Return what to write instead of a value such as `10m`, if the key has a unit."""
     written = _DURATION.fullmatch(setting.value.strip().lower())
     unit = next((ms for end, ms in _UNITS_OF_KEYS.items() if setting.key.endswith(end)), None)
     if written is None or unit is None or setting.secret:
@@ -79,7 +81,9 @@ def to_number(setting: Setting, *, width: str, low: int | None, high: int | None
 
 
 def to_list(setting: Setting) -> tuple[str, ...]:
-    """ConfigDef's LIST: trimmed, split at commas and the blanks around; no text is no entry."""
+    """ConfigDef's LIST: trimmed, split at commas and surrounding blanks; an empty text has no
+    entries.
+    """
     text = trimmed(setting.value)
     return tuple(_COMMA.split(text)) if text else ()
 
@@ -89,11 +93,11 @@ def to_choice(setting: Setting, choices: Sequence[str], *, any_case: bool = Fals
     for choice in choices:
         if text == choice or (any_case and text.lower() == choice.lower()):
             return choice
-    raise refuse(setting, f"{setting.shown} is not known", f"write {' or '.join(choices)}")
+    raise refuse(setting, f"{setting.shown} is not a valid value", f"write {' or '.join(choices)}")
 
 
 def to_names(setting: Setting) -> NamePattern:
-    """A list of regular expressions; an error names the column in the value."""
+    """Parse a list of regular expressions. An error names the column in the value."""
     entries = to_list(setting)
     try:
         return compile_names(entries)
@@ -101,14 +105,14 @@ def to_names(setting: Setting) -> NamePattern:
         column = _column_in_value(setting.value, entries, problem.column)
         raise refuse(
             setting,
-            f"{setting.shown} is no usable expression: column {column}: {problem.reason}",
+            f"{setting.shown} is not a usable expression: column {column}: {problem.reason}",
             "patterns have Java's syntax and must match the whole name",
             code=REGEX_INVALID,
         ) from problem
 
 
 def to_servers(setting: Setting) -> tuple[Address, ...]:
-    """bootstrap.servers: at least one host:port, in any of the spellings that Java takes."""
+    """Parse bootstrap.servers: at least one host:port, in any notation that Java accepts."""
     servers: list[Address] = []
     for entry in to_list(setting):
         if not entry:
@@ -119,18 +123,18 @@ def to_servers(setting: Setting) -> tuple[Address, ...]:
         if server not in servers:
             servers.append(server)
     if not servers:
-        raise refuse(setting, "no server is named", "write host:port, separated by commas")
+        raise refuse(setting, "has no server", "write host:port, separated by commas")
     return tuple(servers)
 
 
 def _host_port_hint(entry: str) -> str:
     if ":" not in entry:
-        return f"write the port too, for example {entry.split(maxsplit=1)[0]}:9092"
+        return f"add the port, for example {entry.split(maxsplit=1)[0]}:9092"
     return "write host:port with a port from 1 to 65535, separated by commas"
 
 
 def _column_in_value(value: str, entries: Sequence[str], column: int) -> int:
-    """Where in the value a column of the joined expression lies."""
+    """Return the position in the value of a column of the joined expression."""
     start_in_value = 0
     start_in_joined = 0
     for entry in entries:

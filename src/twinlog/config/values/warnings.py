@@ -1,4 +1,4 @@
-"""What deserves attention in a configuration, and stops nothing."""
+"""Warnings about a configuration. They stop nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from twinlog.config.values.origin import Setting, shown_key
 
 
 class WarningCode(StrEnum):
-    """Why a line of the file deserves attention."""
+    """The reason for a warning."""
 
     UNKNOWN_KEY = "UNKNOWN_KEY"
     DEAD_KEY = "DEAD_KEY"
@@ -36,7 +36,7 @@ class WarningCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigWarning:
-    """Something in the file that does not do what its author wants; nothing stops for it."""
+    """A line that probably does not do what was intended."""
 
     code: WarningCode
     file: str
