@@ -1,4 +1,4 @@
-/* Loops over the bytes of record batches that are too slow in Python; `twin.py` does the same there.
+/* Loops over the bytes of record batches that are too slow in Python; `twin.py` is the same there.
  *
  * Rules of this file:
  * - No library, no allocation, no global that is written after `twinlog_prepare`: all memory that
@@ -371,8 +371,8 @@ static inline int find_bytes(const struct strings *from, i64 n, i64 *start, i64 
 }
 
 /* Builds records with the offsets 0, 1, ... from rows: the table, and its bytes in `out`. Headers
- * are copied unchanged. Returns the bytes written, or BAD without room or if a column is outside of its
- * data. */
+ * are copied unchanged. Returns the bytes written, or BAD without room or if a column is outside of
+ * its data. */
 EXPORT i64 twinlog_pack(const u8 *keys, i64 keys_size, const i64 *key_at, const i64 *key_sizes,
                         const u8 *values, i64 values_size, const i64 *value_at,
                         const i64 *value_sizes, const u8 *headers, i64 headers_size,
@@ -482,8 +482,8 @@ EXPORT i64 twinlog_measure_headers(const u8 *data, i64 size, const i64 *starts, 
 }
 
 /* Unpacks these headers to the buffers of an Arrow column: the end of each row's list and which
- * rows have one, the end of each key, the keys, and the same for the values. `room` is the result of
- * measuring. */
+ * rows have one, the end of each key, the keys, and the same for the values. `room` is the result
+ * of measuring. */
 EXPORT i64 twinlog_unpack_headers(const u8 *data, i64 size, const i64 *starts, const i64 *ends,
                                   i64 rows, const i64 *room, int32_t *list_ends, u8 *has_list,
                                   int32_t *key_ends, u8 *keys, int32_t *value_ends, u8 *has_value,
