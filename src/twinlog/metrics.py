@@ -14,7 +14,7 @@ from typing import Final
 
 
 class SeriesKind(StrEnum):
-    """Prometheus types."""
+    """The metric types of Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"

@@ -253,7 +253,7 @@ def tier_stalled(what: str, leader: str) -> PartitionError:
 def partitions_differ(source: TopicPartition, target: TopicPartition, before: str) -> LogFinding:
     what = (
         f"{source}: its copy began when the topic {before}; the partition count of "
-        f"{target.topic} or of its source has changed since, and a copy that has begun cannot be "
-        "redistributed"
+        f"{target.topic} or of its source has changed since, "
+        "and a copy that has begun cannot be redistributed"
     )
     return LogFinding(code="PARTITIONS_DIFFER", what=what, source=source, target=target)

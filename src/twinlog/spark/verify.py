@@ -34,7 +34,7 @@ STEPS_EVERY_S: Final = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyWork:
-    """One section."""
+    """The comparison of one section."""
 
     source: ClusterSettings
     target: ClusterSettings

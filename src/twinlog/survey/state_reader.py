@@ -171,8 +171,8 @@ def _waiting(turn: threading.Lock, client: ClusterClient) -> Iterator[None]:
     if not turn.acquire(timeout=client.api_timeout_s):
         raise Unreachable(
             f"cluster {client.alias}: {STATE_TOPIC} could not be read for "
-            f"{client.api_timeout_s:.0f} s: another thread of this process is reading it, and got "
-            "no answer"
+            f"{client.api_timeout_s:.0f} s: another thread of this process is reading it, "
+            "and got no answer"
         )
     try:
         yield

@@ -161,11 +161,11 @@ def _encode_alone(rows: Rows, codec: Codec, limit_bytes: int) -> Encoded:
     batch = encode_rows(rows, codec=Codec.NONE)
     if len(batch.data) <= limit_bytes:
         return batch
-    compressed = "" if codec is Codec.NONE else f" (nor does {codec.name.lower()} help)"
+    compressed = "" if codec is Codec.NONE else f" ({codec.name.lower()} does not help)"
     error = PartitionError(
         f"the record at offset {rows.offset(0)} makes a batch of {len(batch.data)} bytes"
-        f"{compressed}, the target takes {limit_bytes}: raise max.message.bytes of the target "
-        "topic",
+        f"{compressed}, but the target accepts at most {limit_bytes}: "
+        "raise max.message.bytes of the target topic",
         code="RECORD_TOO_LARGE",
     )
     error.poison = rows.offset(0), rows.offset(0) + 1

@@ -52,7 +52,7 @@ class OffsetSync:
 
     @classmethod
     def decode(cls, key: bytes | None, value: bytes | None) -> OffsetSync:
-        """Raises CorruptData."""
+        """Decode an offset sync; raises CorruptData."""
         fields = _Fields("offset sync", key)
         topic_partition = fields.topic_partition()
         upstream_offset, downstream_offset = _Fields("offset sync", value).take(_OFFSETS)
@@ -84,7 +84,7 @@ class Checkpoint:
 
     @classmethod
     def decode(cls, key: bytes | None, value: bytes | None) -> Checkpoint:
-        """Raises CorruptData."""
+        """Decode a checkpoint; raises CorruptData."""
         of_key = _Fields("checkpoint", key)
         group = of_key.string()
         topic_partition = of_key.topic_partition()
@@ -122,7 +122,7 @@ class Heartbeat:
 
     @classmethod
     def decode(cls, key: bytes | None, value: bytes | None) -> Heartbeat:
-        """Raises CorruptData."""
+        """Decode a heartbeat; raises CorruptData."""
         of_key = _Fields("heartbeat", key)
         source_alias = of_key.string()
         target_alias = of_key.string()

@@ -44,13 +44,13 @@ class TopicAcl(NamedTuple):
 
     name: str
     pattern: int
-    """A Pattern."""
+    """A number of `Pattern`."""
     principal: str
     host: str
     operation: int
     """Kafka's number; unknown numbers of newer brokers are passed on."""
     permission: int
-    """A Permission."""
+    """A number of `Permission`."""
 
     def __str__(self) -> str:
         """Return a text like `ALLOW READ on topic A.orders* to User:app`."""

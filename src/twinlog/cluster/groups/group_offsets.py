@@ -88,7 +88,7 @@ class OffsetReader:
         self._last: dict[_Question, _Answer] = {}
 
     def read(self, groups: Iterable[str]) -> dict[str, GroupOffsets | TwinlogError]:
-        """Like `fetch_offsets`."""
+        """Return the committed offsets of these groups, like `fetch_offsets`."""
         last, self._last = self._last, {}
 
         def ask(node: int, some: Sequence[str]) -> dict[str, GroupOffsets | TwinlogError]:

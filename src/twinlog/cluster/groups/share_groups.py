@@ -55,7 +55,7 @@ class _State:
 
     start: int
     lag: int
-    """-1: unknown."""
+    """-1 if it is unknown."""
 
 
 _States: TypeAlias = Mapping[TopicPartition, _State]

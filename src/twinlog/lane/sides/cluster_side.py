@@ -165,7 +165,7 @@ class ClusterSide:
     _node_pause: dict[int, _Pause] = field(default_factory=dict)
     _wanted_topics: set[str] = field(default_factory=set)
     _asked_before: set[str] = field(default_factory=set)
-    """Those that had no answer or no leader: only they wait for the pause to end."""
+    """Topics without a response or a leader: only they wait for the pause to end."""
     _answered_topics: set[str] = field(default_factory=set)
     _doubtful: dict[int, float] = field(default_factory=dict)
     """Brokers whose partitions' leaders are queried, and until when."""

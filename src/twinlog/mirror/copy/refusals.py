@@ -139,8 +139,8 @@ def gap(
     what = (
         f"{target} at ordinal {batch.ordinal}: {missing} records are missing before the batch just "
         f"appended: target offsets {Span(begin - missing, begin)} hold later records; upstream "
-        f"records {upstream_range(runs, batch.ordinal - missing, missing)} of {source} are not on "
-        "the target"
+        f"records {upstream_range(runs, batch.ordinal - missing, missing)} of {source} "
+        "are not on the target"
     )
     return LogFinding(code="GAP_WRITTEN", what=what, source=source, target=target).error()
 

@@ -71,8 +71,8 @@ def unkept_names(flow: FlowConfig, topics: Iterable[str]) -> list[str]:
         return []
     return [
         f"{flow.flow}: topics do not keep their names on {flow.flow.target} if these end in "
-        f"{HEARTBEATS_TOPIC}, as with MirrorMaker 2: {', '.join(odd)}; clients there need the new "
-        "names"
+        f"{HEARTBEATS_TOPIC}, as with MirrorMaker 2: {', '.join(odd)}; "
+        "clients there need the new names"
     ]
 
 

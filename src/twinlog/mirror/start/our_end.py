@@ -66,7 +66,7 @@ class OurEnd:
     """The end of this flow's part of a topic."""
 
     ordinal: int
-    """Next ordinal."""
+    """The next ordinal of this flow."""
     downstream: int
     """Target offset after this flow's last record; -1: nothing was written, or the offset is
     unknown.

@@ -26,7 +26,7 @@ ACCEPT: Final = "accept"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedAcceptance:
-    """One acceptance."""
+    """One acceptance of foreign records."""
 
     flow: str
     topic: str

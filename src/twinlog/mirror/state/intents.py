@@ -61,7 +61,7 @@ RESUMED: Final = (IntentKind.PAUSE, IntentKind.RELEASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """One row."""
+    """One intent: a row of the state topic."""
 
     flow: str
     kind: IntentKind

@@ -29,7 +29,7 @@ SKIP: Final = "skip"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedSkip:
-    """One skip."""
+    """One skip of records."""
 
     flow: str
     topic: str

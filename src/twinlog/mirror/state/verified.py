@@ -43,11 +43,11 @@ class VerifyRun:
     ranges: Mapping[str, int]
     """Differing ranges by kind: missing, extra, ..."""
     not_compared: int
-    """Partitions that could not be read, in whole or in part."""
+    """Number of partitions that could not be read, in whole or in part."""
     configs: int
-    """Differing configs."""
+    """Number of differing configs."""
     groups: int
-    """Group offsets that would skip records."""
+    """Number of group offsets that would skip records."""
     sha256: str
     """Digest of the flow's part of the report, computed like the report's own digest."""
 

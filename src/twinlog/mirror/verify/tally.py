@@ -72,7 +72,7 @@ class Day:
     """The counts of one day, for both sides."""
 
     both: Tally = field(default_factory=Tally)
-    """Equal records."""
+    """Records that are equal."""
     source: Tally = field(default_factory=Tally)
     """Source records that are not equal."""
     target: Tally = field(default_factory=Tally)

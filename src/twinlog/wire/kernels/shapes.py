@@ -53,7 +53,7 @@ RECORDS: Final = 7
 EPOCH: Final = 8
 FIRST_TIMESTAMP: Final = 9
 MOST_TIMESTAMP: Final = 10
-"""Of the records; the two after it are taken from the headers of the batches."""
+"""Taken from the records; the two after it from the headers of the batches."""
 MOST_OF_BATCHES: Final = 11
 LEAST_OF_BATCHES: Final = 12
 JOIN_NUMBERS: Final = 13
@@ -108,10 +108,10 @@ class HeaderColumns(NamedTuple):
     ends: bytearray
     """The end of each row's list, counted in headers."""
     present: bytearray
-    """The number of null rows: a row without headers is null."""
+    """A bit for each row: a row without headers is null."""
     nulls: int
     keys: bytearray
-    """UTF-8."""
+    """Encoded as UTF-8."""
     key_ends: bytearray
     values: bytearray
     value_ends: bytearray

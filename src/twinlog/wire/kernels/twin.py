@@ -149,7 +149,7 @@ class Twin:
         return Table(bytes(data), flat, len(times), len(times))
 
     def unpack_headers(self, data: bytes, starts: array[int], ends: array[int]) -> HeaderColumns:
-        """Raises CorruptData."""
+        """Return headers as columns; raises CorruptData."""
         return of_headers.unpack_headers(data, starts, ends)
 
     def pack_headers(self, counts: array[int], key: Strings, value: Strings) -> Strings:
