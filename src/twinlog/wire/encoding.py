@@ -1,7 +1,7 @@
 """Encode records as record batches (magic 2), as a producer sends them to a broker.
 
 The bytes of a record's key, value and headers are copied unchanged; only its length and its two
-deltas are written anew (`kernels`).
+deltas are encoded again (`kernels`).
 """
 
 from __future__ import annotations

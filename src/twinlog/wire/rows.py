@@ -1,7 +1,7 @@
 """Records as bytes: rows of tables, in order, possibly of several batches.
 
 Code that splits and recombines records (holes, sizes, keys, joining) works on rows; an object is
-created only for a record that is actually looked at.
+created only for a record that a caller asks for.
 """
 
 from __future__ import annotations
