@@ -1,4 +1,4 @@
-"""Hosts and ports, as people and Java write them."""
+"""Hosts and ports, in the notations of people and Java."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HOST_PORT: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*
 
 
 class Address(NamedTuple):
-    """Where somebody listens; port 0 is none, or any free one."""
+    """A host and port; port 0 means none, or any free one."""
 
     host: str
     port: int
@@ -28,7 +28,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address | None:
-    """`host:port` or `[::1]:port`, as Java takes it; None where it is none."""
+    """Parse `host:port` or `[::1]:port` like Java does, or return None."""
     found = _HOST_PORT.fullmatch(text)
     if found is None or not found[1] or int(found[2]) > MAX_PORT:
         return None
@@ -36,7 +36,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it; no other name than localhost is known."""
+    """Return whether only this machine can reach it. No other name than localhost is recognized."""
     if host.lower() == "localhost":
         return True
     try:

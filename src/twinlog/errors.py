@@ -1,28 +1,27 @@
-"""Every error Twinlog raises, as one tree with stable codes and fates.
+"""Every error that Twinlog raises, as one tree with stable codes and fates.
 
     TwinlogError
     |-- UsageError                  wrong command line                              exit code 2
     |-- ConfigError                 a key of the configuration is wrong             exit code 2
-    |-- EnvironmentMissing          Java, Python or a jar is not there              exit code 1
+    |-- EnvironmentMissing          Java, Python or a jar is missing                exit code 1
     |-- ClusterError                one Kafka cluster
-    |   |-- Unreachable             no broker answers                               retriable
-    |   |   `-- Refused             nobody listens at any of its addresses          retriable
-    |   |-- Disconnected            a connection broke under a request              retriable
-    |   |-- AuthenticationFailed    TLS or SASL refused us
+    |   |-- Unreachable             no broker responds                              retriable
+    |   |   `-- Refused             no process listens at any of its addresses      retriable
+    |   |-- Disconnected            a connection broke during a request             retriable
+    |   |-- AuthenticationFailed    TLS or SASL authentication failed
     |   |-- Unauthorized            an ACL is missing
-    |   |-- BrokerRefused           any other error code in an answer
+    |   |-- BrokerRefused           any other error code in a response
     |   `-- Unsupported             the broker lacks an API
-    |-- DriverSilent                a lane must stop: its driver counts on it
-    |-- CorruptData                 bytes that are not what they should be          corrupt
-    |-- RecordsLost                 a reader asked for records that the log has no more
+    |-- DriverSilent                a lane must stop: its driver relies on it
+    |-- CorruptData                 invalid bytes                                   corrupt
+    |-- RecordsLost                 the log no longer has the requested records
     |-- PartitionError              one partition of one flow stops, the rest continues
     `-- FlowError                   one flow cannot run
         |-- NotLeader               another process leads the flow
         `-- AdoptionRefused         MirrorMaker 2 cannot be taken over now          exit code 2
 
-A code is part of the interface: scripts and alerts match it, so it never changes its meaning. It
-stands in brackets at the end of the message and so survives edges that carry text only (Spark's
-worker errors).
+A code is part of the interface: scripts and alerts match it, so its meaning never changes. It is in
+brackets at the end of the message, so it also survives text-only paths (Spark's worker errors).
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from twinlog.model import TopicPartition
 
 
 class Fate(StrEnum):
-    """What a caller may do about an error."""
+    """How a caller may handle an error."""
 
     RETRIABLE = "retriable"
     FATAL = "fatal"
@@ -44,19 +43,22 @@ class Fate(StrEnum):
 
 
 class TwinlogError(Exception):
-    """Base of all errors; `code` names the condition, `fate` says whether trying again can help."""
+    """Base of all errors. `code` names the condition, and `fate` shows whether retrying
+    can help.
+    """
 
     code = "INTERNAL"
     fate = Fate.FATAL
     exit_code = 1
     poison: tuple[int, int] | None = None
-    """[first, next) of the upstream offsets that it is about, where these are known exactly and
-    leaving them out would end it."""
+    """[first, next) of the upstream offsets in question, if known exactly and if skipping them
+    would resolve the error.
+    """
 
     flow = ""
-    """The flow it is of, where that is known; the message begins with it."""
+    """The flow, if known. The message begins with it."""
     partition: TopicPartition | None = None
-    """The partition it is of, where it is of one."""
+    """The partition, if it concerns one."""
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class TwinlogError(Exception):
         flow: object = "",
         partition: TopicPartition | None = None,
     ) -> None:
-        self.what = what = without_secrets(what)  # once, and not each time that it is shown
+        self.what = what = without_secrets(what)  # once, not each time the error is shown
         self.flow = str(flow)
         self.message = f"{flow}: {what}" if self.flow else what
         super().__init__(self.message)
@@ -82,7 +84,7 @@ class TwinlogError(Exception):
         return f"{self.message} [{self.code}]"
 
     def without_flow(self) -> Self:
-        """The same for whoever names the flow in front."""
+        """Return the error without the flow, for callers that add the flow themselves."""
         if not self.flow:
             return self
         error = copy(self)
@@ -90,13 +92,13 @@ class TwinlogError(Exception):
         return error
 
     def and_also(self, said: str) -> Self:
-        """The same, with more behind its text."""
+        """Return the error with more text appended."""
         error = copy(self)
         error.what, error.message = f"{self.what}; {said}", f"{self.message}; {said}"
         return error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # keyword arguments are not in args: without this an unpickled error loses its code
+        # keyword arguments are not in args: without this, an unpickled error would lose its code
         return _again, (type(self), self.__dict__)
 
 
@@ -107,23 +109,23 @@ def _again(kind: type[TwinlogError], state: dict[str, Any]) -> TwinlogError:
 
 
 class UsageError(TwinlogError):
-    """The command line cannot be understood."""
+    """The command line is invalid."""
 
     code = "USAGE"
     exit_code = 2
 
 
 class ConfigError(TwinlogError):
-    """A key or value of the configuration is wrong; the message names file, line and key."""
+    """A key or value of the configuration is wrong. The message names file, line and key."""
 
     code = "CONFIG_INVALID"
     exit_code = 2
     more: tuple[ConfigError, ...] = ()
-    """Further errors of the same file, in its order."""
+    """Further errors of the same file, in order."""
     warnings: tuple[Any, ...] = ()
-    """What else deserves attention in it: ConfigWarnings."""
+    """Warnings about the file: ConfigWarnings."""
     lacks = ""
-    """The key or field that has to stand beside it, where that is what is wrong."""
+    """The missing key or field, if that is the error."""
 
     def __init__(
         self,
@@ -149,7 +151,7 @@ class ConfigError(TwinlogError):
 
     @property
     def each(self) -> tuple[ConfigError, ...]:
-        """This error and the further ones, each for itself."""
+        """This error and the further ones, separately."""
         alone = copy(self)
         alone.more, alone.warnings = (), ()
         return (alone, *self.more)
@@ -162,11 +164,13 @@ class EnvironmentMissing(TwinlogError):
 
 
 class ClusterError(TwinlogError):
-    """A Kafka cluster did not do what was asked."""
+    """A request to a Kafka cluster failed."""
 
     code = "CLUSTER"
     reason = ""
-    """Why, for whoever names cluster and address; empty where the message alone says it."""
+    """The reason, for callers that name cluster and address themselves; empty if the message is
+    enough.
+    """
 
     def __init__(self, what: str, *, reason: str = "", **details: Any) -> None:
         super().__init__(what, **details)
@@ -182,32 +186,32 @@ class Unreachable(ClusterError):
 
 
 class Refused(Unreachable):
-    """Nobody listens at any address of the cluster, or its names have none: its hosts, or the
-    resolver, say so at once.
+    """No process listens at any address of the cluster, or its names cannot be resolved. Hosts or
+    resolver report it immediately.
     """
 
 
 class Disconnected(ClusterError):
-    """A connection ended or timed out while an answer was awaited: the outcome is unknown."""
+    """A connection ended or timed out while waiting for a response: the outcome is unknown."""
 
     code = "DISCONNECTED"
     fate = Fate.RETRIABLE
 
 
 class AuthenticationFailed(ClusterError):
-    """The TLS handshake or SASL exchange was refused."""
+    """The TLS handshake or SASL exchange was rejected."""
 
     code = "AUTHENTICATION_FAILED"
 
 
 class Unauthorized(ClusterError):
-    """The cluster's authorizer denied an operation; the message names the ACL that is missing."""
+    """The cluster's authorizer denied an operation. The message names the missing ACL."""
 
     code = "UNAUTHORIZED"
 
 
 class BrokerRefused(ClusterError):
-    """A broker answered with an error code of the Kafka protocol, kept in `kafka_error`."""
+    """A broker responded with an error code of the Kafka protocol, which is in `kafka_error`."""
 
     code = "BROKER_REFUSED"
 
@@ -217,13 +221,15 @@ class BrokerRefused(ClusterError):
 
 
 class Unsupported(ClusterError):
-    """The broker does not offer an API or version that is needed."""
+    """The broker does not offer a required API or version."""
 
     code = "UNSUPPORTED"
 
 
 class DriverSilent(TwinlogError):
-    """A lane has not heard its driver for so long that others may have its partitions."""
+    """A lane has received nothing from its driver for so long that other lanes may have its
+    partitions.
+    """
 
     code = "CHANNEL_SILENT"
 
@@ -236,28 +242,28 @@ class CorruptData(TwinlogError):
 
 
 class RecordsLost(TwinlogError):
-    """Records that a reader asked for are not in the log: RETENTION, TRUNCATED, LOG_GAP."""
+    """Requested records are not in the log: RETENTION, TRUNCATED, LOG_GAP."""
 
     code = "RETENTION"
 
     def __init__(self, message: str, *, lost: tuple[int, int] = (-1, -1), **details: Any) -> None:
         super().__init__(message, **details)
         self.lost = lost
-        """[first, end) of the offsets that are missing."""
+        """[first, end) of the missing offsets."""
 
 
 class PartitionError(TwinlogError):
-    """One partition of a flow stops with this code; it is tried again later, the others continue.
+    """One partition of a flow stops with this code. It is retried later, and the others continue.
 
-    Its codes are in `codes.log_codes` and `codes.topic_codes`; those of a rebuild, and of two
-    clusters that are one, in `codes.command_codes` and `codes.flow_codes`.
+    Its codes are in `codes.log_codes` and `codes.topic_codes`. Codes of a rebuild, and of two
+    clusters that are the same one, are in `codes.command_codes` and `codes.flow_codes`.
     """
 
     code = "PARTITION"
     lost: tuple[int, int] | None = None
-    """Of SOURCE_DIVERGED: [first, next) of copied upstream offsets that the source lost."""
+    """For SOURCE_DIVERGED: [first, next) of copied upstream offsets that the source lost."""
     finding: Any = None
-    """A `twinlog.mirror.findings.LogFinding`, of which its message is made."""
+    """A `twinlog.mirror.findings.LogFinding`, from which the message is made."""
 
 
 class FlowError(TwinlogError):
@@ -273,7 +279,7 @@ class NotLeader(FlowError):
 
 
 class AdoptionRefused(FlowError):
-    """A MirrorMaker 2 cannot be taken over as things are: MM2_RUNNING, MM2_NOT_FOUND."""
+    """A MirrorMaker 2 cannot be taken over in the current state: MM2_RUNNING, MM2_NOT_FOUND."""
 
     code = "MM2_RUNNING"
     exit_code = 2
@@ -283,7 +289,9 @@ FoundT = TypeVar("FoundT")
 
 
 def or_raise(found: FoundT | TwinlogError) -> FoundT:
-    """What was found; raises it where it is an error: of answers that have one for each key."""
+    """Return the result, or raise it if it is an error. For mappings that may have an error per
+    key.
+    """
     if isinstance(found, TwinlogError):
         raise found
     return found

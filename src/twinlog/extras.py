@@ -1,4 +1,6 @@
-"""Optional dependencies (`pip install 'twinlog[EXTRA]'`); whatever needs one asks here first."""
+"""Optional dependencies (`pip install 'twinlog[EXTRA]'`). Code that needs one checks it
+here first.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from twinlog.errors import EnvironmentMissing
 
 
 def require_extra(module: str, extra: str, what: str) -> None:
-    """Raise EnvironmentMissing if `what` needs a package that is not installed. It is looked up,
-    not imported.
+    """Raise EnvironmentMissing if `what` needs a package that is not installed. The package is not
+    imported.
     """
     if find_spec(module) is None:
         raise EnvironmentMissing(

@@ -1,5 +1,5 @@
-"""Log lines that are about one flow: its name stands in front of the message, and a JSON log has it
-as a field, with the code, the topic and the partition where they are known.
+"""Log lines about one flow. The message begins with the flow's name. A JSON log has it as a field,
+with code, topic and partition if known.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from twinlog.model import TopicPartition
 
 
 def code_among(values: Iterable[object]) -> str:
-    """That of the last error among what a message is made of; empty without one."""
+    """Return the code of the last error among a message's values, or an empty string."""
     codes = [value.code for value in values if isinstance(value, TwinlogError)]
     return codes[-1] if codes else ""
 
 
 NEWS: Final = {"news": True}
-"""`extra` of a line at INFO that people see all the same: good news, or what somebody wanted."""
+"""`extra` of an INFO line that people see by default: good news, or a requested change."""
 
 
 class FlowLog:
-    """Writes to `log`; messages are formatted with `%` as the logging module does."""
+    """Writes to `log`. Messages are formatted with `%`, as in the logging module."""
 
     def __init__(self, log: logging.Logger, flow: object) -> None:
         self._log = log
@@ -37,20 +37,20 @@ class FlowLog:
         partition: TopicPartition | None = None,
         code: str = "",
     ) -> None:
-        """An event of normal operation."""
+        """Log an event of normal operation."""
         self._write(logging.INFO, message, values, partition, code)
 
     def news(self, message: str, *values: object, topic: str = "", person: str = "") -> None:
-        """Something good, or wanted (by that person), that people should know."""
+        """Log good news, or a change requested by `person`, that people should see."""
         about = {name: value for name, value in (("topic", topic), ("person", person)) if value}
         self._write(logging.INFO, message, values, None, "", about={**NEWS, **about})
 
     def warning(self, message: str, *values: object) -> None:
-        """Something that people should know; the code is that of an error among the values."""
+        """Log a warning. Its code is that of an error among the values."""
         self._write(logging.WARNING, message, values, None, "")
 
     def bug(self, message: str, *values: object) -> None:
-        """With the traceback of the exception that is being handled."""
+        """Log an error with the traceback of the current exception."""
         self._write(logging.ERROR, message, values, None, "", is_bug=True)
 
     def _write(

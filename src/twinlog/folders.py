@@ -1,4 +1,4 @@
-"""Folders that a command cannot do without: one that cannot be used is said in one line."""
+"""Folders that a command needs. An unusable folder is reported in one line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from twinlog.errors import EnvironmentMissing
 
 @contextmanager
 def usable(folder: Path, todo: str) -> Iterator[None]:
-    """What is done with a folder; raises EnvironmentMissing with `todo` where that fails."""
+    """Run the block's work with a folder. Raises EnvironmentMissing with `todo` if that fails."""
     try:
         yield
     except OSError as error:
@@ -23,27 +23,29 @@ def usable(folder: Path, todo: str) -> Iterator[None]:
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """`twinlog` below XDG_CACHE_HOME, else below `~/.cache`."""
+    """Return `twinlog` below XDG_CACHE_HOME, else below `~/.cache`."""
     return (
         named_folder(environment, "XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     ) / "twinlog"
 
 
 def named_folder(environment: Mapping[str, str], variable: str) -> Path | None:
-    """The folder that an XDG variable names. One that is not absolute is none: the XDG Base
-    Directory Specification has it ignored, since each command would have another.
+    """Return the folder that an XDG variable names, or None if it is not absolute.
+
+    The XDG Base Directory Specification requires relative paths to be ignored, because each command
+    would use a different folder.
     """
     folder = Path(environment.get(variable, ""))
     return folder if folder.is_absolute() else None
 
 
 def temporary_folder(prefix: str) -> Path:
-    """A new folder of our own for temporary files; raises EnvironmentMissing."""
+    """Create a private folder for temporary files. Raises EnvironmentMissing."""
     with usable(Path("the temporary folder"), "set TMPDIR to a folder that can be written"):
         return Path(tempfile.mkdtemp(prefix=prefix))
 
 
 def temporary_root() -> Path:
-    """Where temporary files go; raises EnvironmentMissing where there is no such place."""
+    """Return the folder for temporary files. Raises EnvironmentMissing if there is none."""
     with usable(Path("the temporary folder"), "set TMPDIR to a folder that can be written"):
         return Path(tempfile.gettempdir())

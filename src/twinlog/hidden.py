@@ -1,12 +1,13 @@
-"""What knows this process's secrets, for whoever writes texts that leave it: log and events.
+"""Removes this process's secrets from texts that leave it: log lines and events.
 
-Nothing of ours writes a secret. But a text may be of somebody else: an exception of a library
-quotes what it could not use (`http.client` a URL with its query), a broker or an endpoint answers
-with what it was sent, a person gives a reason. A log is collected, and events lie in the target's
-state topic, where whoever may read the topic reads them.
+Twinlog's own texts contain no secrets. But a text may come from elsewhere: a library's exception
+quotes its input (`http.client` a URL with its query), a broker or endpoint returns what it was
+sent, a person enters a reason. Logs are collected, and events are in the target's state topic,
+where everyone who may read the topic sees them.
 
-Formatters come before a configuration is read, and at the bottom, so what knows its secrets is
-registered here. Lanes register nothing: what they report passes the driver's log.
+Formatters are created before a configuration is read, and in the lowest layer. So the functions
+that know the secrets are registered here. Lanes register nothing: their reports pass through the
+driver's log.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _cleaners: tuple[Callable[[str], str], ...] = ()
 
 
 def without_secrets(text: str) -> str:
-    """The text as it may leave this process; as it is where nobody knows a secret."""
+    """Return the text as it may leave this process, unchanged if no secret is registered."""
     for clean in _cleaners:
         text = clean(text)
     return text
@@ -26,7 +27,7 @@ def without_secrets(text: str) -> str:
 
 @contextmanager
 def hiding(clean: Callable[[str], str]) -> Iterator[None]:
-    """While the block lasts, in every thread."""
+    """Apply `clean` to all texts while the block runs, in every thread."""
     global _cleaners  # noqa: PLW0603 (as logging itself: of the process)
     _cleaners = (*_cleaners, clean)
     try:

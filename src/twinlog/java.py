@@ -1,7 +1,7 @@
-"""The machine's Java, and archives of classes that it maps at its start (JEP 350).
+"""The machine's Java, and class archives that it maps at start (JEP 350).
 
-A JVM checks what an archive was made of: with other jars, other flags or another build of itself it
-starts without it, so an archive may be old, never wrong.
+A JVM checks how an archive was made. With other jars, other flags or another JVM build it starts
+without the archive, so an archive may be outdated but never wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from twinlog.errors import EnvironmentMissing
 
 MINIMUM_JAVA: Final = 17
-"""What Kafka 4 brokers and Spark 4 ask for."""
+"""Required by Kafka 4 brokers and Spark 4."""
 
 _HOW_TO_INSTALL: Final = (
     "install it, for example: sudo apt install openjdk-17-jre-headless, or: brew install openjdk@17"
@@ -26,7 +26,7 @@ _HOW_TO_INSTALL: Final = (
 
 
 def java_command() -> Path:
-    """The `java` of JAVA_HOME or else of the PATH, of whatever version."""
+    """Return the `java` of JAVA_HOME, or else of the PATH, of any version."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
     if found is None:
@@ -36,7 +36,7 @@ def java_command() -> Path:
 
 @functools.cache
 def find_java() -> Path:
-    """The same, once it has proved to be new enough: which costs a start of it."""
+    """Return `java_command` after checking its version, which starts it once."""
     found = java_command()
     version = _major_version(found)
     if version < MINIMUM_JAVA:
@@ -47,28 +47,27 @@ def find_java() -> Path:
 
 
 def class_archive(folder: Path, *parts: str) -> Path:
-    """Where an archive for this machine's Java lies, made of what `parts` name; it may not be
-    there.
-    """
+    """Return the path of an archive for this machine's Java and `parts`. It may not exist."""
     java = java_command().resolve()
     build = " ".join((*parts, f"{java} {java.stat().st_size} {java.stat().st_mtime_ns}"))
     return folder / f"classes-{zlib.crc32(build.encode()):08x}.jsa"
 
 
 def archive_flags(archive: Path) -> tuple[str, ...]:
-    """JVM flags that use it; none where none could be made."""
+    """Return JVM flags that use the archive, or none if it could not be created."""
     is_made = archive.exists() and archive.stat().st_size > 0
     return (f"-XX:SharedArchiveFile={archive}",) if is_made else ()
 
 
 def unfinished(archive: Path) -> Path:
-    """What a JVM is told to write at its end; two setups at once write two."""
+    """Return the file that a JVM writes at its end. Two concurrent setups write two files."""
     return archive.with_suffix(f".{os.getpid()}")
 
 
 def install_archive(archive: Path) -> None:
-    """The JVM that was to write it has ended. One that wrote none will not the next time either:
-    then it is empty.
+    """Install the archive after the JVM that writes it has ended.
+
+    If it wrote none, it would not the next time either. Then the archive is empty.
     """
     new = unfinished(archive)
     new.touch()
@@ -80,5 +79,5 @@ def _major_version(java: Path) -> int:
     match = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
     if match is None:
         return 0
-    # Java 8 calls itself 1.8
+    # Java 8 reports itself as 1.8
     return int(match[2] or 0) if match[1] == "1" else int(match[1])

@@ -1,8 +1,8 @@
-"""Every metric, named once: what `/metrics` serves, with which labels and what it means;
-`control.watch.series` fills them.
+"""Every metric of `/metrics`, defined once with its labels and meaning. `control.watch.series`
+fills them.
 
-The names of MirrorMaker 2's series are those that the usual JMX exporter rules make of its MBeans,
-so that dashboards and alerts continue.
+The names of MirrorMaker 2's series are those that the usual JMX exporter rules give its MBeans, so
+that existing dashboards and alerts keep working.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 
 class SeriesKind(StrEnum):
-    """Prometheus' types."""
+    """The metric types of Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -22,7 +22,7 @@ class SeriesKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One series; a counter's name carries `_total`, as it is served."""
+    """One series. A counter's name includes `_total`, as served."""
 
     name: str
     kind: SeriesKind
@@ -44,7 +44,7 @@ def _counter(name: str, labels: tuple[str, ...], meaning: str) -> Metric:
 
 BUILD: Final = _gauge("twinlog_build_info", ("version",), "1, with the version as label")
 FLOW_STATE: Final = _gauge(
-    "twinlog_flow_state", (*FLOW, "state"), "1 for the state that the flow is in, 0 for the others"
+    "twinlog_flow_state", (*FLOW, "state"), "1 for the flow's current state, 0 for the others"
 )
 FLOW_READY: Final = _gauge(
     "twinlog_flow_ready",
@@ -53,27 +53,25 @@ FLOW_READY: Final = _gauge(
 )
 FLOW_LANES: Final = _gauge("twinlog_flow_lanes", FLOW, "lanes that are connected")
 FLOW_GENERATION: Final = _gauge(
-    "twinlog_flow_generation", FLOW, "how often the lead of the flow was taken; -1 without it"
+    "twinlog_flow_generation", FLOW, "generation of the flow; -1 unless this process leads it"
 )
 FLOW_LOSS_RECORDS: Final = _gauge(
     "twinlog_flow_loss_records",
     FLOW,
-    "offsets of the source that are not on the target: what would be lost without it",
+    "offsets of the source that are not on the target and would be lost without it",
 )
 FLOW_LOSS_SECONDS: Final = _gauge(
     "twinlog_flow_loss_seconds",
     FLOW,
-    "since everything that the source then had was on the target, of the worst partition",
+    "seconds since the target had everything that the source then had, for the worst partition",
 )
 FLOW_LOSS_UNKNOWN: Final = _gauge(
-    "twinlog_flow_loss_unknown", FLOW, "partitions of which it is not known what would be lost"
+    "twinlog_flow_loss_unknown", FLOW, "partitions whose loss is unknown"
 )
 FLOW_RPO_EXCEEDED: Final = _gauge(
-    "twinlog_flow_rpo_exceeded", FLOW, "1 while twinlog.rpo.seconds is not kept, 0 while it is"
+    "twinlog_flow_rpo_exceeded", FLOW, "1 while twinlog.rpo.seconds is exceeded, else 0"
 )
-FLOW_RPO_SECONDS: Final = _gauge(
-    "twinlog_flow_rpo_seconds", FLOW, "twinlog.rpo.seconds, where it is set"
-)
+FLOW_RPO_SECONDS: Final = _gauge("twinlog_flow_rpo_seconds", FLOW, "twinlog.rpo.seconds, if set")
 FLOW_HELD_RATE: Final = _gauge(
     "twinlog_flow_producer_quota_bytes",
     FLOW,
@@ -88,21 +86,25 @@ VERIFIED_RECORDS: Final = _counter(
 VERIFIED_DIFFERENCES: Final = _counter(
     "twinlog_verified_differences_total",
     FLOW,
-    "ranges of the copy that it has found to differ from the source",
+    "ranges of the copy that differ from the source",
 )
 VERIFIED_TIME: Final = _gauge(
-    "twinlog_verified_timestamp_seconds", FLOW, "when it has compared something last"
+    "twinlog_verified_timestamp_seconds", FLOW, "time of the last comparison"
 )
 PARTITIONS: Final = _gauge("twinlog_partitions", (*FLOW, "state"), "partitions by state")
 PARTITION_ERROR: Final = _gauge(
-    "twinlog_partition_error", (*PARTITION, "code"), "1 while the partition has stopped with it"
+    "twinlog_partition_error",
+    (*PARTITION, "code"),
+    "1 while the partition has stopped with this code",
 )
 ERRORS: Final = _counter(
-    "twinlog_errors_total", (*FLOW, "code"), "how often a code came up, passing troubles included"
+    "twinlog_errors_total", (*FLOW, "code"), "occurrences of a code, including temporary problems"
 )
-RECORDS: Final = _counter("twinlog_records_total", PARTITION, "records that the target has taken")
+RECORDS: Final = _counter(
+    "twinlog_records_total", PARTITION, "records that the target has accepted"
+)
 BYTES: Final = _counter(
-    "twinlog_bytes_total", PARTITION, "bytes of batches that the target has taken, as they travel"
+    "twinlog_bytes_total", PARTITION, "bytes of batches that the target has accepted, as sent"
 )
 LAG_RECORDS: Final = _gauge(
     "twinlog_lag_records", PARTITION, "offsets between the copy and the source's end"
@@ -110,7 +112,7 @@ LAG_RECORDS: Final = _gauge(
 KEPT_SECONDS: Final = _gauge(
     "twinlog_retention_left_seconds",
     PARTITION,
-    "while records wait for long: for how long at least the source keeps the next one",
+    "while records wait for long: minimum time for which the source keeps the next one",
 )
 LAG_SECONDS: Final = _gauge(
     "twinlog_lag_seconds",
@@ -118,29 +120,29 @@ LAG_SECONDS: Final = _gauge(
     "while records wait: age of the last copied one, or time since none waited, if less; else 0",
 )
 FLOW_RECORDS: Final = _counter(
-    "twinlog_flow_records_total", FLOW, "records that the target has taken, of all partitions"
+    "twinlog_flow_records_total", FLOW, "records that the target has accepted, of all partitions"
 )
 FLOW_BYTES: Final = _counter(
     "twinlog_flow_bytes_total",
     FLOW,
-    "bytes of batches that the target has taken, of all partitions",
+    "bytes of batches that the target has accepted, of all partitions",
 )
 FLOW_LAG_RECORDS: Final = _gauge(
-    "twinlog_flow_lag_records", FLOW, "the lag in records of all partitions whose lag is known"
+    "twinlog_flow_lag_records", FLOW, "lag in records of all partitions whose lag is known"
 )
 FLOW_LAG_SECONDS: Final = _gauge(
-    "twinlog_flow_lag_seconds", FLOW, "the lag in seconds of the partition where it is greatest"
+    "twinlog_flow_lag_seconds", FLOW, "greatest lag in seconds of any partition"
 )
 FLOW_KEPT_SECONDS: Final = _gauge(
     "twinlog_flow_retention_left_seconds",
     FLOW,
-    "twinlog_retention_left_seconds of the partition where it is least",
+    "smallest twinlog_retention_left_seconds of any partition",
 )
 FLOW_LATENCY_SECONDS: Final = _gauge(
     "twinlog_flow_latency_seconds",
     (*FLOW, "quantile"),
     "of the batches of the last minute, from the newest timestamp in each until the target had it; "
-    "a quarter too long at most",
+    "at most a quarter too high",
 )
 CLUSTER: Final = ("cluster", "direction")
 CLUSTER_RECORDS: Final = _counter(
@@ -154,7 +156,7 @@ CLUSTER_BYTES: Final = _counter(
 CERTIFICATE_EXPIRY: Final = _gauge(
     "twinlog_certificate_expiry_timestamp_seconds",
     ("cluster", "what"),
-    "when the first of our certificates (client_certificate), or of those we trust, ends",
+    "expiry of the first client certificate (client_certificate) or trusted certificate",
 )
 
 OURS: Final = (
@@ -200,15 +202,17 @@ def _mm2(name: str, meaning: str) -> Metric:
     return _gauge(f"{MM2_SOURCE}{name}", PARTITION, meaning)
 
 
-RECORD_COUNT: Final = _mm2("record_count", "records that the target has taken")
+RECORD_COUNT: Final = _mm2("record_count", "records that the target has accepted")
 RECORD_RATE: Final = _mm2("record_rate", "records a second, over the last minute")
-BYTE_COUNT: Final = _mm2("byte_count", "bytes of batches that the target has taken")
+BYTE_COUNT: Final = _mm2("byte_count", "bytes of batches that the target has accepted")
 BYTE_RATE: Final = _mm2("byte_rate", "bytes a second, over the last minute")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingMetrics:
-    """The four series of one kind of time: the last, and least, most, average of a minute."""
+    """The four series of one kind of time: the last value, and minimum, maximum and average of a
+    minute.
+    """
 
     last: Metric
     least: Metric
@@ -225,8 +229,8 @@ def _timing(
 ) -> TimingMetrics:
     return TimingMetrics(
         last=of(name, f"{what}: the last {one}"),
-        least=of(f"{name}_min", f"{what}: the least of the last minute"),
-        most=of(f"{name}_max", f"{what}: the most of the last minute"),
+        least=of(f"{name}_min", f"{what}: the minimum of the last minute"),
+        most=of(f"{name}_max", f"{what}: the maximum of the last minute"),
         average=of(f"{name}_avg", f"{what}: the average of the last minute"),
     )
 
@@ -242,7 +246,7 @@ REPLICATION_LATENCY: Final = _timing(
 
 CHECKPOINT_LATENCY: Final = _timing(
     "checkpoint_latency_ms",
-    "from the look at a commit until the target had its checkpoint",
+    "from the read of a commit until the target had its checkpoint",
     "checkpoint",
     _mm2_checkpoint,
 )
@@ -263,13 +267,15 @@ CHECKPOINT_CONNECTOR: Final = "MirrorCheckpointConnector"
 
 
 def _plugin(metric: Metric) -> Metric:
-    """The same under the name and with the tags of Connect's plugins (KIP-877, KIP-1280)."""
+    """Return the metric under the name and with the tags of Connect's plugins (KIP-877,
+    KIP-1280).
+    """
     name = metric.name.removeprefix(MM2_SOURCE).removeprefix(MM2_CHECKPOINT)
     return replace(metric, name=PLUGINS + name, labels=("connector", "task", *metric.labels))
 
 
 PLUGIN_NAMES: Final = {metric.name: _plugin(metric) for metric in MM2}
-"""By the name of MirrorMaker 2's that it goes by otherwise: `metric.names.formats = new`."""
+"""By the MirrorMaker 2 name that it has otherwise: `metric.names.formats = new`."""
 
 CLIENT: Final = ("clientid", "topic", "partition")
 _LED: Final = "flows that this process leads"
@@ -282,7 +288,7 @@ ASSIGNED_CONNECTORS: Final = _gauge("kafka_connect_coordinator_assigned_connecto
 ASSIGNED_TASKS: Final = _gauge("kafka_connect_coordinator_assigned_tasks", (), _LANES)
 CONSUMER_LAG: Final = _gauge("kafka_consumer_fetch_manager_records_lag", CLIENT, _BEHIND)
 
-# group and name in full, as Strimzi's Metrics Reporter makes them
+# full group and name, as made by Strimzi's Metrics Reporter
 WORKER_CONNECTORS: Final = _gauge("kafka_connect_connect_worker_metrics_connector_count", (), _LED)
 WORKER_TASKS: Final = _gauge("kafka_connect_connect_worker_metrics_task_count", (), _LANES)
 COORDINATOR_CONNECTORS: Final = _gauge(
@@ -296,7 +302,7 @@ FETCHER_LAG: Final = _gauge(
 )
 
 TASK: Final = ("connector", "task")
-_TAKEN: Final = "records that the target has taken, a second, over the last minute"
+_TAKEN: Final = "records per second that the target has accepted, over the last minute"
 POLL_RATE: Final = _gauge("kafka_connect_source_task_metrics_source_record_poll_rate", TASK, _TAKEN)
 WRITE_RATE: Final = _gauge(
     "kafka_connect_source_task_metrics_source_record_write_rate", TASK, _TAKEN
@@ -308,8 +314,8 @@ BEHIND: Final = (CONSUMER_LAG, FETCHER_LAG)
 TASK_RATES: Final = (POLL_RATE, WRITE_RATE)
 
 CONNECT: Final = (*LED, *CONNECTED, *BEHIND, *TASK_RATES)
-"""What Connect and its clients have, and is true of this process as well: by the names of the JMX
-exporter, and by those of the Metrics Reporter.
+"""Series of Connect and its clients that also apply to this process, under the names of the JMX
+exporter and of the Metrics Reporter.
 """
 
 ALL: Final = (*OURS, *MM2, *CONNECT, *PLUGIN_NAMES.values())

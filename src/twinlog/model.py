@@ -1,4 +1,4 @@
-"""The few values that every layer speaks of."""
+"""The few values that every layer uses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Self
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic; a tuple because it is a key in every loop."""
+    """One partition of a topic. It is a tuple because it is used as a key everywhere."""
 
     topic: str
     partition: int
@@ -64,12 +64,12 @@ class Isolation(StrEnum):
 
     @property
     def number(self) -> int:
-        """In requests."""
+        """The number in requests."""
         return int(self is Isolation.READ_COMMITTED)
 
 
 class StartKind(StrEnum):
-    """How the place is given where a copy begins."""
+    """Kinds of start positions."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -89,7 +89,7 @@ EARLIEST = StartAt()
 
 
 class TopicId(str):
-    """A Kafka topic id (KIP-516) as 32 hex digits; the zero id means that the broker has none."""
+    """A Kafka topic ID (KIP-516) as 32 hex digits. The zero ID means that the broker has none."""
 
     __slots__ = ()
 
@@ -105,14 +105,15 @@ SEQUENCE_MODULUS = 1 << 31
 
 
 def sequence_of(ordinal: int) -> int:
-    """The producer sequence of a record's ordinal."""
+    """Return the producer sequence of an ordinal."""
     return ordinal % SEQUENCE_MODULUS
 
 
 def sequences_ahead(sequence: int, expected: int) -> int:
-    """How many sequences one lies behind (+) or before (-) the expected one, over the wrap.
+    """Return by how many sequences one is after (+) or before (-) the expected one, across the
+    wrap.
 
-    Half of all sequences are behind and half before, as in serial number arithmetic (RFC 1982).
+    Half of all sequences are after and half before, as in serial number arithmetic (RFC 1982).
     """
     half = SEQUENCE_MODULUS // 2
     return (sequence - expected + half) % SEQUENCE_MODULUS - half

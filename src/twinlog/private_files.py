@@ -1,12 +1,12 @@
-"""Files of this user alone, in a folder that nobody else can write.
+"""Files that belong to this user alone, in a folder to which no other user can write.
 
-A folder with a known name below a shared one (`/tmp/twinlog-1000`) may have been put there by
-somebody else, with links in it that lead to files of ours. So a folder is opened once, without
-following a link, and what was opened is checked: everything after that goes through its
-descriptor, and a folder that is exchanged meanwhile gets nothing. A file is made under a random
-name that must be new, and renamed when it is whole: who reads it sees the old one or the new one,
-also when we are killed between any two steps. What a killed process leaves is one hidden file
-under a name with its pid, which the next process of this user removes.
+A folder with a known name below a shared one (`/tmp/twinlog-1000`) may have been created by another
+user, with links in it that lead to this user's files. So a folder is opened once, without following
+a link, and the opened folder is checked. Everything after that uses its descriptor, so a folder
+that is replaced in the meantime gets nothing. A file is created under a random name that must be
+new, and renamed once it is complete. So a reader sees the old or the new file, even if this process
+is killed between any two steps. A killed process leaves one hidden file with its pid in the name,
+which the next process of this user removes.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _UNFINISHED: Final = ".unfinished"
 
 
 class FolderNotPrivate(EnvironmentMissing):
-    """A folder for files of ours belongs to somebody else, is open to others, or is a link."""
+    """A folder for private files belongs to another user, is open to other users, or is a link."""
 
     code = "FOLDER_NOT_PRIVATE"
 
 
 def make_private(folder: Path, todo: str) -> None:
-    """Make the folder if it is not there; raises FolderNotPrivate with `todo`, and OSError."""
+    """Create the folder if it does not exist. Raises FolderNotPrivate with `todo`, and OSError."""
     with private_folder(folder, todo):
         pass
 
 
 def write_private(path: Path, text: str, todo: str) -> None:
-    """Put a file of this user's in its place, whole; raises FolderNotPrivate and OSError."""
+    """Write a private file atomically. Raises FolderNotPrivate and OSError."""
     with private_folder(path.parent, todo) as folder:
         fresh = f".{os.getpid()}-{secrets.token_hex(8)}{_UNFINISHED}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -55,7 +55,7 @@ def write_private(path: Path, text: str, todo: str) -> None:
 
 
 def read_private(path: Path) -> str:
-    """A file that this user wrote; raises OSError for anything else, and ValueError."""
+    """Read a file that this user wrote. Raises OSError for any other file, and ValueError."""
     with open(path, encoding="utf-8", opener=own_opener) as file:
         return file.read()
 
@@ -87,25 +87,27 @@ def own_opener(path: str, flags: int) -> int:
 
 
 def private_opener(path: str, flags: int) -> int:
-    """For `open`: a file that it makes is this user's alone, one that is there stays as it is."""
+    """Opener for `open`. A file that it creates is private; an existing one keeps its mode."""
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def own_folder(folder: Path) -> None:
-    """Make a folder that is ours by its place, or close it to others; raises OSError."""
+    """Create a private folder at a safe path, or close an existing one to other users. Raises
+    OSError.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
 
 
 def write_own(path: Path, text: str) -> None:
-    """Write a file of such a folder, which others cannot read wherever it is moved."""
+    """Write a file of such a folder that other users cannot read, wherever it is moved."""
     with open(path, "w", encoding="utf-8", opener=private_opener) as file:
-        os.fchmod(file.fileno(), 0o600)  # one of an earlier release may be there
+        os.fchmod(file.fileno(), 0o600)  # a file of an earlier release may exist
         file.write(text)
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process; none has a number that is too large for one."""
+    """Return whether there is such a process. Numbers that are too large for a pid have none."""
     import psutil  # only here: most of those who write files do not ask
 
     try:
@@ -115,7 +117,7 @@ def is_running(pid: int) -> bool:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what killed processes left; of a folder that was found private."""
+    """Remove files left by killed processes, in a folder that was found private."""
     for path in folder.glob(f".*{_UNFINISHED}"):
         pid = path.name[1:].partition("-")[0]
         if pid.isdecimal() and not is_running(int(pid)):
@@ -127,11 +129,11 @@ def private_folder(folder: Path, todo: str) -> Iterator[int]:
     """Yield a descriptor of the folder, which is created if it does not exist. Raises OSError, and
     FolderNotPrivate with `todo` if other users may use the folder.
     """
-    # what cleans temporary folders may have removed it
+    # a cleaner of temporary folders may have removed it
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.is_symlink():
         raise FolderNotPrivate(f"{folder} is a link, which may lead anywhere; {todo}")
-    # a link that was put there since is an error here
+    # a link that was created since causes an error here
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(folder, flags)
     try:
@@ -149,6 +151,6 @@ def _check(folder: Path, found: os.stat_result, todo: str) -> None:
         )
     if found.st_mode & FOR_OTHERS:
         raise FolderNotPrivate(
-            f"{folder} is open to other users (mode {stat.S_IMODE(found.st_mode):04o}); look who "
-            f"wrote what is in it, then close it (chmod 700 {folder}), or {todo}"
+            f"{folder} is open to other users (mode {stat.S_IMODE(found.st_mode):04o}); check who "
+            f"wrote its content, then close it (chmod 700 {folder}), or {todo}"
         )

@@ -1,12 +1,12 @@
-"""Text of others as people may see it: what a terminal or a log would obey is written out.
+"""Makes foreign text safe to show: characters that a terminal or log would interpret are escaped.
 
-Groups may be named anything by whoever may join them, topics and messages come from brokers that
-are not ours. A terminal takes some characters as commands (its title, its clipboard, what stands on
-the screen), and a line end begins a line that looks like our own. So everything that is written for
-people goes through `shown`: control characters (C0, DEL, C1) become `\\x1b`, marks that turn the
-direction of writing, line and paragraph separators and halves of surrogate pairs become `\\u202e`.
-Nothing else changes, and backslashes are not doubled: it is for reading, not for reading back.
-What programs read (JSON, metrics) has escapes of its own and is exact.
+Groups may have any name, chosen by anyone who may join them, and topics and messages come from
+foreign brokers. A terminal treats some characters as commands (its title, its clipboard, the
+content of the screen), and a line end begins a line that looks like Twinlog's own. So all output
+for people goes through `shown`: control characters (C0, DEL, C1) become `\\x1b`; bidirectional
+marks, line and paragraph separators and lone surrogates become `\\u202e`. Nothing else changes, and
+backslashes are not doubled, because the text is for reading, not for parsing. Output for programs
+(JSON, metrics) has its own escapes and is exact.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _OBEYED: Final = re.compile(
 
 
 def shown(text: str) -> str:
-    """The text on one line, obeyed by nobody."""
+    """Return the text on one line, without characters that would be interpreted."""
     return _OBEYED.sub(_written_out, text)
 
 
 def shown_lines(text: str) -> str:
-    """The same for text of several lines and tabs, which are our own."""
+    """Return the same for Twinlog's own text of several lines and tabs."""
     return "\n".join("\t".join(map(shown, line.split("\t"))) for line in text.split("\n"))
 
 
@@ -41,14 +41,15 @@ def _written_out(match: re.Match[str]) -> str:
 
 
 def shown_in_json(text: str) -> str:
-    """JSON with the same characters as its own escapes: it reads back as it was."""
+    """Return JSON with the same characters as JSON escapes, so that it parses to the original."""
     return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class ShownFormatter(logging.Formatter):
-    """A record is one line; a traceback below it is set in, so that no line of it looks like one.
+    """Writes a record as one line. A traceback below it is indented, so that none of its lines
+    looks like a record.
 
-    An exception's message may have line ends of others in it, and secrets, which are left out.
+    An exception's message may contain foreign line ends, and secrets, which are removed.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -56,7 +57,7 @@ class ShownFormatter(logging.Formatter):
         if self.usesTime():
             record.asctime = self.formatTime(record, self.datefmt)
         parts = [shown(self.formatMessage(record))]
-        # not the record's own copy of the traceback: other formatters wrote it
+        # not the record's cached traceback, which another formatter wrote
         if record.exc_info:
             parts.append(set_in(self.formatException(record.exc_info)))
         if record.stack_info:
@@ -65,5 +66,5 @@ class ShownFormatter(logging.Formatter):
 
 
 def set_in(text: str) -> str:
-    """A traceback, two columns in."""
+    """Indent a traceback by two columns."""
     return "\n".join(f"  {line}" for line in shown_lines(text).split("\n"))

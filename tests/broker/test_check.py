@@ -360,7 +360,7 @@ def test_a_target_without_write(
     user = login(checked.target, guarded, "writer")
     report = checked.report(f"topics = {fresh_topic}", *user)
     assert [problem.message for problem in report.problems] == [
-        f"cluster {checked.target}: our user may not WRITE topic {remote}: "
+        f"cluster {checked.target}: Twinlog's user may not WRITE topic {remote}: "
         f"grant WRITE on topic {remote}"
     ]
     assert "twinlog.target.producer.id.expiration.ms" in report.flows[0].notes[-1]

@@ -251,7 +251,7 @@ def test_with_creation_off_a_missing_topic_waits_until_somebody_makes_it(
         assert [(p.topic, p.partition, p.code) for p in waiting] == [
             (follower.topic("first"), number, "TARGET_TOPIC_MISSING") for number in (0, 1)
         ]
-        assert f"{follower.remote('first')} is not there on B" in waiting[0].message
+        assert f"{follower.remote('first')} does not exist on B" in waiting[0].message
         assert follower.remotes() == {follower.remote("second")}
         create_topic(follower.target, follower.remote("first"), 2)
         follower.arrived("first", {0: 5, 1: 5})

@@ -61,7 +61,7 @@ ROWS: Final = (
         on=MIRRORED,
         code="",
         stops="topic",
-        says="is not there on {source}, or our user may not DESCRIBE it (READ is enough)",
+        says="does not exist on {source}, or Twinlog's user may not DESCRIBE it (READ is enough)",
     ),
     Row(cluster="source", operation="DESCRIBE_CONFIGS", on=MIRRORED),
     Row(cluster="target", operation="CREATE", on=REMOTE, stops="topic"),

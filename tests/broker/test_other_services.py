@@ -55,7 +55,7 @@ def test_a_web_server_is_named_long_before_giving_up(web: str) -> None:
         error = refusal(settings(web))
     assert since.seconds < GIVES_UP_S / 2
     assert (type(error), error.code) == (CorruptData, "NOT_KAFKA")
-    assert f"{web} of cluster A answers as a web server does (HTTP), not as Kafka" in error.message
+    assert f"{web} of cluster A responds like a web server (HTTP), not like Kafka" in error.message
     assert "check A.bootstrap.servers" in error.message
 
 
@@ -83,7 +83,7 @@ def test_beside_an_address_where_nobody_is_it_is_tried_on(web: str) -> None:
     given = settings(f"{web},127.0.0.1:{port}")
     with ClusterClient(given, api_timeout_s=5) as client, pytest.raises(Unreachable) as caught:
         client.metadata([])
-    assert "answers as a web server does (HTTP)" in caught.value.message
+    assert "responds like a web server (HTTP)" in caught.value.message
 
 
 def test_check_names_it(web: str, source_cluster: LocalCluster, tmp_path: Path) -> None:

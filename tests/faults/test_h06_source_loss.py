@@ -125,7 +125,7 @@ def test_log_cut_and_refilled_of_a_topic_that_others_write_to(rig: Rig) -> None:
     put_others(rig, range(30, 80))
     code, message = rig.fail_once()
     assert code == "DIVERGED"
-    assert f"offset 49, our last one, is not upstream record 49 of {rig.topic}-0" in message
+    assert f"offset 49, this flow's last one, is not upstream record 49 of {rig.topic}-0" in message
     assert rig.numbers() == list(range(50))
 
 

@@ -101,7 +101,7 @@ def test_emptied_partition_whose_rows_are_gone_does_not_begin_again(rig: Rig) ->
     rig.put(range(10, 20))
     code, message = rig.fail_once()
     assert code == "MAP_MISSING", message
-    assert "Other partitions of its topic may hold what is nowhere else" in message
+    assert "Other partitions of its topic may hold the only copy of records" in message
     assert message.index("twinlog export") < message.index("only then")
     assert rig.end() == 10
 
@@ -322,6 +322,6 @@ def test_rebuild_that_cannot_say_where_to_resume_lets_nothing_begin_anew(rig: Ri
     assert code == "MAP_MISSING"
     # what was tried in vain is not advised again
     assert "twinlog offsets rebuild" not in message
-    assert "Say where to begin with twinlog.start" in message
+    assert "Set where to begin with twinlog.start" in message
     assert message.index("twinlog export") < message.index("only then")
     assert rig.numbers() == []

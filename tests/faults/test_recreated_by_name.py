@@ -147,7 +147,7 @@ def test_batch_that_was_on_its_way_when_it_was_created_again(rig: Rig) -> None:
         recreate_target(rig)
         rig.put(range(30, 40))
         # before it is asked what lies there, it may have failed by its id alone
-        found = "records [0, 10) of the new topic are ours"
+        found = "records [0, 10) of the new topic are this flow's"
         (part,) = mirror.eventually(lambda parts: found in parts[0].message)
         assert (part.state, part.code) == ("FAILED", "TARGET_RECREATED")
         assert "upstream record 39, which the source still has" in part.message

@@ -198,8 +198,8 @@ def test_a_lease_that_is_cancelled_at_once_never_starts_a_lane(driver: Driver) -
 @pytest.mark.parametrize(
     ("script", "mode", "why"),
     [
-        ("", 0o644, "cannot be started: {python}: Permission denied; PYSPARK_PYTHON names it"),
-        (None, 0, "cannot be started: {python}: No such file or directory; PYSPARK_PYTHON names"),
+        ("", 0o644, "cannot be started: {python}: Permission denied; it is set by PYSPARK_PYTHON"),
+        (None, 0, "cannot be started: {python}: No such file or directory; it is set by"),
         ("echo No module named pyspark >&2; exit 1", 0o755, "ended: No module named pyspark"),
     ],
     ids=["closed", "missing", "broken"],

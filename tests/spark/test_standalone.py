@@ -167,5 +167,5 @@ def test_a_master_without_a_secret_is_refused_unless_named(
         assert arrived(target_cluster, fresh_topic) == 0
         with Command(tmp_path / "named", *arguments, "--allow-unauthenticated-spark") as mirror:
             assert mirror.wait() == 0, mirror.stderr
-    assert "whoever reaches Spark's ports" in mirror.stderr
+    assert "every client that reaches Spark's ports" in mirror.stderr
     assert assert_identical(source_cluster, target_cluster, fresh_topic) == 3000

@@ -155,7 +155,7 @@ def test_what_neither_side_has_cannot_be_exported() -> None:
 
 def test_nobody_is_told_to_delete_what_a_slow_tier_may_have() -> None:
     stalled = (
-        "orders-3: from upstream offset 7 the source answers nothing, though its log ends at 9"
+        "orders-3: from upstream offset 7 the source returns nothing, though its log ends at 9"
     )
     slow = findings.tier_stalled(stalled, "node 1").message
     assert "delet" not in slow

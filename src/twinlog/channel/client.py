@@ -28,11 +28,12 @@ from twinlog.errors import AuthenticationFailed, Disconnected, TwinlogError, Unr
 
 
 class ChannelClient:
-    """Talks to the driver without ever blocking the lane.
+    """Communicates with the driver without ever blocking the lane.
 
     The lane calls `receive` when the socket is readable, `flush` while `wants_write`, and any of
     `send`, `flush`, `receive` at least once a second, which keeps the pings going. `last_heard` is
-    the moment by `boot_clock` up to which the driver provably heard us: see `framing`.
+    the time by `boot_clock` up to which the driver provably received data from this lane: see
+    `frames`.
     """
 
     def __init__(self, frames: FrameSocket, codec: MessageCodec, *, connected_at: float) -> None:
@@ -50,12 +51,13 @@ class ChannelClient:
         *,
         timeout: float = 10.0,
     ) -> Self:
-        """Connect, check the driver's certificate, say hello; blocks up to `timeout` s.
+        """Connect, check the driver's certificate and send the hello. Blocks up to `timeout` s.
 
-        A hello that is not admitted shows as Disconnected at the first `receive`: the driver just
-        closes.
+        If the hello is not admitted, the first `receive` raises Disconnected: the driver just
+        closes the connection.
         """
-        # the driver hears us only after the hello has left, so the deadline may not start later
+        # the driver receives data only after the hello was sent, so the deadline may not start
+        # later
         started = boot_clock()
         frames = FrameSocket(_dial(address, timeout))
         try:
@@ -74,9 +76,9 @@ class ChannelClient:
         return self._frames.wants_write
 
     def receive(self) -> list[Any]:
-        """All messages that have arrived; Disconnected when the connection has ended.
+        """Return all messages that have arrived. Raises Disconnected if the connection has ended.
 
-        Messages before the end are delivered first: the end is reported by the next call.
+        Messages before the end are delivered first: the next call reports the end.
         """
         try:
             self._ping_when_due()
@@ -90,7 +92,7 @@ class ChannelClient:
         return self._take_frames()
 
     def send(self, message: Any) -> None:
-        """Buffer a message and send what goes out at once."""
+        """Buffer a message and send as much as possible immediately."""
         self._frames.write(MESSAGE, self._codec.encode(message))
         self.flush()
 
@@ -137,7 +139,9 @@ def _dial(address: ChannelAddress, timeout: float) -> socket.socket:
 
 
 def _secured(sock: socket.socket, address: ChannelAddress) -> ssl.SSLSocket:
-    """TLS to exactly the certificate whose fingerprint came with the job: no authority is asked."""
+    """Connect by TLS to exactly the certificate whose fingerprint came with the job, without an
+    authority.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False

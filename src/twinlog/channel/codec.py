@@ -1,7 +1,7 @@
-"""Messages of the channel as bytes: tagged JSON of an explicit list of dataclasses, by type hints.
+"""Encodes messages of the channel: tagged JSON of an explicit list of dataclasses, by type hints.
 
-JSON, not pickle: what a peer sends must never run code. JSON, not a binary format: messages are a
-few a second, and a person can read them.
+JSON is used rather than pickle, because data from a peer must never run code. It is used rather
+than a binary format, because there are only a few messages a second, and people can read them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from twinlog.errors import CorruptData
 
 
 class MessageCodec:
-    """Writes and reads messages of exactly the given classes; both ends are given the same."""
+    """Writes and reads messages of exactly the given classes. Both ends must use the same ones."""
 
     def __init__(self, classes: Sequence[type]) -> None:
         self._shape = Shapes().tagged(classes)
@@ -65,7 +65,9 @@ _UNIONS = (typing.Union, types.UnionType)
 
 
 class Shapes:
-    """Finds the shape of a type hint; an unsupported type is a TypeError when the codec is made."""
+    """Finds the shape of a type hint. An unsupported type is a TypeError when the codec is
+    created.
+    """
 
     def __init__(self) -> None:
         self._dataclasses: dict[type, DataclassShape] = {}

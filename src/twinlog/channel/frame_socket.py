@@ -1,4 +1,4 @@
-"""A non-blocking socket, plain or TLS, that carries frames: used at both ends of the channel."""
+"""A non-blocking socket, plain or TLS, that carries frames. Both ends of the channel use it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from twinlog.errors import CorruptData
 READ_BYTES = 256 << 10
 
 SEND_BYTES = 16 << 10
-"""One TLS record. A TLS write that would block must be repeated with at least as many bytes: a
-buffer that only grows at its end does so when every try takes a fixed piece."""
+"""Size of one TLS record. A TLS write that would block must be repeated with at least as many
+bytes. With a fixed size per attempt, a buffer that only grows at its end satisfies this.
+"""
 
 MAX_UNSENT_BYTES = 2 * MAX_FRAME_BYTES
-"""A peer that lets this much pile up does not read any more."""
+"""A peer that lets this much accumulate is not reading any more."""
 
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class ClosedByPeer(Exception):
-    """The stream ended; `args[0]` says how."""
+    """The stream ended. `args[0]` has the reason."""
 
 
 class FrameSocket:
-    """Frames in, frames out; never blocks. The owner watches `fileno()` in a selector."""
+    """Sends and receives frames without blocking. The owner watches `fileno()` in a selector."""
 
     def __init__(self, sock: socket.socket, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         sock.setblocking(False)
@@ -42,7 +43,7 @@ class FrameSocket:
         return bool(self._unsent)
 
     def read(self) -> None:
-        """Take in all that has arrived; a TLS socket may hold bytes that no selector shows."""
+        """Read everything that has arrived. A TLS socket may hold bytes that no selector shows."""
         while True:
             try:
                 data = self.socket.recv(READ_BYTES)
@@ -55,7 +56,7 @@ class FrameSocket:
             self.reader.feed(data)
 
     def read_first(self, limit: int) -> None:
-        """Take in what has arrived of the first `limit` bytes, and leave all else where it is."""
+        """Read what has arrived of the first `limit` bytes, and leave the rest in the socket."""
         try:
             data = self.socket.recv(limit)
         except _WOULD_BLOCK:
@@ -71,7 +72,7 @@ class FrameSocket:
             yield found
 
     def write(self, kind: bytes, payload: bytes) -> None:
-        """Buffer a frame; `flush` sends it."""
+        """Buffer a frame. `flush` sends it."""
         self._unsent += frame(kind, payload)
         if len(self._unsent) > MAX_UNSENT_BYTES:
             raise CorruptData(
@@ -80,7 +81,7 @@ class FrameSocket:
             )
 
     def flush(self) -> None:
-        """Send as much as the socket takes now."""
+        """Send as much as the socket accepts now."""
         while self._unsent:
             try:
                 sent = self.socket.send(self._unsent[:SEND_BYTES])

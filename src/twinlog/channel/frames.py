@@ -1,15 +1,15 @@
-"""The bytes of the channel: frames, the hello that opens it, and the address that leads to it.
+"""The bytes of the channel: frames, the opening hello, and the driver's address.
 
     frame      length of the rest (4 bytes, big endian), kind (1 byte), payload
     HELLO      the lane's identity, and the proof that it has that lane's secret; the first frame of
-               a lane and of fixed length, so that nothing else is checked before it is known
-    MESSAGE    one message of the codec, either way
+               a lane, of fixed length, so that nothing else is checked before authentication
+    MESSAGE    one message of the codec, in either direction
     PING       8 bytes from the lane: its own clock; the driver answers PONG with the same bytes
 
-Ping and pong make "last heard" mean one thing at both ends. A lane counts its deadline from the
-moment it *sent* the newest ping that was answered; the driver counts from the moment it *received*
-it, which is later. So when the driver gives a silent lane up, the lane has given up before,
-whatever the network held back and whatever the two clocks say.
+Because of ping and pong, "last heard" means the same at both ends. A lane counts its deadline from
+the moment it *sent* the newest ping that was answered. The driver counts from the moment it
+*received* that ping, which is later. So when the driver gives a silent lane up, the lane has
+already stopped, whatever the network delayed and whatever the two clocks show.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _CLOCK = struct.Struct(">d")
 
 PROOF_BYTES: Final = hashlib.sha256().digest_size
 HELLO_FRAME_BYTES: Final = 1 + _IDENTITY.size + PROOF_BYTES
-"""Of every hello, kind byte included."""
+"""Length of every hello, including the kind byte."""
 HELLO_BYTES: Final = _LENGTH.size + HELLO_FRAME_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelAddress:
-    """Where the driver listens, and a lane's secret; without one it travels in the Spark job."""
+    """The driver's address, and a lane's secret. Without the secret it is sent in the Spark job."""
 
     host: str
     port: int
     token: str = ""
-    """The secret of one lane, where this is its own address."""
+    """The secret of one lane, in that lane's address."""
     fingerprint: str | None = None
     """SHA-256 of the driver's certificate in hex; None on loopback, where there is no TLS."""
 
@@ -55,7 +55,7 @@ class ChannelAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneIdentity:
-    """Which lane of which lease speaks, in Spark's how-manieth attempt, from which process."""
+    """Identifies a lane by lease, lane number, Spark's attempt number and process."""
 
     lease: int
     lane: int
@@ -86,7 +86,7 @@ def hello_payload(secret: str, identity: LaneIdentity) -> bytes:
 
 
 def hello_proof(secret: str, identity: LaneIdentity) -> bytes:
-    """What only a holder of the secret can say of itself."""
+    """Return a proof that only a holder of the secret can make."""
     return hmac.digest(secret.encode("utf-8"), b"twinlog hello" + _packed(identity), "sha256")
 
 
@@ -95,7 +95,7 @@ def _packed(identity: LaneIdentity) -> bytes:
 
 
 def read_hello(first: Frame) -> tuple[LaneIdentity, bytes]:
-    """Who a hello says that it is, and its proof, which is still to be checked."""
+    """Return the identity that a hello claims, and its proof, which must still be checked."""
     if len(first.payload) != _IDENTITY.size + PROOF_BYTES:
         raise CorruptData("a channel hello of a wrong length", code="CHANNEL_FRAME")
     lease, lane, attempt, pid = _IDENTITY.unpack_from(first.payload)
@@ -115,7 +115,7 @@ def read_clock(payload: bytes) -> float:
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames; takes them in pieces of any size."""
+    """Splits a stream of bytes into frames. Input may come in pieces of any size."""
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self.max_frame_bytes = max_frame_bytes
@@ -126,11 +126,11 @@ class FrameReader:
 
     @property
     def waiting_bytes(self) -> int:
-        """Fed, and not yet a whole frame."""
+        """Number of bytes fed that are not a whole frame yet."""
         return len(self._buffer)
 
     def next_frame(self) -> Frame | None:
-        """The next whole frame, or None until more bytes are fed."""
+        """Return the next whole frame, or None until more bytes are fed."""
         if len(self._buffer) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)

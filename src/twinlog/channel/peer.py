@@ -1,4 +1,4 @@
-"""One lane as the driver's end of the channel sees it."""
+"""The driver's end of the connection to one lane."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from twinlog.errors import CorruptData
 
 
 class Peer:
-    """A lane that has shown the token; any thread may send to it.
+    """An authenticated lane. Any thread may send to it.
 
-    The lock covers reading too: a TLS connection is one state machine for both directions.
+    The lock covers reading, too: a TLS connection is one state machine for both directions.
     """
 
     def __init__(
@@ -29,7 +29,9 @@ class Peer:
         self.identity = identity
         self.last_heard = boot_clock()
         self.ending: str | None = None
-        """Why the connection is to be closed; set by any thread, acted on by the server's."""
+        """Why the connection must be closed. Set by any thread, processed by the server's
+        thread.
+        """
         self._frames = frames
         self._codec = codec
         self._wake = wake
@@ -46,7 +48,8 @@ class Peer:
         return self._frames.wants_write
 
     def send(self, message: Any) -> None:
-        """Send now what the socket takes, the rest as it drains; to a lane that is gone, nothing.
+        """Send what the socket accepts now, and the rest as it drains. Does nothing if the lane is
+        gone.
 
         A lane that reads nothing while more than two full frames wait for it is disconnected.
         """
@@ -63,12 +66,14 @@ class Peer:
             self._wake(self)
 
     def close(self, reason: str = "closed by the driver") -> None:
-        """End the connection: the server's thread does it, and reports the peer as gone."""
+        """End the connection: the server's thread closes it and reports the peer as gone."""
         self.ending = self.ending or reason
         self._wake(self)
 
     def read(self) -> list[Any]:
-        """Messages that have arrived, pings answered; for the server's thread only."""
+        """Return messages that have arrived, and answer pings. Called by the server's
+        thread only.
+        """
         with self._lock:
             try:
                 self._frames.read()
@@ -85,7 +90,7 @@ class Peer:
             self._flush_locked()
 
     def shut(self) -> None:
-        """Close the socket; for the server's thread only."""
+        """Close the socket. Called by the server's thread only."""
         with self._lock:
             self._frames.close()
 

@@ -1,5 +1,5 @@
-"""The lane's end of its connection to the driver, as the loop uses it (`channel.client` is the one
-there is).
+"""The lane's end of its connection to the driver, as used by the loop. Implemented by
+`channel.client`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ class Channel(Protocol):
 
     @property
     def last_heard(self) -> float:
-        """CLOCK_BOOTTIME up to which the driver provably heard us, in seconds."""
+        """CLOCK_BOOTTIME, in seconds, up to which the driver provably received data from
+        this lane.
+        """
 
     @property
     def wants_write(self) -> bool: ...

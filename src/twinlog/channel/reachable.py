@@ -1,4 +1,4 @@
-"""Which addresses other machines reach."""
+"""Finds an address that other machines can reach."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import socket
 
 
 def address_for_executors(master: str | None) -> str:
-    """Where the channel listens; `master`: Spark's, None is this machine."""
+    """Return the address at which the channel listens. `master`: Spark's, or None for this
+    machine.
+    """
     if master is None or master.startswith("local"):
         return "127.0.0.1"
     return os.environ.get("SPARK_LOCAL_IP") or _outward_address()
@@ -15,6 +17,6 @@ def address_for_executors(master: str | None) -> str:
 
 def _outward_address() -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # no packet is sent: connecting a datagram socket only picks the interface
+        # no packet is sent: connecting a datagram socket only selects the interface
         probe.connect(("192.0.2.1", 9))
         return str(probe.getsockname()[0])

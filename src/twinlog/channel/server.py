@@ -1,9 +1,10 @@
-"""The driver's end of the channel: one thread that listens to lanes and turns them into events.
+"""The driver's end of the channel: one thread that serves lanes and turns their messages into
+events.
 
-Whatever happens on one connection ends that connection alone: a reset before or in the middle of
-its handshake, bytes that are no hello, an error that nobody thought of. What ends the thread itself
-is an error of its own, and it ends the process (`control.watch.vital`): without the channel no lane
-would ever be heard again.
+An error on one connection ends only that connection: a reset before or during its handshake, bytes
+that are no hello, or any unexpected exception. Only an error in the thread itself ends the thread,
+and then the process (`control.watch.vital`), because without the channel no lane could be heard
+again.
 """
 
 from __future__ import annotations
@@ -67,10 +68,12 @@ ChannelEvent = LaneConnected | LaneMessage | LaneGone
 
 
 class ChannelServer:
-    """Listens from `start` to `close`; every event goes to `deliver`, in order, from its thread.
+    """Listens from `start` to `close`. All events are passed to `deliver`, in order, from its
+    thread.
 
-    For each lane: LaneConnected, any number of LaneMessage, LaneGone once. On a loopback `host` the
-    channel is plain; anywhere else it is TLS, and `address` carries the fingerprint.
+    For each lane there are LaneConnected, any number of LaneMessage, and LaneGone once. On a
+    loopback `host` the channel is plain. Anywhere else it is TLS, and `address` has the
+    fingerprint.
     """
 
     def __init__(
@@ -97,7 +100,7 @@ class ChannelServer:
             fingerprint=fingerprint,
         )
         self.secrets = LaneSecrets()
-        """Whom it admits."""
+        """The secrets of the lanes that it admits."""
         self._selector = selectors.DefaultSelector()
         self._alarm, self._alarm_end = socket.socketpair()
         self._alarm.setblocking(False)
@@ -107,7 +110,9 @@ class ChannelServer:
         self._strangers = Strangers()
         self._peers: set[Peer] = set()
         self._listens_at: float | None = None
-        """When it listens again, where it does not: there was no descriptor for a connection."""
+        """When it listens again, if it has stopped because no descriptor was left for a
+        connection.
+        """
         self._closing = threading.Event()
         self._refusals = Refusals()
         self._thread = threading.Thread(target=self._run, name="twinlog-channel", daemon=True)
@@ -118,7 +123,7 @@ class ChannelServer:
         self._thread.start()
 
     def close(self, *, linger_s: float = 1.0) -> None:
-        """Send what is still buffered, for at most `linger_s`, then close everything."""
+        """Send buffered data for at most `linger_s`, then close everything."""
         if self._thread.is_alive():
             give_up_at = time.monotonic() + linger_s
             while any(peer.wants_write for peer in tuple(self._peers)):
@@ -141,7 +146,7 @@ class ChannelServer:
     def _ring(self) -> None:
         try:
             self._alarm.send(b"!")
-        except OSError:  # full: the thread will wake anyway; closed: there is no thread any more
+        except OSError:  # full: the thread wakes anyway; closed: the thread has ended
             return
 
     # --- the server's own thread
@@ -163,7 +168,7 @@ class ChannelServer:
             self._selector.close()
 
     def _turn(self, key: selectors.SelectorKey, events: int) -> None:
-        """One event; an error on a connection ends that one."""
+        """Process one event. An error on a connection ends only that connection."""
         match key.data:
             case Peer() as peer:
                 self._serve(peer, events)
@@ -175,11 +180,11 @@ class ChannelServer:
                     self._dismiss(stranger, f"{type(error).__name__}: {error}")
                 else:
                     if known is not None:
-                        # what came with the hello: a TLS socket may hold bytes that no selector
-                        # shows
+                        # data that came with the hello: a TLS socket may hold bytes that no
+                        # selector shows
                         self._serve(known, selectors.EVENT_READ)
             case Stranger():
-                return  # it made room in this very turn
+                return  # it was dismissed in this turn
             case _ if key.fileobj is self._listener:
                 self._accept()
             case _:
@@ -189,9 +194,9 @@ class ChannelServer:
         try:
             sock, (host, port, *_) = self._listener.accept()
         except (BlockingIOError, InterruptedError, ConnectionError):
-            return  # it has gone again
+            return  # it has disconnected again
         except OSError as error:
-            # no descriptor or memory is left, and the next try at once would fail as well
+            # no descriptor or memory is left, and an immediate retry would fail as well
             self._refusals.note(str(error), "the listener")
             for stranger in self._strangers.oldest(1):
                 self._dismiss(stranger, "no descriptor is left for others")
@@ -202,7 +207,7 @@ class ChannelServer:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
-                # raises when a reset, or bytes and then a reset, came before this line
+                # raises if a reset, or bytes and then a reset, arrived before this line
                 sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
             stranger = Stranger(sock, host, port)
             self._selector.register(stranger.frames, selectors.EVENT_READ, stranger)
@@ -219,7 +224,7 @@ class ChannelServer:
             self._selector.register(self._listener, selectors.EVENT_READ, None)
 
     def _greet(self, stranger: Stranger) -> Peer | None:
-        """The lane that it is, once it has said so."""
+        """Return the lane once it has authenticated, or None."""
         try:
             waiting_for = stranger.shake_hands()
             if not stranger.handshaken:
@@ -232,7 +237,7 @@ class ChannelServer:
                 return None
             identity = self.secrets.admit(first)
         except (ClosedByPeer, AuthenticationFailed, CorruptData) as error:
-            # a frame of any other length than a hello's is as wrong as a token
+            # a frame of another length than a hello's is as wrong as a wrong token
             self._dismiss(stranger, str(error.args[0]))
             return None
         self._strangers.discard(stranger)
@@ -271,7 +276,7 @@ class ChannelServer:
             peer.flush()
 
     def _settle(self, peer: Peer) -> None:
-        """Bring the selector in line with what the peer wants, or end it."""
+        """Update the selector for the peer, or end the connection."""
         if peer not in self._peers:
             return
         if peer.ending is not None:
@@ -297,7 +302,7 @@ class ChannelServer:
 
 
 def make_server_context() -> tuple[ssl.SSLContext, str]:
-    """A TLS context with a fresh key and certificate, and the certificate's SHA-256 in hex."""
+    """Return a TLS context with a new key and certificate, and the certificate's SHA-256 in hex."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "twinlog driver")])
     now = datetime.datetime.now(datetime.UTC)
@@ -307,7 +312,7 @@ def make_server_context() -> tuple[ssl.SSLContext, str]:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        # lanes look at the fingerprint only; the dates are for whoever looks at the wire
+        # lanes check only the fingerprint; the dates are for people who inspect the connection
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=3650))
         .sign(key, hashes.SHA256())
@@ -322,7 +327,7 @@ def make_server_context() -> tuple[ssl.SSLContext, str]:
 def _load(
     context: ssl.SSLContext, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
 ) -> None:
-    # ssl reads keys from files only: one file, readable by us alone, for the time of this call
+    # ssl reads keys only from files: one private file, for the duration of this call
     pem = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,

@@ -1,4 +1,4 @@
-"""How a typed Python value looks as JSON: one shape per kind of type.
+"""The JSON representation of typed Python values: one shape per kind of type.
 
     dataclass                   object with every field; in a union also "type": the class's name
     NamedTuple, tuple           array
@@ -8,8 +8,8 @@
     enum, subclass of str       its value
     T | None                    null or T
 
-Reading is strict: a field too many or too few, a wrong JSON type or an unknown tag is CorruptData.
-Its message names the place and never the value, because passwords travel this way.
+Reading is strict: a surplus or missing field, a wrong JSON type or an unknown tag is CorruptData.
+Its message names the position and never the value, because passwords are sent in these messages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TAG = "type"
 
 
 class Shape(Protocol):
-    """Turns values of one type into JSON values and back."""
+    """Converts values of one type into JSON values and back."""
 
     def encode(self, value: Any) -> Any: ...
 
@@ -43,7 +43,7 @@ def refuse(where: str, expected: str, data: Any) -> NoReturn:
 
 
 class ScalarShape:
-    """A value that JSON has itself."""
+    """A value that JSON supports directly."""
 
     def __init__(self, kind: type) -> None:
         self._kind = kind
@@ -52,7 +52,7 @@ class ScalarShape:
         return value
 
     def decode(self, data: Any, where: str) -> Any:
-        # bool is an int to Python, and JSON writes 1.0 as a float but a Python float may come as 1
+        # bool is an int in Python; a Python float may arrive as 1 instead of 1.0
         if type(data) is self._kind:
             return data
         if self._kind is float and type(data) is int:
@@ -61,7 +61,7 @@ class ScalarShape:
 
 
 class ConvertedShape:
-    """A value with a scalar stand-in: enums by value, subclasses of str or int by their base."""
+    """A value represented by a scalar: enums by value, subclasses of str or int by their base."""
 
     def __init__(self, kind: Callable[[Any], Any], base: type, name: str) -> None:
         self._kind, self._base, self._name = kind, base, name
@@ -103,7 +103,7 @@ class OptionalShape:
 
 
 class ItemsShape:
-    """tuple[T, ...], Sequence[T] (a tuple), list[T] and frozenset[T]."""
+    """tuple[T, ...], Sequence[T] (decoded as a tuple), list[T] and frozenset[T]."""
 
     def __init__(self, build: Callable[[Any], Any], item: Shape) -> None:
         self._build, self._item = build, item
@@ -134,7 +134,7 @@ class FixedShape:
 
 
 class TextKeysShape:
-    """dict whose keys are text or whole numbers: a JSON object."""
+    """A dict whose keys are text or whole numbers: a JSON object."""
 
     def __init__(self, key: Shape, key_is_int: bool, value: Shape) -> None:
         self._key, self._key_is_int, self._value = key, key_is_int, value
@@ -162,7 +162,7 @@ class TextKeysShape:
 
 
 class PairsShape:
-    """dict with any other keys: an array of pairs."""
+    """A dict with any other keys: an array of pairs."""
 
     def __init__(self, key: Shape, value: Shape) -> None:
         self._pairs = ItemsShape(dict, FixedShape(tuple, (key, value)))
@@ -175,7 +175,7 @@ class PairsShape:
 
 
 class CountsShape:
-    """Counter: as a dict of its counts."""
+    """A Counter: a dict of its counts."""
 
     def __init__(self, counts: Shape) -> None:
         self._counts = counts
@@ -188,7 +188,9 @@ class CountsShape:
 
 
 class DataclassShape:
-    """Every field of a dataclass; they are filled in later, so that a class may contain itself."""
+    """Every field of a dataclass. Fields are filled in later, so that a class may contain
+    itself.
+    """
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
@@ -218,7 +220,7 @@ class DataclassShape:
 
 
 class TaggedShape:
-    """A union of dataclasses, told apart by their names."""
+    """A union of dataclasses, distinguished by their names."""
 
     def __init__(self, members: Sequence[DataclassShape]) -> None:
         self._by_name = {member.kind.__name__: member for member in members}

@@ -1,8 +1,8 @@
-"""Connections before they have shown who they are: a TLS handshake and one hello each, no more.
+"""Connections before authentication: a TLS handshake and one hello each, no more.
 
-Anybody can open them. So they are bounded in number, time and bytes, and when there are too many
-the oldest makes room: a lane says hello at once, and whoever holds on to silent connections loses
-those, and not the lanes their way in.
+Any client can open them. So they are limited in number, time and bytes, and if there are too many,
+the oldest are closed. A lane sends its hello immediately, so a client that holds silent connections
+open loses those, and does not block lanes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ HELLO_WITHIN_S = 10.0
 WARN_EVERY_S = 60.0
 
 MAX_STRANGERS: Final = 512
-"""No real start of lanes opens so many at once."""
+"""No real start of lanes opens this many at the same time."""
 
 MAX_OF_ONE_ADDRESS: Final = 128
-"""Of all lanes on one machine; what is more makes room for itself alone."""
+"""Limit for all lanes on one machine. If exceeded, only connections of the same address
+are closed.
+"""
 
 
 class Stranger:
-    """A connection to the channel of which it is not known whose it is."""
+    """An unauthenticated connection to the channel."""
 
     def __init__(self, sock: socket.socket, host: str, port: int) -> None:
         self.frames = FrameSocket(sock, max_frame_bytes=HELLO_FRAME_BYTES)
@@ -40,11 +42,11 @@ class Stranger:
         self.handshaken = not isinstance(sock, ssl.SSLSocket)
 
     def read(self) -> None:
-        """Take in what has come of a hello: what lies behind it waits until it is known."""
+        """Read what has arrived of a hello. Data after it is read only after authentication."""
         self.frames.read_first(HELLO_BYTES - self.frames.reader.waiting_bytes)
 
     def shake_hands(self) -> int:
-        """Continue with the TLS handshake; returns the selector events to wait for."""
+        """Continue the TLS handshake. Returns the selector events to wait for."""
         sock = self.frames.socket
         if isinstance(sock, ssl.SSLSocket) and not self.handshaken:
             try:
@@ -60,7 +62,7 @@ class Stranger:
 
 
 class Strangers:
-    """All of them, the oldest first."""
+    """All unauthenticated connections, oldest first."""
 
     def __init__(self) -> None:
         self._all: dict[Stranger, None] = {}
@@ -72,7 +74,7 @@ class Strangers:
         return stranger in self._all
 
     def add(self, stranger: Stranger) -> list[Stranger]:
-        """One more; returns those that must make room for it."""
+        """Add a connection. Returns those that must be closed for it."""
         self._all[stranger] = None
         of_one = [one for one in self._all if one.host == stranger.host]
         surplus = of_one[: max(0, len(of_one) - MAX_OF_ONE_ADDRESS)]
@@ -86,13 +88,15 @@ class Strangers:
         return list(self._all)[:count]
 
     def late(self) -> list[Stranger]:
-        """Those whose time is up."""
+        """Return connections whose time has expired."""
         now = time.monotonic()
         return [one for one in self._all if one.give_up_at < now]
 
 
 class Refusals:
-    """One warning a minute at most about connections without our token: anybody can cause them."""
+    """Limits warnings about connections without a valid token to one a minute, because any client
+    can cause them.
+    """
 
     def __init__(self) -> None:
         self._quiet_until = 0.0
@@ -105,8 +109,8 @@ class Refusals:
             return
         self._quiet_until = now + WARN_EVERY_S
         log.warning(
-            "channel_refused remote=%s count=%d reason=%s; something that is not one of our lanes "
-            "connects to the driver's channel [CHANNEL_TOKEN]",
+            "channel_refused remote=%s count=%d reason=%s; a client that is not one of Twinlog's "
+            "lanes connects to the driver's channel [CHANNEL_TOKEN]",
             remote,
             self._unreported,
             why,

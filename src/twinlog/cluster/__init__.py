@@ -1,8 +1,9 @@
-"""One Kafka cluster over the network.
+"""Access to one Kafka cluster over the network.
 
-`client` finds brokers and asks them; `net` and `security` are its connections, `logs`, `topics` and
-`groups` what is asked; `group_messages` are requests that the client library lacks. `certificates`
-says when those end that it is entered with, `kafka_package` how little of the library is loaded.
+`client` finds brokers and sends requests. `net` and `security` make its connections; `logs`,
+`topics` and `groups` have the requests. `group_messages` defines requests that the client library
+lacks. `certificates` finds the expiry of the certificates in use, and `kafka_package` limits how
+much of the library is loaded.
 """
 
 from __future__ import annotations

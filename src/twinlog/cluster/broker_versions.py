@@ -1,4 +1,4 @@
-"""What each broker of a cluster can do, as it says itself: API versions and features (KIP-584)."""
+"""The capabilities that each broker of a cluster reports: API versions and features (KIP-584)."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ WITH_FEATURES: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerVersions:
-    """One broker; without `apis` it could not be asked, and `problem` says why."""
+    """One broker. `apis` is empty if it could not be queried, and `problem` has the reason."""
 
     node: int
     host: str
     port: int
     rack: str | None
     apis: Mapping[str, tuple[int, int]]
-    """Lowest and highest version by the API's name."""
+    """Lowest and highest version, by API name."""
     features: Mapping[str, int]
-    """Finalized levels, `metadata.version` among them; empty before Kafka 3."""
+    """Finalized levels, including `metadata.version`; empty before Kafka 3."""
     problem: str = ""
 
 
 def broker_versions(client: ClusterClient) -> Iterator[BrokerVersions]:
-    """Every broker that the cluster names; raises ClusterError when none can be asked at all."""
+    """Yield every broker of the cluster. Raises ClusterError if no broker can be queried."""
     for broker in client.metadata([]).brokers.values():
         apis: dict[str, tuple[int, int]] = {}
         features: dict[str, int] = {}
@@ -39,7 +39,7 @@ def broker_versions(client: ClusterClient) -> Iterator[BrokerVersions]:
             apis = {protocol.api_name(key): known[key] for key in sorted(known)}
             features = _features(client, broker.node, known[protocol.API_VERSIONS][1])
         except ClusterError as error:
-            problem = str(error)  # the others are worth knowing all the same
+            problem = str(error)  # the other brokers are still useful to know
         yield BrokerVersions(
             node=broker.node,
             host=broker.host,

@@ -1,9 +1,10 @@
-"""When the certificates end that a cluster is entered with: ours, and those that we trust.
+"""Finds when the certificates that a cluster's connections use expire: client certificates and
+trusted ones.
 
-Dates come from what is in use, also after a renewal, and no file is read here. Of our certificate
-the chain counts that is shown with it: whichever of it ends first ends the connection. Of a
-truststore the earliest is reported, and the last as well: while issuers change over it holds an old
-and a new one.
+Dates are those of the certificates in use, including renewed ones. No file is read here. For a
+client certificate, the first to expire of its chain counts, because it ends the connection. For a
+truststore, the earliest and the last expiry are reported, because while issuers change it holds an
+old and a new certificate.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from twinlog.cluster.security.security_settings import SecuritySettings
 
 DAY_S: Final = 86_400
 SOON_S: Final = 14 * DAY_S
-"""How long before its end a certificate is warned of."""
+"""How long before its expiry a certificate causes a warning."""
 
 _END: Final = "-----END CERTIFICATE-----\n"
 
 
 class CertificatePurpose(StrEnum):
-    """What a certificate is for."""
+    """The use of a certificate."""
 
     CLIENT = "client_certificate"
     TRUSTSTORE = "truststore"
@@ -45,41 +46,41 @@ _KEYS: Final = {
 
 
 class Ending(StrEnum):
-    """How urgent it is."""
+    """The urgency of an expiry."""
 
     FAR = "far"
     SOON = "soon"
-    """Within `SOON_S`; or one of a truststore has ended, and others of it have not."""
+    """Within `SOON_S`; or one certificate of a truststore has expired, and others have not."""
     OVER = "over"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateEnd:
-    """The first certificate to end of those that one client of a cluster holds for one purpose."""
+    """The first certificate to expire among those that a cluster's client uses for one purpose."""
 
     cluster: str
     held: CertificatePurpose
     file: str
-    """Where it is from; the key where it stands in the configuration itself."""
+    """Its file, or the key if the configuration itself contains it."""
     subject: str
     ends_at: int
     """Its last second, since 1970."""
     last_ends_at: int
-    """That of the last one in a truststore; of a chain the same as `ends_at`."""
+    """For a truststore, the expiry of its last certificate; for a chain the same as `ends_at`."""
 
     def ending(self, now_s: float) -> Ending:
-        """How it stands at this time (seconds since 1970)."""
+        """Return its urgency at this time (seconds since 1970)."""
         if self.last_ends_at < now_s:
             return Ending.OVER
         return Ending.SOON if self.ends_at - now_s < SOON_S else Ending.FAR
 
     def line(self, now_s: float) -> str:
-        """What to tell people: file, subject, date and what to do."""
+        """Return a message with file, subject, date and what to do."""
         date = datetime.fromtimestamp(self.ends_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
         tense = "ended" if self.ends_at < now_s else "ends"
-        whose, todo = "the client certificate", "put a new one, with its key, into the same place"
+        whose, todo = "the client certificate", "replace it, with its key, in the same place"
         if self.held is CertificatePurpose.TRUSTSTORE:
-            whose, todo = "a trusted certificate", "put its successor there, or take it out"
+            whose, todo = "a trusted certificate", "add its successor there, or remove it"
         return (
             f"cluster {self.cluster}: {whose} of {self.file} ({self.subject}) {tense} on {date}; "
             f"{todo}: new connections use it without a restart"
@@ -93,7 +94,9 @@ class _Dates(NamedTuple):
 
 
 def certificate_ends(clusters: Iterable[ClusterSettings]) -> tuple[CertificateEnd, ...]:
-    """Of all that these settings have in use now, each once; those of this machine are left out."""
+    """Return the expiry of all certificates that these settings use now, each once, without this
+    machine's own.
+    """
     found = (
         end
         for settings in clusters
@@ -106,7 +109,7 @@ def certificate_ends(clusters: Iterable[ClusterSettings]) -> tuple[CertificateEn
 def urgent(
     ends: Iterable[CertificateEnd], now_s: float | None = None
 ) -> tuple[tuple[Ending, CertificateEnd], ...]:
-    """Those that end soon or have ended, at `now_s` (seconds since 1970; None: now)."""
+    """Return those that expire soon or have expired, at `now_s` (seconds since 1970; None: now)."""
     at = time.time() if now_s is None else now_s
     judged = ((end.ending(at), end) for end in ends)
     return tuple(one for one in judged if one[0] is not Ending.FAR)
@@ -133,13 +136,15 @@ def _ends(alias: str, security: SecuritySettings) -> Iterable[CertificateEnd]:
 
 
 def _file(security: SecuritySettings, held: CertificatePurpose) -> str:
-    paths = dict(reversed(security.files))  # of several files of one key the first
+    paths = dict(reversed(security.files))  # of several files of one key, the first
     return next((paths[key] for key in _KEYS[held] if key in paths), _KEYS[held][1])
 
 
 @lru_cache(maxsize=256)
 def _dates(pem: str) -> _Dates | None:
-    """None where no certificate can be read: OpenSSL takes some that are malformed."""
+    """Return the dates, or None if no certificate can be read: OpenSSL accepts some that are
+    malformed.
+    """
     from cryptography import x509
 
     found = []

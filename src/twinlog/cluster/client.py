@@ -1,13 +1,14 @@
-"""One Kafka cluster: finds brokers, keeps a connection to each, tries again where that can help.
+"""One Kafka cluster: finds brokers, keeps a connection to each, and retries if that can help.
 
-Two ways to ask. `attempt` asks once: what is not safe to repeat, or belongs to a larger loop of
-its own. `send` repeats after a lost connection, so its request must be idempotent. Codes inside an
-answer are the caller's: only he knows where a message keeps them; `retrying` is the loop for them.
+There are two ways to send a request. `attempt` sends it once, for requests that are not safe to
+repeat or that are part of a larger loop. `send` repeats it after a lost connection, so its request
+must be idempotent. Error codes inside a response are the caller's responsibility, because only the
+caller knows where a message has them. `retrying` is the loop for them.
 
-A broker that mutes us (quotas, KIP-219) is not asked before it reads again, and that time counts
-against no limit of a call: `muted_until` says for how long.
+A broker that mutes the connection (quotas, KIP-219) gets no request until it reads again, and that
+time does not count against any limit of a call. `muted_until` shows its end.
 
-Not for several threads: give each its own client.
+A client is not thread-safe: each thread needs its own.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ from twinlog.wire.error_codes import NONE, REBOOTSTRAP_REQUIRED, error_for
 T = TypeVar("T")
 
 API_TIMEOUT_S: Final = 60.0
-"""Java's default.api.timeout.ms: how long one call tries before it gives up."""
+"""Java's default.api.timeout.ms: how long one call retries before it gives up."""
 
 CALL_PATIENCE: Final = Patience(backoff=Backoff(cap_ms=2_000))
-"""Somebody waits for the call: Java's retry.backoff.max.ms is 1 s."""
+"""For calls with a waiting caller: Java's retry.backoff.max.ms is 1 s."""
 
 ANSWER_TIMEOUT_S: Final = 10.0
 """Limit of silence before a response from memory or an index: by then a frozen broker's partitions
@@ -53,17 +54,19 @@ METADATA_TIMEOUT_S: Final = 5.0
 """Limit of silence for Metadata, because a frozen broker must not delay the search for leaders."""
 
 REFUSED_FOR_S: Final = 0.3
-"""`refused_s` of questions that somebody waits for."""
+"""`refused_s` of queries with a waiting caller."""
 
 MISSING_GRACE_S: Final = 3.0
-"""A topic that was just created may be unknown to a broker for a moment; later on it is missing."""
+"""A topic that was just created may be unknown to a broker for this long. After that it is
+missing.
+"""
 
 METADATA_WITHOUT_CREATION: Final = 4
-"""The first version that can be asked not to create the topics it names."""
+"""The first version with a flag against creating the requested topics."""
 
 
 class Silent(NamedTuple):
-    """A broker that let a request time out, and until when it is not asked."""
+    """A broker that let a request time out, and until when it gets no request."""
 
     until: float
     error: TwinlogError
@@ -81,9 +84,9 @@ class ClusterClient:
         refused_s: float = math.inf,
         refused_at_first_s: float = math.inf,
     ) -> None:
-        """`refused_s`: how long a call tries where nobody listens at any address; a cluster that
-        restarts is worth waiting for, and who asks a question wants to know. `refused_at_first_s`:
-        the same until the cluster has answered once.
+        """`refused_s`: how long a call retries if no process listens at any address. A cluster that
+        restarts is worth waiting for, but an interactive query should fail fast.
+        `refused_at_first_s`: the same until the cluster has responded once.
         """
         self.settings = settings
         self.patience = patience
@@ -92,15 +95,15 @@ class ClusterClient:
         self._refused_at_first_s = min(refused_s, refused_at_first_s)
         self._has_answered = False
         self.leaderless: dict[TopicPartition, float] = {}
-        """What `per_leader` found without a leader, and when it last did."""
+        """Partitions that `per_leader` found without a leader, and when it last did."""
         self.silent: dict[int, Silent] = {}
-        """Brokers, for `per_leader`."""
+        """Silent brokers, for `per_leader`."""
         self.led: dict[str, TopicMetadata] | None = None
-        """Topics with all their leaders, for `per_leader`, where they are kept."""
+        """Topics with all their leaders, for `per_leader`, if they are kept."""
         self.read_sizes: dict[int, ReadSize] = {}
-        """Of brokers that were read from, for `raw_log`."""
+        """Read sizes by broker, for `raw_log`."""
         self.muted_until = 0.0
-        """Monotonic: a call waits until then for a broker that reads nothing from us."""
+        """Monotonic time until which a call waits for a broker that has muted the connection."""
         self._muted_s = 0.0
         self._pool = ConnectionPool(settings, patience.clock, api_timeout_s)
         self._controller = NO_NODE
@@ -116,11 +119,12 @@ class ClusterClient:
         allow_missing: bool = True,
         timeout_s: float | None = None,
     ) -> ClusterMetadata:
-        """Brokers, and these topics (None: all that we may describe; an empty list: none).
+        """Return the brokers, and these topics (None: all that may be described; an empty list:
+        none).
 
-        With `allow_missing` a topic that is missing or forbidden is in the answer, with its error;
-        otherwise that error is raised once waiting has not helped. Topics are never created by
-        asking.
+        With `allow_missing`, a missing or forbidden topic is in the response with its error.
+        Otherwise that error is raised once waiting has not helped. The request never creates
+        topics.
         """
 
         def ask() -> ClusterMetadata:
@@ -132,8 +136,10 @@ class ClusterClient:
         return found
 
     def metadata_from(self, node: int, topics: Collection[str] | None) -> ClusterMetadata:
-        """What this broker says of these topics (None: all), asked once; missing ones have errors.
-        Nothing of it is taken over: its metadata may be older than what is known.
+        """Return one broker's metadata of these topics (None: all), queried once. Missing topics
+        have errors.
+
+        The result is not stored, because this broker's metadata may be stale.
         """
         answer = self.attempt(
             node,
@@ -152,7 +158,9 @@ class ClusterClient:
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> Any:
-        """The answer of that broker (None: any), repeated over a new connection if one breaks."""
+        """Return the response of that broker (None: any), repeating the request if a connection
+        breaks.
+        """
 
         def ask() -> Any:
             return self.attempt(node, request, maximum=maximum, minimum=minimum)
@@ -167,17 +175,16 @@ class ClusterClient:
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> Any:
-        """The controller's answer, once `check` has found nothing in it that is worth another try.
+        """Return the controller's response, once `check` has found no retriable error in it.
 
-        The controller is looked up again before each repetition: NOT_CONTROLLER means that it has
-        moved.
+        The controller is looked up again before each retry: NOT_CONTROLLER means that it has moved.
         """
 
         def ask() -> Any:
             if self._controller not in self._pool.brokers:
                 self._ask_metadata([], allow_missing=True)
             known = self._controller if self._controller in self._pool.brokers else None
-            self._controller = NO_NODE  # until it has answered
+            self._controller = NO_NODE  # until it has responded
             answer = self.attempt(
                 known,
                 request,
@@ -218,8 +225,8 @@ class ClusterClient:
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> tuple[bytes, Any]:
-        """As `attempt`, for what is asked again and again: the digest of the answer, and the
-        answer, which is not decoded (None) where its digest is the known one.
+        """Like `attempt`, for periodic queries. Returns the response's digest and the response,
+        which is not decoded (None) if its digest is the known one.
         """
         with self._asking(node, None) as (connection, most_s, silent_s):
             connection.begin(request, maximum=maximum, minimum=minimum)
@@ -237,7 +244,7 @@ class ClusterClient:
         connection = self.connection_to(node)
         if muted_s := connection.muted_s:
             self._wait_for(muted_s)
-            connection = self.connection_to(node)  # its session may have ended meanwhile
+            connection = self.connection_to(node)  # its session may have ended in the meantime
         try:
             yield connection, max(most_s, silent_s), silent_s
         except Disconnected:
@@ -251,13 +258,15 @@ class ClusterClient:
         self._muted_s += self.patience.clock() - began
 
     def retrying(self, operation: Callable[[], T], *, timeout_s: float | None = None) -> T:
-        """Run until it succeeds, fails for good, or has taken too long."""
+        """Run until it succeeds, fails permanently, or times out."""
         deadline = self.deadline(timeout_s)
         retriable = self.retriable_now()
         return retry(operation, deadline=deadline, retriable=retriable, patience=self.patience)
 
     def retriable_now(self) -> Callable[[TwinlogError], bool]:
-        """Whether trying again can help a call that begins now; a missing topic is soon missing."""
+        """Return a predicate that decides whether retrying can help a call that begins now. A
+        missing topic counts as missing after a short time.
+        """
         refused_s = self.refused_s if self._has_answered else self._refused_at_first_s
         grace, refused = self.deadline(MISSING_GRACE_S), self.deadline(refused_s)
 
@@ -269,12 +278,12 @@ class ClusterClient:
         return retriable
 
     def deadline(self, timeout_s: float | None = None) -> Deadline:
-        """When a call that begins now gives up: mutes are left out."""
+        """Return the deadline of a call that begins now. Muted time does not count."""
         seconds = self.api_timeout_s if timeout_s is None else timeout_s
         return Deadline.within(seconds, self.clock)
 
     def clock(self) -> float:
-        """Seconds that never go back, without those in which a broker muted us."""
+        """Return monotonic seconds, without the time for which a broker muted the connection."""
         return self.patience.clock() - self._muted_s
 
     def _ask_metadata(self, topics: Sequence[str] | None, allow_missing: bool) -> ClusterMetadata:
@@ -307,13 +316,13 @@ class ClusterClient:
             )
 
     def keep_leaders(self) -> None:
-        """The same from now on, for who asks again and again about the same partitions."""
+        """Keep leaders from now on, for repeated queries about the same partitions."""
         self.led = {}
 
     @contextmanager
     def keeping_leaders(self) -> Iterator[None]:
-        """Questions to leaders begin with those that the question before has found. A broker that
-        does not lead any more refuses, and then they are asked for again.
+        """Reuse leaders found by earlier queries. A broker that is no longer the leader returns an
+        error, and the leaders are then looked up again.
         """
         self.keep_leaders()
         try:
@@ -322,14 +331,14 @@ class ClusterClient:
             self.led = None
 
     def connection_to(self, node: int | None) -> Connection:
-        """A connection that can be used now, kept for the next request; for None to any broker."""
+        """Return a usable connection, kept for the next request; for None to any broker."""
         if node is None:
             return self._pool.any()
         self._know(node)
         return self._pool.to(node)
 
     def open_connection(self, node: int) -> Connection:
-        """A connection of the caller's own to that broker."""
+        """Open a separate connection to that broker for the caller."""
         self._know(node)
         return self._pool.open(node)
 
@@ -338,12 +347,12 @@ class ClusterClient:
             self._ask_metadata([], allow_missing=True)
 
     def renew(self, settings: ClusterSettings) -> None:
-        """Open new connections with these; those that are open stay. From any thread."""
+        """Use these settings for new connections. Open ones stay. Thread-safe."""
         self.settings = settings
         self._pool.renew(settings)
 
     def close(self) -> None:
-        """Close every connection; the next request opens new ones."""
+        """Close every connection. The next request opens new ones."""
         self._pool.close()
 
     def __enter__(self) -> Self:
@@ -365,7 +374,7 @@ def _metadata_request(topics: Collection[str] | None) -> Message:
 def prompt_client(
     settings: ClusterSettings, *, api_timeout_s: float = API_TIMEOUT_S
 ) -> ClusterClient:
-    """For commands: a cluster at whose addresses nobody listens is known at once, and one that
-    restarts amid the work is waited for.
+    """Return a client for commands: it fails fast if no process listens at any address, but waits
+    for a cluster that restarts during the work.
     """
     return ClusterClient(settings, api_timeout_s=api_timeout_s, refused_at_first_s=REFUSED_FOR_S)

@@ -1,4 +1,4 @@
-"""How long a small request to each broker takes, there and back."""
+"""Measures the round-trip time of a small request to each broker."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ TIMES: Final = 5
 
 
 def round_trips_ms(client: ClusterClient) -> dict[int, float]:
-    """By broker, the shortest of a few: what the way takes, whatever the broker was busy with.
-    Without those that do not answer. Raises TwinlogError where no broker does.
+    """Return the shortest of a few round-trip times per broker, so that the broker's load does not
+    matter.
+
+    Brokers that do not respond are left out. Raises TwinlogError if none responds.
     """
     out: dict[int, float] = {}
     for node in client.metadata([]).brokers:
         request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
         try:
-            # the first one opens the connection
+            # the first request opens the connection
             client.attempt(node, request, minimum=METADATA_WITHOUT_CREATION)
             out[node] = min(_timed(client, node, request) for _ in range(TIMES))
         except (Disconnected, Unreachable):

@@ -1,12 +1,12 @@
-"""A partition's stay in a lane, from its Take to Released or Troubled.
+"""The partitions of a lane, each from its Take to Released or Troubled.
 
-    Take -> look (background) -> PartitionCopy -> fetched -> [map row durable] -> sent -> answered
+    Take -> search (background) -> PartitionCopy -> fetched -> [map row durable] -> sent -> answered
     -> ...
                                      |                                               |
-                                     `-- Troubled (drained, or the source said so) --'--> Released
+                                     `-- Troubled (drained, or a source error) ------'--> Released
 
-Nothing is decided here about records: `mirror.copy.partition` says what may be sent and what
-answers mean.
+Nothing is decided here about records: `mirror.copy.partition` decides what may be sent and what
+responses mean.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class Assignments:
         )
         self._stays: dict[TopicPartition, Stay] = {}
         self._leaving: dict[TopicPartition, Stay] = {}
-        """Those of them that are released once they are at rest."""
+        """The partitions that are released once they are drained."""
         self._unsettled: set[TopicPartition] = set()
-        """Partitions to which something happened that may end their stay."""
+        """Partitions with events that may end their time in the lane."""
         self.reporter = Reporter(self.source, self._gaps, self.map.epoch_of)
         source.on_leaders = self.source.on_new_leaders
         target.on_leaders = self.target.on_new_leaders
@@ -129,22 +129,22 @@ class Assignments:
 
     @property
     def is_releasing(self) -> bool:
-        """Some are about to leave: no time is to be lost."""
+        """Whether partitions are about to leave, so that no time may be lost."""
         return bool(self._leaving)
 
     def know(self, producers: frozenset[int]) -> None:
-        """These are the ids of all flows of ours: what was a stranger's may be one of them."""
+        """Update the producer IDs of all Twinlog flows: an unknown writer may be one of them."""
         self._starter.know(producers)
         self._others.known_producers = producers
         for copy in self._copies():
             if copy.state is CopyState.TAKEN_OVER and isinstance(copy, PartitionCopy):
-                text = f"{copy.target}: another flow writes to this cluster; looking again"
+                text = f"{copy.target}: another flow writes to this cluster; checking again"
                 error = PartitionError(text, code="TAKEN_OVER", fate=Fate.RETRIABLE)
                 copy.trouble = copy.trouble or error
                 self._unsettled.add(copy.source)
 
     def pump(self, *, hurry: bool) -> None:
-        """Send everything that can go out now."""
+        """Send everything that can be sent now."""
         now_ms = self._ports.clock.wall_ms()
         self._starter.tend()
         self._tend_late()
@@ -155,12 +155,12 @@ class Assignments:
             self._others.tend(c for c in self._copies() if isinstance(c, PartitionCopy))
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drain these partitions; they are given back once they are at rest."""
+        """Drain these partitions. Each is released once it is drained."""
         for tp in partitions:
             self._begin_release(tp, is_done=False)
 
     def release_all(self) -> None:
-        """Drain everything."""
+        """Drain all partitions."""
         self.release(list(self._stays))
 
     def take(self, take: Take) -> None:
@@ -181,7 +181,7 @@ class Assignments:
     def started(self, take: TakePartition, found: Found) -> None:
         stay = self._stays.get(take.source)
         if stay is None or stay.take is not take:
-            return  # released while we looked
+            return  # released during the search
         if isinstance(found, TwinlogError):
             self._give_back(stay, found, wait_ms=0)
             return
@@ -201,8 +201,8 @@ class Assignments:
             producer_id=self._work.producer_id,
             mark=mark,
             fingerprint=take.fingerprints.get(runs[-1].ordinal),
-            # even when there is nothing to copy: the very first row, what the map had wrong, and
-            # where a copy that was taken over has ended
+            # even if there is nothing to copy: the very first row, corrections of the map, and the
+            # end of a copy that was taken over
             dirty=not take.runs or bool(found.jumps) or (found.taken_over and mark != take.mark),
         )
         self._begin_copy(stay, found, tail)
@@ -244,7 +244,7 @@ class Assignments:
 
     def _begin_fan(self, stay: Stay, found: FanStart) -> None:
         take = stay.take
-        assert take.fan is not None  # noqa: S101 (what was found is what was asked for)
+        assert take.fan is not None  # noqa: S101 (only a fan has a FanStart)
         rules = replace(
             self._rules, producer_id=take.fan.producer_id, is_ours_alone=False, join_bytes=0
         )
@@ -321,13 +321,13 @@ class Assignments:
         copy = self._copy(tp)
         if copy is None:
             return
-        # what was read before the bad place is good: it is sent and answered first
+        # records before the bad offset are good: they are sent and acknowledged first
         self.source.remove(tp)
         copy.source_trouble = error
         self._unsettled.add(tp)
 
     def _tend_leaders(self) -> None:
-        """Partitions that have had no leader for too long stop, and drop what they hold."""
+        """Stop partitions that have had no leader for too long, and drop their batches."""
         if self._no_leader.is_quiet:
             return
         for copy in self._copies():
@@ -350,15 +350,15 @@ class Assignments:
         copy.trouble = copy.trouble or error
 
     def settle(self) -> None:
-        """Give back what stopped by itself, and release what is at rest."""
+        """Give back partitions that stopped by themselves, and release drained ones."""
         for tp in list(self._unsettled):
             stay = self._stays.get(tp)
             if stay is None or (copy := stay.copy) is None:
                 self._unsettled.discard(tp)
                 continue
             if _is_waiting(copy):
-                continue  # its answers bring it here again, or it stays
-            if copy.trouble is not None:  # also while it leaves: what it says must not be lost
+                continue  # a response brings it here again, or it stays
+            if copy.trouble is not None:  # also while it leaves: the error must not be lost
                 late_ms = USER_TIMEOUT_MS + self._throttle().longest_ms
                 wait_ms = late_ms if copy.lost_answers else 0
                 self._give_back(stay, copy.trouble, wait_ms)
@@ -390,12 +390,12 @@ class Assignments:
         if unwritten:
             for part in unwritten:
                 self.map.note(part)
-            return  # its mark is still to be written, or the first row, which fixes the start
+            return  # its mark must still be written, or the first row, which fixes the start
         if self._gaps.holds(take.source):
             return
         handed = None
         if isinstance(copy, PartitionCopy):
-            # the branches of a fan are looked for again
+            # the branches of a fan are searched again
             handed = hand_over(copy, self.map.epoch_of(copy))
         last = ReleasedPartition(
             source=take.source,
@@ -437,8 +437,8 @@ class Assignments:
                 self.map.forget(part)
 
     def note_marks(self) -> None:
-        """How far the source was read, and in a topic that others may write to the place where we
-        are, for the next cold start.
+        """Write positions and, in shared topics, marks to the offset map, for the next
+        cold start.
         """
         for copy in self._copies():
             for part in copy.parts:
@@ -453,7 +453,7 @@ class Assignments:
     # -- reporting
 
     def report(self) -> None:
-        """Tell the driver what changed, and look at every partition once more."""
+        """Report changes to the driver, and check every partition once more."""
         self._tend_leaders()
         self._unsettled.update(self._stays)
         self._stalls.tend()
@@ -482,7 +482,7 @@ class Assignments:
 
 
 def _is_waiting(copy: Copy) -> bool:
-    """Some of what was sent for it is not answered."""
+    """Return whether a request or a map row of the copy is unanswered."""
     if isinstance(copy, FanOut) and copy.trouble is not None:
         copy.halt()
     return bool(copy.in_flight) or any(part.tail.writing for part in copy.parts)

@@ -1,8 +1,8 @@
-"""Cold starts of a lane: many partitions searched together, in the background.
+"""Cold starts of a lane: many partitions are searched together, in the background.
 
-A partition that has no leader keeps none of the others waiting: it is searched when it is led, or
-given back. Those whose broker does not answer us have looks of their own, and so has each one whose
-end is searched behind much that others wrote.
+A partition without a leader does not delay the others: it is searched when it has a leader, or
+given back. Partitions whose broker does not respond are searched separately, and so is each
+partition whose end may be far beyond foreign records.
 """
 
 from __future__ import annotations
@@ -37,36 +37,40 @@ log = logging.getLogger(__name__)
 Start = StartPoint | FanStart
 
 SEARCHES_AT_ONCE: Final = 3
-"""Of each sort: each has tails in memory."""
+"""Maximum parallel searches per sort: each keeps log tails in memory."""
 
 FEW_READS: Final = 2
-"""Behind the mark of a partition of a shared topic, where others wait for the same look."""
+"""Fetches after the mark of a shared topic's partition, if other partitions wait for the same
+search.
+"""
 
 MANY: Final = 256
-"""Partitions of a look that takes seconds where brokers are far: more are shared by two."""
+"""Partitions per search, which takes seconds if brokers are far away. More partitions are split
+into two searches.
+"""
 
 TOGETHER_S: Final = 0.25
-"""What is due within this time is due together."""
+"""Searches due within this time start together."""
 
 
 class Sort(Enum):
-    """Searches that do not wait for one another."""
+    """Kinds of searches, which do not wait for one another."""
 
     SOUND = auto()
     SLOW = auto()
-    """Their brokers do not answer us."""
+    """Brokers of these partitions do not respond."""
     LONG = auto()
-    """One partition each: its end is searched (`LongSearch`)."""
+    """One partition per search, because its end is far away (`LongSearch`)."""
 
 
 NEARLY_STARTED: Final = (StartPhase.WAITING, StartPhase.SEARCHED, StartPhase.DELAYED)
 
 
 class ColdStarts:
-    """Finds start points without stopping the loop.
+    """Finds start points without blocking the loop.
 
-    Partitions that wait are searched together: one search asks for hundreds as for one. While
-    SEARCHES_AT_ONCE are under way the others gather.
+    Waiting partitions are searched together: one search queries hundreds with as many requests as
+    one. While SEARCHES_AT_ONCE are running, the others are collected.
     """
 
     def __init__(
@@ -86,11 +90,11 @@ class ColdStarts:
         self._in: dict[StartPhase, dict[TopicPartition, ColdStart]] = {
             phase: {} for phase in StartPhase
         }
-        """In the order in which they came."""
+        """Starts by phase, in order of arrival."""
         self._running = dict.fromkeys(Sort, 0)
-        """Under way."""
+        """Number of running searches."""
         self._late_from = math.inf
-        """The earliest end of a wait for an earlier holder, of who has begun."""
+        """The earliest end of a wait for an earlier holder among partitions that have begun."""
         self._rules = StartRules(
             producer_id=work.producer_id,
             is_ours_alone=work.is_ours_alone,
@@ -99,12 +103,12 @@ class ColdStarts:
         )
 
     def know(self, producers: frozenset[int]) -> None:
-        """These are the ids of all flows of ours."""
+        """Update the producer IDs of all Twinlog flows."""
         self._rules = replace(self._rules, known_producers=producers)
 
     @property
     def is_busy(self) -> bool:
-        """Partitions are about to start: fetches should not wait long."""
+        """Whether partitions are about to start, so that fetches should not wait long."""
         return any(self._in[phase] for phase in NEARLY_STARTED)
 
     def start(self, starts: Iterable[ColdStart]) -> None:
@@ -129,7 +133,7 @@ class ColdStarts:
             self._late_from = min(self._late_from, start.next_end)
 
     def expect_late_requests(self, start: ColdStart) -> None:
-        """Those of an earlier holder, for as long as the driver says."""
+        """Note how long requests of an earlier holder may arrive, as the driver reports."""
         take = start.take
         if take.late_requests_ms:
             now, late_s = self._ports.clock.monotonic(), take.late_requests_ms / 1000
@@ -139,8 +143,10 @@ class ColdStarts:
             self._enter(start, StartPhase.FOUND)
 
     def earlier_lanes_ended(self) -> list[tuple[TopicPartition, bool]]:
-        """Partitions that have begun and whose earlier lane has just stopped, if it lives; True:
-        nor can its requests arrive any more.
+        """Return partitions that have begun and whose earlier lane has just stopped, if it was
+        alive.
+
+        True: its requests can no longer arrive either.
         """
         now = self._ports.clock.monotonic()
         if now < self._late_from:
@@ -157,19 +163,24 @@ class ColdStarts:
         return ended
 
     def searched_at(self, start: ColdStart) -> float:
-        """When the last search in the target's log began; of one that was handed over: now."""
+        """Return when the last search of the target's log began, or now if the partition was handed
+        over.
+        """
         searched_at = start.searched_at
         return self._ports.clock.monotonic() if searched_at is None else searched_at
 
     def must_wait(self, start: ColdStart, found: Start) -> bool:
-        """True when the start point may still move; the partition is then searched again later.
+        """Return True if the start point may still move. The partition is then searched again
+        later.
 
-        A partition need not wait: what it must not send by then it holds back (`PartitionCopy`),
-        and one that is at its end has nothing to send. But a late request may hold other records
-        than ours by now (the source was compacted), and then our own is answered as its repeat:
-        where an answer does not show that (LogAppendTime), all wait. So does what was taken over,
-        whose end is noted for good; and, unless the target knows us, what is shared, since a mark
-        is final only behind late requests, and a fan, whose map names single places only.
+        Most partitions need not wait: the copy itself holds back batches that must not be sent yet
+        (`PartitionCopy`), and a partition at its end has nothing to send. But a late request may
+        hold other records than this copy's (if the source was compacted since), and this copy's
+        batch would then be answered as its repeat. If an answer does not show that (LogAppendTime),
+        all partitions wait. Partitions that were taken over also wait, because their end is noted
+        permanently. Unless the target knows the producer ID, these wait, too: shared topics,
+        because a mark is final only after late requests, and fans, because their map has only
+        single positions.
         """
         if not start.may_have_missed:
             return False
@@ -185,12 +196,12 @@ class ColdStarts:
         return True
 
     def forget(self, start: ColdStart) -> None:
-        """It left the lane: what was still to be searched is of no use to who takes it again."""
+        """Remove a start that left the lane. The result of a running search is dropped."""
         self._in[start.phase].pop(start.take.source, None)
         start.phase = StartPhase.LEFT
 
     def tend(self) -> None:
-        """Begin what has waited long enough; called on every turn."""
+        """Begin everything that has waited long enough. Called on every turn."""
         if self._in[StartPhase.LEADERLESS]:
             self._tend_leaderless()
         now = self._ports.clock.monotonic()
@@ -224,7 +235,8 @@ class ColdStarts:
             if sort is Sort.LONG:
                 groups: Iterable[Sequence[ColdStart]] = batched(starts[:free], 1)
             else:
-                count = max(1, min(free - 1, len(starts) // MANY))  # one is left for who comes next
+                # one stays free for later partitions
+                count = max(1, min(free - 1, len(starts) // MANY))
                 groups = batched(starts, -(-len(starts) // count))
             for some in groups:
                 self._begin_search(some, sort)
@@ -278,7 +290,7 @@ class ColdStarts:
         most_reads: int | None,
         found: Callable[[Mapping[TopicPartition, Found]], None],
     ) -> None:
-        """All that is found is reported as it is found."""
+        """Report each result as soon as it is found."""
         all_requests = {
             take.source: replace(self._request(take), most_reads=most_reads) for take in takes
         }
@@ -308,7 +320,7 @@ class ColdStarts:
                     start.upstream,
                     f"{start.compared} of the last records are the same on both sides"
                     if start.compared
-                    else "no record could be compared, the target's log end and the map say it",
+                    else "no record could be compared; the position follows from log end and map",
                 )
             if isinstance(start, StartPoint) and start.undecided is not None:
                 first, following = start.undecided
@@ -316,8 +328,8 @@ class ColdStarts:
                     "%s",
                     PartitionError(
                         f"{tp}: the offset map lost its runs of target offsets [{first}, "
-                        f"{following}), and which source records these are is not decided: a group "
-                        "that stops there reads some again, one that comes home may leave some out",
+                        f"{following}), and their source records are undecided: a group that "
+                        "stops there reads some again, one that fails back may skip some",
                         code="REBUILD_AMBIGUOUS",
                     ),
                 )

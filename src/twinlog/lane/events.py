@@ -1,4 +1,4 @@
-"""What the parts of a lane say of a partition; `assignments` decides what follows."""
+"""Events that the parts of a lane report about a partition. `assignments` decides what follows."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ Found = StartPoint | FanStart | TwinlogError
 
 
 class LaneEvents(Protocol):
-    """All in the lane's own thread, and each at once: nobody queues them."""
+    """Called in the lane's own thread, immediately and without a queue."""
 
     def started(self, take: TakePartition, found: Found) -> None:
-        """Its start point was found, or why there is none."""
+        """The start point was found, or the reason why there is none."""
 
     def arrived(self, copy: Copy) -> None:
-        """More of its source was read, or how far it goes."""
+        """More records of the source were read, or its end has moved."""
 
     def jumped(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
-        """An answer of its source continued behind these offsets: [first, next)."""
+        """A response of the source continued after these missing offsets: [first, next)."""
 
     def durable(self, copy: PartitionCopy) -> None:
         """A row of its map is on the target."""
 
     def answered(self, copy: PartitionCopy) -> None:
-        """The target has answered a batch of it, or will not."""
+        """The target has answered a batch of it, or never will."""
 
     def known(self, copy: PartitionCopy) -> None:
-        """Whose the records before its last batch are: it may send again."""
+        """The writer of the records before its last batch is known: it may send again."""
 
     def troubled(self, tp: TopicPartition, error: TwinlogError) -> None:
-        """Nothing more of its source can be read."""
+        """No more of its source can be read."""
 
     def map_failed(self, copy: PartitionCopy, error: PartitionError) -> None:
-        """A row was refused for good, or cannot be written for some seconds."""
+        """A row was rejected permanently, or could not be written for some seconds."""
 
     def expiry_changed(self, expiry_ms: int) -> None:
-        """For all: after so long the target forgets a producer now."""
+        """The time after which the target forgets a producer has changed, for all partitions."""

@@ -1,13 +1,13 @@
-"""The lane's loop: one thread, one selector, every partition's copy between two clusters.
+"""The loop of a lane: one thread and one selector for every partition's copy between two clusters.
 
-    Take -> look (background) -> PartitionCopy -> fetched -> [map row durable] -> sent -> answered
+    Take -> search (background) -> PartitionCopy -> fetched -> [map row durable] -> sent -> answered
     -> ...
                                      |                                               |
-                                     `-- Troubled (drained, or the source said so) --'--> Released
+                                     `-- Troubled (drained, or a source error) ------'--> Released
 
-The loop decides nothing about records: `mirror.copy.partition` says what may be sent and what
-answers mean, the driver says which partitions are here. A lane that has not heard its driver for
-`silence_ms` stops in the middle of whatever it does: the driver counts on it.
+The loop decides nothing about records: `mirror.copy.partition` decides what may be sent and what
+responses mean, and the driver decides which partitions are here. A lane that receives nothing from
+its driver for `silence_ms` stops in the middle of its work. The driver relies on that.
 """
 
 from __future__ import annotations
@@ -51,28 +51,29 @@ log = logging.getLogger(__name__)
 
 IDLE_TURN_S: Final = 0.25
 PACED_TURN_S: Final = 0.05
-"""Buckets fill while nothing else happens."""
+"""Turn length with a byte budget: buckets fill although nothing else happens."""
 
 SATURATED_BYTES: Final = 512 * 1024
 GATHER_S: Final = 0.001
-"""While so much is in flight answers may gather: a turn for each costs more than the copy itself.
+"""Pause that lets responses gather while SATURATED_BYTES are in flight.
 
-Measured together with the frame pool and requests that go out together: a lane's CPU for a GB of a
-backlog fell from 1.00 to 0.75 s where one lane copies all, and from 1.36 to 1.13 s with two. It
-bounds a lane to about 512 MB/s where brokers answer at once.
+A turn for each response would cost more than the copy itself. Together with the frame pool and
+combined requests, this reduced a lane's CPU per GB of backlog from 1.00 to 0.75 s with one lane,
+and from 1.36 to 1.13 s with two. It limits a lane to about 512 MB/s if brokers respond immediately.
 """
 
 RELEASING_TURN_S: Final = 0.01
 PROGRESS_S: Final = 1.0
 HURRY_S: Final = 1.0
-"""How long after a Take fetches are kept short."""
+"""How long fetches are kept short after a Take."""
 
 MARK_S: Final = 5.0
-"""How often a topic that may not be ours alone gets a mark."""
+"""Interval at which a shared topic gets a mark."""
 
 FREE_SHARE: Final = 4
-"""Beside a lane's memory, a quarter as much may be buffers that wait for the next answer. Of the
-4 MB answers of a backlog 5 % then need a fresh one; with half as many 30 %, with a quarter 50 %.
+"""In addition to a lane's memory, a quarter as much may be buffers waiting for the next response.
+With this size, 5 % of the 4 MB responses of a backlog need a fresh buffer; with half of it 30 %,
+with a quarter 50 %.
 """
 
 
@@ -118,7 +119,7 @@ class LaneLoop:
     # -- turning
 
     def run(self) -> None:
-        """Turn until stopped; raises Disconnected or DriverSilent when the driver is gone."""
+        """Turn until stopped. Raises Disconnected or DriverSilent if the driver is gone."""
         self._source_cluster.need_topics(self._work.source_topics)
         self._target_cluster.need_topics((*self._work.target_topics, self._work.map_topic))
         next_progress = next_mark = 0.0
@@ -136,7 +137,7 @@ class LaneLoop:
                 self._pump()
                 now = self._clock.monotonic()
                 if now >= next_progress:
-                    self._on_channel()  # also keeps the signs of life going
+                    self._on_channel()  # also sends signs of life
                     next_progress = now + PROGRESS_S
                     self._assignments.report()
                 if now >= next_mark:
@@ -160,11 +161,11 @@ class LaneLoop:
         return turn_s
 
     def _check_silence(self) -> None:
-        # before every single send: a process may be frozen between any two lines, and by the time
-        # it continues another lane has its partitions
+        # before every single send: a process may freeze between any two lines, and another lane may
+        # have its partitions when it continues
         silent = self._clock.boot() - self._channel.last_heard
         if silent * 1000 > self._work.silence_ms:
-            raise DriverSilent(f"nothing was heard from the driver for {silent:.1f} s")
+            raise DriverSilent(f"the driver has been silent for {silent:.1f} s")
 
     def _pump(self) -> None:
         self._assignments.pump(hurry=self._clock.monotonic() < self._hurry_until)
@@ -178,7 +179,7 @@ class LaneLoop:
             self._channel.flush()
 
     def _be_ready(self) -> None:
-        """Say once that leaders are known and connections to them are open."""
+        """Report once that leaders are known and connections to them are open."""
         if self._is_ready:
             return
         work = self._work
@@ -197,11 +198,11 @@ class LaneLoop:
         self.accept(self._channel.receive())
 
     def accept(self, messages: Sequence[object]) -> None:
-        """Do what the driver says."""
+        """Process messages of the driver."""
         for message in messages:
             match message:
                 case Take():
-                    # more may come: a fetch that waits long at the broker would keep them waiting
+                    # more may come: a fetch that waits long at the broker would delay them
                     self._hurry_until = self._clock.monotonic() + HURRY_S
                     self._assignments.take(message)
                 case Pace():

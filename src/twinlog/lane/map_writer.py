@@ -1,19 +1,21 @@
-"""Writes offset map rows ahead of the data they announce, one round at a time per map partition.
+"""Writes offset map rows ahead of the data that they announce, one round at a time per map
+partition.
 
-Rows of many partitions share a request. While a round is on its way the data of the round before it
-is still being sent, so a topic with a gap behind every transaction costs one more round trip, not
-one more wait a batch.
+Rows of many partitions share a request. While a round is in flight, the data of the previous round
+is still being sent. So a topic with a gap after every transaction costs one more round trip, not
+one more wait per batch.
 
-A row that was not taken is written again after a pause that grows: the map's partition may have no
-leader, too few replicas in sync, or be gone. What waits for it for some seconds is given back with
-a code, so that people see it and the driver tries again. A round that is larger than the topic
-takes is written again row by row, so that only a row that is too large by itself is refused.
+A row that was not accepted is written again after a growing pause: the map's partition may have no
+leader, too few in-sync replicas, or be gone. Copies that wait for it for some seconds are given
+back with a code, so that people see it and the driver tries again. A round that is larger than the
+topic accepts is written again row by row, so that only a row that is too large by itself is
+rejected.
 
-A leader may be elected that lacks rows which the one before had acknowledged. So with each new
-leader epoch every copy writes its newest rows once more, under the same keys. A copy that is handed
-over takes the epoch of its rows along: the next lane may be the first that sees a newer one. And
-the driver translates nothing by rows that were read under a newer epoch than that: so leaders are
-asked for now and then, also where nothing is written.
+A new leader may lack rows that the previous one had acknowledged. So with each new leader epoch,
+every copy writes its newest rows once more, under the same keys. A copy that is handed over takes
+the epoch of its rows along, because the next lane may be the first to see a newer one. The driver
+does not translate with rows that were read under a newer epoch than that. So leaders are queried
+periodically, even if nothing is written.
 """
 
 from __future__ import annotations
@@ -41,15 +43,15 @@ from twinlog.wire.records import Record, encode_batch
 from twinlog.wire.requests.produce import PRODUCE, produce_answer, produce_request
 
 ROUND_BYTES: Final = 512 * 1024
-"""A round is closed when it holds so much; a row has at most about 12 KB."""
+"""A round is closed at this size. A row has at most about 12 KB."""
 
 NO_LEADER: Final = "has no leader"
 
 LEADERS_EVERY_S: Final = 5.0
-"""A leader that moves breaks no connection; until its lane has seen it no group is translated."""
+"""A leader change breaks no connection, and no group is translated until the lane has seen it."""
 
 STUCK_AFTER_S: Final = 5.0
-"""A new leader has been elected by then."""
+"""Enough time for the election of a new leader."""
 
 
 @dataclass(slots=True)
@@ -59,9 +61,9 @@ class Round:
     version: int
     home: TopicPartition
     rows: list[tuple[PartitionCopy, Run]]
-    """The copies written for, with the last run that the row holds."""
+    """The copies to which the rows belong, each with the last run in its row."""
     epoch: int
-    """The newest leader epoch that was seen before it was sent."""
+    """The newest leader epoch known when the round was sent."""
 
 
 @dataclass(slots=True)
@@ -70,11 +72,15 @@ class _Home:
 
     waiting: dict[PartitionCopy, None] = field(default_factory=dict)
     copies: dict[PartitionCopy, int] = field(default_factory=dict)
-    """All whose rows are there, and the leader epoch under which they surely are; -1: not known."""
+    """All copies with rows there, and the leader epoch under which the rows certainly exist; -1:
+    unknown.
+    """
     again: dict[PartitionCopy, int] = field(default_factory=dict)
-    """Up to which ordinal rows are to be there under the newest epoch as well."""
+    """Copies that write their rows again, and the ordinal up to which the newest epoch must have
+    them.
+    """
     epoch: int = -1
-    """The newest leader epoch that was seen."""
+    """The newest known leader epoch."""
     is_writing: bool = False
     row_by_row: bool = False
     not_before: float = 0.0
@@ -88,14 +94,16 @@ class _Home:
         self.not_before = now + self.pause.next_s()
 
     def write_again(self, copy: PartitionCopy) -> None:
-        """Its rows may not be there under the newest epoch."""
+        """Write a copy's rows again, because they may not exist under the newest epoch."""
         copy.tail.write_again()
         self.again[copy] = copy.tail.runs[-1].ordinal
         self.waiting[copy] = None
 
     def written(self, copy: PartitionCopy, run: Run, epoch: int) -> None:
-        """A row that ends with this run is there, and all rows before it. A copy that begins runs
-        all the time is never without a newer one: what counts is what there was at the election.
+        """Note that a row ending with this run was written, and all rows before it.
+
+        A copy that begins runs all the time always has a newer one. What counts is the state at the
+        election.
         """
         if epoch == self.epoch and run.ordinal >= self.again.get(copy, run.ordinal + 1):
             self.copies[copy] = epoch
@@ -112,7 +120,7 @@ class _Home:
 
 @dataclass(slots=True, kw_only=True)
 class MapWriter:
-    """All map writing of a lane."""
+    """Writes the map rows of all copies of a lane."""
 
     side: ClusterSide
     clock: Clock
@@ -124,8 +132,9 @@ class MapWriter:
     _next_leaders: float = 0.0
 
     def add(self, copy: PartitionCopy, epoch: int = -1) -> None:
-        """From now on its rows are written, until it is forgotten. `epoch`: the leader epoch under
-        which another lane has written those that there are; -1: nobody says.
+        """Write this copy's rows from now on, until it is forgotten.
+
+        `epoch`: the leader epoch under which another lane wrote the existing rows; -1: unknown.
         """
         home = self._home(copy)
         home.copies[copy] = home.epoch if epoch < 0 else epoch
@@ -134,11 +143,11 @@ class MapWriter:
         self.note(copy)
 
     def epoch_of(self, copy: PartitionCopy) -> int:
-        """The leader epoch under which its rows surely are; -1: not known."""
+        """Return the leader epoch under which its rows certainly exist, or -1 if unknown."""
         return self._home(copy).copies.get(copy, -1)
 
     def note(self, copy: PartitionCopy) -> None:
-        """The copy's tail may have something to write."""
+        """Check whether the copy's tail has something to write."""
         if copy.tail.dirty:
             self._home(copy).waiting[copy] = None
 
@@ -152,7 +161,7 @@ class MapWriter:
             home.again.pop(copy, None)
             home.waiting.pop(copy, None)
             if not home.waiting:
-                home.failing_since = None  # nobody waits for it: the next wait begins at 0
+                home.failing_since = None  # no copy waits for it: the next wait begins at 0
 
     def pump(self, now_ms: int) -> None:
         """Start the rounds that can start now."""
@@ -181,7 +190,7 @@ class MapWriter:
                 home.write_again(copy)
 
     def _pump_one(self, tp: TopicPartition, home: _Home, now_ms: int) -> bool:
-        """False when nothing could be sent for a reason that may last."""
+        """Send one round. Returns False if nothing could be sent for a reason that may last."""
         if self._is_another_topic():
             home.failed("", self.clock.monotonic())
             return False
@@ -225,7 +234,9 @@ class MapWriter:
         return True
 
     def _is_another_topic(self) -> bool:
-        """The topic was deleted, and perhaps created again: without the rows that lanes rely on."""
+        """Return whether the topic was deleted, and perhaps created again without the rows that
+        lanes rely on.
+        """
         if self.topic in self.side.missing:
             return True
         now = self.side.topic_ids.get(self.topic, NO_TOPIC_ID)
@@ -240,18 +251,19 @@ class MapWriter:
     def _missing(self, copy: PartitionCopy) -> PartitionError:
         return PartitionError(
             f"{copy.source}: the offset map topic {self.topic} was deleted on the target; without "
-            "it nothing more is copied here; twinlog offsets rebuild rebuilds it from both logs",
+            "it nothing more is copied; rebuild it from both logs with twinlog offsets rebuild",
             code="MAP_MISSING",
             fate=Fate.RETRIABLE,
         )
 
     def on_answer(self, sent: Round, view: memoryview) -> int:
-        """A round was answered: its runs are durable, or it is written again; returns for how many
-        ms the broker will not read on.
+        """Process the response to a round: its runs are durable, or are written again.
+
+        Returns for how many ms the broker will not read from this connection.
         """
         throttle_ms, answers = produce_answer(sent.version, view, self.side.names)
         if [answer.tp for answer in answers] != [sent.home]:
-            raise CorruptData("a row of the offset map was answered for another partition")
+            raise CorruptData("the response to an offset map row is for another partition")
         home = self._homes[sent.home]
         home.is_writing = False
         error, message = answers[0].error, answers[0].message
@@ -287,7 +299,7 @@ class MapWriter:
         advice = (
             f"raise max.message.bytes of topic {self.topic}"
             if error == MESSAGE_TOO_LARGE
-            else f"grant WRITE on topic {self.topic} to our user"
+            else f"grant WRITE on topic {self.topic} to Twinlog's user"
             if error == TOPIC_AUTHORIZATION_FAILED
             else "see the log of its leader"
         )
@@ -303,7 +315,7 @@ class MapWriter:
             )
 
     def on_disconnected(self, unanswered: list[Round]) -> None:
-        """Rounds of a lost connection are written again, under new keys."""
+        """Write the rounds of a lost connection again, under new keys."""
         for sent in unanswered:
             self._homes[sent.home].is_writing = False
             for copy, _ in sent.rows:
@@ -313,8 +325,7 @@ class MapWriter:
 
 def _stuck(copy: PartitionCopy, tp: TopicPartition, home: _Home) -> PartitionError:
     return PartitionError(
-        f"{copy.source}: rows of the offset map cannot be written: {tp} {home.problem}; trying "
-        "again",
+        f"{copy.source}: rows of the offset map cannot be written: {tp} {home.problem}; retrying",
         code="MAP_UNWRITABLE",
         fate=Fate.RETRIABLE,
     )

@@ -1,19 +1,19 @@
-"""Everything that passes between the driver and a lane, in one place: frozen, plain, JSON-able.
+"""All messages between the driver and a lane: frozen, plain, JSON-serializable classes.
 
-Which lane of which lease speaks is said by the channel's own first frame
-(`channel.frames.LaneIdentity`), which also keeps the signs of life.
+The channel's first frame (`channel.frames.LaneIdentity`) states which lane of which lease is
+speaking. The channel also sends the signs of life.
 
     lane                          driver
-     |  <- Work --------------------|   clusters, rules, topics (secrets travel here and in Renewed)
+     |  <- Work --------------------|   clusters, rules, topics (contains secrets, as does Renewed)
      |  -- Ready ------------------>|   connections to both clusters are open
-     |  <- Take --------------------|   start these partitions: cold (look first) or handed over
-     |  -- Progress --------------->|   once a second, and it is the lane's sign of life
-     |  <- Pace --------------------|   once a second, with a byte budget: this lane's share
-     |  <- Renewed -----------------|   key files have changed: what new connections use
-     |  <- KnownProducers ----------|   producer ids of other flows, when there are more
+     |  <- Take --------------------|   start these partitions: cold (after a search) or handed over
+     |  -- Progress --------------->|   once a second; it is the lane's sign of life
+     |  <- Pace --------------------|   once a second with a byte budget: this lane's share
+     |  <- Renewed -----------------|   changed key files: security settings for new connections
+     |  <- KnownProducers ----------|   producer IDs of other flows, when there are more
      |  <- Release -----------------|   drain these partitions
-     |  -- Released --------------->|   where each one ended: the next lane continues with it
-     |  -- Troubled --------------->|   a partition stopped by itself: code, fate, where it was
+     |  -- Released --------------->|   where each partition ended: the next lane continues there
+     |  -- Troubled --------------->|   a partition stopped by itself: code, fate, position
      |  <- EndLane -----------------|   drain everything, send Released, end
 """
 
@@ -38,7 +38,7 @@ from twinlog.model import Isolation, StartAt, TopicId, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What all partitions of a lane have in common."""
+    """The common settings of all partitions of a lane."""
 
     flow: str
     source: ClusterSettings
@@ -48,79 +48,90 @@ class Work:
     isolation: Isolation
     producer_expiry_ms: int | None
     known_producers: tuple[int, ...]
-    """Every id that a flow of ours was ever given on this target."""
+    """Every producer ID that a Twinlog flow was ever given on this target."""
     map_topic: str
     map_topic_id: TopicId
-    """Rows go to this topic and to no other of its name: another lacks what is known."""
+    """ID of the map topic. Rows are not written to another topic of the same name, which lacks
+    earlier rows.
+    """
     map_partitions: int
     source_topics: tuple[str, ...]
-    """Topics whose leaders are worth knowing before the first Take."""
+    """Topics whose leaders should be known before the first Take."""
     target_topics: tuple[str, ...]
     memory_bytes: int
     accept_source_loss: bool
     has_budget: bool
-    """Nothing is fetched but what Pace allows."""
+    """Whether fetches are limited to what Pace allows."""
     tuning: Tuning
     silence_ms: int
-    """A lane that has heard nothing from the driver for so long stops."""
+    """A lane that receives nothing from the driver for this long stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakePartition(Pairing):
-    """One partition to copy; `handed` comes from a Released, without it the lane looks itself."""
+    """One partition to copy. `handed` comes from a Released; without it the lane searches the start
+    point.
+    """
 
     term: Term
     limit_bytes: int
     """The target's max.message.bytes for this topic."""
     stamps_own_time: bool | None
-    """The target topic says LogAppendTime; None when its configs may not be read."""
+    """Whether the target topic has LogAppendTime; None if its configs may not be read."""
     is_picky: bool
-    """It may refuse single records for another reason: compaction, limits of timestamps."""
+    """Whether it may reject single records for another reason than size: compaction, timestamp
+    limits.
+    """
     start: StartAt
-    """Used once, when there is no row."""
+    """Used once, if there is no row."""
     group_at: int
-    """Where the source's consumer group stands, which counts instead; -1: nowhere."""
+    """Offset of the source's consumer group, which replaces `start`; -1: none."""
     began_at: int
-    """Where the copy began in a target topic that was deleted since; -1 when there was none."""
+    """Where the copy began in a target topic that was since deleted; -1: none."""
     former: tuple[int, ...]
-    """Target partitions that a source topic of this name was copied to which was deleted since."""
+    """Target partitions to which a former source topic of this name was copied, which was since
+    deleted.
+    """
     is_another: bool
-    """This partition was copied to this target topic before, from such a topic."""
+    """Whether this partition was copied to this target topic before, from such a former topic."""
     had_row: bool
-    """A row of this very copy was in the offset map: without one it is not new, it lost it."""
+    """Whether the offset map had a row of this copy: if there is none now, it was lost."""
     end: int
-    """First upstream offset not to be copied; 2^63-1 for ever."""
+    """First upstream offset that is not copied; 2^63-1: no end."""
     runs: tuple[Run, ...]
-    """The first run, and those that a start needs: all behind `runs_from`."""
+    """The first run, and all runs after `runs_from`, which a start needs."""
     runs_from: int
-    """The map is known from this ordinal on; -1: all of it."""
+    """The runs are complete from this ordinal on; -1: from the first."""
     open_from: int
-    """The first ordinal of its newest chunk, which a new term repeats; -1: there is none."""
+    """First ordinal of the map's newest chunk, which a new term repeats; -1: there is none."""
     mark: Mark | None
     fingerprints: dict[int, int]
     our_producers: tuple[int, ...]
-    """Producer ids under which earlier generations of this flow wrote this partition."""
+    """Producer IDs under which earlier generations of this flow wrote this partition."""
     acked_ordinal: int
     acked_epoch: int
     lost: tuple[int, int] | None = None
     """Copied upstream offsets that the source was found to have lost, in this generation."""
     handed: HandOver | None = None
     fan: Fan | None = None
-    """It goes to several target partitions; what is said above of one is then left out."""
+    """Set if it is copied to several target partitions. The fields above for a single one are then
+    unused.
+    """
     compresses: bool = False
-    """The target recompresses, and may refuse what is too large then."""
+    """Whether the target recompresses, and may then reject batches as too large."""
     skips: tuple[Skip, ...] = ()
-    """Upstream records that are left out since somebody wants it."""
+    """Upstream records to skip, as configured by the operator."""
     accepted: tuple[Accepted, ...] = ()
-    """Records of somebody else in the target's log that stay there."""
+    """Foreign records in the target's log that were accepted and stay there."""
     late_requests_ms: int = 0
-    """If the target does not surely remember our producer id, wait so long from now and look again:
-    requests of a dead lane or connection may still arrive."""
+    """If the target does not certainly remember this producer ID, wait this long from now and
+    search again: requests of a dead lane or connection may still arrive.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FanBranch:
-    """What the map says of one branch."""
+    """The map of one branch."""
 
     target: TopicPartition
     runs: tuple[Run, ...]
@@ -130,17 +141,19 @@ class FanBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fan:
-    """A source partition that goes to several target partitions by key (`mirror.copy.fan_out`)."""
+    """A source partition that is copied to several target partitions by key
+    (`mirror.copy.fan_out`).
+    """
 
     producer_id: int
-    """No other source partition writes under it."""
+    """Used by this source partition only."""
     branches: tuple[FanBranch, ...]
-    """By target partition."""
+    """Branches, by target partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver:
-    """A partition at rest: everything sent was answered, and where it resumes."""
+    """A drained partition and its resume point. Every request was answered."""
 
     start: StartPoint
     chunk: int
@@ -148,7 +161,7 @@ class HandOver:
     """Runs of the open chunk."""
     durable_ordinal: int
     map_epoch: int = -1
-    """Under which leader of the map's partition they are durable; -1: not known."""
+    """Leader epoch of the map's partition under which they are durable; -1: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,14 +173,16 @@ class Take:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How much of each topic this lane may fetch until the next Pace; of others nothing."""
+    """Maximum fetch rate per topic until the next Pace. Topics that are not listed fetch
+    nothing.
+    """
 
     bytes_per_second: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Drain these partitions and say where they ended."""
+    """Drain these partitions and report where they ended."""
 
     partitions: tuple[TopicPartition, ...]
 
@@ -184,7 +199,9 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewed:
-    """What Work said of security, as the driver's key files have it now (secrets, too)."""
+    """The current security settings from the driver's key files, which replace those in Work
+    (contains secrets).
+    """
 
     source: SecuritySettings | None
     target: SecuritySettings | None
@@ -192,25 +209,27 @@ class Renewed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownProducers:
-    """What Work said of producer ids, as it is now: another flow has begun to write there."""
+    """The current producer IDs, which replace those in Work: another flow has begun to
+    write there.
+    """
 
     producers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasedPartition:
-    """One partition at rest; without `handed` it was never started."""
+    """One drained partition. Without `handed` it was never started."""
 
     source: TopicPartition
     term: Term
     handed: HandOver | None
     done: bool
-    """Everything below its end was copied."""
+    """Whether everything below its end was copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """These partitions are not ours any more."""
+    """These partitions have left the lane."""
 
     partitions: tuple[ReleasedPartition, ...]
 
@@ -224,16 +243,16 @@ class Troubled:
     message: str
     is_retriable: bool
     wait_ms: int
-    """How long requests of ours may still be on their way to an unprotected partition."""
+    """How long requests of this lane may still reach an unprotected partition."""
     lost: tuple[int, int] | None = None
     """Copied upstream offsets that the source lost."""
     poison: tuple[int, int] | None = None
-    """[first, next) of the upstream offsets that it is about, where that is known exactly."""
+    """[first, next) of the upstream offsets in question, if known exactly."""
     finding: LogFinding | None = None
-    """Of what people have to decide: the driver words it."""
+    """A finding on which people must decide. The driver words it."""
 
     def worded(self, flow: str, *, is_shared: bool) -> Troubled:
-        """With the flow in its commands, which fit the kind of its topic."""
+        """Return the message with the flow in its commands, suitable for the kind of topic."""
         if self.finding is None:
             return self
         return replace(self, message=self.finding.worded(flow, is_shared=is_shared))
@@ -241,18 +260,18 @@ class Troubled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Upstream offsets that the source does not have though its topic is not compacted."""
+    """Upstream offsets missing at the source although its topic is not compacted."""
 
     first: int
     next: int
-    """The first one behind the gap."""
+    """The first offset after the gap."""
     offsets: int
-    """How many are missing: fewer than `next - first` when these are several gaps."""
+    """Number of missing offsets: fewer than `next - first` for several gaps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProgress:
-    """How far one partition is; totals count since the Take."""
+    """Progress of one partition. Totals count since the Take."""
 
     source: TopicPartition
     state: str
@@ -268,28 +287,29 @@ class PartitionProgress:
     is_protected: bool
     target_epoch: int
     sees_end: bool = True
-    """The source's broker answers: `source_end` is the end of now."""
+    """Whether the source's broker responds, so that `source_end` is current."""
     waits_for_map: bool = False
-    """It does nothing more before a row is in the offset map."""
+    """Whether it waits for a row in the offset map."""
     batches: int = 0
-    """Read and not left out."""
+    """Batches read and not skipped."""
     recoded: int = 0
-    """Of those, how many were decoded, or packed with another codec."""
+    """Batches among them that were decoded, or recompressed with another codec."""
     age: Timings = NO_TIMINGS
-    """Of the batches read since the last report."""
+    """Ages of the batches read since the last report."""
     latency: Timings = NO_TIMINGS
-    """Of the batches acknowledged since the last report."""
+    """Latencies of the batches acknowledged since the last report."""
     gap: Gap | None = None
-    """Found since the last report."""
+    """A gap found since the last report."""
     has_row: bool = False
-    """Its first row is in the offset map."""
+    """Whether its first row is in the offset map."""
     map_epoch: int = -1
-    """Under which leader of the map's partition its rows surely are there; -1: not known."""
+    """Leader epoch of the map's partition under which its rows certainly exist; -1: unknown."""
     lost: tuple[tuple[int, int], ...] = ()
-    """[first, next) of upstream offsets that the source deleted before they were copied, and that
-    were passed over since that is accepted, since the last report."""
+    """[first, next) of upstream offsets that the source deleted before they were copied and that
+    were skipped because that is accepted, since the last report.
+    """
     left_out: tuple[tuple[int, int], ...] = ()
-    """[first, next) of upstream records that were skipped, as is wanted, since the last report."""
+    """[first, next) of upstream records that were skipped as configured, since the last report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,13 +324,13 @@ class Away:
 
 
 def away(error: TwinlogError) -> Away:
-    """As a message has it."""
+    """Return the error as a message field."""
     return Away(code=error.code, message=error.message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throttle:
-    """For how many ms the brokers of each side read nothing more of a lane, by their quotas."""
+    """For how many ms the brokers of each side read nothing more from a lane, because of quotas."""
 
     source_ms: int = 0
     target_ms: int = 0
@@ -325,14 +345,14 @@ NO_THROTTLE: Final = Throttle()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What a lane did; partitions that did not change since the last one are left out."""
+    """Progress of a lane. Partitions that did not change since the last report are left out."""
 
     partitions: tuple[PartitionProgress, ...]
     degraded: Away | None
-    """None: both clusters are reached."""
+    """None: both clusters are reachable."""
     throttle: Throttle = NO_THROTTLE
     cpu_ms: int = 0
-    """What the lane has used since the last report."""
+    """CPU time used since the last report."""
 
 
 MESSAGES = (
@@ -348,4 +368,4 @@ MESSAGES = (
     Troubled,
     Progress,
 )
-"""All classes that travel by themselves."""
+"""All classes that are sent as messages."""

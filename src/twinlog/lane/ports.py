@@ -1,4 +1,6 @@
-"""What a lane reaches the world by: time, both clusters, threads for what blocks, its driver."""
+"""A lane's connections to the outside world: time, both clusters, threads for blocking work, its
+driver.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ from twinlog.lane.sides.cluster_side import ClusterSide
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanePorts:
-    """Handed in, so that what stands behind them may be in memory, and its clock moved by hand."""
+    """Passed in, so that tests can use in-memory clusters and a manual clock."""
 
     clock: Clock
     source: ClusterSide
     target: ClusterSide
     background: LaneJobs
     send: Callable[[object], None]
-    """To the driver."""
+    """Sends a message to the driver."""

@@ -1,5 +1,5 @@
-"""What a lane tells about its partitions: progress while they run, and a hand-over when they
-rest.
+"""Reports of a lane about its partitions: progress while they run, and a hand-over once they are
+drained.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Reporter:
     def __init__(
         self, source: SourceSide, gaps: GapWatch, map_epoch: Callable[[PartitionCopy], int]
     ) -> None:
-        """`map_epoch`: the leader epoch under which a copy's rows surely are in the map."""
+        """`map_epoch`: the leader epoch under which a copy's rows certainly are in the map."""
         self._source = source
         self._gaps = gaps
         self._map_epoch = map_epoch
@@ -43,8 +43,10 @@ class Reporter:
                 yield progress
 
     def used_cpu_ms(self, process_ms: int) -> int:
-        """Since the last report; `process_ms`: of this process, which may have had other lanes
-        before, so that the first report says nothing.
+        """Return the CPU time used since the last report.
+
+        `process_ms` is the CPU time of this process, which may have run other lanes before, so the
+        first report is 0.
         """
         before, self._cpu_ms = self._cpu_ms, process_ms
         return 0 if before is None else process_ms - before
@@ -88,8 +90,8 @@ def _taken(left_out: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 def given_back(
     tp: TopicPartition, error: TwinlogError, copy: Copy | None, wait_ms: int
 ) -> Troubled:
-    """A partition that stopped by itself."""
-    # whichever trouble is reported: that the source lost what was copied must not be forgotten
+    """Return the message for a partition that stopped by itself."""
+    # whichever error is reported: it must not be forgotten that the source lost copied records
     both = (error, None if copy is None else copy.source_trouble)
     lost = [one.lost for one in both if isinstance(one, PartitionError) and one.lost]
     return Troubled(
@@ -106,14 +108,16 @@ def given_back(
 
 def _source_end(copy: Copy, state: SourceState | None) -> int:
     if copy.state is CopyState.TAKEN_OVER:
-        return copy.acked_upstream  # nothing is read any more: there was nothing when it began
+        # nothing is read any more, and there was nothing to read when it began
+        return copy.acked_upstream
     return -1 if state is None else state.source_end
 
 
 def handed_tail(key: PartitionKey, take: TakePartition, handed: HandOver, work: Work) -> MapTail:
-    """The offset map's tail of a partition that was handed over, to be continued.
+    """Return the map tail of a partition that was handed over, to be continued.
 
-    Where others may write, the mark in the map is final: before anything is sent there is another.
+    In a shared topic, the mark in the map is final, so another mark is written before anything is
+    sent.
     """
     start, mark, durable = handed.start, take.mark, handed.durable_ordinal
     if not work.is_ours_alone:
@@ -133,12 +137,11 @@ def handed_tail(key: PartitionKey, take: TakePartition, handed: HandOver, work: 
 
 
 def hand_over(copy: PartitionCopy, map_epoch: int = -1) -> HandOver | None:
-    """Where the next lane resumes; the copy has no request in flight. None: it is to look.
+    """Return where the next lane resumes, or None if it must search. The copy has no request in
+    flight.
 
-    `map_epoch`: the leader epoch under which its rows are in the map.
-
-    The position and the leader epoch of the offset before it come from one place: see
-    `PartitionCopy.acked_epoch`.
+    `map_epoch`: the leader epoch under which its rows are in the map. The position and the leader
+    epoch of the offset before it are updated together (`PartitionCopy.acked_epoch`).
     """
     handed = copy.tail.handed(copy.acked_ordinal)
     if handed is None or copy.late_requests or copy.company.unknown is not None:

@@ -1,6 +1,6 @@
-"""What a lane knows of one partition, from its Take to Released or Troubled.
+"""The state of one partition in a lane, from its Take to Released or Troubled.
 
-Its two sides have a value each of their own beside it: `SourceState` and `TargetState`.
+Its state on the two clusters is in separate values: `SourceState` and `TargetState`.
 """
 
 from __future__ import annotations
@@ -13,52 +13,52 @@ from twinlog.mirror.copy.fan_out import Copy
 
 
 class StartPhase(Enum):
-    """Where a partition is on its way to a start point."""
+    """The phases of a partition on the way to a start point."""
 
     LEADERLESS = auto()
-    """Nobody leads it; `until` it is given back."""
+    """It has no leader. It is given back at `until`."""
     WAITING = auto()
-    """For a search that has room."""
+    """It waits for a free search."""
     SEARCHED = auto()
-    """A search is under way."""
+    """A search is running."""
     DELAYED = auto()
-    """`until` it is searched again: late requests may move what was found."""
+    """It is searched again at `until`: late requests may move the result."""
     FOUND = auto()
-    """Or handed over with its start point."""
+    """Found, or handed over with its start point."""
     LEFT = auto()
     """The lane does not have it any more."""
 
 
 @dataclass(slots=True)
 class ColdStart:
-    """What is known of a partition's start; times are monotonic, in seconds."""
+    """The state of a partition's start. Times are monotonic, in seconds."""
 
     take: TakePartition
     phase: StartPhase = StartPhase.FOUND
     until: float = 0.0
-    """When a phase ends that time ends."""
+    """When the phase ends, for phases with a time limit."""
     late_until: float = 0.0
-    """Until then requests of an earlier holder may arrive."""
+    """Until when requests of an earlier holder may arrive."""
     lane_until: float = 0.0
-    """Until then its lane may send, if it lives."""
+    """Until when its lane may send, if it is alive."""
     searched_at: float | None = None
-    """When the last search began; what came since was perhaps not seen."""
+    """When the last search began. It may have missed later writes."""
     is_long: bool = False
-    """Its search was found to be long."""
+    """Whether its search turned out to be long."""
 
     @property
     def may_have_missed(self) -> bool:
-        """Late requests may arrive after its search began, or after it was handed over."""
+        """Whether late requests may arrive after its search began, or after it was handed over."""
         return self.late_until > (self.searched_at or 0.0)
 
     @property
     def has_old_lane(self) -> bool:
-        """An earlier lane may have sent something after its search began, if that lane lives."""
+        """Whether an earlier lane, if alive, may have sent something after its search began."""
         return self.lane_until > (self.searched_at or 0.0)
 
     @property
     def next_end(self) -> float:
-        """When the first of the two waits ends that still last."""
+        """When the first of the two waits that still last ends."""
         return self.lane_until or self.late_until
 
 
@@ -70,11 +70,11 @@ class Stay:
     copy: Copy | None = None
     """None: its start point is not found yet."""
     is_done: bool = False
-    """It leaves because it has come to its end."""
+    """Whether it leaves because it has reached its end."""
     reported: PartitionProgress | None = None
-    """What the driver heard last."""
+    """The last progress reported to the driver."""
     lost: tuple[tuple[int, int], ...] = ()
-    """What the source had lost before the start point, as long as it is not reported."""
+    """Records that the source had lost before the start point, until they are reported."""
 
     @property
     def take(self) -> TakePartition:

@@ -1,7 +1,8 @@
-"""What replication means, without sockets or threads: names, positions, the offset map, the copy.
+"""The core of replication, without sockets or threads: names, positions, the offset map, the copy.
 
-`plan` is one partition that is mirrored; `start` finds where it resumes, `copy` what is sent, `map`
-what is written down of it; `names` says which topics, configs and ACLs are mirrored, and under
-which names; `state` is what the target keeps of flows and their copies.
-`verify` compares two logs. `findings` words what is wrong with two logs.
+- `plan` describes one mirrored partition.
+- `start` finds where it resumes, `copy` decides what is sent, and `map` records it.
+- `names` decides which topics, configs and ACLs are mirrored, and under which names.
+- `state` is the state of flows and their copies that is kept on the target.
+- `verify` compares two logs. `findings` words the messages about logs that do not match.
 """

@@ -1,5 +1,5 @@
-"""Records of somebody else in a remote topic of ours that people have accepted: they stay, and the
-copy resumes behind them.
+"""Foreign records in a remote topic that an operator accepted: they stay, and the copy resumes
+after them.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """All that was not ours at the end of one target log, and what K is behind it.
+    """All foreign records at the end of one target log, and K after them.
 
-    K only grows with what is accepted. So a start that finds this K, or a larger one, in the
-    offset map need not look at the range again (`mirror.map.accepted_records`).
+    K only grows with what is accepted. So a start that finds this K, or a larger one, in the offset
+    map need not check the range again (`mirror.map.accepted_records`).
     """
 
     ranges: tuple[tuple[int, int], ...]
-    """[first, next) of target offsets, rising; records of ours may lie between."""
+    """[first, next) of target offsets, in rising order; this flow's records may be in between."""
     k: int
-    """Target offset - ordinal of every record of ours behind the last of them."""
+    """Target offset - ordinal of every record of this flow after the last range."""
     digest: int = 0
-    """CRC-32 of where their batches begin, their producer ids and checksums: others at the same
-    place are not accepted."""
+    """CRC-32 of the base offsets, producer IDs and checksums of their batches. Different records at
+    the same offsets are not accepted.
+    """
 
     @property
     def first(self) -> int:

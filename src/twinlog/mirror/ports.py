@@ -1,8 +1,8 @@
-"""What a cold start asks of the two clusters; the lane gives it the real ones.
+"""The queries of a cold start to both clusters, implemented by the lane.
 
 Every call takes many partitions and answers per partition, so that a thousand cold starts cost a
-handful of requests. A partition without an answer is simply missing from the result; its reason is
-in `problems`.
+handful of requests. A partition without an answer is missing from the result, and `problems` has
+the reason.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from twinlog.model import Isolation, StartAt, TopicId, TopicPartition
 T = TypeVar("T")
 
 READ_BYTES: Final = 1 << 20
-"""What a look reads at a time."""
+"""Bytes per read of a check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnds:
-    """The three offsets of a log, and its leader epoch (-1 when unknown)."""
+    """The three offsets of a log, and its leader epoch (-1 if unknown)."""
 
     log_start: int
     high_watermark: int
@@ -32,7 +32,7 @@ class LogEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerTail:
-    """What the target remembers of our producer id in one partition."""
+    """The target's state of this flow's producer ID in one partition."""
 
     last_sequence: int
     last_timestamp: int
@@ -40,39 +40,42 @@ class ProducerTail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawRecords:
-    """Batches as fetched, with what the broker said beside them."""
+    """Fetched batches and the high watermark of the response."""
 
     records: memoryview
     high_watermark: int
-    """Consumers read below it only: an empty answer says nothing of what lies above."""
+    """Consumers read only below it: an empty response does not mean that there is nothing above it.
+    """
 
 
 class LogView(Protocol):
-    """One cluster's logs, to be read."""
+    """Read access to one cluster's logs."""
 
     problems: dict[TopicPartition, TwinlogError]
 
     def topic_ids(self, topics: set[str]) -> Mapping[str, TopicId]:
-        """Ids of the topics that exist (the zero id where the broker has none)."""
+        """Return the IDs of the topics that exist (the zero ID if the broker has none)."""
 
     def ends(self, tps: set[TopicPartition]) -> Mapping[TopicPartition, LogEnds]:
-        """Log start, high watermark and log end (OffsetForLeaderEpoch with the current epoch)."""
+        """Return log start, high watermark and log end (OffsetForLeaderEpoch with the current
+        epoch).
+        """
 
     def begins(
         self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
     ) -> Mapping[TopicPartition, int]:
-        """Where a reader would begin (ListOffsets): at the end where no record is so new."""
+        """Return where a reader would begin (ListOffsets): at the end if no record is as new."""
 
     def read(
         self, offsets: Mapping[TopicPartition, int], *, size: int = READ_BYTES
     ) -> Mapping[TopicPartition, RawRecords]:
-        """About `size` bytes of whole batches from each offset on, transactions ignored."""
+        """Return about `size` bytes of whole batches from each offset on, ignoring transactions."""
 
     def producers(
         self, tps: set[TopicPartition], producer_id: int
     ) -> Mapping[TopicPartition, ProducerTail] | None:
-        """Our state where the broker lists it; None when it may not be asked (no right, no such
-        API).
+        """Return the producer states that the broker lists, or None if they may not be queried (no
+        permission, no such API).
         """
 
 
@@ -82,7 +85,7 @@ def answer_of(
     view: LogView,
     missing: str = "its leader does not answer for it",
 ) -> T:
-    """The partition's answer. Raises why there is none: NO_LEADER where nothing else is known."""
+    """Return the partition's answer. Raises its problem, or NO_LEADER if no problem is known."""
     found = answers.get(tp)
     if found is not None:
         return found

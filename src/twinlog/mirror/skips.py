@@ -1,10 +1,10 @@
-"""Upstream records that a copy leaves out since somebody wants it: by exact offsets, for ever.
+"""Upstream records that a copy permanently skips at an operator's request, by exact offsets.
 
-For the copy such a record is one that the source's cleaner took before it was read: the next record
-gets its ordinal, and the offset map has a gap there, announced before the data. What holds for a
-compacted source holds for it, whoever dies where and whatever arrives late. So what is skipped is
-decided by its offset alone, never by how the record looks today: every later look at the same log
-leaves out the same.
+To the copy, such a record is like one that the source's cleaner removed before it was read: the
+next record gets its ordinal, and the offset map has a gap there, announced before the data. So
+everything that holds for a compacted source also holds here, regardless of crashes and late
+requests. A skip is therefore decided by the offset alone, never by the record's current content:
+every later check of the same log skips the same records.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Skip:
     first: int
     next: int
     is_batch: bool = False
-    """It cannot be decoded: its bytes are not checked."""
+    """Whether it is a batch that cannot be decoded: its bytes are not checked."""
 
     def __str__(self) -> str:
         if self.next == self.first + 1:
@@ -28,20 +28,20 @@ class Skip:
         return f"[{self.first}, {self.next})"
 
     def covers(self, offset: int) -> bool:
-        """Whether a record of this offset is left out."""
+        """Return whether the record at this offset is skipped."""
         return self.first <= offset < self.next
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poison:
-    """Where a partition has stopped because of one record, or of one batch."""
+    """The position at which a partition has stopped because of one record or batch."""
 
     skip: Skip
-    """What would be left out."""
+    """The skip that would leave it out."""
     topic_id: str
-    """Of the upstream topic: another one of its name has other records."""
+    """ID of the upstream topic: another topic of the same name has different records."""
 
 
 def skipped(skips: Iterable[Skip], offset: int) -> Skip | None:
-    """What leaves out the record of this offset; None: nothing does."""
+    """Return the skip that covers this offset, or None."""
     return next((one for one in skips if one.covers(offset)), None)

@@ -10,56 +10,57 @@ from twinlog.model import Isolation
 from twinlog.wire.recompress import Recompression
 
 EXPIRY_MARGIN_MS: Final = 3_600_000
-"""How much earlier than the brokers we take a producer id for forgotten, or a quarter of the expiry
-where that is less.
+"""How much earlier than the brokers a producer ID counts as forgotten, or a quarter of the expiry
+if that is less.
 
-They compare timestamps of records with their clocks, we with ours. A clock of ours that is behind
-would take an id for known that is forgotten, one that is ahead only the other way round. With an
-hour, clocks may differ by more than any that NTP looks after ever do; what it costs is that records
-between 23 and 24 hours old go one batch at a time after trouble.
+Brokers compare record timestamps with their own clocks, and Twinlog with its clock. If the local
+clock were slow, a forgotten ID would count as known. A fast one errs only in the safe direction. An
+hour is more than clocks under NTP ever differ. The cost is that records between 23 and 24 hours old
+are sent one batch at a time after a problem.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartPoint:
-    """Where a partition resumes, found by looking (`position.py`) or handed over by the lane
-    before.
+    """Where a partition resumes, found by a check (`position.py`) or handed over by the previous
+    lane.
     """
 
     ordinal: int
     upstream: int
     k: int
     last_fetched_epoch: int
-    """Source leader epoch of offset `upstream` - 1, -1 when it is not known."""
+    """Source leader epoch of offset `upstream` - 1, or -1 if unknown."""
     is_protected: bool
-    """The target lists our producer id for this partition."""
+    """Whether the target lists this producer ID for this partition."""
     last_timestamp: int
-    """Timestamp of our last record there, in ms; -1 when unknown."""
+    """Timestamp of this flow's last record there, in ms; -1 if unknown."""
     taken_over: bool = False
-    """Others wrote behind our last record: nothing may follow."""
+    """Other clients wrote after this flow's last record: nothing may follow."""
     lost: tuple[int, int] | None = None
-    """[first, next) of the upstream offsets that the source deleted before they were copied, and
-    that are passed over since that is accepted, or a group would have passed over them.
+    """[first, next) of upstream offsets that the source deleted before they were copied, and that
+    are skipped because that is accepted, or because the group would have skipped them.
     """
     has_company: bool = False
-    """Another flow of ours writes to the target partition."""
+    """Whether another Twinlog flow writes to the target partition."""
     target_epoch: int = -1
-    """Leader epoch of the target partition that was checked, -1 when unknown."""
+    """Leader epoch of the target partition that was checked, or -1 if unknown."""
     compared: int = -1
-    """How many of the last records were found the same at the source; -1: none was checked."""
+    """Number of last records found equal at the source; -1: none was checked."""
     jumps: tuple[Run, ...] = ()
-    """Runs before `ordinal` that the map has wrong: others wrote between our records, or were
+    """Runs before `ordinal` that correct the map: other clients wrote between the records, or were
     first.
     """
     undecided: tuple[int, int] | None = None
-    """Target offsets [first, next) that the map had wrong, and whose records were not found at the
-    source: they are translated to be read again.
+    """Target offsets [first, next) that the map had wrong and whose records were not found at the
+    source. Translation makes consumers read them again.
     """
 
     def mark(self, known: Mark | None) -> Mark | None:
-        """The mark with which the copy begins; `known`: the map's, from before the look.
+        """Return the mark with which the copy begins. `known`: the map's mark from before the
+        check.
 
-        A final one is where this look found our end: an older one says less.
+        A final mark is where this check found the end: an older mark is less informative.
         """
         if self.taken_over:
             return Mark(self.ordinal, self.k + self.ordinal, is_final=True)
@@ -68,16 +69,16 @@ class StartPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyRules:
-    """What a flow decides for all its partitions."""
+    """Settings of a flow for the copies of all its partitions."""
 
     producer_id: int
     isolation: Isolation
     is_ours_alone: bool
     producer_expiry_ms: int | None
-    """None: not known, so every partition is unprotected."""
+    """None: unknown, so every partition is unprotected."""
     recompression: Recompression | None = None
     join_bytes: int = 0
-    """Batches of a few records are joined up to this size; 0: they stay as they are."""
+    """Small batches are joined up to this size; 0 disables joining."""
 
     @property
     def safe_age_ms(self) -> int | None:
@@ -86,10 +87,10 @@ class CopyRules:
         return self.producer_expiry_ms - min(EXPIRY_MARGIN_MS, self.producer_expiry_ms // 4)
 
     def known_behind(self, timestamp: int, now_ms: int) -> bool:
-        """The target keeps our producer id behind a record of this time."""
+        """Whether the target keeps this producer ID after a record with this timestamp."""
         age = self.safe_age_ms
         return age is not None and timestamp > now_ms - age
 
     def keeps(self, start: StartPoint, now_ms: int) -> bool:
-        """The target surely remembers our producer id at this start point."""
+        """Whether the target certainly remembers this producer ID at this start point."""
         return start.is_protected and self.known_behind(start.last_timestamp, now_ms)

@@ -1,8 +1,8 @@
-"""Spark's Python daemon with a lane's modules already loaded, so that lanes share their memory.
+"""Spark's Python daemon with a lane's modules preloaded, so that lanes share their memory.
 
-Spark forks every Python worker from one daemon per executor (`spark.python.daemon.module`). What is
-imported before the fork is imported once, and costs the forked lanes neither time nor memory: an
-idle lane is 41 MB (PSS) instead of 70, and the lanes of the next lease are there in a fifth of the
+Spark forks every Python worker from one daemon per executor (`spark.python.daemon.module`). Modules
+imported before the fork are imported once, and cost the forked lanes neither time nor memory: an
+idle lane takes 41 MB (PSS) instead of 70, and the lanes of the next lease start in a fifth of the
 time.
 """
 
@@ -17,6 +17,6 @@ import twinlog.spark.lane
 import twinlog.spark.lease  # noqa: F401
 
 if __name__ == "__main__":
-    # a collection in a lane must not touch, and so copy, every page of what it inherited
+    # a garbage collection in a lane must not touch, and so copy, every inherited page
     gc.freeze()
     manager()

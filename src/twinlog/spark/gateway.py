@@ -1,14 +1,15 @@
-"""Starts the JVM that Spark's driver runs in, and ends it whatever happens.
+"""Starts the JVM of Spark's driver, and always ends it.
 
-What `pyspark.java_gateway.launch_gateway` does, with three differences. Here Spark's launcher
-scripts and their second JVM are left out: the class that they end up with (`PythonGatewayServer`)
-is started with our own flags. For a cluster they are used, since they read its configuration
-(`spark-defaults.conf`, Hadoop's, Kubernetes'). PySpark gets port and secret in both cases.
+It does the work of `pyspark.java_gateway.launch_gateway`, with some differences. For lanes on this
+machine, Spark's launcher scripts and their second JVM are skipped: the class that they start
+(`PythonGatewayServer`) is started with Twinlog's own flags. For a cluster the scripts are used,
+because they read its configuration (`spark-defaults.conf`, Hadoop's, Kubernetes'). PySpark gets
+port and secret in both cases.
 
-The JVM gets a session of its own and ignores SIGTERM, SIGINT and SIGHUP: a Ctrl-C or a `kill` of
-the whole group must reach the lanes as an orderly stop through the driver, not as a JVM that is
-gone. It ends when its standard input closes, so it never outlives the driver, however that died;
-the shell that has waited for it then removes its folder.
+The JVM has its own session and ignores SIGTERM, SIGINT and SIGHUP: a Ctrl-C, or a `kill` of the
+whole group, must reach the lanes as an orderly stop through the driver, not as a dead JVM. The JVM
+ends when its standard input closes, so it never outlives the driver, however the driver died. The
+shell that waits for it then removes its folder.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _OPEN_PACKAGES: Final = (
     "sun.security.action",
     "sun.util.calendar",
 )
-"""Spark's own list (`JavaModuleOptions`) of what it opens by reflection."""
+"""Spark's own list (`JavaModuleOptions`) of packages that it opens by reflection."""
 
 JVM_FLAGS: Final = (
     "-Xms32m",
@@ -65,24 +66,25 @@ JVM_FLAGS: Final = (
     "-XX:ReservedCodeCacheSize=64m",
     "-XX:-UsePerfData",
     "-Xshare:auto",
-    "-Xlog:disable",  # it would write to our standard output
+    "-Xlog:disable",  # it would write to standard output
     "-Xlog:all=error:stderr",
     "-XX:+IgnoreUnrecognizedVMOptions",
     "-Dio.netty.tryReflectionSetAccessible=true",
     "-Dio.netty.allocator.type=unpooled",
     "-Djdk.reflect.useDirectMethodHandle=false",
 )
-"""A driver that only places a few tasks: small and quick to start.
+"""Flags for a driver that only schedules a few tasks: small and quick to start.
 
-With Spark's own flags the first task ran after 12.5 CPU seconds in a JVM of 380 MB; with C1 alone
-and SerialGC after 7.2 in the same, and with a heap that starts small after 6.8 in 295 MB. Spark
-refuses a heap below 471 MB. With the classes mapped from an archive (`spark_archive`) it is 3.8 in
-place of 6.1.
+With Spark's own flags, the first task ran after 12.5 CPU seconds in a JVM of 380 MB. With C1 alone
+and SerialGC it ran after 7.2 s in the same size, and with a small initial heap after 6.8 s in 295
+MB. Spark rejects a heap below 471 MB. With classes mapped from an archive (`spark_archive`) it is
+3.8 s instead of 6.1 s.
 """
 
 _WRAPPER: Final = 'trap "" TERM INT HUP; folder=$0; "$@"; rm -rf "$folder"'
-"""What a shell ignores, the program that it starts ignores too; a preexec_fn would run Python
-between fork and exec, which is not safe beside other threads."""
+"""A program ignores the signals that the shell starting it ignores. A preexec_fn would run Python
+between fork and exec, which is unsafe with other threads.
+"""
 
 _ADDRESSES: Final = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_PUBLIC_DNS")
 
@@ -90,8 +92,8 @@ _NOISE: Final = b"Using incubator modules"
 
 
 def spark_archive() -> Path:
-    """Where the archive of Spark's classes lies, beside the installed packages; `preparation` makes
-    it.
+    """Return the path of the archive of Spark's classes, beside the installed packages.
+    `preparation` creates it.
     """
     home = Path(pyspark.__file__).parent
     return class_archive(
@@ -100,7 +102,7 @@ def spark_archive() -> Path:
 
 
 def start_jvm(options: Sequence[str]) -> Gateway:
-    """A JVM for lanes on this machine; nothing but these flags and options configures it."""
+    """Start a JVM for lanes on this machine, configured only by these flags and options."""
     ensure_open_files()
     java = java_command()
     home = Path(pyspark.__file__).parent
@@ -117,13 +119,15 @@ def start_jvm(options: Sequence[str]) -> Gateway:
         f"-Dspark.sql.warehouse.dir={folder}/warehouse",
         "org.apache.spark.api.python.PythonGatewayServer",
     ]
-    # on the loopback whatever the environment says for other work
+    # on the loopback, whatever the environment says for other work
     environment = {k: v for k, v in os.environ.items() if k not in _ADDRESSES}
     return Gateway(command, folder, home, {**environment, "SPARK_LOCAL_IP": "127.0.0.1"})
 
 
 def submit_jvm(options: Sequence[str], settings: Mapping[str, str]) -> Gateway:
-    """A JVM for a cluster's driver, by the `spark-submit` of SPARK_HOME or else of PySpark."""
+    """Start a JVM for a cluster's driver, with the `spark-submit` of SPARK_HOME or else of
+    PySpark.
+    """
     ensure_open_files()
     java_command()
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
@@ -177,7 +181,9 @@ class Gateway:
         os.environ.update(variables)
 
     def restore_environment(self) -> None:
-        """PySpark has read it: a child would take this JVM, and this Spark, for its own."""
+        """Remove the variables after PySpark has read them: a child process would use this JVM and
+        this Spark.
+        """
         for name, value in self._before.items():
             if value is None:
                 os.environ.pop(name, None)
@@ -192,7 +198,7 @@ class Gateway:
                 self.stop()
                 raise EnvironmentMissing(
                     "Spark's JVM did not start; run `java -version` (17 or newer is needed) and "
-                    "look at the free memory"
+                    "check the free memory"
                 )
             time.sleep(0.01)
         raw = info.read_bytes()
@@ -200,7 +206,7 @@ class Gateway:
         return port, raw[8 : 8 + length].decode()
 
     def stop(self, within_s: float = STOP_WITHIN_S) -> None:
-        """Close its input, which ends it; kill it when that takes too long."""
+        """Close its input, which ends it. Kill it if that takes too long."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:
@@ -217,13 +223,15 @@ def _make_folder() -> Path:
 
 
 def _pass_on(stream: IO[bytes]) -> None:
-    """What the JVM and its workers say goes to our standard error, but for the JVM's own banner."""
+    """Copy the output of the JVM and its workers to standard error, without the JVM's own
+    banner.
+    """
     with stream:
         for line in stream:
             if _NOISE not in line:
-                # lanes say what brokers say
+                # lanes print text from brokers
                 text = line.decode(errors="backslashreplace").rstrip("\r\n")
-                with suppress(OSError):  # read on: a JVM whose output is full has stopped
+                with suppress(OSError):  # continue reading: a JVM whose output is full blocks
                     os.write(2, f"{shown_lines(text)}\n".encode())
 
 
@@ -232,20 +240,23 @@ def _pass_on(stream: IO[bytes]) -> None:
 # trace.
 
 NEEDED: Final = 512
-"""What the JVM has open, and some connections."""
+"""Files that the JVM opens, and some connections."""
 WANTED: Final = 4096
-"""A soft limit below what is needed is raised to this, or as far as the hard one goes."""
+"""A lower soft limit is raised to this, or as far as the hard limit allows."""
 
 
 def ensure_open_files() -> None:
-    """Raise the soft limit where it is too low; an error where the hard one is, too."""
+    """Raise the soft limit if it is too low. Raises EnvironmentMissing if the hard limit
+    is, too.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY
     if soft == unlimited or soft >= NEEDED:
         return
     if hard == unlimited or hard >= NEEDED:
         more = WANTED if hard == unlimited else min(hard, WANTED)
-        with suppress(OSError, ValueError):  # a sandbox may forbid it: then the low limit is said
+        # a sandbox may forbid it: then the low limit is reported
+        with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
             return
     raise EnvironmentMissing(

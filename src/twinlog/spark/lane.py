@@ -1,4 +1,4 @@
-"""What a lane's Spark task runs: join the channel, ask for work, turn the loop to its end."""
+"""The Spark task of a lane: connect to the channel, request work, run the loop to its end."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ WORK_WITHIN_S: Final = 30.0
 
 
 def run_lane(lane: int, lease: int, attempt: int, address: ChannelAddress) -> None:
-    """One attempt of one lane, to its end; a lane whose driver is gone ends quietly."""
+    """Run one attempt of one lane to its end. A lane whose driver is gone ends without an error."""
     identity = LaneIdentity(lease=lease, lane=lane, attempt=attempt, pid=os.getpid())
     channel = ChannelClient.connect(address, identity, MessageCodec(MESSAGES))
     try:
         first = _await_work(channel)
         if isinstance(first[0], Work):
             loop = LaneLoop(channel, first[0])
-            loop.accept(first[1:])  # what came with it, perhaps already the end
+            loop.accept(first[1:])  # messages that came with it, perhaps already the end
             loop.run()
     except (Disconnected, DriverSilent) as error:
-        # nobody is left to hand over to: what is on the target is the truth, and the next lane
-        # looks there
+        # there is no driver for a hand-over: the target has the truth, and the next lane reads it
+        # there
         log.warning("lane %d of lease %d ends: %s", lane, lease, error)
     finally:
         channel.close()
 
 
 def _await_work(channel: ChannelClient) -> list[Any]:
-    """The first messages: Work, or EndLane when the driver wants nothing of us any more.
+    """Return the first messages: Work, or EndLane if the driver needs no lane any more.
 
-    Without them the attempt fails, so that Spark starts the next one: the driver may have dropped
-    the connection among many strangers, or still hears the attempt before this one.
+    Without them the attempt fails, so that Spark starts the next one. The driver may have dropped
+    the connection because of many unauthenticated ones, or may still have the previous attempt.
     """
     deadline = time.monotonic() + WORK_WITHIN_S
     while time.monotonic() < deadline:

@@ -1,8 +1,7 @@
-"""A lease is one Spark job: a partition, a task and a lane for each of its numbers.
+"""A lease is one Spark job with one partition, task and lane per number.
 
-What executors answer is counted in Spark's JVM and read nowhere here: PySpark would unpickle it,
-and a pickle is code (docs/adr/0011). Lanes say what they did over the channel, in messages that are
-data.
+Results of executors are counted in Spark's JVM and never read here: PySpark would unpickle them,
+and a pickle is code (docs/adr/0011). Lanes report over the channel, in messages that are data.
 
 The job is an RDD's and not a DataFrame's: a lane needs no columns, and without Spark's SQL engine
 and Arrow a mirror is smaller by a fifth and starts with half the CPU (docs/adr/0008).
@@ -40,8 +39,8 @@ _LOST_TASK: Final = re.compile(r"most recent failure: Lost task .*?\): (.+)$", r
 def run_lane_task(
     lane: int, own: Iterator[str], *, entry: str, lease: int, address: ChannelAddress
 ) -> Iterator[object]:
-    """The task of one lane, on an executor; the lane's code is loaded here and not pickled."""
-    # to the end of Spark's input, or it does not use the worker process again
+    """Run the task of one lane on an executor. The lane's code is loaded here and not pickled."""
+    # read Spark's input to its end, or Spark does not reuse the worker process
     (secret,) = own
     module, _, function = entry.partition(":")
     run = getattr(importlib.import_module(module), function)
@@ -83,8 +82,8 @@ class LeaseJob:
     def _run(self) -> None:
         try:
             self._context.setJobGroup(self._group, self._group, interruptOnCancel=True)
-            # each secret travels in its own task's description: the closure, which Spark keeps as
-            # a block for all executors, has none
+            # each secret is sent in its own task's description: the closure, which Spark keeps as a
+            # block for all executors, has none
             lanes: RDD[str] = self._context.parallelize(self._own, len(self._own))
             lanes.mapPartitionsWithIndex(self._task)._jrdd.count()
         except Exception as error:  # noqa: BLE001 (Spark's errors have no common base)
@@ -95,8 +94,9 @@ class LeaseJob:
             self.done.set()
 
     def cancel(self) -> None:
-        """End the job's tasks, or keep them from starting; harmless when it has ended. It is not
-        waited for: a JVM that has stopped must not hold up the rest of this process.
+        """End the job's tasks, or prevent them from starting. Has no effect if the job has ended.
+
+        It does not wait: a JVM that has stopped must not block the rest of this process.
         """
         if not self._cancelled:
             self._cancelled = True
@@ -104,7 +104,7 @@ class LeaseJob:
 
     def _cancel(self) -> None:
         try:
-            # a lease that is cancelled before its thread has come to start the job must not run
+            # a lease that is cancelled before its thread has started the job must not run
             scala: Any = self._context._jsc.sc()
             scala.cancelJobGroupAndFutureJobs(self._group)
         except Exception as error:  # noqa: BLE001 (py4j raises anything when the JVM is gone)
@@ -112,7 +112,9 @@ class LeaseJob:
 
 
 def error_of(job: str, text: str) -> TwinlogError:
-    """What ended a Spark job; of a worker's exception Spark hands on the traceback's text only."""
+    """Return the reason why a Spark job ended. Spark returns only the text of a worker's
+    traceback.
+    """
     ours = _OURS.findall(text)
     if ours:
         message, code = ours[-1]
@@ -121,12 +123,12 @@ def error_of(job: str, text: str) -> TwinlogError:
 
 
 def _reason(text: str) -> str:
-    """The line that says why: of a Java trace neither the first nor the last is."""
+    """Return the line with the reason, which is neither the first nor the last of a Java trace."""
     if unstarted := _NO_START.search(text):
         python, why = unstarted.groups()
         return (
-            f"the lanes' Python cannot be started: {python}: {why}; PYSPARK_PYTHON names it, and "
-            "every executor must be able to run it as its own user"
+            f"the lanes' Python cannot be started: {python}: {why}; it is set by PYSPARK_PYTHON, "
+            "and every executor must be able to run it as its own user"
         )
     if said := _WORKER_SAID.search(text):
         words = said.group(1).strip().splitlines() or ["without a word"]

@@ -1,4 +1,4 @@
-"""What a Spark master offers: its kind, and the task slots that leases find there."""
+"""Properties of a Spark master: its kind, and its task slots for leases."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from twinlog.errors import EnvironmentMissing
 log = logging.getLogger(__name__)
 
 TASK_FAILURES: Final = 1000
-"""How often a task may fail: without it one killed worker fails every lane of its lease."""
+"""How often a task may fail. Otherwise one killed worker would fail every lane of its lease."""
 
 REGISTER_WITHIN_S: Final = 60.0
 SETTLED_S: Final = 3.0
-"""Executors register one by one; so long after the last one no more is expected."""
+"""Executors register one by one. After this time without a new one, no more are expected."""
 
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*(\*|\d+))?\])?")
 
@@ -27,15 +27,15 @@ _OTHERS = re.compile(r"yarn|(?:spark|k8s)://.+|local-cluster\[.+\]")
 
 
 def is_local(master: str | None) -> bool:
-    """Whether lanes run in this machine's own processes; `local-cluster[...]` has executors."""
+    """Return whether lanes run in processes of this machine. `local-cluster[...]` has executors."""
     return master is None or _LOCAL.fullmatch(master) is not None
 
 
 def require_known(master: str) -> None:
-    """Raises EnvironmentMissing where Spark would refuse it, with a stack trace of its own."""
+    """Raise EnvironmentMissing if Spark would reject the master, with a stack trace of its own."""
     if not is_local(master) and _OTHERS.fullmatch(master) is None:
         raise EnvironmentMissing(
-            f"--master: {master} is no master of Spark: write local[4], spark://host:7077, "
+            f"--master: {master} is not a Spark master: write local[4], spark://host:7077, "
             "k8s://https://host:443 or yarn"
         )
 
@@ -43,10 +43,10 @@ def require_known(master: str) -> None:
 def local_master(
     master: str | None, lanes: int, cores: int, failures_allowed: int = TASK_FAILURES
 ) -> str:
-    """The local master to start: slots for a lease and its successor, and two to spare.
+    """Return the local master to start: slots for a lease and its successor, and two spare ones.
 
-    A given number of slots is kept. Only the second number of the brackets makes Spark repeat a
-    failed task here (`spark.task.maxFailures` is for clusters), so it is added where it is missing.
+    A given number of slots is kept. Only the second number in the brackets makes Spark repeat a
+    failed task here (`spark.task.maxFailures` is for clusters), so it is added if missing.
     """
     if master is None:
         return f"local[{2 * lanes + 2},{failures_allowed}]"
@@ -61,9 +61,9 @@ def usable_cores() -> int:
 
 
 def task_slots(context: SparkContext, wanted: int) -> int:
-    """How many tasks run at once here; waits for executors to register.
+    """Return how many tasks can run at the same time, after executors have registered.
 
-    With dynamic allocation executors come when they are needed: the answer is then what is wanted.
+    With dynamic allocation executors start when they are needed, so the result is `wanted`.
     """
     if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
         return wanted
@@ -78,7 +78,7 @@ def task_slots(context: SparkContext, wanted: int) -> int:
         if not slots and now - began > REGISTER_WITHIN_S:
             raise EnvironmentMissing(
                 f"no executor of {context.master} has registered within "
-                f"{REGISTER_WITHIN_S:.0f} s; {wanted} task slots are wanted: look at the master's "
+                f"{REGISTER_WITHIN_S:.0f} s; {wanted} task slots are needed: check the master's "
                 "free cores, and whether executors can reach this machine"
             )
         time.sleep(0.1)

@@ -1,8 +1,9 @@
-"""The archive that executors of a Spark cluster need: Twinlog and what it imports, without Spark.
+"""Creates the archive that executors of a Spark cluster need: Twinlog and its imports, without
+Spark.
 
-A plain zip of importable files, unpacked by Spark into every executor's folder (`spark.archives`)
-and put on its workers' PYTHONPATH. Some of the files are compiled, so executors need the Python
-version and the platform of the machine where it was made.
+It is a plain zip of importable files. Spark unpacks it into every executor's folder
+(`spark.archives`), which is on its workers' PYTHONPATH. Some of the files are compiled, so
+executors need the same Python version and platform as the machine where it was created.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ ALIAS: Final = "twinlog-executors"
 
 _CLUSTERS_OWN: Final = frozenset({"pyspark", "py4j"})
 _OF_THE_DRIVER: Final = frozenset({"pydantic", "starlette", "uvicorn"})
-"""They serve REST, which no lane does."""
+"""They serve REST, which lanes do not."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _EARLIEST: Final = (1980, 1, 1, 0, 0, 0)
-"""Zip files know no earlier time; a fixed one makes equal archives equal."""
+"""Zip files support no earlier time. A fixed one makes archives reproducible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """What was made."""
+    """The result of `pack`."""
 
     path: Path
     distributions: tuple[str, ...]
@@ -45,9 +46,9 @@ class Packed:
 
 
 def pack(path: Path) -> Packed:
-    """Write the archive from what is installed here; an existing file is replaced at the end."""
+    """Write the archive from the installed packages. An existing file is replaced at the end."""
     names = sorted(_needed("twinlog"))
-    # PATH may lie in a folder of many: under a name that can be guessed a link may be waiting
+    # PATH may be in a shared folder: a link may be waiting under a predictable name
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -76,8 +77,8 @@ def pack(path: Path) -> Packed:
 
 
 def _needed(name: str, found: frozenset[str] = frozenset()) -> frozenset[str]:
-    """A distribution and everything that it requires here, but for Spark's own and what serves
-    HTTP.
+    """Return a distribution and everything that it requires here, without Spark's packages and HTTP
+    servers.
     """
     key = name.lower().replace("_", "-")
     if key in found or key in _CLUSTERS_OWN | _OF_THE_DRIVER:
@@ -95,7 +96,7 @@ def _needed(name: str, found: frozenset[str] = frozenset()) -> frozenset[str]:
 
 
 def _files(names: list[str]) -> Iterator[tuple[str, Path]]:
-    """(name in the archive, file) of everything importable."""
+    """Yield (name in the archive, file) of everything importable."""
     home = Path(twinlog.__file__).parent
     for file in home.rglob("*"):  # not its list of files: it may be installed as a link
         if file.is_file() and "__pycache__" not in file.parts:

@@ -1,5 +1,6 @@
-"""Archives Spark's classes, so that every later start of a mirror maps them: done once for an
-installation, by `python -m twinlog.spark.preparation`.
+"""Archives Spark's classes, so that every later start of a mirror maps them.
+
+Run once per installation, by `python -m twinlog.spark.preparation`.
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ _ENDS_WITHIN_S = 120.0
 
 
 def prepare() -> None:
-    """Write the archive, unless it is there. Raises EnvironmentMissing."""
+    """Write the archive unless it exists. Raises EnvironmentMissing."""
     archive = spark_archive()
     if archive.exists():
         return
     new = unfinished(archive)
     with usable(archive.parent, "run it as a user who may write there"):
         archive.parent.mkdir(parents=True, exist_ok=True)
-        new.touch()  # what can be known now is not found out after a minute
+        new.touch()  # detect an unwritable folder now, not after a minute
         new.unlink()
     engine = start_spark(None, 1, jvm_options=[f"-XX:ArchiveClassesAtExit={new}"])
     try:
-        # what a lane's task loads
+        # loads what a lane's task loads
         engine.context.parallelize([""], 1).mapPartitionsWithIndex(_nothing)._jrdd.count()
         engine.context.stop()
     finally:
         forget_gateway()
         engine.gateway.stop(_ENDS_WITHIN_S)
-    if engine.gateway.process.returncode != 0:  # it was killed, perhaps while it wrote
+    if engine.gateway.process.returncode != 0:  # it was killed, perhaps while writing
         new.unlink(missing_ok=True)
         raise EnvironmentMissing("the archive of Spark's classes was not written; run it again")
     install_archive(archive)

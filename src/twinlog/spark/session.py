@@ -1,4 +1,4 @@
-"""Spark for this process: quick to start, small and silent."""
+"""Runs Spark for this process: quick to start, small and silent."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from twinlog.spark.pack import ALIAS
 log = logging.getLogger(__name__)
 
 STOP_WITHIN_S: Final = 5.0
-"""A JVM that does not answer is ended the hard way after this."""
+"""A JVM that does not respond is killed after this time."""
 
 _LENGTH: Final = struct.Struct("!i")
 
 LOG_CONFIG: Final = Path(__file__).with_name("log4j2.properties")
 
 SETTINGS: Final = {
-    # a copy of a lane that is merely slow would be a second writer
+    # a speculative copy of a slow lane would be a second writer
     "spark.speculation": "false",
     "spark.task.cpus": "1",
     "spark.ui.enabled": "false",
@@ -57,7 +57,7 @@ class Engine:
     context: SparkContext
     gateway: Gateway
     slots: int | None
-    """Task slots of a given master; None here, where there are as many as are needed."""
+    """Task slots of a given master; None for the local one, which has as many as needed."""
 
 
 def start_spark(
@@ -69,11 +69,11 @@ def start_spark(
     jvm_options: Sequence[str] = (),
     task_failures: int = TASK_FAILURES,
 ) -> Engine:
-    """Start Spark here, or connect to a master; `lanes` is what all flows together want, and 0 that
-    tasks take what slots there are.
+    """Start Spark here, or connect to a master.
 
-    `archive` is unpacked by executors, which then need a Python but not Twinlog. `may_be_open`: a
-    master without a secret is not refused. `task_failures`: how often a task may fail.
+    `lanes` is the total for all flows; 0 lets tasks use the available slots. `archive` is unpacked
+    by executors, which then need a Python but not Twinlog. `may_be_open`: a master without a secret
+    is not rejected. `task_failures`: how often a task may fail.
     """
     if master is not None:
         require_known(master)
@@ -93,7 +93,8 @@ def start_spark(
         url = str(master)
         gateway = submit_jvm(options, {"spark.master": url, **settings})
     try:
-        SparkContext._ensure_initialized()  # without the JVM a SparkConf knows no file of Spark's
+        # without the JVM, a SparkConf does not read Spark's files
+        SparkContext._ensure_initialized()
         conf = SparkConf()
         settings |= security_settings(master, dict(conf.getAll()), may_be_open=may_be_open)
         conf.setAppName("twinlog").setMaster(url).setAll([*settings.items()])
@@ -108,12 +109,12 @@ def start_spark(
 
 
 def hush_libraries() -> None:
-    """Let py4j and pyspark say nothing that they raise as well.
+    """Silence logging of py4j and pyspark for errors that they also raise.
 
-    At the end of a JVM that still had a call to answer that would be a traceback. So it would be
-    for every stranger who connects to the port on which PySpark waits for accumulators.
+    A JVM that ended with an unanswered call would otherwise cause a traceback, and so would every
+    client that connects to the port on which PySpark waits for accumulators.
     """
-    # before Spark 4.1 there is one kind of server, by another name
+    # before Spark 4.1 there is one kind of server, with another name
     known = vars(accumulators)
     server: Any = known.get("AccumulatorTCPServer") or known["AccumulatorServer"]
     server.handle_error = _note_stranger
@@ -123,20 +124,20 @@ def hush_libraries() -> None:
 
 
 def read_past_accumulators() -> None:
-    """Unpickle nothing that executors send: lanes have no accumulators.
+    """Prevent unpickling of data from executors: lanes have no accumulators.
 
-    With each finished task PySpark takes updates of accumulators, and unpickles them here, in the
-    process that holds the secrets of both clusters.
+    PySpark receives accumulator updates with each finished task and would unpickle them in this
+    process, which holds the secrets of both clusters.
     """
     serializer: Any = _Unread()
     accumulators.pickleSer = serializer
 
 
 def convert_nothing_of_sql() -> None:
-    """Take `pyspark.sql`'s converters from py4j: no call of ours has a date or an array.
+    """Remove `pyspark.sql`'s converters from py4j, because no call here has a date or an array.
 
-    To ask whether a value is an array, the one for NumPy imports PySpark's own test tools, and
-    these Pandas and PyArrow where they are installed: 85 MB and 1 s at the start of a mirror.
+    To check whether a value is an array, the NumPy converter imports PySpark's own test tools, and
+    these import Pandas and PyArrow if installed: 85 MB and 1 s at the start of a mirror.
     """
     kept = [one for one in INPUT_CONVERTER if type(one).__module__ != "pyspark.sql.types"]
     INPUT_CONVERTER[:] = kept
@@ -146,7 +147,7 @@ class _Unread:
     def _read_with_length(self, stream: BinaryIO) -> tuple[int, None]:
         (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
         stream.read(length)
-        return -1, None  # of no accumulator that there is
+        return -1, None  # not an existing accumulator
 
 
 def _note_stranger(_server: object, _request: object, address: object) -> None:
@@ -154,7 +155,9 @@ def _note_stranger(_server: object, _request: object, address: object) -> None:
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Py4j writes some of its tracebacks to the root logger, whatever its own level is."""
+    """Return whether a log record is not py4j's, which writes some tracebacks to the root logger,
+    whatever its own level is.
+    """
     return "py4j" not in Path(record.pathname).parts
 
 
@@ -162,7 +165,7 @@ def _archive_settings(archive: Path | None) -> dict[str, str]:
     if archive is None:
         return {}
     if not archive.is_file():
-        raise EnvironmentMissing(f"{archive}: no such file; make it with `twinlog pack`")
+        raise EnvironmentMissing(f"{archive}: no such file; create it with `twinlog pack`")
     return {
         "spark.archives": f"{archive.resolve().as_uri()}#{ALIAS}",
         # beside an executor's work, where Spark unpacks archives
@@ -171,7 +174,7 @@ def _archive_settings(archive: Path | None) -> dict[str, str]:
 
 
 def stop_spark(engine: Engine) -> None:
-    """End Spark and its JVM, whatever state they are in."""
+    """End Spark and its JVM, whatever their state."""
     stopping = threading.Thread(target=_stop, args=(engine.context,), daemon=True)
     stopping.start()
     stopping.join(STOP_WITHIN_S)
@@ -187,6 +190,6 @@ def _stop(context: SparkContext) -> None:
 
 
 def forget_gateway() -> None:
-    """Let the next session of this process begin with a JVM of its own."""
+    """Let the next session of this process start a new JVM."""
     context: Any = SparkContext
     context._gateway = context._jvm = context._active_spark_context = None

@@ -1,13 +1,14 @@
-"""What a Spark task of `twinlog verify` runs: join the channel, compare one section, answer.
+"""The Spark task of `twinlog verify`: connect to the channel, compare one section, report the
+result.
 
     task                          driver
-     |  <- VerifyWork --------------|   clusters (secrets travel here), section of a partition
-     |  -- VerifyStep ------------->|   a few times a second: how far it is
-     |  -- VerifyDone ------------->|   what was found
+     |  <- VerifyWork --------------|   clusters (contains secrets), section of a partition
+     |  -- VerifyStep ------------->|   a few times a second: progress
+     |  -- VerifyDone ------------->|   the result
      |  <- VerifyTaken -------------|   the driver has it
 
-It only reads. So a task that dies, or whose answer is lost, is done again from the beginning, and
-of two attempts that both answer the first counts.
+The task only reads. So a task that dies, or whose result is lost, is repeated from the beginning,
+and if two attempts report, the first counts.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ STEPS_EVERY_S: Final = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyWork:
-    """One section."""
+    """The comparison of one section."""
 
     source: ClusterSettings
     target: ClusterSettings
@@ -42,7 +43,7 @@ class VerifyWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyStep:
-    """So many offsets of the target are done."""
+    """Number of target offsets done."""
 
     offsets: int
 
@@ -53,7 +54,7 @@ class VerifyDone:
 
     compared: Compared
     why_not: str
-    """Why not all of it is, with the code."""
+    """Why it is not compared entirely, with the code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +66,13 @@ VERIFY_MESSAGES: Final = (VerifyWork, VerifyStep, VerifyDone, VerifyTaken)
 
 
 class _DriverLost(Exception):
-    """Nobody waits for this attempt."""
+    """No driver waits for this attempt."""
 
 
 def verify_section(lane: int, lease: int, attempt: int, address: ChannelAddress) -> None:
-    """One attempt of one task, to its end. Raises TwinlogError where the driver cannot be asked or
-    told: Spark tries again.
+    """Run one attempt of one task to its end.
+
+    Raises TwinlogError if the driver cannot be reached: Spark then retries.
     """
     identity = LaneIdentity(lease=lease, lane=lane, attempt=attempt, pid=os.getpid())
     channel = ChannelClient.connect(address, identity, MessageCodec(VERIFY_MESSAGES))
@@ -81,7 +83,7 @@ def verify_section(lane: int, lease: int, attempt: int, address: ChannelAddress)
             _next(channel)
     except _DriverLost as lost:
         raise Disconnected(
-            "the driver of this section was not reached", code="CHANNEL_LOST"
+            "the driver of this section cannot be reached", code="CHANNEL_LOST"
         ) from lost
     finally:
         channel.close()
@@ -106,12 +108,12 @@ def _compared(work: VerifyWork, channel: ChannelClient) -> VerifyDone:
         try:
             verify_partition(work.wanted, source, target, step, found)
         except TwinlogError as error:
-            why_not = str(error)  # what was found before it still counts
+            why_not = str(error)  # the result so far still counts
     return VerifyDone(compared=found, why_not=why_not)
 
 
 def _next(channel: ChannelClient) -> Any:
-    """The next message of the driver."""
+    """Return the next message of the driver."""
     deadline = time.monotonic() + ANSWER_WITHIN_S
     while time.monotonic() < deadline:
         messages = channel.receive()

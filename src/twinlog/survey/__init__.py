@@ -1,6 +1,6 @@
-"""What is found on the two clusters of a flow, in the words of `mirror`: read, never steered.
+"""Reads the state of a flow's two clusters, in terms of `mirror`.
 
-Read `discovery` first (which partitions a flow mirrors), then `map_reader` (the offset map),
-`rights` and `capabilities` (what may and can be done), `cluster_state` (which topics are copies),
-`open_transactions` (whose they are); `verify` compares both logs of a partition.
+Read `discovery` first (the partitions that a flow mirrors), then `map_reader` (the offset map),
+`rights` and `capabilities` (permissions and broker behaviour), `cluster_state` (which topics are
+copies) and `open_transactions`. `verify` compares both logs of a partition.
 """

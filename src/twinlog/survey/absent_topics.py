@@ -1,4 +1,4 @@
-"""Topics that should be there and are not, or suddenly are, and what to say of them."""
+"""Messages about topics that are missing or that appeared unexpectedly."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ PLAIN_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVW
 
 
 def absent(flow: FlowConfig, found: ClusterMetadata) -> list[str]:
-    """Topics that the configuration names without a pattern, and that the source does not show."""
+    """Return topics that the configuration names without a pattern and that the source does not
+    show.
+    """
     selector = TopicSelector.of(flow)
     plain = (e for e in flow.topics.entries if set(e) <= PLAIN_NAME and selector.selects(e))
     return [name for name in plain if name not in found.topics]
 
 
 def absence(flow: FlowConfig, name: str) -> str:
-    """What to say of such a topic."""
+    """Return the message for such a topic."""
     return (
-        f"topic {name} is not there on {flow.flow.source}, or our user may not DESCRIBE it (READ "
-        "is enough); it is mirrored as soon as it is"
+        f"topic {name} does not exist on {flow.flow.source}, or Twinlog's user may not DESCRIBE it "
+        "(READ is enough); it is mirrored as soon as it is visible"
     )
 
 
 def not_copied(flow: FlowConfig, name: str) -> PartitionError:
-    """Of `--once`, which waits for no topic."""
+    """Return the error of `--once`, which does not wait for topics."""
     return PartitionError(
-        f"topic {name} is not there on {flow.flow.source}, or our user may not "
-        "DESCRIBE it: nothing of it is copied; create it, grant READ on it, or take it out of "
-        "`topics`",
+        f"topic {name} does not exist on {flow.flow.source}, or Twinlog's user may not "
+        "DESCRIBE it: it is not copied; create it, grant READ on it, or remove it from `topics`",
         flow=flow.flow,
         code="TOPIC_MISSING",
         fate=Fate.RETRIABLE,
@@ -42,20 +43,20 @@ def not_copied(flow: FlowConfig, name: str) -> PartitionError:
 
 
 def nothing_matches(flow: FlowConfig, found: ClusterMetadata) -> str:
-    """What to say where no topic is mirrored."""
+    """Return the message if no topic is mirrored."""
     many = plural(sum(not topic.is_internal for topic in found.topics.values()), "topic")
     return (
-        f"{flow.flow}: nothing is copied: {flow.flow.source} shows {many} to our user, and "
-        "`topics` matches none; correct the pattern, or grant READ on what it is meant for "
+        f"{flow.flow}: nothing is copied: {flow.flow.source} shows {many} to Twinlog's user, and "
+        "`topics` matches none; correct the pattern, or grant READ on the intended topics "
         "[MATCHES_NOTHING]"
     )
 
 
 def target_topic_missing(flow: FlowConfig, remote: str) -> PartitionError:
-    """Nobody made the topic, and the configuration forbids us to."""
+    """Return the error for a missing topic that the configuration forbids to create."""
     return PartitionError(
-        f"topic {remote} is not there on {flow.flow.target}, and "
-        "topic.creation.enable=false: create it; its copy begins as soon as it is there",
+        f"topic {remote} does not exist on {flow.flow.target}, and "
+        "topic.creation.enable=false: create it; its copy begins as soon as it exists",
         flow=flow.flow,
         code="TARGET_TOPIC_MISSING",
         fate=Fate.RETRIABLE,
@@ -65,7 +66,9 @@ def target_topic_missing(flow: FlowConfig, remote: str) -> PartitionError:
 def target_topic_too_small(
     flow: FlowConfig, remote: str, count: int, wanted: int
 ) -> PartitionError:
-    """The source has more partitions, and the configuration forbids us to add any."""
+    """Return the error if the source has more partitions and the configuration forbids to
+    add any.
+    """
     return PartitionError(
         f"topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
         f"source {wanted}, and topic.creation.enable=false: add partitions; the others are copied",
@@ -76,10 +79,12 @@ def target_topic_too_small(
 
 
 def made_meanwhile(flow: FlowConfig, remote: str) -> TwinlogError:
-    """Somebody else made it, or we did and the answer was lost: the next look judges it."""
+    """Return the error if another client created the topic, or Twinlog did and the response was
+    lost. The next discovery checks it.
+    """
     return error_for(
         TOPIC_ALREADY_EXISTS,
         cluster=flow.flow.target,
         doing=f"creating topic {remote}",
-        advice="somebody made it a moment ago; what it holds is checked before it is written to",
+        advice="it was created a moment ago; its records are checked before it is written to",
     )

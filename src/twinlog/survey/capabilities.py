@@ -1,17 +1,16 @@
-"""What a target can do, found by trying it on one kept scratch topic
-(`mm2-twinlog-probe.internal`).
+"""Probes the capabilities of a target on a permanent scratch topic (`mm2-twinlog-probe.internal`).
 
-Not every broker that speaks the protocol behaves like Apache Kafka; a promise is made only where
-this was seen:
+Not every broker that speaks the protocol behaves like Apache Kafka. A guarantee is given only if
+the probe confirmed the behaviour:
 
-| tried                                              | without it                           |
-| -------------------------------------------------- | ------------------------------------ |
-| a fresh producer id may begin at any sequence      | only position 0 can be written       |
-| a gap in the sequence is refused                   | compare-and-append protects nothing  |
-| a repeated batch is answered with its first offset | a lost answer may become a duplicate |
-| a batch comes back with the header that we wrote   | the tail does not tell positions     |
-| DescribeProducers lists our id                     | every partition is unprotected       |
-| the end of the leader epoch is the log end         | records above the HW are overlooked  |
+| probed                                               | without it                           |
+| ---------------------------------------------------- | ------------------------------------ |
+| a new producer ID may begin at any sequence          | only position 0 can be written       |
+| a gap in the sequence is rejected                    | compare-and-append does not work     |
+| a repeated batch is answered with its first offset   | a lost response may cause duplicates |
+| a batch is returned with the header that was written | the tail does not show positions     |
+| DescribeProducers lists the producer ID              | every partition is unprotected       |
+| the end of the leader epoch is the log end           | records above the HW are overlooked  |
 
 Two kinds of brokers accept only sequence 0 from a new producer for some time, which does not count
 as a lack of the first row (ADR 38):
@@ -49,7 +48,7 @@ LOG_OPENED_S: Final = 130.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What was seen."""
+    """The capabilities that the probe confirmed."""
 
     any_first_sequence: bool
     gap_refused: bool
@@ -60,7 +59,7 @@ class Capabilities:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What a flow into this cluster may promise."""
+        """The guarantee for a flow into this cluster."""
         if not (self.any_first_sequence and self.gap_refused and self.repeat_recognised):
             return Guarantee.AT_LEAST_ONCE
         if not (self.producers_listed and self.epoch_end and self.header_kept):
@@ -80,12 +79,12 @@ UNTRIED: Final = Capabilities(
     producers_listed=False,
     epoch_end=False,
 )
-"""Where our user may not try: nothing is promised."""
+"""Assumed if Twinlog's user may not probe: nothing is guaranteed."""
 
 
 def ensure_probe_topic(client: ClusterClient, replication_factor: int) -> None:
-    """Create the scratch topic once; it keeps an hour of a few small records."""
-    if client.metadata([PROBE_TOPIC]).topics[PROBE_TOPIC].error:  # to create it may be another's
+    """Create the scratch topic if it does not exist. It keeps a few small records for an hour."""
+    if client.metadata([PROBE_TOPIC]).topics[PROBE_TOPIC].error:  # creating it may not be permitted
         create_topic(
             client,
             PROBE_TOPIC,
@@ -97,9 +96,10 @@ def ensure_probe_topic(client: ClusterClient, replication_factor: int) -> None:
 
 
 def probe(client: ClusterClient) -> Capabilities:
-    """Try everything with a producer id of its own: concurrent probes do not meet.
+    """Probe all capabilities with a separate producer ID, so that concurrent probes do not
+    interfere.
 
-    Raises Unauthorized where our user may not write or read the scratch topic.
+    Raises Unauthorized if Twinlog's user may not write or read the scratch topic.
     """
     tp = TopicPartition(PROBE_TOPIC, 0)
     _send(client, tp, init_producer_id(client).producer_id, 0)
@@ -148,7 +148,7 @@ def _send(
         base_sequence=sequence,
     )
     try:
-        # a leader that moves says nothing of what the target can do
+        # a moving leader shows nothing about the target's capabilities
         return client.retrying(lambda: produce_batch(client, tp, batch))
     except Unauthorized:
         raise
@@ -157,14 +157,14 @@ def _send(
 
 
 def _is_out_of_order(answer: int | TwinlogError) -> bool:
-    """Any other refusal is none of the gap."""
+    """Return whether the gap was rejected. Any other error does not count."""
     return isinstance(answer, BrokerRefused) and answer.kafka_error == OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def _header_kept(client: ClusterClient, tp: TopicPartition, base: int, producer_id: int) -> bool:
     answer = fetch_records(client, {tp: (base, 1 << 16)})[tp]
     if isinstance(answer, Unauthorized):
-        raise answer  # says nothing of the target
+        raise answer  # shows nothing about the target
     if isinstance(answer, TwinlogError):
         return False
     for header, _ in read_headers(answer.records):

@@ -1,12 +1,11 @@
-"""What the state topic of one cluster says of it: which flows wrote there, and which of its topics
-are copies.
+"""Reads from a cluster's state topic which flows wrote to it, and which of its topics are copies.
 
-A flow reads both of its clusters so: its target, where it writes too, and its source, which may be
-another flow's target. At the source the right to read may be missing, which MirrorMaker 2 does not
-need either: that is said, and names decide as far as they can.
+A flow reads both of its clusters in this way: its target, to which it writes, too, and its source,
+which may be another flow's target. At the source, the permission to read may be missing, because
+MirrorMaker 2 does not need it either. This is reported, and topic names decide as far as they can.
 
-Earlier releases wrote no rows of copies. What they copied is in their offset maps by topic id, and
-is found there as long as a flow has no rows.
+Earlier releases wrote no rows for copies. Their copies are in their offset maps, by topic ID, and
+are found there as long as a flow has no rows.
 """
 
 from __future__ import annotations
@@ -35,25 +34,25 @@ SEPARATORS: Final = "._-"
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterState:
-    """What was found on one cluster."""
+    """The state of one cluster."""
 
     cluster_id: str
     claims: Mapping[str, Claim] = field(default_factory=dict)
-    """The newest of each flow that wrote to the cluster."""
+    """The newest claim of each flow that wrote to the cluster."""
     rows: Mapping[tuple[str, str], CopyRow] = field(default_factory=dict)
     older: tuple[CopyRow, ...] = ()
-    """Of flows that have no rows, from their offset maps."""
+    """Copies of flows without rows, from their offset maps."""
     unread: Unauthorized | None = None
 
     def copies_of(self, topic: str, topic_id: TopicId) -> list[CopyRow]:
-        """The rows that say what a topic of this cluster is a copy of."""
+        """Return the rows that state what a topic of this cluster is a copy of."""
         named = self._by_topic.get(topic, ())
         return [
             row for row in (*named, *self.older) if self._holds(row) and row.is_of(topic, topic_id)
         ]
 
     def copied_by_others(self, flow: str) -> dict[str, list[CopyRow]]:
-        """What other flows write here, by the name that it has at their source."""
+        """Return the copies that other flows write here, by the topic's name at their source."""
         out: dict[str, list[CopyRow]] = {}
         for row in (*self.rows.values(), *self.older):
             if row.flow != flow and self._holds(row):
@@ -61,17 +60,17 @@ class ClusterState:
         return out
 
     def copied_by(self, flow: str) -> list[CopyRow]:
-        """What one flow writes here."""
+        """Return the copies that one flow writes here."""
         rows = (*self.rows.values(), *self.older)
         return [row for row in rows if row.flow == flow and self._holds(row)]
 
     def is_begun(self, flow: str, topic: str, topic_id: TopicId) -> bool:
-        """Whether this flow has begun to write this topic."""
+        """Return whether this flow has begun to write this topic."""
         found = self.copies_of(topic, topic_id)
         return any(row.begun for row in found if row.flow == flow)
 
     def _holds(self, row: CopyRow) -> bool:
-        # a cluster that was made from the disks of another has that one's rows
+        # a cluster created from the disks of another has that one's rows
         return not row.ended and row.target_cluster_id in ("", self.cluster_id)
 
     @cached_property
@@ -83,7 +82,7 @@ class ClusterState:
 
 
 def cluster_state(client: ClusterClient) -> ClusterState:
-    """Read it as it is now; a topic that is not there says nothing."""
+    """Read the current state. A missing topic yields an empty state."""
     seen = client.metadata([STATE_TOPIC])
     cluster_id = seen.cluster_id or ""
     topic = seen.topics[STATE_TOPIC]
@@ -107,7 +106,9 @@ def cluster_state(client: ClusterClient) -> ClusterState:
 def with_maps(
     client: ClusterClient, state: ClusterState, is_wanted: Callable[[Claim], bool]
 ) -> ClusterState:
-    """Also what flows of earlier releases copied; those that matter, for a map may be large."""
+    """Add the copies of flows of earlier releases. Only relevant ones are read, because a map may
+    be large.
+    """
     known = {flow for flow, _ in state.rows}
     wanted = [c for c in state.claims.values() if c.flow not in known and is_wanted(c)]
     older: list[CopyRow] = []
@@ -117,7 +118,7 @@ def with_maps(
         if not may(seen, name, Operation.READ):
             continue
         maps = MapReader(client, name, len(seen.topics[name].partitions)).read()
-        maps.require_all()  # what is not read may be the row of a topic that would come back
+        maps.require_all()  # unread rows may include a topic that would come back
         found = {(key[:2], known.topic) for key, known in maps.items()}
         older += (
             CopyRow(
@@ -174,5 +175,5 @@ def _alias(row: CopyRow) -> str:
 
 
 def write_copies(client: ClusterClient, rows: Sequence[CopyRow], now_ms: int) -> None:
-    """Append rows to the state topic; durable when this returns."""
+    """Append rows to the state topic. They are durable on return."""
     append_rows(client, TopicPartition(STATE_TOPIC, 0), [row.encode() for row in rows], now_ms)

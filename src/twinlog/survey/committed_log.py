@@ -1,4 +1,4 @@
-"""Reads what a consumer would see of a log: without markers, and without what was rolled back."""
+"""Reads a log as a consumer sees it: without markers and aborted records."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ def read_committed(
     *,
     isolation: Isolation = Isolation.READ_COMMITTED,
 ) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
-    """Data batches of [begin, end) with their records, in order; READ_UNCOMMITTED: also
-    records of transactions that were rolled back.
+    """Yield data batches of [begin, end) with their records, in order.
+
+    READ_UNCOMMITTED also yields records of aborted transactions.
     """
     position = begin
     while position < end:
@@ -41,7 +42,7 @@ def read_committed(
 
 
 def batches_of(answer: FetchedRecords) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
-    """Yield all batches of an answer; markers and what was rolled back have no records."""
+    """Yield all batches of a response. Markers and aborted batches have no records."""
     rolled_back = RolledBack(answer.aborted)
     for header, at in read_headers(answer.records):
         batch = answer.records[at : at + header.length]

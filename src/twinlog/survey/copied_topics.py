@@ -1,8 +1,8 @@
-"""Pairs of a source topic and the topic on the target that holds its copy, by their ids.
+"""Pairs of a source topic and the target topic that holds its copy, by ID.
 
-Whatever acts on remote topics takes such pairs, never a name: under a name there may be another
-topic by now, a stranger's, or the only copy of a topic that was deleted. What only looks may find
-the pairs by the names that a flow would give (`copies_by_name`).
+Code that acts on remote topics uses such pairs, never names: a name may now belong to another
+topic, to an unrelated one, or to the only copy of a deleted topic. Code that only reads may find
+the pairs by the names that a flow would use (`copies_by_name`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CopiedTopic:
 def still_there(
     topics: Iterable[CopiedTopic], source: ClusterClient, target: ClusterClient
 ) -> dict[str, str]:
-    """Names of those that still are these very topics: there by here."""
+    """Return target names by source name, for those pairs whose topics still have these IDs."""
     if not (topics := [*topics]):
         return {}
     here = source.metadata([one.source for one in topics])
@@ -47,11 +47,10 @@ def still_there(
 def copies_by_name(
     flow: FlowConfig, source: ClusterClient, target: ClusterClient
 ) -> dict[str, str]:
-    """Names of mirrored topics and of the topics that have their remote names, for those who only
-    look.
+    """Return names of mirrored topics and of the topics with their remote names, for read-only use.
 
-    Left out are remote topics that hold this flow's copy of another source topic: beside
-    `twinlog.rename` a name may go to another topic, which the start of a copy refuses.
+    Remote topics that hold this flow's copy of another source topic are left out: with
+    `twinlog.rename`, a name may belong to another topic, which the start of a copy rejects.
     """
     policy, there = policy_of(flow), target.metadata(None)
     rows = cluster_state(target) if flow.policy.renames else None

@@ -1,11 +1,11 @@
-"""Which partitions a flow mirrors: source topics that pass the filters, and their remote topics,
-made where missing.
+"""Finds the partitions that a flow mirrors: the source topics that pass the filters, and their
+remote topics, which are created if missing.
 
-As MirrorMaker 2 does it: same partition count (unless `twinlog.new.topic.partitions` leaves it to
-the target), the flow's replication factor, the source's own configs that pass the config filter;
-partitions are added when the source grows; nothing is ever deleted or shrunk. With
-`topic.creation.enable=false` nothing is made or grown: what is missing on the target is a problem
-until somebody else makes it.
+As in MirrorMaker 2, a remote topic gets the same partition count (unless
+`twinlog.new.topic.partitions` leaves it to the target), the flow's replication factor, and the
+source's own configs that pass the config filter. Partitions are added when the source grows.
+Nothing is ever deleted or shrunk. With `topic.creation.enable=false` nothing is created or grown:
+whatever is missing on the target is a problem until another client creates it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from twinlog.survey.topic_configs import UNKNOWN_RULES, new_topic_configs, targe
 from twinlog.wire.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, error_for
 
 NEEDED: Final = (Operation.WRITE, Operation.READ)
-"""On remote topics: to copy, and to see how far the copy got."""
+"""Required on remote topics: to copy, and to see how far the copy is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,23 +59,25 @@ class TopicProblem:
 
     topic: str
     partitions: int
-    """How many the source has."""
+    """The source's partition count."""
     error: TwinlogError
     first: int = 0
 
 
 def may_pass(problems: Iterable[TopicProblem]) -> bool:
-    """Whether one of them ends by what people or lanes do, and only another look can tell."""
+    """Return whether one of them may end because of people or lanes, which only another discovery
+    shows.
+    """
     codes = {one.error.code for one in problems}
     return any(has(code, Trait.MAY_PASS) for code in codes) or "TOPIC_ALREADY_EXISTS" in codes
 
 
 @dataclass(slots=True, kw_only=True)
 class Discovery:
-    """What one look found."""
+    """The result of one discovery."""
 
     source_topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
-    """All that the source shows."""
+    """All topics that the source shows."""
     plans: list[PartitionPlan] = field(default_factory=list)
     problems: list[TopicProblem] = field(default_factory=list)
     created: list[str] = field(default_factory=list)
@@ -83,9 +85,9 @@ class Discovery:
     missing: list[str] = field(default_factory=list)
     """Remote topics that a dry run would create."""
     notes: list[str] = field(default_factory=list)
-    """What is left out without stopping anything, a line each."""
+    """Things that are left out without stopping anything, one line each."""
     absent: list[str] = field(default_factory=list)
-    """Source topics that the configuration names without a pattern, and that are not there."""
+    """Source topics that the configuration names without a pattern and that do not exist."""
 
     @property
     def partition_counts(self) -> dict[str, int]:
@@ -93,14 +95,14 @@ class Discovery:
         return {name: len(topic.partitions) for name, topic in self.source_topics.items()}
 
     def fail_absent(self, flow: FlowConfig) -> None:
-        """With `--once` nobody waits for them: each is a problem."""
+        """Make each absent topic a problem, because `--once` does not wait for them."""
         for name in self.absent:
             error = not_copied(flow, name)
             self.problems.append(TopicProblem(topic=name, partitions=1, error=error))
 
 
 class Guard(Protocol):
-    """Says which topics must not be copied (`control.loops.guard`)."""
+    """Decides which topics must not be copied (`control.loops.guard`)."""
 
     def admit(
         self,
@@ -122,19 +124,19 @@ class Guard(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class TopicVerdicts:
-    """What may be copied, and why the rest may not."""
+    """The topics that may be copied, and the reasons against others."""
 
     rows: dict[str, CopyRow] = field(default_factory=dict)
-    """Of topics that may be copied: what is to stand in the target's state."""
+    """Rows for the target's state topic, for topics that may be copied."""
     errors: dict[str, TwinlogError] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     copied: frozenset[str] = frozenset()
-    """Source topics that the flow has begun to copy, whether they are there or not."""
+    """Source topics that the flow has begun to copy, whether they still exist or not."""
     strangers: dict[str, TwinlogError] = field(default_factory=dict)
-    """Source topics whose remote name a topic of somebody else has."""
+    """Source topics whose remote name belongs to an unrelated topic."""
 
     def leave(self, strangers: Mapping[str, TwinlogError]) -> None:
-        """Let nothing be copied of these."""
+        """Exclude these topics from the copy."""
         self.strangers.update(strangers)
         for name, error in strangers.items():
             self.rows.pop(name, None)
@@ -144,20 +146,20 @@ class TopicVerdicts:
 def refused_topics(
     topics: Mapping[str, TopicMetadata], errors: Mapping[str, TwinlogError]
 ) -> Iterator[TopicProblem]:
-    """Topics of which nothing is copied."""
+    """Yield a problem for each topic that is not copied."""
     for name, error in errors.items():
         yield TopicProblem(topic=name, partitions=len(topics[name].partitions), error=error)
 
 
 def mirrored_topics(flow: FlowConfig, found: ClusterMetadata) -> dict[str, TopicMetadata]:
-    """The source topics that pass the filters and can have their new names, by name."""
+    """Return the source topics, by name, that pass the filters and can have their new names."""
     topics = selected_topics(flow, found)
     refused = refused_names(flow, topics)
     return {name: topic for name, topic in topics.items() if name not in refused}
 
 
 def selected_topics(flow: FlowConfig, found: ClusterMetadata) -> dict[str, TopicMetadata]:
-    """The source topics that pass the filters, by name."""
+    """Return the source topics that pass the filters, by name."""
     selector = TopicSelector.of(flow)
     return {
         name: topic
@@ -176,11 +178,11 @@ def discover(
     lanes_are_us: bool = False,
     guard: Guard | None = None,
 ) -> Discovery:
-    """Read both clusters, and create or grow remote topics unless told only to look; `guard` says
-    first which of them would come back, or be there twice.
+    """Read both clusters, and create or grow remote topics unless `create` is False.
 
-    Where the lanes enter the target as our user, topics that they could not continue with are
-    problems: without READ a copy can begin, and never be begun again.
+    `guard` first decides which topics would come back in a loop, or be copied twice.
+    `lanes_are_us`: the lanes use the same user on the target. Then topics with which they could not
+    continue are problems: without READ a copy can begin, but never be resumed.
     """
     all_topics = source.metadata(None)
     topics = selected_topics(flow, all_topics)
@@ -220,7 +222,7 @@ def discover(
             configs = new.of.get(name, {})  # none if the source's may not be read
             _ensure(flow, target, topic, there, remote[name], configs, out, create, guard)
         except TwinlogError as error:
-            # partitions that are there continue when others cannot be added
+            # existing partitions continue if others cannot be added
             known = there.topics.get(remote[name])
             unusable = known is None or known.error or flow.same_partitions
             first = 0 if unusable or known is None else len(known.partitions)
@@ -237,7 +239,7 @@ def discover(
 
 
 def replication_refused(flow: FlowConfig, live: int, count: int) -> ClusterError | None:
-    """Why this many topics cannot be made; a broker that is away for a minute does that too."""
+    """Return why this many topics cannot be created, also if a broker is only temporarily down."""
     if flow.new_topics.replication_factor <= live:
         return None
     are = "is" if live == 1 else "are"
@@ -253,13 +255,13 @@ def replication_refused(flow: FlowConfig, live: int, count: int) -> ClusterError
 
 
 def name_too_long(flow: FlowConfig, topic: str, remote: str) -> PartitionError | None:
-    """Kafka has no room for the alias in front of such a name."""
+    """Return the error for a topic whose remote name exceeds Kafka's maximum length."""
     if len(remote) <= LONGEST_NAME:
         return None
     return PartitionError(
-        f"topic {topic} would be named with {len(remote)} characters on "
-        f"{flow.flow.target}, and Kafka takes {LONGEST_NAME}: leave it out by topics.exclude, or "
-        "shorten the alias (source.cluster.alias) before anything is copied",
+        f"topic {topic} would have a name of {len(remote)} characters on {flow.flow.target}, but "
+        f"Kafka allows {LONGEST_NAME}: leave it out with topics.exclude, or shorten the alias "
+        "(source.cluster.alias) before anything is copied",
         flow=flow.flow,
         code="NAME_TOO_LONG",
     )
@@ -322,25 +324,28 @@ def _create(
 
 
 def new_partitions(flow: FlowConfig, topic: TopicMetadata) -> int:
-    """What a remote topic is created with; -1 leaves it to the target's num.partitions."""
+    """Return the partition count for a new remote topic; -1 leaves it to the target's
+    num.partitions.
+    """
     return DEFAULT if flow.new_topics.default_partitions else len(topic.partitions)
 
 
 def new_counts_note(flow: FlowConfig, count: int, names: Sequence[str]) -> str:
-    """What to say of topics that would get another number of partitions than their source; -1 where
-    the target does not say which.
+    """Return the note on topics that would get another partition count than their source.
+
+    `count` is -1 if the target does not show its default.
     """
     many = plural(count, "partition") if count > 0 else "as many partitions"
     where = "another number than at the source" if count > 0 else "which may not be read"
     return (
-        f"{flow.flow}: {plural(len(names), 'topic')} would be created with {many}, as "
-        f"num.partitions of {flow.flow.target} says, {where}: records are placed by key where the "
+        f"{flow.flow}: {plural(len(names), 'topic')} would be created with {many}, as configured "
+        f"by num.partitions of {flow.flow.target}, {where}: records are placed by key where the "
         f"numbers differ ({first_few(names)})"
     )
 
 
 def partitions_differ(flow: FlowConfig, remote: str, count: int, wanted: int) -> PartitionError:
-    """A partition here would be another one there, and nothing is placed by key."""
+    """Return the error for different partition counts if records are not distributed by key."""
     return PartitionError(
         f"topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
         f"source {wanted}: make the counts equal, leave the topic out, or place its records by "
@@ -402,13 +407,17 @@ def _plan(
 
 
 def _is_judged(found: TopicMetadata, judged: Mapping[str, TopicMetadata]) -> bool:
-    """Whether it is the topic that was judged, or was not there then, and so is made by us."""
+    """Return whether it is the topic that was judged, or did not exist then, so that this flow
+    creates it.
+    """
     before = judged.get(found.name)
     return before is None or before.error != NONE or before.topic_id == found.topic_id
 
 
 def _settled(target: ClusterClient, names: list[str]) -> ClusterMetadata:
-    """Topics that are there, or were made a moment ago: a broker that is behind gets some time."""
+    """Return topics that exist or were just created. A broker with stale metadata gets
+    some time.
+    """
     try:
         return target.metadata(names, allow_missing=False, timeout_s=MISSING_GRACE_S)
     except ClusterError:
@@ -418,9 +427,9 @@ def _settled(target: ClusterClient, names: list[str]) -> ClusterMetadata:
 def with_group_starts(
     flow: FlowConfig, source: ClusterClient, plans: Iterable[PartitionPlan]
 ) -> list[PartitionPlan]:
-    """The plans with the offsets of the flow's group, where it has one and stands somewhere.
+    """Return the plans with the offsets of the flow's group, if it has any.
 
-    Raises TwinlogError when they cannot be read: a copy must not begin at another place.
+    Raises TwinlogError if they cannot be read: a copy must not begin at another offset.
     """
     group = flow.source_group.group_id
     known = list(plans)

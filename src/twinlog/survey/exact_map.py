@@ -1,6 +1,4 @@
-"""Exact places of offsets, by the offset map that Twinlog keeps on the target; no other cluster is
-asked.
-"""
+"""Exact translation of offsets, by the offset map on the target. No other cluster is queried."""
 
 from __future__ import annotations
 

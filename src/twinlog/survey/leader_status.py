@@ -1,4 +1,4 @@
-"""What whoever leads a flow last told of it, in the status topic of its target."""
+"""Reads the last status that a flow's leader published in the status topic of its target."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from twinlog.mirror.state.published import PublishedStatus, published_status
 from twinlog.model import TopicPartition
 
 LATELY_MS: Final = 600_000
-"""The topic is read from so far back first: compaction may be a day late."""
+"""The topic is first read from this far back: compaction may be a day late."""
 
 
 def leader_status(target: ClusterClient, flow: str) -> PublishedStatus | None:
-    """The newest row, of whatever age; None where there is none, or the topic is not there."""
+    """Return the newest row, whatever its age, or None if there is none or the topic does not
+    exist.
+    """
     home = TopicPartition(STATUS_TOPIC, 0)
     found = target.metadata([STATUS_TOPIC]).topics.get(STATUS_TOPIC)
     if found is None or found.error:

@@ -1,8 +1,7 @@
-"""Keeps a flow's offset map as it stands in its topic: read once, then only what was added
-since.
+"""Keeps a flow's offset map up to date with its topic: reads it once, then only what was added.
 
-A partition of the topic that cannot be read now takes only those maps away whose rows may be in it.
-A row that cannot be understood ends every reading, at that row: what follows it may rest on it.
+If a partition of the topic cannot be read now, only maps whose rows may be in it are unavailable. A
+row that cannot be decoded ends every reading at that row, because later rows may depend on it.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ log = logging.getLogger(__name__)
 NO_EPOCHS: Final[Mapping[int, int]] = MappingProxyType({})
 
 LEADER_WAIT_S: Final = 5.0
-"""How long a leader of the topic is waited for; one that was away is asked only once."""
+"""How long to wait for a leader of the topic. A partition that was away is queried only once."""
 
 
 class Maps(Mapping[PartitionKey, PartitionMap]):
-    """The maps of all partitions at one moment; later readings leave it as it is."""
+    """The maps of all partitions at one moment. Later readings do not change it."""
 
     def __init__(
         self,
@@ -58,18 +57,20 @@ class Maps(Mapping[PartitionKey, PartitionMap]):
         """`epochs`: the leader epoch under which each partition of the map topic was read."""
         self._maps, self._unread, self._epochs = maps, unread, epochs
         self.partitions = partitions
-        """How many the map topic has."""
+        """Partition count of the map topic."""
 
     def has_rows_of(self, source: TopicPartition, epoch: int | None) -> bool:
-        """Whether rows that were acknowledged are in it. A new leader may lack the newest until the
-        lane that wrote them does so once more: `epoch` is the leader's under which it says that
-        they are there; None: it is in no lane.
+        """Return whether all acknowledged rows of a partition are included.
+
+        A new leader may lack the newest rows until the lane that wrote them writes them again.
+        `epoch` is the leader epoch under which the lane reports that they exist; None: no lane has
+        the partition.
         """
         read = self._epochs.get(map_home(source, self.partitions), -1)
         return epoch is None or read <= epoch
 
     def problem(self, source: TopicPartition) -> PartitionError | None:
-        """Why the map of a source partition is not known now; None: it is."""
+        """Return why the map of a source partition is unknown now, or None if it is known."""
         for home in map_homes(source, self.partitions) if self._unread else ():
             error = self._unread.get(home)
             if error is not None:
@@ -92,12 +93,14 @@ class Maps(Mapping[PartitionKey, PartitionMap]):
         return out
 
     def require_all(self) -> None:
-        """Raises the reason why a partition of the map topic could not be read."""
+        """Raise the reason if a partition of the map topic could not be read."""
         for error in self._unread.values():
             raise error
 
     def newest_generation(self) -> int:
-        """How far generations got, as far as the map was read; -1 for a flow that never copied."""
+        """Return the newest generation, as far as the map was read; -1 for a flow that never
+        copied.
+        """
         return max((known.term.generation for known in self._maps.values()), default=-1)
 
     def __getitem__(self, key: PartitionKey) -> PartitionMap:
@@ -138,7 +141,7 @@ def why_no_rows(client: ClusterClient, flow: Flow) -> TwinlogError | None:
 
 
 class MapReader:
-    """Folds the rows of all partitions of one map topic; one reading at a time."""
+    """Folds the rows of all partitions of one map topic. One reading at a time."""
 
     def __init__(self, client: ClusterClient, topic: str, partitions: int) -> None:
         self._client = client
@@ -146,16 +149,18 @@ class MapReader:
         self.partitions = partitions
         self._next = dict.fromkeys(range(partitions), 0)
         self._epochs: dict[int, int] = {}
-        """The leader epoch under which each partition was read last."""
+        """The leader epoch under which each partition was last read."""
         self._maps: dict[PartitionKey, PartitionMap] = {}
         self._unread: dict[int, TwinlogError] = {}
         self.topic_id = NO_TOPIC_ID
-        """Of the topic whose rows were read."""
+        """ID of the topic whose rows were read."""
         self._lock = threading.Lock()
 
     def read(self) -> Maps:
-        """The map up to this moment. Raises TwinlogError when none of it can be read, and
-        FlowError at a row that is none, or that a newer release wrote.
+        """Return the current map.
+
+        Raises TwinlogError if none of it can be read, and FlowError for a row that is invalid or
+        was written by a newer release.
         """
         with self._lock:
             self._check_topic()
@@ -179,13 +184,15 @@ class MapReader:
             return Maps(dict(self._maps), unread, self.partitions, epochs)
 
     def _check_topic(self) -> None:
-        """Rows that were read do not say anything of a topic that was created again."""
+        """Check the topic's ID, because rows of an earlier topic do not apply to a
+        re-created one.
+        """
         found = self._client.metadata([self.topic], timeout_s=LEADER_WAIT_S).topics[self.topic]
         known = self.topic_id
         if found.error == UNKNOWN_TOPIC_OR_PARTITION and known != NO_TOPIC_ID:
             raise map_missing(self.topic)
         if found.error:
-            return  # the questions that follow say why
+            return  # the requests that follow report why
         if NO_TOPIC_ID not in (known, found.topic_id) and known != found.topic_id:
             raise map_missing(self.topic)
         self.topic_id = TopicId(found.topic_id)
@@ -194,9 +201,11 @@ class MapReader:
         self.partitions = max(self.partitions, len(found.partitions))
 
     def _has_lost_rows(self, ends: dict[int, OffsetResult]) -> bool:
-        """A partition ends before what was read of it; or its new leader's log parts from the one
-        that was read before that, and other rows stand there now. Removes from `ends` what
-        cannot be asked.
+        """Return whether rows that were read may be lost. Removes unreadable partitions from
+        `ends`.
+
+        This is the case if a partition ends before what was read of it, or if its new leader's log
+        diverges from the earlier one, so that it has other rows there now.
         """
         risen = {
             TopicPartition(self.topic, partition): self._epochs[partition]
@@ -213,7 +222,9 @@ class MapReader:
         return any(end.offset < self._next[partition] for partition, end in ends.items())
 
     def _ends(self) -> dict[int, OffsetResult]:
-        """High watermarks: they include all that was ever acknowledged. What has none is unread."""
+        """Return high watermarks, which include everything ever acknowledged. Partitions without
+        one are unread.
+        """
         before, self._unread = self._unread, {}
         out: dict[int, OffsetResult] = {}
         for partitions, timeout_s in ((self._next.keys() - before, LEADER_WAIT_S), (before, 0.0)):
@@ -259,11 +270,10 @@ class MapReader:
 
 
 def map_missing(topic: str) -> FlowError:
-    """The topic was there, and rows in it that no other topic has."""
+    """Return the error for a deleted map topic whose rows no other topic has."""
     return FlowError(
-        f"the offset map topic {topic} was deleted on the target: without it nobody knows which "
-        "record is where, so nothing is copied; twinlog offsets rebuild rebuilds it from both "
-        "logs",
+        f"the offset map topic {topic} was deleted on the target: without it record positions are "
+        "unknown, so nothing is copied; rebuild it from both logs with twinlog offsets rebuild",
         code="MAP_MISSING",
     )
 
@@ -273,7 +283,7 @@ def _unreadable(error: Exception, topic: str, partition: int, offset: int) -> Fl
     said = error.message if isinstance(error, CorruptData) else f"its key cannot be read: {error!r}"
     return FlowError(
         f"{TopicPartition(topic, partition)}: the row at offset {offset} cannot be used: {said}; "
-        "nothing is translated or started by a map that may lack it",
+        "nothing is translated or started with a map that may lack it",
         code=code,
         fate=Fate.FATAL,
     )

@@ -1,10 +1,10 @@
-"""Source partitions that were made since the flow first looked for topics (`twinlog.start.new`).
+"""Finds source partitions that were created since the flow's first survey (`twinlog.start.new`).
 
-A new topic is found at the next look, and `latest` of that moment leaves out what was written
-before. Kafka does not say when a topic was made, so looks are compared: what the source has now and
-did not have at the first look is new, whether the flow's filters choose it or not. Where new ones
-begin with their first record, the first look is that of the flow's first process, and stands in the
-state topic (see below); else it is that of this process.
+A new topic is found by the next survey, and `latest` at that moment would skip records written
+before. Kafka does not record when a topic was created, so surveys are compared: everything that the
+source has now and did not have in the first survey is new, whether the flow's filters select it or
+not. If new partitions begin with their first record, the first survey is that of the flow's first
+process, which is stored in the state topic (see below). Otherwise it is that of this process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from twinlog.survey.state_reader import state_rows
 
 
 class Newcomers:
-    """What the looks of a process have shown; kept as long as the process."""
+    """The surveys of a process, kept as long as the process runs."""
 
     def __init__(self) -> None:
         self._seen: set[Identity] | None = None
@@ -42,12 +42,11 @@ class Newcomers:
         target: ClusterClient,
         topics: Mapping[str, TopicMetadata],
     ) -> None:
-        """Before `marked`: what the flow's first look showed counts, whoever made it; where it has
-        made none, this one does, and is durable when this returns. `topics` are all that the source
-        has.
+        """Load the flow's first survey, made by any process, before `marked`. If there is none,
+        make it; it is durable on return.
 
-        A topic that is missing in the first look would be new for ever, so several brokers are
-        asked then: one may be behind.
+        `topics` are all topics of the source. A topic missing in the first survey would always
+        count as new, so several brokers are queried: one may have stale metadata.
         """
         if self._recalled_from == target.settings.bootstrap:
             return
@@ -63,7 +62,7 @@ class Newcomers:
     def marked(
         self, plans: Iterable[PartitionPlan], topics: Mapping[str, TopicMetadata]
     ) -> list[PartitionPlan]:
-        """The plans, those of new partitions marked; `topics` are all that the source has."""
+        """Return the plans with new partitions marked. `topics` are all topics of the source."""
         now = set(_identities(topics.values()))
         if self._seen is not None:
             self._new |= now - self._seen
@@ -104,7 +103,7 @@ def _identity(topic_id: str, name: str, partition: int) -> Identity:
 #   resumes from it.
 
 Identity = tuple[str, int]
-"""(topic id, or its name where the brokers have no ids; partition)"""
+"""(topic ID, or the name if brokers have no IDs; partition)"""
 
 TOPICS_A_ROW: Final = 500
 
@@ -112,7 +111,9 @@ _KIND: Final = "first-look"
 
 
 def first_survey_rows(flow: str, seen: Iterable[Identity]) -> list[tuple[bytes, bytes]]:
-    """(key, value) of one survey, in the order in which they are to be appended."""
+    """Return (key, value) of the rows of one survey, in the order in which they must be
+    appended.
+    """
     counts: dict[str, int] = {}
     for topic, partition in seen:
         counts[topic] = max(counts.get(topic, 0), partition + 1)
@@ -131,8 +132,7 @@ def first_survey_rows(flow: str, seen: Iterable[Identity]) -> list[tuple[bytes, 
 def first_survey(
     flow: str, records: Iterable[tuple[bytes | None, bytes | None]]
 ) -> frozenset[Identity] | None:
-    """The partitions of the first whole survey, from (key, value) in log order; None: there is
-    none.
+    """Return the partitions of the first complete survey, from (key, value) in log order, or None.
 
     Raises CorruptData for a row that cannot be read.
     """

@@ -1,4 +1,4 @@
-"""Transactions that are open on the source: whose they are, and since when."""
+"""Finds transactions that are open on the source, with their producers and start times."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from twinlog.quantities import duration
 from twinlog.wire.record_batch import read_headers
 
 FIRST_BYTES: Final = 16_384
-"""A broker answers with the whole first batch, however long it is."""
+"""A broker returns the whole first batch, whatever its size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """One, in one partition."""
+    """One open transaction in one partition."""
 
     tp: TopicPartition
     producer_id: int
     start_offset: int
     since_ms: int
-    """The timestamp of its first record here; -1 where that cannot be read."""
+    """Timestamp of its first record here; -1 if it cannot be read."""
 
     @property
     def lasts_s(self) -> float:
@@ -44,7 +44,9 @@ class OpenTransaction:
 def open_transactions(
     source: ClusterClient, tps: Sequence[TopicPartition]
 ) -> list[OpenTransaction]:
-    """As the leaders of the partitions know them; none where the brokers do not tell."""
+    """Return open transactions as known to the partitions' leaders; none if brokers do not report
+    them.
+    """
     return [
         OpenTransaction(
             tp=tp, producer_id=id_, start_offset=start, since_ms=_first_ms(source, tp, start)

@@ -1,4 +1,4 @@
-"""What our user may do with topics, as far as the brokers tell (KIP-430)."""
+"""Checks what Twinlog's user may do with topics, as far as brokers report it (KIP-430)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from twinlog.quantities import first_few, plural
 
 
 def denied(alias: str, right: str, topic: str) -> Unauthorized:
-    """The error for a right that is missing."""
+    """Return the error for a missing permission."""
     return Unauthorized(
-        f"cluster {alias}: our user may not {right} topic {topic}: grant {right} on topic {topic}",
+        f"cluster {alias}: Twinlog's user may not {right} topic {topic}: "
+        f"grant {right} on topic {topic}",
         code="TOPIC_UNAUTHORIZED",
     )
 
@@ -21,7 +22,7 @@ def denied(alias: str, right: str, topic: str) -> Unauthorized:
 def seen_by(
     lane: ClusterClient, usual: ClusterClient, known: ClusterMetadata, topics: Iterable[str]
 ) -> ClusterMetadata:
-    """The topics as the lanes' user sees them."""
+    """Return the topics as visible to the lanes' user."""
     if lane is usual:
         return known
     names = sorted(topics)
@@ -29,7 +30,9 @@ def seen_by(
 
 
 def may(metadata: ClusterMetadata, topic: str, right: Operation) -> bool:
-    """False only where the brokers say that it is denied; old ones do not say."""
+    """Return False only if the brokers deny the operation. Older brokers do not report
+    permissions.
+    """
     found = metadata.topics.get(topic)
     if found is None or found.error:
         return False
@@ -39,7 +42,7 @@ def may(metadata: ClusterMetadata, topic: str, right: Operation) -> bool:
 def unseen_configs(
     metadata: ClusterMetadata, alias: str, topics: Iterable[str], so: str
 ) -> list[str]:
-    """A note on topics whose configs may not be read, or none."""
+    """Return a note on topics whose configs may not be read, if any."""
     unseen = [name for name in topics if not may(metadata, name, Operation.DESCRIBE_CONFIGS)]
     if not unseen:
         return []

@@ -1,4 +1,4 @@
-"""The ends of the source's partitions at this moment: how far `--once` copies, and what would be
+"""Reads the current ends of the source's partitions: how far `--once` copies, and what would be
 lost without the source.
 """
 
@@ -18,18 +18,20 @@ from twinlog.model import Isolation, TopicPartition
 def with_ends(
     source: ClusterClient, flow: FlowConfig, plans: Iterable[PartitionPlan]
 ) -> list[PartitionPlan]:
-    """The same plans, each with its end."""
+    """Return the plans, each with its end."""
     known = list(plans)
     ends = known_ends(source, flow, [plan.source for plan in known])
-    # a partition that cannot be asked goes to its lane all the same, which reports why
+    # a partition that cannot be queried still goes to its lane, which reports why
     return [replace(plan, end=ends[plan.source]) if plan.source in ends else plan for plan in known]
 
 
 def known_ends(
     source: ClusterClient, flow: FlowConfig, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """The end of each as the flow reads it (its last stable offset under read_committed), of those
-    that could be asked. Raises TwinlogError where the cluster cannot be.
+    """Return the end of each partition that could be queried, as the flow reads it (the last stable
+    offset under read_committed).
+
+    Raises TwinlogError if the cluster cannot be queried.
     """
     return known_offsets(source, partitions, LATEST, isolation=flow.isolation_level)
 
@@ -41,8 +43,9 @@ def known_offsets(
     *,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, int]:
-    """The offset at `at` (as ListOffsets has it) of each that could be asked. Raises TwinlogError
-    where the cluster cannot be.
+    """Return the offset at `at` (as in ListOffsets) for each partition that could be queried.
+
+    Raises TwinlogError if the cluster cannot be queried.
     """
     found = list_offsets(source, partitions, at, isolation=isolation)
     return {tp: one.offset for tp, one in found.items() if not isinstance(one, TwinlogError)}

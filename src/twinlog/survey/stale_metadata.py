@@ -1,21 +1,21 @@
-"""Topics that a broker does not show although they should be there: are they gone, or is its
-metadata old?
+"""Checks whether topics that a broker does not show are deleted, or whether its metadata is stale.
 
-A broker answers from the metadata that it has. One that was frozen, starved or cut off from the
-controller has what it had before, and names itself alive. So a topic in an answer is or was there;
-a topic that is not in it may be there all the same. Taken at its word, `--once` ends as done with
-nothing copied, and a running mirror gives a healthy topic back.
+A broker answers from the metadata that it has. A broker that was frozen, starved or cut off from
+the controller has old metadata, and still lists itself as alive. So a topic in a response exists or
+existed, and a topic missing from it may exist nevertheless. If a response were trusted, `--once`
+would end successfully without copying anything, and a running mirror would give back a healthy
+topic.
 
-Topics that should be there are those that the configuration names without a pattern, and those that
-the flow has begun to copy. Where an answer lacks one, other brokers are asked for it by name:
+The topics that should exist are those that the configuration names without a pattern, and those
+that the flow has begun to copy. If a response lacks one, other brokers are queried for it by name:
 
-- Nobody shows it: it is gone, or hidden from us. Where a topic was deleted, an old answer shows
-  more, not less.
-- Somebody shows it: the brokers differ, and this look tells nothing. Nothing is made, begun or
-  given back; the next look asks a broker by chance.
-- Nobody else answers: nothing is known either, where there are others.
+- No broker shows it: it is deleted, or hidden from Twinlog's user. After a deletion, a stale
+  response shows more topics, not fewer.
+- A broker shows it: the brokers differ, and this discovery has no result. Nothing is created, begun
+  or given back. The next discovery queries a random broker.
+- No other broker responds: there is no result either, if there are other brokers.
 
-It only reads, so dying here, or two that do it at once, change nothing.
+The check only reads, so a crash or concurrent checks change nothing.
 """
 
 from __future__ import annotations
@@ -31,16 +31,20 @@ from twinlog.quantities import first_few, plural
 from twinlog.wire.error_codes import NONE
 
 ASKED: Final = 5
-"""Brokers at most: many that are behind alike are a cluster without a controller."""
+"""Maximum number of brokers to query: if many have equally stale metadata, the cluster has no
+controller.
+"""
 
 NEEDED: Final = 2
-"""Answers at least, where there are so many brokers: one of them may be that of the look."""
+"""Minimum number of responses, if there are as many brokers. One of them may be from the
+discovery's broker.
+"""
 
 
 def require_gone(client: ClusterClient, seen: ClusterMetadata, names: Collection[str]) -> None:
-    """Raises BrokerRefused BROKERS_DIFFER (retriable) unless other brokers lack these topics, too.
+    """Raise BrokerRefused BROKERS_DIFFER (retriable) unless other brokers lack these topics, too.
 
-    Its connections are closed then: the next look asks another broker.
+    The client's connections are then closed, so that the next discovery queries another broker.
     """
     lacking = sorted(name for name in names if name not in seen.topics)
     if not lacking or not seen.brokers:
@@ -57,14 +61,15 @@ def require_gone(client: ClusterClient, seen: ClusterMetadata, names: Collection
     client.close()
     raise BrokerRefused(
         f"cluster {client.alias}: brokers differ about {plural(len(lacking), 'topic')} ({what}): "
-        "one of them is behind; if this stays, look at the brokers' connections to the controller",
+        "one of them has stale metadata; if this persists, check the brokers' connections to the "
+        "controller",
         code="BROKERS_DIFFER",
         fate=Fate.RETRIABLE,
     )
 
 
 def shown_by_any(client: ClusterClient) -> Iterator[TopicMetadata]:
-    """All topics that some of the brokers show, one after the other: a topic may come often."""
+    """Yield all topics that some of the brokers show. A topic may be repeated."""
     for one in _answers(client, client.metadata([]), None):
         yield from one.topics.values()
 
@@ -77,4 +82,4 @@ def _answers(
         try:
             yield client.metadata_from(node, names)
         except ClusterError:
-            continue  # it says neither; the caller judges whether enough have answered
+            continue  # the caller judges whether enough brokers have responded

@@ -1,15 +1,15 @@
 """Reads the state topic: once for each process and cluster, then only the rows added since.
 
 Every reading queries the log's end, through the caller's own client. So it has all rows that were
-appended before it began. Rows come from memory only while the response shows that the log still has
+appended before it began. Rows come from memory only if the response shows that the log still has
 them. All rows are read again if
 
-- the topic has another id: it was created again;
+- the topic has another ID: it was re-created;
 - the log begins later: rows were deleted;
 - the log ends before the position, or the leader epoch under which it was read does so in the log
   of a newer leader: it lost its end, and may have other rows there.
 
-Brokers before Kafka 2.8 have no topic ids: there all rows are read again each time, and once a
+Brokers before Kafka 2.8 have no topic IDs. All rows are then read again each time, and once a
 minute for a flow that only follows them.
 """
 
@@ -49,24 +49,24 @@ FOLLOWS_WITHIN_S: Final = 0.5
 UNNAMED_S: Final = 60.0
 """A topic without an id is read again after this time, by flows that only follow it."""
 UNUSED_S: Final = 3600.0
-"""A log that was not read for so long is forgotten when another one is made."""
+"""A log that was not read for this long is forgotten when another one is created."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateNews:
-    """What the state topic says now."""
+    """The current content of the state topic for one flow."""
 
     intents: FlowIntents
     producers: frozenset[int]
-    """Every producer id that a flow was ever given."""
+    """Every producer ID that a flow was ever given."""
     mapped: MappedCopies = field(default_factory=MappedCopies)
-    """Which copies of the flow have rows in the offset map."""
+    """The copies of the flow that have rows in the offset map."""
     has_held_producers: bool = False
-    """The flow holds the source's producers back."""
+    """Whether the flow has set a quota on the source's producers."""
 
 
 class _LogBounds(NamedTuple):
-    """Where the log begins and ends now, and of which topic it is."""
+    """The current beginning and end of the log, and its topic's ID."""
 
     topic_id: str
     leader_epoch: int
@@ -109,7 +109,7 @@ class StateLog:
         except BrokerRefused as refusal:
             if refusal.code != "OFFSET_OUT_OF_RANGE":
                 raise
-            return self._read(client, unnamed_s)  # the log lost its end between two questions
+            return self._read(client, unnamed_s)  # the log lost its end between two requests
 
     def follow(self, client: ClusterClient) -> StateRows:
         """Return all rows that were appended until FOLLOWS_WITHIN_S before this call. If many flows
@@ -128,7 +128,7 @@ class StateLog:
         began, seen = time.monotonic(), _LogBounds.now(client)
         with _waiting(self._turn, client):
             if not self._has_all(seen, unnamed_s):
-                # another thread may have read on since: its rows are no sign of a lost end
+                # another thread may have read further since: its rows do not show a lost end
                 began, seen = time.monotonic(), _LogBounds.now(client)
                 self._read_on(client, seen, unnamed_s)
             self.seen_at = max(self.seen_at, began)
@@ -171,8 +171,8 @@ def _waiting(turn: threading.Lock, client: ClusterClient) -> Iterator[None]:
     if not turn.acquire(timeout=client.api_timeout_s):
         raise Unreachable(
             f"cluster {client.alias}: {STATE_TOPIC} could not be read for "
-            f"{client.api_timeout_s:.0f} s: another thread of this process is reading it, and got "
-            "no answer"
+            f"{client.api_timeout_s:.0f} s: another thread of this process is reading it, "
+            "and got no answer"
         )
     try:
         yield
@@ -209,19 +209,21 @@ def state_rows_if_any(target: ClusterClient) -> StateRows:
     """Return no rows if the topic does not exist. Raises Unauthorized if it may not be seen."""
     error = target.metadata([STATE_TOPIC]).topics[STATE_TOPIC].error
     if error == TOPIC_AUTHORIZATION_FAILED:
-        # to list its offsets would ask for DESCRIBE alone
+        # listing its offsets would require only DESCRIBE
         raise denied(target.alias, Operation.READ.name, STATE_TOPIC)
     return NO_ROWS if error == UNKNOWN_TOPIC_OR_PARTITION else state_rows(target)
 
 
 def has_state(target: ClusterClient, *, within_s: float) -> bool:
-    """Whether there is a state topic that can be read; who needs it says what is wrong with it."""
+    """Return whether there is a readable state topic. Callers that need it report problems
+    with it.
+    """
     found = target.metadata([STATE_TOPIC], timeout_s=within_s).topics.get(STATE_TOPIC)
     return found is not None and not found.error
 
 
 def with_rows(plans: Iterable[PartitionPlan], mapped: MappedCopies) -> list[PartitionPlan]:
-    """The plans, with what is known of their rows in the offset map."""
+    """Return the plans with the known state of their rows in the offset map."""
 
     def had_row(plan: PartitionPlan) -> bool:
         copy = plan.source_topic_id, plan.target_topic_id
@@ -231,8 +233,9 @@ def with_rows(plans: Iterable[PartitionPlan], mapped: MappedCopies) -> list[Part
 
 
 class StateReader:
-    """The state topic as one flow follows it, by a client of its own; not for several threads at
-    once. If the topic was re-created, rows of the old topic that were not taken back still count.
+    """The state topic as followed by one flow, through a client of its own. Not thread-safe.
+
+    If the topic was re-created, rows of the old topic that were not revoked still count.
     """
 
     def __init__(self, target: ClusterClient, flow: str) -> None:

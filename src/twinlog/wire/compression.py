@@ -1,11 +1,11 @@
-"""Kafka's five compression codecs over whole payloads, with a limit on what may come out.
+"""Kafka's five compression codecs for whole payloads, with a limit on the decompressed size.
 
-What Kafka expects differs from the plain formats in three places:
+Kafka's variants differ from the plain formats in three places:
 
-- snappy is framed by a Java library: a magic, two version numbers, then blocks of raw snappy with
-  their lengths in front. Some clients write one raw block without any frame; readers take both.
-- lz4 frames must have independent blocks: Kafka's reader refuses the linked ones that lz4 libraries
-  write by default, so the frame is built here, of the same header bytes as Kafka's own writer.
+- snappy uses the frame of a Java library: a magic, two version numbers, then blocks of raw snappy,
+  each preceded by its length. Some clients write one raw block without a frame; readers take both.
+- lz4 frames must have independent blocks: Kafka's reader refuses linked blocks, which lz4 libraries
+  write by default. So the frame is built here, with the same header bytes as Kafka's own writer.
 - lz4 frames in messages of magic 0 have a header checksum over the wrong bytes (KAFKA-3160).
 """
 
@@ -20,16 +20,18 @@ from twinlog.errors import CorruptData
 from twinlog.wire.record_batch import Codec
 
 DECOMPRESSED_LIMIT_BYTES = 256 << 20
-"""No honest batch comes near: brokers take 1 MiB by default. A bomb stops here, not the process."""
+"""Far above the size of any normal batch: brokers accept 1 MiB by default. A decompression bomb is
+stopped here and does not exhaust the memory of the process.
+"""
 
-ZSTD_LEVEL = 3  # Kafka's default; the library's own, 11, is ten times slower
+ZSTD_LEVEL = 3  # Kafka's default; the default of the library, 11, is ten times slower
 GZIP_LEVEL = 6
 
 _LEAST_GUESS_BYTES = 64 << 10
 _GUESSED_RATIO = 8
 _SMALL_BYTES = 1 << 10
 _LEAST_OF_SMALL_BYTES = 4 << 10
-"""What a record or two come to: to clear more would cost more than to decompress them."""
+"""What one or two records need; clearing more costs more than the decompression."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -37,7 +39,7 @@ _XERIAL_BLOCK_BYTES = 32 << 10
 _BLOCK_LENGTH = struct.Struct(">i")
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
-# version 1 with independent blocks and no checksums; blocks of 64 KiB; checksum of these two bytes
+# version 1, independent blocks, no checksums; blocks of 64 KiB; checksum of these two bytes
 _LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40\x82"
 _LZ4_BLOCK_BYTES = 64 << 10
 _LZ4_STORED_BIT = 1 << 31
@@ -52,7 +54,7 @@ _STREAMS: Final[dict[Codec, Any]] = {
 
 
 def compress(codec: Codec, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
-    """`data` as a broker and every client can decompress it."""
+    """Return `data` compressed so that brokers and all clients can decompress it."""
     if codec is Codec.NONE:
         return data
     if codec is Codec.SNAPPY:
@@ -69,7 +71,7 @@ def decompress(
     data: bytes | bytearray | memoryview,
     limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
 ) -> bytes | bytearray | memoryview:
-    """What was compressed; CorruptData when it cannot be read or is more than `limit_bytes`."""
+    """Return the decompressed data; CorruptData if it is damaged or exceeds `limit_bytes`."""
     if codec is Codec.NONE:
         if len(data) > limit_bytes:
             raise _too_much(codec, limit_bytes)
@@ -80,7 +82,7 @@ def decompress(
 
 
 def repair_lz4_header(data: bytes | memoryview) -> bytes:
-    """An lz4 frame of magic 0 with the header checksum that the format asks for (KAFKA-3160)."""
+    """Return an lz4 frame of magic 0 with a correct header checksum (KAFKA-3160)."""
     frame = bytearray(data)
     if len(frame) < len(_LZ4_HEADER) or not frame.startswith(_LZ4_MAGIC):
         raise CorruptData("not an lz4 frame")
@@ -99,10 +101,11 @@ def _too_much(codec: Codec, limit_bytes: int) -> CorruptData:
 def _decompress_stream(
     codec: Codec, data: bytes | bytearray | memoryview, limit_bytes: int
 ) -> memoryview:
-    """Into a buffer that grows, since the formats need not say how much comes out.
+    """Decompress into a growing buffer, because the formats need not state the decompressed size.
 
-    An error can mean a full buffer or bad data, and only the library's words tell which: so each
-    is met with more room until the limit. Bad data rarely gets here: the CRC is checked first.
+    An error can mean a full buffer or damaged data, and only the message text of the library tells
+    them apart. So each error is retried with a larger buffer up to the limit. Damaged data is rare
+    here: the CRC is checked first.
     """
     into = _STREAMS[codec].decompress_into
     least = _LEAST_GUESS_BYTES if len(data) > _SMALL_BYTES else _LEAST_OF_SMALL_BYTES
@@ -136,7 +139,7 @@ def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes | bytearray:
     out = bytearray()
     position = 0
     while position < len(data):
-        # concatenated streams each begin with the magic, which is no length: its first bit is set
+        # concatenated streams each begin with the magic; with its first bit set, it is no length
         if bytes(data[position : position + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:
             position += len(_XERIAL_HEADER)
             if position > len(data):
@@ -182,7 +185,7 @@ def _compress_lz4(data: memoryview) -> bytearray:
 
 
 def _xxh32(data: bytes | bytearray) -> int:
-    """xxHash32 with seed 0 of fewer than 16 bytes, which is all that a frame's header needs."""
+    """Return the xxHash32 (seed 0) of fewer than 16 bytes, which is enough for a frame header."""
     mask = 0xFFFFFFFF
     value = 374761393 + len(data)
     words = len(data) // 4 * 4

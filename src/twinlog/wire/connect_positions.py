@@ -1,13 +1,13 @@
 """Positions of a MirrorMaker 2 source connector in Kafka Connect's offset storage topic.
 
-JSON without schemas and spaces, as Connect's JsonConverter writes it:
+JSON without schemas or spaces, as Connect's JsonConverter writes it:
 
     key    ["MirrorSourceConnector",{"cluster":"A","partition":0,"topic":"orders"}]
-    value  {"offset":41}      the last record whose copy was acknowledged: it resumes at 42
+    value  {"offset":41}      the last record whose copy was acknowledged; it resumes at 42
 
-Connect looks positions up by the bytes of the key, so the order of the fields matters: it is the
-one in which a Java HashMap of these three names is walked. And it finds them only in the partition
-that Java's default partitioner chooses (`mirror.copy.partitioner`).
+Connect looks up positions by the bytes of the key, so the order of the fields matters: it is the
+iteration order of a Java HashMap with these three names. Connect also finds a position only in the
+partition that Java's default partitioner chooses (`mirror.copy.partitioner`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from twinlog.model import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionKey:
-    """Whose position it is, and of what."""
+    """The connector and source partition that a position belongs to."""
 
     connector: str
     cluster: str
-    """The source's alias."""
+    """The alias of the source cluster."""
     source: TopicPartition
 
     def encode(self) -> bytes:
@@ -37,7 +37,7 @@ class PositionKey:
 
     @classmethod
     def decode(cls, key: bytes | None) -> PositionKey | None:
-        """None for what another kind of connector keeps there."""
+        """Return the decoded key, or None for a key of another kind of connector."""
         match _loads(key):
             case [
                 str(connector),
@@ -52,12 +52,15 @@ class PositionKey:
 
 
 def encode_position(offset: int) -> bytes:
-    """The value for the upstream offset of the last copied record."""
+    """Return the value that stores the upstream offset of the last copied record."""
     return _json({"offset": offset})
 
 
 def decode_position(value: bytes | None) -> int | None:
-    """The offset of the last copied record; None for a reset, or what MirrorMaker 2 ignores."""
+    """Return the offset of the last copied record.
+
+    None for a reset, or a value that MirrorMaker 2 ignores.
+    """
     match _loads(value):
         case {"offset": int(offset)} if offset >= 0:
             return offset

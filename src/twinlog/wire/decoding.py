@@ -1,8 +1,9 @@
-"""From the bytes of a record batch (magic 2) to its records: as rows of a table, or as objects.
+"""Decode record batches (magic 2) to records: as rows of a table or as objects.
 
-One scan serves all: what is encoded again, what becomes columns of a DataFrame, and what somebody
-looks at. It is compiled where it can be (`kernels`), and what it refuses is judged by its twin, so
-there is one verdict and one text. The CRC is `record_batch.verify_crc`'s, not checked again.
+One scan serves all callers: encoding again, the columns of a DataFrame, and display. It is compiled
+if possible (`kernels`). Data that the compiled scan refuses is scanned again by the Python twin, so
+the verdict and the message text are the same in both cases. The CRC is not checked here: see
+`record_batch.verify_crc`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _LAST_OFFSET: Final = (1 << 63) - 1
 
 
 class Scan:
-    """Reads one batch, some records at a time."""
+    """Reads one batch in steps of some records."""
 
     def __init__(self, header: BatchHeader, batch: memoryview, limit_bytes: int) -> None:
         raw = batch[HEADER_BYTES:]
@@ -36,7 +37,7 @@ class Scan:
                 f"is {header.last_offset}"
             )
         self._header = header
-        # one that the cleaner emptied keeps the bits of its codec
+        # a batch emptied by the log cleaner keeps its codec bits
         self._data = bytes(decompress(header.codec, raw, limit_bytes)) if raw else b""
         self._state = scan_state(header)
 
@@ -45,7 +46,7 @@ class Scan:
         return not self._state[shapes.LEFT]
 
     def next(self, most: int) -> Table:
-        """At most `most` further records; raises CorruptData, which names the record it met."""
+        """Return at most `most` further records; CorruptData names the corrupt record."""
         if not CHOSEN.is_compiled:
             return self._judged(most)
         before = self._state[:]
@@ -67,7 +68,7 @@ class Scan:
             ) from None
 
     def check_end(self) -> None:
-        """All records were read: nothing may be left."""
+        """Raise CorruptData if bytes are left after all records were read."""
         left = len(self._data) - self._state[shapes.POSITION]
         if left:
             raise CorruptData(
@@ -77,21 +78,21 @@ class Scan:
 
 
 def decode_rows(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Rows:
-    """All records of exactly one batch, with absolute offsets and effective timestamps."""
+    """Return all records of exactly one batch, with absolute offsets and effective timestamps."""
     return Rows.of(decode_table(batch, limit_bytes))
 
 
 def decode_batch(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> list[Record]:
-    """The same as objects.
+    """Return the records of `decode_rows` as objects.
 
-    Control batches decode too; what their records mean is `control_type`'s.
+    Control batches are decoded too; `control_type` interprets their records.
     """
     table = decode_table(batch, limit_bytes)
     return records_of(table, range(table.rows))
 
 
 def first_record(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Record:
-    """The first record that the batch still holds."""
+    """Return the first record that the batch still contains."""
     header = _header(batch)
     table = Scan(header, batch, limit_bytes).next(1)
     if not table.rows:
@@ -100,7 +101,7 @@ def first_record(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES)
 
 
 def control_type(batch: memoryview) -> ControlType:
-    """Whether a control batch commits or aborts; a cleaned one, without its record, is OTHER."""
+    """Return whether a control batch commits or aborts; OTHER if it was emptied by the cleaner."""
     for record in decode_batch(batch):
         if record.key is None or len(record.key) < _CONTROL_KEY.size:
             raise CorruptData(f"control record at offset {record.offset}: its key is too short")
@@ -110,7 +111,7 @@ def control_type(batch: memoryview) -> ControlType:
 
 
 def decode_table(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Table:
-    """All records of exactly one batch, over its decompressed payload."""
+    """Return all records of exactly one batch, as a table over its decompressed payload."""
     header = _header(batch)
     scan = Scan(header, batch, limit_bytes)
     table = scan.next(header.count)

@@ -1,7 +1,7 @@
-"""From records to the bytes of a record batch (magic 2), as a broker takes them from a producer.
+"""Encode records as record batches (magic 2), as a producer sends them to a broker.
 
-A record's key, value and headers go over as the bytes that they are; only its length and its two
-deltas are written again (`kernels`).
+The bytes of a record's key, value and headers are copied unchanged; only its length and its two
+deltas are encoded again (`kernels`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from twinlog.wire.record_batch import (
 from twinlog.wire.rows import Rows, rows_of
 
 _UNEVENNESS = 1.1
-"""Parts of equal raw size compress differently; a part that is too large still is split again."""
+"""Parts of equal raw size compress differently; a part that is still too large is split again."""
 
 
 class TimestampType(IntEnum):
-    """Whose clock the timestamps of a batch are from: a bit of its attributes."""
+    """The clock that set the timestamps of a batch: a bit of its attributes."""
 
     CREATE = 0
     LOG_APPEND = LOG_APPEND_TIME_BIT
@@ -42,7 +42,7 @@ class TimestampType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """A batch without producer and CRC, which `record_batch.rewrite_header` gives it."""
+    """A batch without producer and CRC, which `record_batch.rewrite_header` sets."""
 
     data: bytearray
     rows: Rows
@@ -51,7 +51,7 @@ class Encoded:
 
 
 def encode_rows(rows: Rows, *, codec: Codec) -> Encoded:
-    """One batch of all these records, dense: their offsets become 0, 1, ..."""
+    """Encode all records as one dense batch: their offsets become 0, 1, ..."""
     if not rows:
         raise ValueError("a batch needs at least one record")
     size, least, most = rows.measure()
@@ -73,13 +73,13 @@ def encode_rows(rows: Rows, *, codec: Codec) -> Encoded:
 def write_header(
     batch: bytearray, *, codec: Codec, count: int, base_timestamp: int, most: int
 ) -> None:
-    """The header of a dense batch in front of its payload; `most` is the greatest timestamp."""
+    """Write the header of a dense batch before its payload; `most` is the greatest timestamp."""
     HEADER.pack_into(
         batch,
         0,
         0,
         len(batch) - LENGTH_PREFIX_BYTES,
-        -1,  # leader epoch: the broker's
+        -1,  # leader epoch: set by the broker
         2,
         0,  # CRC
         codec,
@@ -104,7 +104,7 @@ def encode_batch(  # noqa: PLR0913 (the fields of one header)
     timestamp_type: TimestampType = TimestampType.CREATE,
     is_transactional: bool = False,
 ) -> bytearray:
-    """One batch of all records, dense: their offsets become base_offset, base_offset + 1, ..."""
+    """Encode all records as one dense batch with the offsets base_offset, base_offset + 1, ..."""
     if not records:
         raise ValueError("a batch needs at least one record")
     encoded = encode_rows(rows_of(records), codec=codec)
@@ -114,9 +114,9 @@ def encode_batch(  # noqa: PLR0913 (the fields of one header)
         0,
         base_offset,
         len(batch) - LENGTH_PREFIX_BYTES,
-        -1,  # leader epoch: the broker's
+        -1,  # leader epoch: set by the broker
         2,
-        0,  # CRC: below
+        0,  # CRC: written below
         codec | timestamp_type | (TRANSACTIONAL_BIT if is_transactional else 0),
         len(records) - 1,
         records[0].timestamp,
@@ -133,10 +133,10 @@ def encode_batch(  # noqa: PLR0913 (the fields of one header)
 def encode_sized(
     rows: Rows, *, codec: Codec, limit_bytes: int, alone_bytes: int | None = None
 ) -> list[Encoded]:
-    """All records in order, in as many batches as it takes for each to be within `limit_bytes`, or
-    within `alone_bytes` where it holds a single record.
+    """Encode all records in order, in as many batches as needed.
 
-    A record that fits only without compression is sent without: its topic would take it so, too.
+    Each batch is within `limit_bytes`, or within `alone_bytes` if it contains a single record. A
+    record that fits only without compression is sent uncompressed: the topic accepts that, too.
     """
     if not rows:
         return []
@@ -161,11 +161,11 @@ def _encode_alone(rows: Rows, codec: Codec, limit_bytes: int) -> Encoded:
     batch = encode_rows(rows, codec=Codec.NONE)
     if len(batch.data) <= limit_bytes:
         return batch
-    compressed = "" if codec is Codec.NONE else f" (nor does {codec.name.lower()} help)"
+    compressed = "" if codec is Codec.NONE else f" ({codec.name.lower()} does not help)"
     error = PartitionError(
         f"the record at offset {rows.offset(0)} makes a batch of {len(batch.data)} bytes"
-        f"{compressed}, the target takes {limit_bytes}: raise max.message.bytes of the target "
-        "topic",
+        f"{compressed}, but the target accepts at most {limit_bytes}: "
+        "raise max.message.bytes of the target topic",
         code="RECORD_TOO_LARGE",
     )
     error.poison = rows.offset(0), rows.offset(0) + 1
@@ -173,7 +173,7 @@ def _encode_alone(rows: Rows, codec: Codec, limit_bytes: int) -> Encoded:
 
 
 def _split(rows: Rows, parts: int) -> list[Rows]:
-    """At least two runs of about equal raw size; none is empty."""
+    """Split into at least two runs of about equal raw size; none is empty."""
     sizes = rows.sizes()
     share = sum(sizes) / parts
     runs: list[Rows] = []
@@ -184,6 +184,6 @@ def _split(rows: Rows, parts: int) -> list[Rows]:
             begin, filled = index, 0
         filled += size
     runs.append(rows.slice(begin, len(rows)))
-    if len(runs) == 1:  # rounding: the last record alone would have been the second run
+    if len(runs) == 1:  # rounding: the last record alone should have been the second run
         return [rows.slice(0, len(rows) - 1), rows.slice(len(rows) - 1, len(rows))]
     return runs

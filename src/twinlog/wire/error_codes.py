@@ -1,4 +1,4 @@
-"""Every error code of Kafka's protocol in one table: name, whether to try again, our error.
+"""All error codes of Kafka's protocol in one table: name, whether to retry, Twinlog's error.
 
 Names, `retriable` and `stale` are those of Java's `Errors`, `RetriableException` and
 `InvalidMetadataException` (Kafka 4.3); a test compares them.
@@ -67,10 +67,10 @@ class KafkaError:
     name: str
     retriable: bool
     stale: bool
-    """What we believe of leaders or topics is out of date (Java: invalid metadata)."""
+    """The client's metadata of leaders or topics is out of date (Java: invalid metadata)."""
     kind: type[ClusterError]
     code: str
-    """The stable code of our error."""
+    """The stable code of Twinlog's error."""
     advice: str
 
 
@@ -121,13 +121,13 @@ _ROWS: Final = (
         19,
         "NOT_ENOUGH_REPLICAS",
         retriable=True,
-        advice="fewer replicas are in sync than min.insync.replicas asks for: look at the brokers",
+        advice="fewer replicas are in sync than min.insync.replicas asks for: check the brokers",
     ),
     _row(
         20,
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
         retriable=True,
-        advice="fewer replicas are in sync than min.insync.replicas asks for: look at the brokers",
+        advice="fewer replicas are in sync than min.insync.replicas asks for: check the brokers",
     ),
     _row(21, "INVALID_REQUIRED_ACKS"),
     _row(22, "ILLEGAL_GENERATION"),
@@ -195,7 +195,7 @@ _ROWS: Final = (
         "KAFKA_STORAGE_ERROR",
         retriable=True,
         stale=True,
-        advice="a disk of the broker has failed: look at its log",
+        advice="a disk of the broker has failed: check its log",
     ),
     _row(57, "LOG_DIR_NOT_FOUND"),
     _row(58, "SASL_AUTHENTICATION_FAILED", kind=AuthenticationFailed),
@@ -293,11 +293,11 @@ ERRORS: Final = {row.number: row for row in _ROWS}
 STALE_LEADER: Final = frozenset(
     {row.number for row in _ROWS if row.stale} | {UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE}
 )
-"""Who leads has changed, or a new leader is not ready: ask again who it is."""
+"""The leader has changed, or a new leader is not ready: look up the leader again."""
 
 
 def lookup(number: int) -> KafkaError:
-    """The row of a code; a code newer than this table is fatal and named by its number."""
+    """Return the row of a code; a code newer than this table is fatal and named by its number."""
     return ERRORS.get(number) or _row(number, f"ERROR_{number}")
 
 
@@ -310,7 +310,10 @@ def error_for(
     detail: str | None = None,
     advice: str | None = None,
 ) -> ClusterError:
-    """Our error for an answer: `doing` says what was asked of which topic, `acl` what it needs."""
+    """Return Twinlog's error for an error code in a response.
+
+    `doing` names the request and its topic, `acl` the permission that it needs.
+    """
     row = lookup(number)
     message = f"cluster {cluster}: {doing} was answered with {row.name}"
     if detail:

@@ -1,10 +1,12 @@
-"""Small batches that follow each other, as the payload of one: a kernel goes over them once, checks
-each CRC and each record, and writes what goes into the larger batch. Compressed ones are unpacked
-before, and packed together.
+"""Joining of consecutive small batches into one larger batch.
 
-Which batches are joined follows from where a Fetch answer began, so another lane may join the same
-records otherwise. That changes nothing: sequences are counted by record, and a broker refuses a
-batch that begins or ends elsewhere than the one it has, after which the target is checked.
+A kernel goes over the batches once, checks each CRC and each record, and writes the payload of the
+larger batch. Compressed batches are decompressed before that, and the result is compressed as a
+whole.
+
+Which batches are joined depends on where a Fetch response began, so another lane may join the same
+records differently. That is harmless: sequence numbers count records, and a broker refuses a batch
+whose begin or end differs from the batch that it has; after that, the target is checked.
 """
 
 from __future__ import annotations
@@ -30,22 +32,22 @@ from twinlog.wire.record_batch import (
 )
 
 FEW_RECORDS: Final = 8
-"""Of a batch that is small; a larger one goes as it is."""
+"""The most records of a small batch; a larger one is sent as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedBatch:
-    """A batch without producer and CRC, which `record_batch.rewrite_header` gives it."""
+    """A batch without producer and CRC, which `record_batch.rewrite_header` sets."""
 
     data: bytearray
     batches: int
     records: int
     next_offset: int
     behind: int
-    """Where in the Fetch answer the next batch begins."""
+    """The position of the next batch in the Fetch response."""
     most_timestamp: int
     least_timestamp: int
-    """Of what the batches' headers say (ms)."""
+    """According to the headers of the batches (ms)."""
 
 
 def join_run(
@@ -58,10 +60,11 @@ def join_run(
     most_records: int,
     codec: Codec,
 ) -> JoinedBatch | None:
-    """Batches of a Fetch answer from byte `at` on, of which `first` is the first one's header.
+    """Join the batches of a Fetch response from byte `at` on.
 
-    Only such as pass as they are, of its codec, below offset `end`; `codec` is that of the joined
-    one. None where there are not two of them.
+    `first` is the header of the first one. Only batches that can be sent unchanged, with the same
+    codec and below offset `end`, are joined; `codec` is the codec of the joined batch. Returns None
+    if there are fewer than two of them.
     """
     behind: list[int] = []
     begin = at
@@ -72,7 +75,7 @@ def join_run(
     state = array(
         "q", (begin, first.base_offset, end, FEW_RECORDS, most_records, bool(behind), *_NOTHING)
     )
-    # what is joined lacks headers, and so is hardly ever larger than what it was
+    # the joined batch has fewer headers, so it is hardly ever larger than its parts
     out = bytearray(min(most_bytes, HEADER_BYTES + len(records) - begin))
     if len(out) <= HEADER_BYTES:
         return None
@@ -105,8 +108,10 @@ def join_run(
 def _unpacked(
     records: memoryview, at: int, first: BatchHeader, most_bytes: int, behind: list[int]
 ) -> memoryview:
-    """The batches from there on as if they had no codec, CRCs checked; where each ends in the
-    answer is appended to `behind`. Whoever takes a corrupt one by itself says so.
+    """Return the batches from `at` on as uncompressed batches, with their CRCs checked.
+
+    The end of each batch in the response is appended to `behind`. Stops at a corrupt batch, which
+    is reported when it is read by itself.
     """
     out, offset = bytearray(), first.base_offset
     try:

@@ -1,12 +1,12 @@
-"""Message sets of magic 0 and 1 (before Kafka 0.11) to records.
+"""Decode message sets of magic 0 and 1 (before Kafka 0.11).
 
     offset int64, size int32, crc uint32, magic int8, attributes int8, [timestamp int64: magic 1,]
     key length int32 (negative: null), key, value length int32 (negative: null), value
 
-A compressed message is a wrapper: its value is a message set of its own. Offsets of the inner
-messages are absolute with magic 0; with magic 1 (KIP-31) they count from 0 and the wrapper has the
-last one's absolute offset. A wrapper stamped by the broker (LogAppendTime, KIP-32) gives its
-timestamp to all inside.
+A compressed message is a wrapper: its value is a message set. The offsets of the inner messages are
+absolute with magic 0. With magic 1 (KIP-31) they count from 0, and the wrapper has the absolute
+offset of the last one. If the broker set the timestamp of a wrapper (LogAppendTime, KIP-32), it
+applies to all inner messages.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _KEY_POSITION = {0: 18, 1: 26}
 
 
 def decode_legacy(buffer: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> list[Record]:
-    """All records of the messages in `buffer`, CRCs checked; drops a partial one at the end.
+    """Return all records of the messages in `buffer`, with CRCs checked.
 
-    Magic 0 knows no timestamps: they are -1, as in Java.
+    A partial message at the end is dropped. Magic 0 has no timestamps: they are -1, as in Java.
     """
     records: list[Record] = []
     for header, position in read_headers(buffer):
@@ -90,7 +90,7 @@ def _unwrap(wrapper: BatchHeader, value: bytes | None, limit_bytes: int) -> list
 
 
 def _absolute(wrapper: BatchHeader, records: list[Record]) -> list[Record]:
-    # offset 0: written by a producer that left it to the broker, which did not set it
+    # offset 0: the producer left it to the broker, which did not set it
     if wrapper.magic == 0 or wrapper.base_offset == 0:
         return records
     base_offset = wrapper.base_offset - records[-1].offset

@@ -8,9 +8,9 @@ Kafka's protocol types, big-endian; a string is an int16 length and UTF-8. Keys 
                 partition                         metadata
     Heartbeat   source alias, target alias        version, timestamp in ms
 
-As Java's readers do, ours take every version for version 0 and ignore what follows the fields.
-There is no record without a value: Java's readers end with an exception at a tombstone, so none is
-ever written. One that is read is CorruptData, which readers skip.
+Like Java's readers, these decoders read every version as version 0 and ignore bytes after the
+fields. Records always have a value: Java's readers fail with an exception at a tombstone, so none
+is ever written. Decoding a tombstone raises CorruptData, and readers skip the record.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _VERSION_AND_TIMESTAMP = struct.Struct(">hq")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetSync:
-    """One record's offset on the source, and the offset of its copy on the target."""
+    """The offset of a record on the source, and the offset of its copy on the target."""
 
     topic_partition: TopicPartition
-    """By its name on the source."""
+    """With the topic name on the source."""
     upstream_offset: int
     downstream_offset: int
 
@@ -52,7 +52,7 @@ class OffsetSync:
 
     @classmethod
     def decode(cls, key: bytes | None, value: bytes | None) -> OffsetSync:
-        """Raises CorruptData."""
+        """Decode an offset sync; raises CorruptData."""
         fields = _Fields("offset sync", key)
         topic_partition = fields.topic_partition()
         upstream_offset, downstream_offset = _Fields("offset sync", value).take(_OFFSETS)
@@ -65,15 +65,15 @@ class OffsetSync:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A group's committed offset on the source, and where it resumes in the target's topic."""
+    """A group's committed offset on the source, and where it resumes in the topic on the target."""
 
     group: str
     topic_partition: TopicPartition
-    """By its name on the target."""
+    """With the topic name on the target."""
     upstream_offset: int
     downstream_offset: int
     metadata: str = ""
-    """What the group committed with its offset; none is the empty text."""
+    """The metadata that the group committed with its offset; empty if there is none."""
 
     def key(self) -> bytes:
         return _encode_string(self.group) + _encode_topic_partition(self.topic_partition)
@@ -84,7 +84,7 @@ class Checkpoint:
 
     @classmethod
     def decode(cls, key: bytes | None, value: bytes | None) -> Checkpoint:
-        """Raises CorruptData."""
+        """Decode a checkpoint; raises CorruptData."""
         of_key = _Fields("checkpoint", key)
         group = of_key.string()
         topic_partition = of_key.topic_partition()
@@ -100,7 +100,7 @@ class Checkpoint:
 
     @classmethod
     def all_in(cls, records: Iterable[Record]) -> Iterator[Checkpoint]:
-        """Those of a log that can be read; as Java's readers, ours pass over the others."""
+        """Yield the checkpoints of a log that can be decoded, like Java's readers."""
         for record in records:
             with suppress(CorruptData):
                 yield cls.decode(record.key, record.value)
@@ -122,7 +122,7 @@ class Heartbeat:
 
     @classmethod
     def decode(cls, key: bytes | None, value: bytes | None) -> Heartbeat:
-        """Raises CorruptData."""
+        """Decode a heartbeat; raises CorruptData."""
         of_key = _Fields("heartbeat", key)
         source_alias = of_key.string()
         target_alias = of_key.string()
@@ -135,7 +135,7 @@ def _encode_topic_partition(tp: TopicPartition) -> bytes:
 
 
 def _encode_string(text: str) -> bytes:
-    encoded = text.encode("utf-8", "replace")  # as Java: half a surrogate pair becomes "?"
+    encoded = text.encode("utf-8", "replace")  # like Java: half a surrogate pair becomes "?"
     if len(encoded) > _MAX_STRING_BYTES:
         raise CorruptData(
             f"a text of {len(encoded)} bytes, {text[:40]!r}..., does not fit into a record of "
@@ -146,7 +146,7 @@ def _encode_string(text: str) -> bytes:
 
 
 class _Fields:
-    """Reads the fields of a key or value in their order."""
+    """Reads the fields of a key or value in order."""
 
     def __init__(self, kind: str, encoded: bytes | None) -> None:
         if encoded is None:

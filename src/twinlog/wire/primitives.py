@@ -1,6 +1,6 @@
-"""Kafka's flexible wire primitives (KIP-482), as far as Fetch and Produce need them.
+"""The flexible primitives of Kafka's protocol (KIP-482), as far as Fetch and Produce need them.
 
-Only the two hot requests are written by hand: everything else uses the generated classes of the
+Only these two frequent requests are encoded by hand: all others use the generated classes of the
 client library.
 """
 
@@ -16,7 +16,7 @@ _INT16 = struct.Struct(">h")
 
 
 def uvarint(value: int) -> bytes:
-    """An unsigned varint, at most 5 bytes for 32 bits."""
+    """Encode an unsigned varint: at most 5 bytes for 32 bits."""
     if value < 0x80:
         return bytes((value,))
     out = bytearray()
@@ -28,13 +28,13 @@ def uvarint(value: int) -> bytes:
 
 
 def compact_string(text: str) -> bytes:
-    """A non-null COMPACT_STRING: length + 1 as uvarint, then UTF-8."""
+    """Encode a non-null COMPACT_STRING: length + 1 as uvarint, then UTF-8."""
     raw = text.encode()
     return uvarint(len(raw) + 1) + raw
 
 
 class Reader:
-    """Reads primitives from one response buffer; running past its end is CorruptData."""
+    """Reads primitives from one response buffer; reading past its end raises CorruptData."""
 
     __slots__ = ("pos", "view")
 
@@ -84,11 +84,11 @@ class Reader:
         return None if raw is None else bytes(raw).decode("utf-8", "replace")
 
     def array_length(self) -> int:
-        """Elements of a compact array; a null array counts as empty."""
+        """Return the number of elements of a compact array; 0 for a null array."""
         return max(0, self.uvarint() - 1)
 
     def tags(self) -> dict[int, memoryview] | None:
-        """Tagged fields, or None for the usual empty section."""
+        """Return the tagged fields, or None for an empty section, which is usual."""
         count = self.uvarint()
         if not count:
             return None

@@ -1,7 +1,7 @@
-"""Gives a batch another codec without looking at its records: only the payload is packed again.
+"""Change the codec of a batch without looking at its records.
 
-Records hold no trace of the codec, so header and records stay as they are. That is several times
-cheaper than decoding and encoding them.
+Records do not depend on the codec, so the header fields and records stay as they are, and only the
+payload is compressed again. That is several times cheaper than decoding and encoding the records.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ _OTHER_BITS: Final = 0xFF & ~0x07
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recompression:
-    """Which codec batches get, and whether also those that have one already."""
+    """The codec for batches, and whether it also replaces an existing codec."""
 
     codec: Codec
     every: bool = False
 
     def of(self, header: BatchHeader, batch: memoryview, limit_bytes: int) -> memoryview:
-        """The batch as it is to be sent; the same one where it may stay.
+        """Return the batch as it is to be sent; the same object if it needs no change.
 
-        Its CRC is left to `rewrite_header`. A batch that would outgrow `limit_bytes` stays.
+        The CRC is not set: `rewrite_header` does that. A batch that would exceed `limit_bytes` is
+        not changed.
         """
         if header.codec is self.codec or (header.codec is not Codec.NONE and not self.every):
             return batch

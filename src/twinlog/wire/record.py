@@ -1,4 +1,4 @@
-"""One record as values, without the batch it came in."""
+"""One record as values, without its batch."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _NULL = -1
 
 
 class Record(NamedTuple):
-    """What a consumer sees of a record; a tuple, because the deep path makes one for each.
+    """A record as a consumer sees it; a tuple, because the deep path makes one for each record.
 
-    `timestamp` is the effective one, in milliseconds: the broker's if the topic says LogAppendTime.
-    Header keys are UTF-8; bytes that are not become lone surrogates and back again (PEP 383), so
-    that nothing of a copied record changes.
+    `timestamp` is the effective one, in milliseconds: the broker's if the topic uses LogAppendTime.
+    Header keys are UTF-8; other bytes become lone surrogates and are restored on encoding (PEP
+    383), so that a copied record stays the same.
     """
 
     offset: int
@@ -31,7 +31,7 @@ class Record(NamedTuple):
 
 
 class ControlType(StrEnum):
-    """What a control batch says about its producer's transaction."""
+    """The outcome of the producer's transaction according to a control batch."""
 
     ABORT = "abort"
     COMMIT = "commit"
@@ -39,7 +39,11 @@ class ControlType(StrEnum):
 
 
 def fingerprint(record: Record) -> int:
-    """CRC32C over timestamp, key and value; null and empty differ, and so do shifted borders."""
+    """Return a CRC32C over timestamp, key and value.
+
+    Null and empty values differ, and so do the same bytes divided differently between key and
+    value.
+    """
     key, value = record.key, record.value
     crc = crc32c(
         _TIMESTAMP_AND_KEY.pack(record.timestamp, _NULL if key is None else len(key)) + (key or b"")

@@ -1,6 +1,6 @@
-"""Record batches as bytes: headers are read, checked and rewritten, records never touched.
+"""Record batches as bytes: headers are read, checked and rewritten, but not the records.
 
-This is the shallow path. A batch is 61 header bytes and a payload (KIP-98, "magic 2"):
+This is the shallow path. A batch consists of 61 header bytes and a payload (KIP-98, "magic 2"):
 
     offset  field                                offset  field
     0       baseOffset int64                     27      baseTimestamp int64
@@ -10,9 +10,9 @@ This is the shallow path. A batch is 61 header bytes and a payload (KIP-98, "mag
     17      crc uint32                           53      baseSequence int32
     21      attributes int16                     57      recordCount int32
 
-The CRC32C covers byte 21 to the end, so the broker may set baseOffset and partitionLeaderEpoch
-without touching it, and so the CRC does not protect them. Older formats ("magic" 0 and 1, before
-Kafka 0.11) have offset, length and magic at the same places: one loop walks over a mixture.
+The CRC32C covers byte 21 to the end: the broker may set baseOffset and partitionLeaderEpoch without
+changing it, but these two fields are not protected by it. Older formats ("magic" 0 and 1, before
+Kafka 0.11) have offset, length and magic at the same places, so one loop reads a mixture of them.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from crc32c import crc32c
 from twinlog.errors import CorruptData
 
 HEADER_BYTES = 61
-LENGTH_PREFIX_BYTES = 12  # baseOffset and batchLength, which batchLength itself does not count
+LENGTH_PREFIX_BYTES = 12  # baseOffset and batchLength, which are not included in batchLength
 MAGIC_POSITION = 16
 CRC_POSITION = 17
-ATTRIBUTES_POSITION = 21  # also where the bytes under the CRC32C begin
+ATTRIBUTES_POSITION = 21  # the CRC32C covers the bytes from here on
 PRODUCER_POSITION = 43
 
 CODEC_MASK = 0x07
@@ -70,13 +70,13 @@ class Codec(IntEnum):
 class BatchHeader(NamedTuple):
     """The header of one batch; a tuple, because the copy loop makes one for every batch.
 
-    Of magic 0 and 1 each message is a batch. `base_offset` is its offset (of a compressed one the
-    LAST offset inside it), and `count` is -1 when only decompression would tell.
+    With magic 0 and 1 each message is a batch: `base_offset` is its offset (for a compressed
+    message, the LAST offset in it), and `count` is -1 if it is known only after decompression.
     """
 
     base_offset: int
     length: int
-    """Of the whole batch, with the 12 bytes that the field on the wire leaves out."""
+    """The size of the whole batch, including the 12 bytes that batchLength does not count."""
     leader_epoch: int
     magic: int
     crc: int
@@ -87,7 +87,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which a header has no use for
+    count: int  # type: ignore[assignment]  # hides tuple.count, which is not needed here
 
     @property
     def last_offset(self) -> int:
@@ -95,7 +95,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The offset after this batch; never from `count`, which is less in a compacted log."""
+        """The offset after this batch; `count` is no help, as it is less in a compacted log."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -110,8 +110,9 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """A transaction marker, or another batch of the broker's own; the old formats have none,
-        whatever their attributes say.
+        """Whether it is a transaction marker or another batch written by the broker itself.
+
+        The old formats have none, regardless of the attributes.
         """
         return self.attributes & CONTROL_BIT != 0 and self.magic >= 2
 
@@ -125,14 +126,14 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_dense(self) -> bool:
-        """Every offset of the batch has its record: a broker takes no other from a producer."""
+        """Whether every offset has a record: brokers refuse other batches from producers."""
         return self.last_offset_delta + 1 == self.count
 
 
 def read_headers(buffer: memoryview, start: int = 0) -> Iterator[tuple[BatchHeader, int]]:
-    """The header and position of each batch in a Fetch answer; drops a partial one at the end.
+    """Yield header and position of each batch in a Fetch response; drop a partial batch at the end.
 
-    Only lengths, counts and the magic are checked: `verify_crc` is a step of its own.
+    Only lengths, counts and the magic are checked; `verify_crc` is a separate step.
     """
     position, end = start, len(buffer)
     unpack = HEADER.unpack_from
@@ -169,14 +170,14 @@ def read_headers(buffer: memoryview, start: int = 0) -> Iterator[tuple[BatchHead
 
 
 def read_header(batch: memoryview, position: int = 0) -> BatchHeader:
-    """The header of the batch at `position`, which must be there as a whole."""
+    """Return the header of the batch at `position`, which must be complete."""
     for header, _ in read_headers(batch, position):
         return header
     raise CorruptData(f"batch at byte {position} is cut short: {len(batch) - position} bytes left")
 
 
 def verify_crc(buffer: memoryview, position: int, header: BatchHeader) -> None:
-    """Raise CorruptData unless the checksum in the header is that of the bytes."""
+    """Raise CorruptData if the checksum in the header does not match the bytes."""
     end = position + header.length
     if end > len(buffer):
         raise CorruptData(
@@ -202,12 +203,16 @@ def rewrite_header(
     base_sequence: int,
     is_transactional: bool = False,
 ) -> None:
-    """Make a fetched batch one of ours, in place; `batch` is writable and exactly one batch.
+    """Turn a fetched batch into a batch of this producer, in place.
 
-    baseOffset becomes 0: a broker answers INVALID_RECORD to anything else and assigns the real one.
-    The transactional bit goes because we do not produce inside the source's transaction; who has
-    one of his own asks for it. The delete-horizon bit goes because only the target's cleaner may
-    set it; baseTimestamp stays, since record timestamps are deltas to it with or without that bit.
+    `batch` is writable and exactly one batch.
+
+    - baseOffset becomes 0: a broker rejects other values with INVALID_RECORD and assigns the real
+      one.
+    - The transactional bit is cleared, because the batch is not part of the source's transaction;
+      callers with a transaction of their own ask for it.
+    - The delete-horizon bit is cleared, because only the target's log cleaner may set it.
+      baseTimestamp stays: record timestamps are deltas to it with or without that bit.
     """
     if (
         batch[MAGIC_POSITION] != 2
@@ -224,7 +229,7 @@ def rewrite_header(
 
 
 def _check_prefix(buffer: memoryview, position: int) -> tuple[int, int]:
-    """Offset and whole length, as far as they can be judged without the magic."""
+    """Return offset and total length, checked as far as possible without the magic."""
     offset, length = _PREFIX.unpack_from(buffer, position)
     if length < _LEAST_LENGTH_OF_ALL or offset < 0:
         raise CorruptData(
@@ -234,7 +239,7 @@ def _check_prefix(buffer: memoryview, position: int) -> tuple[int, int]:
 
 
 def _read_legacy_header(buffer: memoryview, position: int) -> BatchHeader | None:
-    """A message of magic 0 or 1, None when the buffer ends inside the batch."""
+    """Return the header of a message of magic 0 or 1; None if the buffer ends inside the batch."""
     offset, length = _check_prefix(buffer, position)
     magic = buffer[position + MAGIC_POSITION]
     least = _LEAST_LENGTH.get(magic)

@@ -1,4 +1,4 @@
-"""The deep path's door: record batches of every format to records, and records to batches."""
+"""Public interface of the deep path: record batches of every format to records, and back."""
 
 from __future__ import annotations
 

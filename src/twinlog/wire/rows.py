@@ -1,7 +1,7 @@
-"""Records that are still bytes: rows of tables, in order, perhaps of several batches.
+"""Records as bytes: rows of tables, in order, possibly of several batches.
 
-What takes records apart and puts them together again (holes, sizes, keys, joining) picks rows; an
-object is made only of the record that somebody wants to look at.
+Code that splits and recombines records (holes, sizes, keys, joining) works on rows; an object is
+created only for a record that a caller asks for.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _SEEN: Final = (
     shapes.VALUE_SIZE,
     shapes.HEADERS,
 )
-"""Columns that make a record."""
+"""The columns that make up a record."""
 _MANY_ROWS: Final = 1 << 12
 _FIRST_ROWS: Final = array("q", range(_MANY_ROWS))
-"""A slice of it is copied many times faster than a range is counted."""
+"""Copying a slice of it is many times faster than iterating over a range."""
 _FRONT_BYTES: Final = 32
-"""What a record's own lengths, deltas and counts rarely exceed."""
+"""An upper estimate of a record's own lengths, deltas and counts, rarely exceeded."""
 
 
 class Rows:
@@ -49,7 +49,7 @@ class Rows:
 
     @classmethod
     def of(cls, table: Table) -> Rows:
-        """All records of a table."""
+        """Return all records of a table."""
         count = table.rows
         picked = _FIRST_ROWS[:count] if count <= _MANY_ROWS else array("q", range(count))
         return cls(((table, picked),))
@@ -58,7 +58,7 @@ class Rows:
         return self._count
 
     def slice(self, begin: int, end: int) -> Rows:
-        """The records [begin, end) of these."""
+        """Return the records [begin, end) of these."""
         if begin <= 0 and end >= self._count:
             return self
         parts: list[Part] = []
@@ -71,7 +71,7 @@ class Rows:
         return Rows(parts)
 
     def behind(self, position: int) -> Rows:
-        """Those whose offset is at least `position`."""
+        """Return the records at or after offset `position`."""
         parts: list[Part] = []
         for table, picked in self.parts:
             fresh = picked
@@ -83,7 +83,7 @@ class Rows:
         return Rows(parts)
 
     def where(self, keeps: Callable[[int], bool]) -> Rows:
-        """Those whose offset is one to keep."""
+        """Return the records for whose offset `keeps` returns True."""
         parts: list[Part] = []
         for table, picked in self.parts:
             offsets = table.cells  # its first column
@@ -91,7 +91,7 @@ class Rows:
         return Rows(parts)
 
     def partitioned(self, partitions: int) -> list[Rows]:
-        """Those of each partition, as Kafka's Java producer partitions by key."""
+        """Return the records of each partition, as Kafka's Java producer partitions by key."""
         shares: list[list[Part]] = [[] for _ in range(partitions)]
         for table, picked in self.parts:
             by_partition = CHOSEN.kernels.partition(table, picked, partitions)
@@ -101,7 +101,7 @@ class Rows:
         return [Rows(share) for share in shares]
 
     def breaks(self) -> list[tuple[int, int]]:
-        """(index, offset) of the first record, and of each that does not follow the one before."""
+        """Return (index, offset) of the first record and of each after a gap in the offsets."""
         found: list[tuple[int, int]] = []
         at, expected = 0, None
         for table, picked in self.parts:
@@ -114,12 +114,12 @@ class Rows:
         return found
 
     def offset(self, index: int) -> int:
-        """That of one record, -1 of the last."""
+        """Return the offset of one record; -1 is the index of the last."""
         table, row = self._find(index)
         return table.cells[row]
 
     def offsets(self) -> array[int]:
-        """Those of all."""
+        """Return the offsets of all records."""
         out = array("q")
         for table, picked in self.parts:
             cells = table.cells  # its first column
@@ -127,15 +127,15 @@ class Rows:
         return out
 
     def record(self, index: int) -> Record:
-        """One record as an object."""
+        """Return one record as an object."""
         return record_of(*self._find(index))
 
     def records(self) -> list[Record]:
-        """All as objects."""
+        """Return all records as objects."""
         return [record for table, picked in self.parts for record in records_of(table, picked)]
 
     def sizes(self) -> list[int]:
-        """About how many bytes each has in a payload."""
+        """Return the approximate number of bytes of each record in a payload."""
         return [
             _FRONT_BYTES + ends[row] - rests[row]
             for table, picked in self.parts
@@ -148,7 +148,7 @@ class Rows:
         return table.cells[shapes.TIMESTAMP * table.stride + picked[0]]
 
     def measure(self) -> tuple[int, int, int]:
-        """Bytes of their payload, least and greatest timestamp."""
+        """Return the size of their payload, and their least and greatest timestamp."""
         base, size, number = self.first_timestamp(), 0, 0
         least = most = base
         for table, picked in self.parts:
@@ -158,7 +158,7 @@ class Rows:
         return size, least, most
 
     def write(self, out: bytearray, start: int) -> None:
-        """Their payload, which fills `out` from `start` on."""
+        """Write their payload, which fills `out` from `start` on."""
         base, number = self.first_timestamp(), 0
         for table, picked in self.parts:
             written = CHOSEN.kernels.rebuild(table, picked, number, base, out, start)
@@ -179,7 +179,7 @@ class Rows:
 
 
 def record_of(table: Table, row: int) -> Record:
-    """One row as an object."""
+    """Return one row as an object."""
     key, key_size, value, value_size, header = (
         table.cells[column * table.stride + row]
         for column in (shapes.KEY, shapes.KEY_SIZE, shapes.VALUE, shapes.VALUE_SIZE, shapes.HEADERS)
@@ -195,7 +195,7 @@ def record_of(table: Table, row: int) -> Record:
 
 
 def records_of(table: Table, picked: Sequence[int]) -> list[Record]:
-    """Rows as objects, in the order of the table."""
+    """Return rows as objects, in the order of the table."""
     data, make = table.data, tuple.__new__
     columns = [table.column(column) for column in _SEEN]
     if len(picked) != table.rows:
@@ -216,7 +216,7 @@ def records_of(table: Table, picked: Sequence[int]) -> list[Record]:
 
 
 def headers_at(data: bytes, position: int) -> Headers:
-    """Headers of a record that was scanned."""
+    """Decode the headers of a scanned record."""
     count, position = read_varint(data, position)
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
@@ -233,12 +233,12 @@ def headers_at(data: bytes, position: int) -> Headers:
 
 
 def rows_of(records: Sequence[Record]) -> Rows:
-    """Records that were objects, as rows: of old formats, and what Twinlog writes itself."""
+    """Return record objects as rows: those of old formats, and those that Twinlog itself writes."""
     return Rows.of(table_of(records))
 
 
 def table_of(records: Sequence[Record]) -> Table:
-    """The same as a table; CorruptData where an offset or a timestamp leaves 64 bits."""
+    """Return record objects as a table; CorruptData if an offset or timestamp exceeds 64 bits."""
     data = bytearray()
     columns: list[list[int]] = [[] for _ in range(COLUMNS)]
     for offset, timestamp, key, value, headers in records:
@@ -265,7 +265,7 @@ def table_of(records: Sequence[Record]) -> Table:
 
 
 def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
-    """Their count, then each."""
+    """Encode the number of headers, then each header."""
     out = bytearray(encode_varint(len(headers)))
     for key, value in headers:
         raw = key.encode("utf-8", "surrogateescape")
@@ -276,7 +276,7 @@ def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
 
 
 def rest_of(record: Record) -> bytes:
-    """Key, value and headers of a record as a batch of magic 2 holds them."""
+    """Encode key, value and headers of a record as a batch of magic 2 contains them."""
     out = bytearray()
     _append(out, record.key)
     _append(out, record.value)
@@ -284,7 +284,7 @@ def rest_of(record: Record) -> bytes:
 
 
 def _append(data: bytearray, value: bytes | None) -> int:
-    """Length and bytes; where the bytes begin."""
+    """Append length and bytes; return where the bytes begin."""
     data += _NULL_LENGTH if value is None else encode_varint(len(value))
     at = len(data)
     data += value or b""

@@ -11,14 +11,14 @@ WRITE: Final = 4
 
 
 class Pattern(IntEnum):
-    """How the name of an ACL's resource is meant, by the protocol's numbers."""
+    """How the resource name of an ACL is matched, with the protocol's numbers."""
 
     LITERAL = 3
     PREFIXED = 4
 
 
 class Permission(IntEnum):
-    """Whether an ACL allows or denies, by the protocol's numbers."""
+    """Whether an ACL allows or denies, with the protocol's numbers."""
 
     DENY = 2
     ALLOW = 3
@@ -40,20 +40,20 @@ _OPERATIONS: Final = {
 
 
 class TopicAcl(NamedTuple):
-    """One ACL on a topic, or on all topics whose names begin alike."""
+    """One ACL on a topic, or on all topics with a common prefix."""
 
     name: str
     pattern: int
-    """A Pattern."""
+    """A number of `Pattern`."""
     principal: str
     host: str
     operation: int
-    """Kafka's number; a newer broker's is passed on."""
+    """Kafka's number; unknown numbers of newer brokers are passed on."""
     permission: int
-    """A Permission."""
+    """A number of `Permission`."""
 
     def __str__(self) -> str:
-        """`ALLOW READ on topic A.orders* to User:app`."""
+        """Return a text like `ALLOW READ on topic A.orders* to User:app`."""
         permission = "ALLOW" if self.permission == Permission.ALLOW else "DENY"
         operation = _OPERATIONS.get(self.operation, f"operation {self.operation}")
         star = "*" if self.pattern == Pattern.PREFIXED else ""

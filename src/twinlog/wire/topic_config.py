@@ -1,4 +1,4 @@
-"""One config of a topic or broker, as DescribeConfigs gives it."""
+"""One config of a topic or broker, as returned by DescribeConfigs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, by the protocol's numbers; newer brokers have others."""
+    """Where a value comes from, with the protocol's numbers; newer brokers have others."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -19,7 +19,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """A sensitive one has no value."""
+    """One config entry; a sensitive one has no value."""
 
     name: str
     value: str | None
@@ -29,5 +29,5 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """As Java's ConfigEntry has it: a value from the broker's own file is not a default."""
+        """Like Java's ConfigEntry: a value from the broker's own file is not a default."""
         return self.source == ConfigSource.DEFAULT

@@ -1,4 +1,4 @@
-"""Zigzag variable-length integers, as the fields of a record have them (KIP-98)."""
+"""Zigzag variable-length integers, as used in the fields of a record (KIP-98)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _TABLE_SIZE = 1 << 14
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A 32-bit value and the position after it; IndexError when `data` ends first."""
+    """Return a 32-bit value and the position after it; IndexError if `data` ends before."""
     return _read(data, position, VARINT_MOST_BYTES, _UINT32)
 
 
 def read_varlong(data: bytes, position: int) -> tuple[int, int]:
-    """A 64-bit value and the position after it; IndexError when `data` ends first."""
+    """Return a 64-bit value and the position after it; IndexError if `data` ends before."""
     return _read(data, position, VARLONG_MOST_BYTES, _UINT64)
 
 
 def encode_varint(value: int) -> bytes:
-    """A signed value of up to 64 bits; a varint and a varlong of one value are the same bytes."""
+    """Encode a signed value of up to 64 bits; varint and varlong are the same bytes."""
     raw = (value << 1) ^ (value >> 63)
     if raw < _TABLE_SIZE:
         return _TABLE[raw]
@@ -36,7 +36,7 @@ def _read(data: bytes, position: int, most_bytes: int, mask: int) -> tuple[int, 
         byte = data[at]
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
-            raw &= mask  # bits over the width are dropped, as Java's shifts drop them
+            raw &= mask  # bits beyond the width are dropped, as in Java's shifts
             return (raw >> 1) ^ -(raw & 1), at + 1
         shift += 7
     raise CorruptData(f"an integer at byte {position} is longer than {most_bytes} bytes")

@@ -50,7 +50,7 @@ def test_reads_what_java_reads(text: str, options: dict[str, str]) -> None:
         ("M", "control flag"),
         ("M required", "does not end with ';'"),
         ('M required p="x"', "does not end with ';': add one after the value of p"),
-        ("M bogus p=x;", "no control flag"),
+        ("M bogus p=x;", "not a control flag"),
         ("M required p=123;", "a number without quotes"),
         ("M required p=.5;", "a number without quotes"),
         ("M required p=1a;", "a number without quotes"),

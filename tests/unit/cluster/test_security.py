@@ -191,7 +191,7 @@ class TestTls:
             ),
             (
                 {"ssl_truststore_type": "PEM", "ssl_truststore_certificates": "x"},
-                "ssl.truststore.certificates: its value is no usable store",
+                "ssl.truststore.certificates: its value is not a usable store",
             ),
         ],
     )
@@ -240,7 +240,7 @@ class TestTls:
                     "ssl_truststore_location": "ca.pem",
                     "ssl_truststore_password": "guess",
                 },
-                "ssl.truststore.password: cannot stand beside ssl.truststore.type=PEM",
+                "ssl.truststore.password: cannot be combined with ssl.truststore.type=PEM",
             ),
         ],
     )
@@ -465,7 +465,7 @@ class TestOAuth:
             ('clientId="me"', {"url": ENDPOINT}, "client.secret: not set, nor clientSecret"),
             ("", {"url": "ftp://x/"}, "must be an https, http or file address"),
             ("", {"url": "https://u:hunter2@x/"}, "without user name"),
-            ("", {"url": "http://[::1"}, "its value is no address"),
+            ("", {"url": "http://[::1"}, "its value is not an address"),
             ("", {"url": "file:///no/file"}, "/no/file cannot be read"),
             ("unsecuredLoginStringClaim_x=y", {}, "unsecuredLoginStringClaim_sub: not set"),
             (

@@ -178,7 +178,7 @@ class TestRequest:
     )
     def test_answers_without_a_token(self, endpoint: Endpoint, body: bytes) -> None:
         endpoint.body = body
-        with pytest.raises(AuthenticationFailed, match="holds no token"):
+        with pytest.raises(AuthenticationFailed, match="contains no token"):
             fetch_token(endpoint.settings(), NOW)
 
     @given(st.text())

@@ -172,8 +172,8 @@ def test_our_certificate(tls_server: Server) -> None:
     ("certificate", "hint"),
     [
         (None, "ssl.keystore"),
-        (authority("Stranger").issue("me"), "issuer of our certificate (ssl.keystore.*)"),
-        (shared_authority().issue("me", days=(-9, -1)), "our certificate has expired"),
+        (authority("Stranger").issue("me"), "issuer of the client certificate (ssl.keystore.*)"),
+        (shared_authority().issue("me", days=(-9, -1)), "client certificate as expired"),
     ],
 )
 def test_our_certificate_is_missing_or_refused(

@@ -43,7 +43,7 @@ def test_nobody_is_told_to_delete_a_topic_that_an_application_has_as_well(
 ) -> None:
     text = finding.worded("A->B", is_shared=True)
     assert "delete the target topic" not in text
-    assert "orders is the application's topic as well, so do not delete it" in text
+    assert "orders is also the application's topic, so do not delete it" in text
     assert "topics.exclude" in text
 
 

@@ -81,5 +81,5 @@ def test_masters_that_spark_knows(master: str) -> None:
 
 @pytest.mark.parametrize("master", ["", "nonsense", "local[x]", "localhost:7077", "spark://"])
 def test_others_are_refused_before_a_jvm_starts(master: str) -> None:
-    with pytest.raises(EnvironmentMissing, match="is no master of Spark: write"):
+    with pytest.raises(EnvironmentMissing, match="is not a Spark master: write"):
         require_known(master)

@@ -1,5 +1,5 @@
-"""Messages about groups that the client library does not have, those of KIP-848 and KIP-932:
-schemas beside this file, in the library's form, as brokers speak them.
+"""Group messages that the client library lacks, those of KIP-848 and KIP-932: their schemas are
+beside this file, in the library's format, as brokers define them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = [
 
 
 def _message(name: str) -> Any:
-    """The library makes a class of `name.json` of this package."""
+    """Let the library create a class from `name.json` in this package."""
     return type(ApiMessage)(name, (ApiMessage,), {}, load_json=sys.modules[__name__])
 
 
@@ -27,7 +27,7 @@ AlterShareGroupOffsetsRequest: Final = _message("AlterShareGroupOffsetsRequest")
 ConsumerGroupDescribeRequest: Final = _message("ConsumerGroupDescribeRequest")
 ShareGroupDescribeRequest: Final = _message("ShareGroupDescribeRequest")
 
-# the library finds an answer's class by its number and holds it weakly: somebody must keep it
+# the library finds a response class by number and references it weakly, so it must be kept here
 _ANSWERS: Final = (
     _message("DescribeShareGroupOffsetsResponse"),
     _message("AlterShareGroupOffsetsResponse"),

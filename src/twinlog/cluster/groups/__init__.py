@@ -1,6 +1,6 @@
-"""Consumer groups: their offsets, their members, and membership of our own (who leads a flow).
+"""Consumer groups: their offsets, their members, and Twinlog's own membership (who leads a flow).
 
-Read `coordinators` (who answers for a group), then `group_offsets`; `membership` with `member` and
-`group_protocol` is how processes agree on a leader. `group_sides` has what a
-group is on one cluster, for people.
+Read `coordinators` (which broker is responsible for a group), then `group_offsets`. With
+`membership`, `member` and `group_protocol`, processes agree on a leader. `group_sides` describes a
+group on one cluster, for people.
 """

@@ -1,13 +1,13 @@
-"""The group of Kafka Connect's workers, and which connectors they run.
+"""The group of Kafka Connect's workers, and the connectors that they run.
 
-What a worker runs is what it had when it joined, by its own word, and what it was given since;
-both stand in the group, in Connect's own format (versions 0 to 2 of its protocol):
+A worker runs what it had when it joined, as it reported, and what it was assigned since. Both are
+in the group, in Connect's own format (versions 0 to 2 of its protocol):
 
     metadata    int16 version, string URL, int64 config offset, bytes assignment (since version 1)
     assignment  int16 version, int16 error, string leader, string leader's URL, int64 config offset,
                 array of (string connector, array of int32 tasks)      -1 is the connector itself,
                 which a worker keeps without tasks when it is stopped
-                ... what later versions add is not needed
+                ... fields of later versions are not needed
 """
 
 from __future__ import annotations
@@ -33,19 +33,21 @@ MAX_CONNECTORS: Final = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectGroup:
-    """Connect's workers on one cluster, as their coordinator knows them."""
+    """Connect's workers on one cluster, as known to their coordinator."""
 
     members: int
     connectors: frozenset[str] | None
-    """That have tasks, running or paused; None: they are being given out, or not told."""
+    """Connectors that have tasks, running or paused; None: being assigned, or unknown."""
 
     def may_run(self, connector: str) -> bool:
-        """Whether a worker runs it, or may at this moment."""
+        """Return whether a worker runs it, or may be running it now."""
         return self.members > 0 and (self.connectors is None or connector in self.connectors)
 
 
 def connect_group(coordinators: Coordinators, group: str) -> ConnectGroup:
-    """Who is in the group; nobody where there is none. Raises Unauthorized and the like."""
+    """Return the members of the group, none if it does not exist. Raises Unauthorized and similar
+    errors.
+    """
 
     def ask(node: int, names: Sequence[str]) -> dict[str, ConnectGroup | TwinlogError]:
         out: dict[str, ConnectGroup | TwinlogError] = {}
@@ -65,7 +67,7 @@ def connect_group(coordinators: Coordinators, group: str) -> ConnectGroup:
 
 
 def group_of(members: Iterable[tuple[bytes, bytes]]) -> ConnectGroup:
-    """The group with these members, each with its metadata and assignment."""
+    """Return the group with these members, given as (metadata, assignment)."""
     count, names = 0, set[str]()
     is_known = True
     for metadata, assignment in members:

@@ -1,8 +1,9 @@
-"""Questions about groups go to their coordinators: a request per broker, again where one moved.
+"""Sends group queries to their coordinators: one request per broker, repeated if a coordinator
+moved.
 
-Who coordinates a group is remembered between calls, and learnt for nothing where groups are listed:
-each broker lists those that it coordinates. Looking a coordinator up makes the brokers create their
-offsets topic where there is none yet, so it is done only for groups that are not known.
+Coordinators are remembered between calls. Listing groups also yields them, because each broker
+lists the groups that it coordinates. A lookup makes brokers create their offsets topic if there is
+none, so it is only done for unknown groups.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ T = TypeVar("T")
 
 Answers: TypeAlias = Mapping[str, T | TwinlogError]
 Ask: TypeAlias = Callable[[int, Sequence[str]], Answers[T]]
-"""Asks one broker, once, about groups that it coordinates."""
+"""Queries one broker, once, about groups that it coordinates."""
 
 FIND_MANY: Final = 4
 """FindCoordinator since Kafka 3.0 looks up many groups at once (KIP-699)."""
 
 WITHOUT_SHARES: Final = 5
 GROUP: Final = 0
-"""The kind of key that names a group."""
+"""The key type for a group."""
 
 MOVED: Final = (NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS)
 
 
 class Coordinators:
-    """Who coordinates which group of one cluster; for one thread, as its client."""
+    """The coordinators of one cluster's groups. For one thread, like its client."""
 
     def __init__(self, client: ClusterClient) -> None:
         self.client = client
         self._nodes: dict[str, int] = {}
 
     def learn(self, group: str, node: int) -> None:
-        """A broker listed the group as its own."""
+        """Note that a broker listed the group as its own."""
         self._nodes[group] = node
 
     def ask(
@@ -56,9 +57,9 @@ class Coordinators:
         doing: str,
         timeout_s: float | None = None,
     ) -> dict[str, T | TwinlogError]:
-        """One answer or error for each group; raises only where no broker can be reached.
+        """Return one result or error for each group. Raises only if no broker can be reached.
 
-        `doing` says what is asked, for messages: "reading offsets of".
+        `doing` describes the query for messages, for example "reading offsets of".
         """
         deadline = self.client.deadline(timeout_s)
         retriable = self.client.retriable_now()
@@ -122,7 +123,7 @@ class Coordinators:
         return out
 
     def error(self, code: int, doing: str, group: str, right: str = "DESCRIBE") -> ClusterError:
-        """What a coordinator refused for a group."""
+        """Return the error for a group's error code."""
         return error_for(
             code,
             cluster=self.client.alias,
@@ -132,7 +133,7 @@ class Coordinators:
 
 
 def is_moved(error: TwinlogError) -> bool:
-    """Whether the group's coordinator is to be looked up again."""
+    """Return whether the group's coordinator must be looked up again."""
     if isinstance(error, Unreachable | Disconnected):
         return True
     return isinstance(error, BrokerRefused) and error.kafka_error in MOVED

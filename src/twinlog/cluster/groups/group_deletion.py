@@ -1,4 +1,4 @@
-"""Deletes consumer groups that nobody is in."""
+"""Deletes consumer groups without members."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from twinlog.wire.error_codes import GROUP_ID_NOT_FOUND
 def delete_groups(
     coordinators: Coordinators, names: Iterable[str]
 ) -> dict[str, TwinlogError | None]:
-    """None for each group that is gone, or why it is not; one with members is refused."""
+    """Return None for each deleted group, or why it was not deleted. A group with members is
+    rejected.
+    """
 
     def ask(node: int, some: Sequence[str]) -> dict[str, TwinlogError | bool]:
         answer = coordinators.client.attempt(node, DeleteGroupsRequest(groups_names=list(some)))

@@ -1,4 +1,4 @@
-"""Groups of a cluster, of every kind: each broker is asked, and lists those that it coordinates."""
+"""Lists groups of every kind: each broker is queried, and lists the groups that it coordinates."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from twinlog.wire.error_codes import error_for
 EMPTY: Final = "Empty"
 DEAD: Final = "Dead"
 CONSUMERS: Final = frozenset({"", "consumer", "streams"})
-"""Protocol types with offsets of consumers; the empty one has only simple commits. Applications of
-Kafka Streams are `consumer` in their older protocol, `streams` in their own (KIP-1071)."""
+"""Protocol types with consumer offsets. The empty one has only simple commits. Kafka Streams
+applications are `consumer` in their older protocol, `streams` in their own (KIP-1071).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A group as its coordinator lists it."""
+    """A group as listed by its coordinator."""
 
     name: str
     protocol_type: str
     state: str
-    """Kafka's word: `Stable`, `Empty`, ..; empty where the broker is too old to say."""
+    """Kafka's term: `Stable`, `Empty`, ..; empty if the broker is too old to report it."""
     kind: str
     """`classic`, `consumer`, `share`, ..; empty before Kafka 4."""
 
     @property
     def has_offsets(self) -> bool:
-        """Whether it commits as consumers do."""
+        """Whether it commits offsets as consumers do."""
         return self.protocol_type in CONSUMERS and not self.is_share
 
     @property
@@ -45,22 +46,23 @@ class Group:
 
     @property
     def why_left_alone(self) -> str:
-        """Why it has no offsets that could be translated; empty where it has, or is our own."""
+        """Why it has no translatable offsets; empty if it has some, or is Twinlog's own."""
         if self.has_offsets or self.is_share or self.protocol_type == PROTOCOL_TYPE:
             return ""
         kind = self.protocol_type or self.kind
-        return f"a group of the kind {kind!r} commits no offsets of consumers"
+        return f"a group of kind {kind!r} commits no consumer offsets"
 
     @property
     def is_active(self) -> bool:
-        """Whether somebody is, or may be, in it."""
+        """Whether it has, or may have, members."""
         return self.state not in (EMPTY, DEAD)
 
 
 def list_groups(coordinators: Coordinators) -> dict[str, Group]:
-    """Every group that our user may see, asked of every broker; raises when one does not answer.
+    """Return every group that Twinlog's user may see, queried from every broker. Raises if one does
+    not respond.
 
-    Without DESCRIBE on the cluster those are the groups that we may describe, without an error.
+    Without DESCRIBE on the cluster, these are the groups that may be described, without an error.
     """
     client = coordinators.client
 
@@ -96,7 +98,7 @@ def _group(one: Message, kind: str) -> Group:
 
 
 def _described(coordinators: Coordinators, names: Sequence[str]) -> dict[str, Group]:
-    """States of groups, asked for where ListGroups does not say them."""
+    """Describe groups if ListGroups does not return their states."""
 
     def ask(node: int, some: Sequence[str]) -> dict[str, Group | TwinlogError]:
         out: dict[str, Group | TwinlogError] = {}

@@ -1,7 +1,7 @@
-"""Who is in a group: what consumers call themselves, and the hosts that brokers see them at.
+"""Reads the members of a group: their client IDs, and the hosts that brokers see.
 
-Each kind of group is described by a request of its own: classic ones, those of the newer consumer
-protocol (KIP-848), share groups (KIP-932).
+Each kind of group needs its own request: classic groups, those of the newer consumer protocol
+(KIP-848), share groups (KIP-932).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Member(NamedTuple):
     client_id: str
     """`client.id` of the application."""
     host: str
-    """As the broker sees it: an address."""
+    """The address that the broker sees."""
 
     def __str__(self) -> str:
         return f"{self.client_id or 'a client without an id'} at {self.host.lstrip('/')}"
@@ -42,7 +42,7 @@ Members: TypeAlias = tuple[Member, ...]
 def group_members(
     coordinators: Coordinators, groups: Iterable[Group]
 ) -> dict[str, Members | TwinlogError]:
-    """Of each group, in the order of their names; nobody for one that is gone."""
+    """Return the members of each group, sorted by name; none for a deleted group."""
     by_kind: dict[str, list[str]] = {}
     for group in groups:
         kind = group.kind.lower()
@@ -54,7 +54,7 @@ def group_members(
 
 
 def named(members: Sequence[Member]) -> str:
-    """`shop-1 at 10.0.0.7, shop-2 at 10.0.0.8 and 3 more`"""
+    """Return text like `shop-1 at 10.0.0.7, shop-2 at 10.0.0.8 and 3 more`."""
     return first_few(str(one) for one in members) if members else "nobody is named"
 
 
@@ -75,7 +75,7 @@ _REQUESTS: Final[Mapping[str, tuple[Callable[[Sequence[str]], Message], int | No
     "consumer": (_consumer, None),
     "share": (_share, None),
 }
-"""By the kind of the group, with the highest version that is asked for."""
+"""By the group's kind, with the maximum version to request."""
 
 
 def _described(

@@ -1,7 +1,7 @@
-"""Consumer groups of a cluster and their committed offsets: all of them in a request per broker.
+"""Consumer groups of a cluster and their committed offsets: one request per broker for all of them.
 
-Groups of both consumer protocols have offsets of this kind. Share groups have none: what they have
-read lies in share-partition states (see `share_groups`).
+Groups of both consumer protocols have such offsets. Share groups have none: their progress is in
+share-partition states (see `share_groups`).
 """
 
 from __future__ import annotations
@@ -30,27 +30,28 @@ STALE_MEMBER_EPOCH: Final = 113
 REFUSED_AS_ACTIVE: Final = frozenset({UNKNOWN_MEMBER_ID, NON_EMPTY_GROUP, STALE_MEMBER_EPOCH})
 
 SETTLED: Final = 7
-"""OffsetFetch since Kafka 2.5 waits for transactions if it is asked to (KIP-447)."""
+"""OffsetFetch since Kafka 2.5 can wait for transactions (KIP-447)."""
 
 MANY_GROUPS: Final = 8
 """OffsetFetch since Kafka 3.0 takes many groups (KIP-709)."""
 
 BY_NAME: Final = 9
-"""OffsetFetch and OffsetCommit name topics by id from version 10 on."""
+"""OffsetFetch and OffsetCommit name topics by ID from version 10 on."""
 
 GROUPS_AT_ONCE: Final = 50
-"""Few enough that one group that committed does not have many others decoded again with it."""
+"""Small enough that one group's commit does not cause many others to be decoded again."""
 
 READING: Final = "reading offsets of"
 
 COMMITS_AT_ONCE: Final = 8
-"""There is one commit a group. A broker answers it when the replicas have it, and takes the
-requests of one connection one after the other: so several connections are used.
+"""Maximum parallel commits, of which there is one per group. A broker responds once the replicas
+have a commit, and processes the requests of one connection in order, so several connections are
+used.
 """
 
 
 class Committed(NamedTuple):
-    """Where a group resumes in one partition."""
+    """A group's resume point in one partition."""
 
     offset: int
     metadata: str = ""
@@ -62,23 +63,23 @@ GroupOffsets: TypeAlias = Mapping[TopicPartition, Committed]
 def fetch_offsets(
     coordinators: Coordinators, groups: Iterable[str], *, settled: bool = False
 ) -> dict[str, GroupOffsets | TwinlogError]:
-    """The committed offsets of each group, in whatever state it is; none for one that is missing.
+    """Return the committed offsets of each group, in whatever state it is; none for a missing
+    group.
 
-    Offsets of topics that our user may not describe are left out by the broker, without an error.
-
-    `settled`: a group that has offsets in an open transaction, or in one whose marker its
-    coordinator has not read yet, is asked again, and is an error (UNSTABLE_OFFSET_COMMIT) where
-    that lasts (KIP-447). Without it those before that transaction are the answer.
+    Brokers silently omit offsets of topics that Twinlog's user may not describe. `settled`: a group
+    with offsets in an open transaction, or in one whose marker its coordinator has not read yet, is
+    queried again, and results in an error (UNSTABLE_OFFSET_COMMIT) if that persists (KIP-447).
+    Otherwise the offsets before that transaction are returned.
     """
     return OffsetReader(coordinators, settled=settled).read(groups)
 
 
 class OffsetReader:
-    """Reads offsets of groups again and again; for one thread.
+    """Reads offsets of groups periodically, in one thread.
 
-    An answer with the same bytes as the last one to the same question is not decoded again: with
-    very many groups that would be nearly all the work of a round. Then the offsets of a group are
-    the same object as the time before.
+    A response with the same bytes as the last one to the same request is not decoded again: with
+    very many groups that would be most of the work of a round. The offsets of a group are then the
+    same object as before.
     """
 
     def __init__(self, coordinators: Coordinators, *, settled: bool = False) -> None:
@@ -87,7 +88,7 @@ class OffsetReader:
         self._last: dict[_Question, _Answer] = {}
 
     def read(self, groups: Iterable[str]) -> dict[str, GroupOffsets | TwinlogError]:
-        """As `fetch_offsets`."""
+        """Return the committed offsets of these groups, like `fetch_offsets`."""
         last, self._last = self._last, {}
 
         def ask(node: int, some: Sequence[str]) -> dict[str, GroupOffsets | TwinlogError]:
@@ -158,9 +159,10 @@ CommitResult: TypeAlias = Mapping[TopicPartition, TwinlogError | None]
 def commit_offsets(
     coordinators: Coordinators, wanted: Mapping[str, GroupOffsets]
 ) -> dict[str, CommitResult | TwinlogError]:
-    """Set offsets of groups without members, a partition each: None, or why it was refused.
+    """Set offsets of groups without members. Returns, for each partition, None or why it was
+    rejected.
 
-    The coordinator itself refuses a group that has members (`is_refused_as_active`), so one that
+    The coordinator itself rejects a group with members (`is_refused_as_active`), so a group that
     becomes active after it was checked is not rewound.
     """
 
@@ -184,7 +186,7 @@ def commit_offsets(
 
 
 def is_refused_as_active(error: TwinlogError) -> bool:
-    """Whether the coordinator refused a commit because the group has members."""
+    """Return whether the coordinator rejected a commit because the group has members."""
     return getattr(error, "kafka_error", 0) in REFUSED_AS_ACTIVE
 
 
@@ -226,7 +228,7 @@ def _commit(group: str, offsets: GroupOffsets) -> Message:
         )
     return OffsetCommitRequest(
         group_id=group,
-        generation_id_or_member_epoch=-1,  # as somebody who is in no group
+        generation_id_or_member_epoch=-1,  # as a client that is not a group member
         member_id="",
         group_instance_id=None,
         topics=[topic_of(name=name, partitions=parts) for name, parts in topics.items()],
@@ -251,5 +253,5 @@ def _committed(
                 )
     refused = {error.code: error for error in out.values() if error is not None}
     if len(refused) == 1 and None not in out.values():
-        return next(iter(refused.values()))  # of the whole group
+        return next(iter(refused.values()))  # for the whole group
     return out

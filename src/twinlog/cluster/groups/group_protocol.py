@@ -1,9 +1,10 @@
 """Kafka's group protocol as four calls: join, sync, heartbeat, leave.
 
-Each call asks once and raises what the coordinator refused, as BrokerRefused with Kafka's number.
-The coordinator is looked up when it is not known, and forgotten when it says that it is none, or
-cannot be reached. One that holds a call back is looked up again and again meanwhile: a broker that
-froze holds it back for ever, while the cluster has long given the group to another one.
+Each call sends its request once and raises the coordinator's error as BrokerRefused with Kafka's
+number. The coordinator is looked up if it is unknown, and forgotten if it reports that it is not
+the coordinator, or cannot be reached. While a coordinator delays the response, it is looked up
+periodically: a frozen broker delays it forever, although the cluster has already moved the group to
+another broker.
 """
 
 from __future__ import annotations
@@ -37,21 +38,21 @@ from twinlog.wire.error_codes import (
 log = logging.getLogger(__name__)
 
 PROTOCOL_TYPE: Final = "twinlog"
-"""Our own kind of group: a consumer that uses the same group id by mistake is refused."""
+"""Twinlog's own kind of group: a consumer with the same group ID by mistake is rejected."""
 
 PROTOCOL_NAME: Final = "leader"
 FIND_ONE: Final = 3
 """Later versions of FindCoordinator look up several groups at once."""
 
 ANSWER_STEP_S: Final = 0.1
-"""How often a call that the coordinator holds back looks whether it is still wanted."""
+"""How often a delayed call checks whether it is still wanted."""
 
 LOOK_UP_EVERY_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """One group, and how soon the coordinator gives a silent member up."""
+    """A group, and how soon the coordinator removes a silent member."""
 
     group_id: str
     session_timeout_ms: int
@@ -60,13 +61,13 @@ class GroupSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedGroup:
-    """One generation of the group, as one member sees it; only the leader gets the members."""
+    """One generation of the group, as seen by one member. Only the leader gets the members."""
 
     member_id: str
     generation: int
     leader_id: str
     members: Mapping[str, bytes]
-    """Metadata by member id; empty for those that do not lead."""
+    """Metadata by member ID; empty for members that do not lead."""
 
     @property
     def leads(self) -> bool:
@@ -74,22 +75,23 @@ class JoinedGroup:
 
 
 class GroupCalls:
-    """The calls of one member; for one thread."""
+    """The calls of one member, for one thread."""
 
     def __init__(self, client: ClusterClient, group: GroupSettings) -> None:
         self._client = client
         self._group = group
         self.member_id = ""
-        """Ours, once the coordinator has given one; empty asks for a new one."""
+        """The member ID assigned by the coordinator; empty requests a new one."""
         self._node: int | None = None
         self._aside: Connection | None = None
         self._next_look_up = 0.0
 
     def join(self, metadata: bytes, is_wanted: Callable[[], bool]) -> JoinedGroup | None:
-        """Take part in the next generation; held back until all members have joined or timed out.
+        """Join the next generation. The response is delayed until all members have joined or timed
+        out.
 
-        A new member is first only given its id (KIP-394). Meanwhile `is_wanted` is called several
-        times a second, and ends the call with None when it is false.
+        A new member first only gets its ID (KIP-394). While waiting, `is_wanted` is called several
+        times a second, and the call returns None if it is false.
         """
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=PROTOCOL_NAME, metadata=metadata)
         while True:
@@ -120,7 +122,9 @@ class GroupCalls:
     def sync(
         self, joined: JoinedGroup, assignments: Mapping[str, bytes], is_wanted: Callable[[], bool]
     ) -> bytes | None:
-        """Give every member its assignment (the leader), get one's own; held back until given."""
+        """Send every member's assignment (as leader), and return this member's own, once it is
+        assigned.
+        """
         one = SyncGroupRequest.SyncGroupRequestAssignment
         request = SyncGroupRequest(
             group_id=self._group.group_id,
@@ -135,19 +139,19 @@ class GroupCalls:
         return None if answer is None else bytes(answer.assignment)
 
     def heartbeat(self, joined: JoinedGroup, *, timeout_s: float) -> None:
-        """Say that we live."""
+        """Send a heartbeat."""
         with self._coordinating() as node:
             self._heartbeat(self._client.connection_to(node), joined, timeout_s)
 
     def heartbeat_aside(self, joined: JoinedGroup, *, timeout_s: float) -> None:
-        """The same over a second connection, while `join` or `sync` is held back on the first."""
+        """Send a heartbeat over a second connection, while `join` or `sync` waits on the first."""
         with self._coordinating() as node:
             if self._aside is None or not self._aside.is_usable():
                 self._aside = self._client.open_connection(node)
             self._heartbeat(self._aside, joined, timeout_s)
 
     def leave(self, *, timeout_s: float) -> None:
-        """Go, so that the others need not wait for the session to time out."""
+        """Leave the group, so that the others need not wait for the session to time out."""
         if not self.member_id:
             return
         identity = LeaveGroupRequest.MemberIdentity(
@@ -161,7 +165,7 @@ class GroupCalls:
         self.member_id = ""
 
     def forget_coordinator(self) -> None:
-        """Look it up again before the next call."""
+        """Look the coordinator up again before the next call."""
         self._node = None
         self.close()
 
@@ -180,7 +184,9 @@ class GroupCalls:
         self._check(connection.request(request, timeout_s=timeout_s), "staying in")
 
     def _held(self, request: Message, is_wanted: Callable[[], bool]) -> Message | None:
-        """An answer that may take as long as a rebalance; None when it is not wanted any more."""
+        """Return a response that may take as long as a rebalance, or None if it is no longer
+        wanted.
+        """
         with self._coordinating() as node:
             answer = self._hold(node, request, is_wanted)
             if answer is not None and answer.error_code != MEMBER_ID_REQUIRED:
@@ -194,20 +200,20 @@ class GroupCalls:
         connection.begin(request)
         while not deadline.has_passed and not connection.wait_readable(ANSWER_STEP_S):
             if not is_wanted():
-                connection.close()  # the answer is still to come
+                connection.close()  # the response is still pending
                 return None
             self._check_still_coordinates(node, connection)
         return connection.finish(timeout_s=max(deadline.left_s, 1.0))
 
     def _check_still_coordinates(self, node: int, connection: Connection) -> None:
-        """Give a held call up when another broker has become the coordinator."""
+        """Abort a delayed call if another broker has become the coordinator."""
         now = self._client.patience.clock()
         if now < self._next_look_up:
             return
         try:
             found = self._find_coordinator()
         except TwinlogError as error:
-            log.debug("looking for the coordinator beside a held call failed error=%s", error)
+            log.debug("lookup of the coordinator during a delayed call failed error=%s", error)
             found = node
         self._next_look_up = self._client.patience.clock() + LOOK_UP_EVERY_S
         if found != node:
@@ -219,7 +225,9 @@ class GroupCalls:
 
     @contextmanager
     def _coordinating(self) -> Iterator[int]:
-        """A call to the coordinator: forgotten when it says that it is none, or does not answer."""
+        """Call the coordinator. It is forgotten if it reports that it is not the coordinator, or
+        does not respond.
+        """
         try:
             if self._node is None:
                 self._node = self._find_coordinator()
@@ -254,5 +262,5 @@ class GroupCalls:
 
 
 def same_for_all(joined: JoinedGroup, assignment: bytes) -> dict[str, bytes]:
-    """Assignments that tell every member the same."""
+    """Return the same assignment for every member."""
     return dict.fromkeys(joined.members, assignment)

@@ -1,4 +1,4 @@
-"""Rights on a consumer group, asked without a trace."""
+"""Checks permissions on a consumer group, without side effects."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from twinlog.wire.error_codes import GROUP_AUTHORIZATION_FAILED, NONE, error_for
 
 WITH_OPERATIONS: Final = 3
 MISSING_IS_DEAD: Final = 5
-"""Later versions answer GROUP_ID_NOT_FOUND for a group that is not there (KIP-1043)."""
+"""Later versions return GROUP_ID_NOT_FOUND for a missing group (KIP-1043)."""
 
 
 def check_group_read(client: ClusterClient, group: str) -> None:
-    """Raise Unauthorized where our user may surely not join the group.
+    """Raise Unauthorized if Twinlog's user certainly may not join the group.
 
-    Any broker is asked: rights are checked before it is known who coordinates. To look for the
-    coordinator would create the brokers' offsets topic in a cluster that has none yet; so a user
-    who may describe the group and not read it is found only by luck.
+    Any broker can be queried, because permissions are checked before the coordinator. Looking up
+    the coordinator would create the brokers' offsets topic in a cluster that has none yet. So a
+    user that may describe the group but not read it is detected only by luck.
     """
     if unreadable_groups(client, [group]):
         raise error_for(
@@ -35,7 +35,7 @@ def check_group_read(client: ClusterClient, group: str) -> None:
 
 
 def unreadable_groups(client: ClusterClient, groups: Sequence[str]) -> list[str]:
-    """Those that our user may surely not join; asked of any broker, as above."""
+    """Return groups that Twinlog's user certainly may not join. Queries any broker, as above."""
     if not groups:
         return []
     request = DescribeGroupsRequest(groups=list(groups), include_authorized_operations=True)
@@ -52,12 +52,16 @@ def _is_denied(found: Message) -> bool:
 
 
 def may_describe_groups(client: ClusterClient, name: str) -> bool:
-    """Whether our user may describe a group of this name, be there one or not; any broker knows."""
+    """Return whether Twinlog's user may describe a group of this name, even if it does not exist.
+    Queries any broker.
+    """
     return not unseen_groups(client, [name])
 
 
 def unseen_groups(client: ClusterClient, groups: Sequence[str]) -> frozenset[str]:
-    """Those that our user may not describe, be they there or not; any broker knows."""
+    """Return groups that Twinlog's user may not describe, whether they exist or not. Queries any
+    broker.
+    """
     if not groups:
         return frozenset()
     request = DescribeGroupsRequest(groups=list(groups), include_authorized_operations=False)

@@ -1,4 +1,4 @@
-"""What a group is on one cluster: its state, and who is in it."""
+"""The state and members of a group on one cluster."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class GroupSide:
     """A group on one cluster."""
 
     state: str | None
-    """Kafka's word, `Dead` where there is no such group; None: it may not be asked."""
+    """Kafka's term, `Dead` if there is no such group; None: it may not be queried."""
     members: tuple[Member, ...] | None
-    """None: they could not be asked."""
+    """None: they could not be queried."""
     problem: str = ""
-    """Why something of it is not known."""
+    """Why something about it is unknown."""
     is_active: bool = False
-    """Somebody is, or may be, in it."""
+    """Whether it has, or may have, members."""
 
     @property
     def who(self) -> str:
@@ -50,10 +50,10 @@ class GroupSides:
     found: Mapping[str, Group]
     members: Mapping[str, tuple[Member, ...] | TwinlogError] = field(default_factory=dict)
     unseen: Mapping[str, TwinlogError] = field(default_factory=dict)
-    """That may not be described: whether they are there is not known."""
+    """Groups that may not be described, so that their existence is unknown."""
 
     def of(self, name: str) -> GroupSide:
-        """One of them."""
+        """Return one group."""
         group = self.found.get(name)
         if group is None:
             why = self.unseen.get(name)
@@ -70,8 +70,8 @@ class GroupSides:
 def group_sides(
     coordinators: Coordinators, found: Mapping[str, Group], wanted: Iterable[str]
 ) -> GroupSides:
-    """Of these groups; `found` are all that the cluster lists, which leaves out without a word what
-    our user may not describe.
+    """Return these groups. `found` are all groups that the cluster lists, which silently omits
+    groups that Twinlog's user may not describe.
     """
     names = list(wanted)
     active = [found[name] for name in names if name in found and found[name].is_active]

@@ -1,4 +1,4 @@
-"""What a member of a group knows, and how members describe themselves to each other."""
+"""The state of a group member, and the metadata with which members describe themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from twinlog.errors import TwinlogError
 
 
 class MemberRole(StrEnum):
-    """What a member does at the moment."""
+    """The current role of a member."""
 
     JOINING = "joining"
     LEADING = "leading"
@@ -24,40 +24,40 @@ class MemberRole(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipState:
-    """What one member knows; `problem` is why it is not (yet) a member."""
+    """A member's state. `problem` is why it is not (yet) a member."""
 
     role: MemberRole = MemberRole.JOINING
     member_id: str = ""
     generation: int = -1
     leader: bytes = b""
-    """Metadata of the member that leads; empty while that is not known."""
+    """Metadata of the leading member; empty while unknown."""
     members: int = 0
-    """How many there are; only the leader knows, else 0."""
+    """Number of members. Only the leader knows it, else 0."""
     others: tuple[bytes, ...] = ()
-    """Metadata of the members that stand by; only the leader knows."""
+    """Metadata of the standby members. Only the leader knows it."""
     problem: TwinlogError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What a process that stands by tells of its part in the work."""
+    """The share of the work that a standby reports."""
 
     process: str
     leads: int
-    """How many flows."""
+    """Number of flows that it leads."""
     is_ready: bool
-    """It could lead this one."""
+    """Whether it could lead this one."""
 
 
 def who_we_are(config: Mapping[str, str] | None = None) -> bytes:
-    """This process as the standbys see it, with digests of its configuration by key."""
+    """Return this process's metadata for the standbys, with digests of its configuration by key."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     member = {"host": socket.gethostname(), "pid": os.getpid(), "started": started}
     return with_config(json.dumps(member).encode(), config)
 
 
 def with_config(metadata: bytes, config: Mapping[str, str] | None) -> bytes:
-    """The same process with another configuration."""
+    """Return the metadata with another configuration."""
     member = json.loads(metadata)
     if config is not None:
         member["config"] = dict(config)
@@ -65,7 +65,7 @@ def with_config(metadata: bytes, config: Mapping[str, str] | None) -> bytes:
 
 
 def config_of(metadata: bytes) -> Mapping[str, str] | None:
-    """The digests that a member told of itself; None for one that told none."""
+    """Return the digests in a member's metadata, or None if there are none."""
     try:
         config = json.loads(metadata)["config"]
     except (ValueError, KeyError, TypeError):
@@ -74,14 +74,14 @@ def config_of(metadata: bytes) -> Mapping[str, str] | None:
 
 
 def with_share(metadata: bytes, share: Share) -> bytes:
-    """The same process with another share."""
+    """Return the metadata with another share."""
     member = json.loads(metadata)
     member["share"] = [share.process, share.leads, share.is_ready]
     return json.dumps(member).encode()
 
 
 def share_of(metadata: bytes) -> Share | None:
-    """What a member told of its share; None for one that told none."""
+    """Return the share in a member's metadata, or None if there is none."""
     try:
         process, leads, is_ready = json.loads(metadata)["share"]
         return Share(process=str(process), leads=int(leads), is_ready=bool(is_ready))
@@ -90,14 +90,16 @@ def share_of(metadata: bytes) -> Share | None:
 
 
 def with_successor(metadata: bytes, process: str) -> bytes:
-    """The same leader, which is about to hand over to a process; empty is to none."""
+    """Return a leader's metadata with the process to which it is about to hand over;
+    empty: none.
+    """
     member = json.loads(metadata)
     member["successor"] = process
     return json.dumps(member).encode()
 
 
 def successor_of(metadata: bytes) -> str:
-    """The process to which this leader hands over; empty is none."""
+    """Return the process to which this leader hands over; empty: none."""
     try:
         return str(json.loads(metadata).get("successor", ""))
     except (ValueError, AttributeError):
@@ -105,7 +107,9 @@ def successor_of(metadata: bytes) -> str:
 
 
 def describe_member(metadata: bytes) -> str:
-    """`process 4711 on host-a, since 2026-11-21T04:24:00+00:00`; what is not ours as it is."""
+    """Return text like `process 4711 on host-a, since 2026-11-21T04:24:00+00:00`. Foreign metadata
+    is returned unchanged.
+    """
     if not metadata:
         return "not known yet"
     try:

@@ -1,21 +1,20 @@
-"""Who leads: membership of a consumer group, whose group leader is the one that works.
+"""Leader election: membership of a consumer group, whose group leader does the work.
 
     JOINING --> LEADING | STANDBY --> ... --> LEFT
 
-One thread a membership. The leader hands its metadata (who it is) to the standbys as their
-assignment. It continues leading through a rebalance, since the coordinator keeps the leader while
-it rejoins in time.
+There is one thread per membership. The leader sends its metadata to the standbys as their
+assignment. It stays leader through a rebalance, because the coordinator keeps a leader that rejoins
+in time.
 
-Two rules keep the overlap of two leaders short; they cannot exclude it (a process may be frozen
-between a look at `is_leading` and what it does then), so what leaders write is fenced by
-generations, not by this.
+Two rules keep the overlap of two leaders short. They cannot exclude it, because a process may be
+frozen between a check of `is_leading` and the action that follows. So writes of leaders are fenced
+by generations, not by this.
 
-1. Leading ends by our own clock: a session timeout after the last call that the coordinator
-answered, counted
-   from when that call was *sent*. Before that the coordinator cannot have given us up.
-2. A held-back JoinGroup counts as silence, so heartbeats continue beside it over a second
-   connection. Otherwise a rebalance that waits for a dead standby (up to its session timeout) would
-   end our leading.
+1. Leadership ends by the local clock: one session timeout after the last call that the coordinator
+   answered, counted from when that call was *sent*. Before that, the coordinator cannot have
+   removed the member.
+2. A delayed JoinGroup counts as silence, so heartbeats continue over a second connection. Otherwise
+   a rebalance that waits for a dead standby (up to its session timeout) would end the leadership.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ HEARTBEAT_MS: Final = 3_000
 """Kafka's rule: at most a third of the session timeout, so that two may be lost."""
 
 STANDBY_HEARTBEAT_S: Final = 1.0
-"""A standby hears with its next heartbeat that the leader is dead, and is to lead soon after."""
+"""A standby learns with its next heartbeat that the leader is dead, and must lead soon after."""
 
 REBALANCE_TIMEOUT_MS: Final = 60_000
 """Longer than the session, so that only silence ends a membership, never a slow rebalance."""
@@ -81,7 +80,7 @@ class Membership:
         self._wake = threading.Event()
         self._patience = replace(patience, sleep=self._rest)
         self._hurry = replace(self._patience, backoff=Backoff(cap_ms=1_000))
-        # a silent broker must not delay the next try, and with it what we say of ourselves
+        # a silent broker must not delay the next attempt, and with it the local view of leadership
         prompt = replace(settings, request_timeout_ms=session_timeout_ms // 2)
         self._client = ClusterClient(prompt, patience=self._patience)
         group = GroupSettings(
@@ -103,7 +102,7 @@ class Membership:
 
     @property
     def state(self) -> MembershipState:
-        """What is known now; the role is no longer LEADING once the session may have ended."""
+        """The current state. The role is no longer LEADING once the session may have ended."""
         with self._changed:
             state = self._state
         if state.role is MemberRole.LEADING and self._is_silent():
@@ -112,41 +111,43 @@ class Membership:
 
     @property
     def is_leading(self) -> bool:
-        """Whether this member leads at this moment, by its own clock."""
+        """Whether this member leads now, by its own clock."""
         return self.state.role is MemberRole.LEADING
 
     @property
     def leader_description(self) -> str:
-        """The leading member in words, from its metadata."""
+        """Description of the leading member, from its metadata."""
         return describe_member(self.state.leader)
 
     def wait_for(self, predicate: Callable[[MembershipState], bool], *, within_s: float) -> bool:
-        """Wait until the state satisfies the predicate; False when it did not in time."""
+        """Wait until the state satisfies the predicate. Returns False on timeout."""
         deadline = self._patience.deadline(within_s)
         with self._changed:
             while not predicate(self.state):
                 if deadline.has_passed:
                     return False
-                # in steps: nobody tells when our own clock ends the leading
+                # in steps: there is no notification when the local clock ends the leadership
                 self._changed.wait(min(deadline.left_s, WAIT_STEP_S))
             return True
 
     @property
     def metadata(self) -> bytes:
-        """What this member tells of itself."""
+        """The metadata that this member reports."""
         return self._metadata
 
     def announce(self, metadata: bytes) -> None:
-        """Tell something else of ourselves, by taking part again within a heartbeat."""
+        """Change this member's metadata, by rejoining within a heartbeat."""
         self._metadata = metadata
 
     @property
     def gone_for_s(self) -> float | None:
-        """How long ago we left; None while we take part."""
+        """Seconds since this member left, or None while it is a member."""
         return None if self._left_at is None else self._clock() - self._left_at
 
     def leave(self) -> None:
-        """Leave the group, so that a standby takes over at once; returns when done, or in vain."""
+        """Leave the group, so that a standby takes over immediately. Returns when done, or after a
+        timeout.
+        """
         if not self._stop.is_set():
             self._left_at = self._clock()
         self._stop.set()
@@ -155,11 +156,13 @@ class Membership:
             self._thread.join(3 * LEAVE_TIMEOUT_S)
 
     def hurry(self) -> None:
-        """Try again at once, where a pause is waited out: what failed may work now."""
+        """Retry immediately if a pause is running, because the cause of the failure may be gone."""
         self._wake.set()
 
     def _rest(self, seconds: float) -> None:
-        """A pause; it ends when we leave, and nothing is waited for behind that."""
+        """Pause until the time is over or the member leaves. After that it does not wait
+        any more.
+        """
         if not self._stop.is_set():
             self._wake.wait(seconds)
             self._wake.clear()
@@ -178,7 +181,7 @@ class Membership:
         self._client.close()
 
     def _take_part(self) -> None:
-        """One generation: join, sync, heartbeats until the next one begins."""
+        """Take part in one generation: join, sync, and heartbeats until the next one begins."""
         sent = self._clock()
         metadata = self._metadata
         joined = self._calls.join(metadata, self._while_held)
@@ -193,15 +196,15 @@ class Membership:
             return
         self._heard_at = max(sent, self._heard_at)
         if self._clock() - self._heard_at >= self._heartbeat_s:
-            # the join was held back: our time since it was sent is (almost) up, and a lead that
-            # ends before its first heartbeat would only start lanes in order to stop them
+            # the join was delayed: the time since it was sent is (almost) over, and a leadership
+            # that ends before its first heartbeat would only start lanes in order to stop them
             self._heartbeat(joined)
         self._enter(joined, leader)
         self._stay(joined, leader, metadata)
 
     def _stay(self, joined: JoinedGroup, leader: bytes, metadata: bytes) -> None:
-        """Heartbeats; through failures that are not the group's, until a rebalance begins, or we
-        have something else to tell.
+        """Send heartbeats, through failures that are not the group's, until a rebalance begins or
+        the metadata changes.
         """
         failures = 0
         pause_s = self._heartbeat_s if joined.leads else min(self._heartbeat_s, STANDBY_HEARTBEAT_S)
@@ -239,20 +242,20 @@ class Membership:
         )
 
     def _heartbeat(self, joined: JoinedGroup) -> bool:
-        """Say that we live; False when a rebalance has begun, which we are to join."""
+        """Send a heartbeat. Returns False if a rebalance has begun, which this member must join."""
         sent = self._clock()
         try:
             self._calls.heartbeat(joined, timeout_s=self._heartbeat_s)
         except BrokerRefused as error:
             if error.kafka_error != REBALANCE_IN_PROGRESS:
                 raise
-            self._heard_at = sent  # the coordinator knows us, and waits for us
+            self._heard_at = sent  # the coordinator knows this member, and waits for it
             return False
         self._heard_at = sent
         return True
 
     def _while_held(self) -> bool:
-        """Called while the coordinator holds an answer back: False when we leave."""
+        """Called while the coordinator delays a response. Returns False if the member leaves."""
         if self._joined is not None and self._state.role is MemberRole.LEADING:
             self._keep_leading(self._joined)
         return not self._stop.is_set()
@@ -268,7 +271,7 @@ class Membership:
             number = error.kafka_error if isinstance(error, BrokerRefused) else 0
             if number == REBALANCE_IN_PROGRESS:
                 self._heard_at = sent
-            log.debug("heartbeat beside a join failed error=%s", error)
+            log.debug("heartbeat during a join failed error=%s", error)
         if self._is_silent():
             self._step_down()
 

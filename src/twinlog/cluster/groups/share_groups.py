@@ -1,17 +1,17 @@
-"""Share groups of a cluster and their start offsets (KIP-932): read and set as `group_offsets` does
-with offsets of consumers.
+"""Share groups of a cluster and their start offsets (KIP-932): read and set like consumer offsets
+in `group_offsets`.
 
 A share group has no committed offset. It has a start offset for each partition, below which all
-records are done with, and beyond it a state for each record. Brokers tell others only the start
-offset, as it was before the last acknowledgement that they noted, and the lag: how many records are
-not done with. So two things are known of where a group really is:
+records are processed, and a state for each record beyond it. Brokers report only the start offset,
+as it was before the last acknowledgement that they noted, and the lag: the number of unprocessed
+records. So two things are known about a group's actual position:
 
-    start offset 4     done with: 4 5 6 . . 9 . .     end 12     lag 4
+    start offset 4     processed: 4 5 6 . . 9 . .      end 12     lag 4
 
-- all below the start offset is done with; and everything, where nothing lags. This is where it may
-  resume elsewhere: nothing is skipped, and what of the last acknowledgements is not in the start
-  offset yet is delivered again;
-- it is no further than the end without what lags (8 here), if what is done with has no holes.
+- Everything below the start offset is processed; if there is no lag, everything is. The group may
+  resume there elsewhere: nothing is skipped, and recent acknowledgements that are not in the start
+  offset yet are delivered again.
+- It is at most at the end minus the lag (8 here), if the processed records have no holes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from twinlog.wire.error_codes import (
 )
 
 GROUPS_AT_ONCE: Final = 100
-"""The coordinator asks partitions' states of other brokers before it answers."""
+"""The coordinator queries partition states from other brokers before it responds."""
 
 READING: Final = "reading start offsets of share"
 SETTING: Final = "setting start offsets of share"
@@ -51,11 +51,11 @@ SETTING: Final = "setting start offsets of share"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _State:
-    """A group in one partition, as its coordinator tells it."""
+    """A group's state in one partition, as reported by its coordinator."""
 
     start: int
     lag: int
-    """-1: not known."""
+    """-1 if it is unknown."""
 
 
 _States: TypeAlias = Mapping[TopicPartition, _State]
@@ -64,11 +64,11 @@ _States: TypeAlias = Mapping[TopicPartition, _State]
 def fetch_start_offsets(
     coordinators: Coordinators, groups: Iterable[str]
 ) -> dict[str, GroupOffsets | TwinlogError]:
-    """Where each share group may resume without skipping a record, in whatever state it is.
+    """Return where each share group may resume without skipping a record, in whatever state it is.
 
-    None for a group that is missing or of another kind, and for partitions that it has done with
-    nothing of. Partitions of topics that our user may not describe are left out by the broker,
-    without an error. Raises Unsupported for brokers that do not offer it.
+    The result is empty for a missing group or another kind of group, and lacks partitions of which
+    nothing is processed. Brokers silently omit partitions of topics that Twinlog's user may not
+    describe. Raises Unsupported for brokers without this API.
     """
 
     def surely_done(one: _State, end: int) -> int:
@@ -80,8 +80,8 @@ def fetch_start_offsets(
 def fetch_furthest_offsets(
     coordinators: Coordinators, groups: Iterable[str]
 ) -> dict[str, GroupOffsets | TwinlogError]:
-    """As `fetch_start_offsets`, but behind all that the group may be done with: to set a lower
-    offset would deliver records again.
+    """Like `fetch_start_offsets`, but after everything that the group may have processed: setting a
+    lower offset would deliver records again.
     """
 
     def perhaps_done(one: _State, end: int) -> int:
@@ -97,7 +97,9 @@ def offsets_of(
     *,
     furthest: bool = False,
 ) -> dict[str, GroupOffsets | TwinlogError]:
-    """Of consumer groups and of share groups; not all brokers offer those of the latter."""
+    """Return the offsets of consumer groups and of share groups. Not all brokers support the
+    latter.
+    """
     out = fetch_offsets(coordinators, consumers)
     try:
         fetch = fetch_furthest_offsets if furthest else fetch_start_offsets
@@ -109,10 +111,11 @@ def offsets_of(
 def alter_start_offsets(
     coordinators: Coordinators, wanted: Mapping[str, GroupOffsets]
 ) -> dict[str, CommitResult | TwinlogError]:
-    """Set start offsets of share groups without members, a partition each: None, or why not.
+    """Set start offsets of share groups without members. Returns, for each partition, None or why
+    not.
 
-    The coordinator itself refuses a group that has members (`is_refused_as_active`), and makes a
-    group that is missing. Raises Unsupported for brokers without share groups.
+    The coordinator itself rejects a group with members (`is_refused_as_active`), and creates a
+    missing group. Raises Unsupported for brokers without share groups.
     """
 
     def ask(node: int, some: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
@@ -135,7 +138,7 @@ def _fetch(
         if not isinstance(states, TwinlogError) and any(one.lag >= 0 for one in states.values())
     }
     tps = {tp for states in counted.values() for tp in states}
-    # in this order: a lag that is answered later counts every record below these ends
+    # in this order: a lag queried later counts every record below these ends
     ends = list_offsets(coordinators.client, tps, LATEST)
     found |= _describe(coordinators, counted)
 

@@ -1,21 +1,21 @@
-"""Records and the offsets of a group written together, or not at all: a transactional producer
-(KIP-98), as small as it can be.
+"""Writes records and the offsets of a group atomically: a minimal transactional producer (KIP-98).
 
-`write` is a whole transaction of one process. Its steps are there by themselves, too: a transaction
-that one process begins (`begin_epoch`), others add to (`joining` it by its producer id and epoch),
-and one ends (`end`, then `end_epoch`). A partition must then be written by one of them only, whose
-sequences begin with 0.
+`write` is a whole transaction of one process. Its steps are also available separately, for a
+transaction that one process begins (`begin_epoch`), to which others add (by `joining` it with its
+producer ID and epoch), and which one process ends (`end`, then `end_epoch`). A partition must then
+be written by only one of them, whose sequences begin with 0.
 
-One at a time by its transactional id: `begin_epoch` fences whoever had it before, and what that one
-left open is rolled back, or finished where its end was decided. When it has answered nothing of the
-one before can come any more. Offsets that it committed are to be read settled (`fetch_offsets`):
-the group's coordinator learns of an end later than that of the transaction.
+Only one process at a time can use a transactional ID: `begin_epoch` fences its previous user. A
+transaction that the previous user left open is rolled back, or completed if its end was decided.
+After `begin_epoch` has returned, nothing of the previous user can arrive any more. Offsets
+committed by it must be read with `settled` (`fetch_offsets`), because the group's coordinator
+learns of the end later than the transaction's coordinator.
 
-Nothing here is repeated whose outcome is not known, but for what a broker knows again: a batch by
-its sequence. After any error the caller begins a new epoch and asks for the offsets again.
+Nothing with an unknown outcome is repeated here, except what a broker recognizes: a batch, by its
+sequence. After any error, the caller begins a new epoch and reads the offsets again.
 
-The versions of requests are those before KIP-890 part 2, which every broker from 0.11 to 4.x takes:
-partitions and groups are added to a transaction by requests of their own.
+Requests have the versions before KIP-890 part 2, which every broker from 0.11 to 4.x accepts:
+partitions and groups are added to a transaction by separate requests.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ from twinlog.wire.records import Record, encode_batch
 T = TypeVar("T")
 
 TRANSACTION: Final = 1
-"""The kind of key that names a transactional id."""
+"""The key type for a transactional ID."""
 ONE_KEY: Final = 3
 PRODUCER_FENCED: Final = 90
 FENCED: Final = frozenset({INVALID_PRODUCER_EPOCH, PRODUCER_FENCED})
 BEFORE_VERSION_2: Final = 3
-"""AddPartitionsToTxn of clients; AddOffsetsToTxn, TxnOffsetCommit and EndTxn likewise."""
+"""AddPartitionsToTxn of clients; likewise AddOffsetsToTxn, TxnOffsetCommit and EndTxn."""
 SIMPLE: Final = -1
-"""The generation of somebody who is in no group."""
+"""The generation of a client that is not a group member."""
 
 
 class ProducerFenced(NamedTuple):
-    """What a caller says where somebody else has the transactional id."""
+    """A caller's code and text for the case that another process uses the transactional ID."""
 
     code: str
     why: str
@@ -69,8 +69,8 @@ class ProducerFenced(NamedTuple):
 
 REPLAY: Final = ProducerFenced(
     "REPLAY_FENCED",
-    "another run has begun since, or this one was suspended for too long; where no other runs, "
-    "give the same command again",
+    "another run has begun since, or this one was suspended for too long; if no other run is "
+    "active, repeat the same command",
 )
 NOBODY: Final = ProducerIdentity(producer_id=-1, producer_epoch=-1)
 OPEN: Final = "Ongoing"
@@ -80,20 +80,20 @@ NOT_ATTEMPTED: Final = 55
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """What the coordinator has of a transactional id."""
+    """The coordinator's state of a transactional ID."""
 
     identity: ProducerIdentity
     is_open: bool
     is_committed: bool
-    """Its end is decided, if perhaps not known to all leaders of partitions yet."""
+    """Whether its end is decided, although not all partition leaders may know it yet."""
     started_ms: int
-    """By the coordinator's clock: another transaction of the same epoch has another."""
+    """By the coordinator's clock. It distinguishes transactions of the same epoch."""
     tps: frozenset[TopicPartition]
-    """That were added to it, those with offsets of groups among them."""
+    """Partitions added to it, including those with group offsets."""
 
 
 class Transactions:
-    """Of one transactional id and one group; for one thread."""
+    """Transactions of one transactional ID and one group, for one thread."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Transactions:
         joining: ProducerIdentity = NOBODY,
         fenced: ProducerFenced = REPLAY,
     ) -> None:
-        """`timeout_ms`: after that the coordinator rolls back what we left open."""
+        """`timeout_ms`: after this time the coordinator rolls back an open transaction."""
         self._client = client
         self._id, self._group, self._timeout_ms = transactional_id, group, timeout_ms
         self._groups = Coordinators(client)
@@ -115,7 +115,7 @@ class Transactions:
 
     @property
     def identity(self) -> ProducerIdentity:
-        """With which its records are written."""
+        """The producer ID and epoch of its records."""
         return self._identity
 
     @property
@@ -127,24 +127,28 @@ class Transactions:
         return self._group
 
     def judged(self, error: TwinlogError) -> TwinlogError:
-        """A leader's refusal of our epoch is one of the whole transaction."""
+        """Return the error to raise: a leader's rejection of the epoch concerns the whole
+        transaction.
+        """
         number = getattr(error, "kafka_error", 0)
         return self._fenced_error(number, "appending for") if number in FENCED else error
 
     def begin_epoch(self) -> None:
-        """Fence whoever has the id; waits until what was open has ended."""
+        """Fence the previous user of the ID, and wait until its open transaction has ended."""
         self._identity = self._retrying(lambda: self._new_epoch(NOBODY))
         self._sequences = {}
 
     def end_epoch(self) -> None:
-        """Roll back what is open in our epoch, and fence all who joined it; waits until it is done.
-        Where somebody has begun since, nothing happens. Raises TwinlogError.
+        """Roll back what is open in this epoch, fence all processes that joined it, and wait for
+        the end.
 
-        The coordinator compares the epoch of an EndTxn always, and that of an InitProducerId unless
-        a transaction is open. So it is asked before each try whether we are the last to have begun.
-        A run that begins behind its answer is not hurt, unless it opens its transaction before our
-        next request, a round trip later, is there: then it is fenced, which is an error there, and
-        never a wrong row.
+        Nothing happens if another process has begun a newer epoch. Raises TwinlogError.
+
+        The coordinator always compares the epoch of an EndTxn, but that of an InitProducerId only
+        if no transaction is open. So before each attempt it is queried whether this epoch is still
+        the newest. A run that begins after its response is not affected, unless it opens its
+        transaction before the next request, one round trip later, arrives. Then it is fenced, which
+        is an error there, but never a wrong row.
         """
 
         def ask() -> None:
@@ -187,10 +191,10 @@ class Transactions:
         check: Callable[[], None] = lambda: None,
     ) -> None:
         """Append the records, and set the group's offsets with this `metadata`, in one transaction.
-        `check` is called before the commit; if it raises TwinlogError, the transaction is rolled
-        back.
 
-        Raises TwinlogError. The next `begin_epoch` shows whether the transaction was committed.
+        `check` is called before the commit. If it raises TwinlogError, the transaction is rolled
+        back. Raises TwinlogError. The next `begin_epoch` shows whether the transaction was
+        committed.
         """
         if records:
             self.add_partitions([tp])
@@ -203,7 +207,7 @@ class Transactions:
                 base_sequence=first,
                 is_transactional=True,
             )
-            # the leader may move; what was appended already is known by its sequence
+            # the leader may move; batches already appended are recognized by sequence
             self._client.retrying(
                 lambda: produce_batch(self._client, tp, batch, transactional_id=self._id),
                 timeout_s=self._timeout_ms / 2000,  # before the coordinator rolls it back
@@ -221,7 +225,7 @@ class Transactions:
     # -- steps of a transaction
 
     def add_partitions(self, tps: Collection[TopicPartition]) -> None:
-        """Before the first record of each; to add one twice is to add it once."""
+        """Add partitions before their first record. Adding one twice has no effect."""
         topic_of = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
         def ask() -> None:
@@ -238,7 +242,7 @@ class Transactions:
             for topic in answer.results_by_topic_v3_and_below:
                 for one in topic.results_by_partition:
                     number = int(one.partition_error_code)
-                    if number != NOT_ATTEMPTED:  # because of another one
+                    if number != NOT_ATTEMPTED:  # because of another partition
                         what = f"{topic.name}-{one.partition_index}"
                         right = f"WRITE on topic {topic.name}"
                         self._require(number, f"adding {what} to", right)
@@ -247,7 +251,9 @@ class Transactions:
             self._retrying(ask)
 
     def describe(self) -> Described:
-        """Raises Unsupported before Kafka 3.0."""
+        """Return the coordinator's state of this transactional ID. Raises Unsupported before Kafka
+        3.0.
+        """
         return self._retrying(self._described)
 
     def _described(self) -> Described:
@@ -331,7 +337,9 @@ class Transactions:
         or_raise(self._groups.ask([self._group], ask, doing="committing offsets of")[self._group])
 
     def end(self, *, committed: bool) -> None:
-        """Commit it or roll it back, asked once: after a retriable error it may have ended so."""
+        """Commit it or roll it back, with one attempt: after a retriable error it may have ended
+        that way.
+        """
         request = EndTxnRequest(
             transactional_id=self._id,
             producer_id=self._identity.producer_id,

@@ -1,4 +1,5 @@
-"""What brokers say of the logs of partitions: offsets, bytes, producers.
+"""Reads offsets, records and producer states of partitions' logs.
 
-`per_leader` asks each leader once for all of its partitions, and lets none delay another.
+`per_leader` queries each leader once for all of its partitions, and prevents one from delaying
+others.
 """

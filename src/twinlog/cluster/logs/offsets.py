@@ -1,8 +1,8 @@
-"""Where logs begin and end: as consumers may see it (ListOffsets), and truly (leader epochs).
+"""The bounds of logs: as visible to consumers (ListOffsets), and actual (leader epochs).
 
-ListOffsets' latest is the high watermark (or the last stable offset): records above it are in the
-log already and would be appended to. Only the end of the current leader epoch says where the next
-append goes.
+The latest offset of ListOffsets is the high watermark (or the last stable offset). Records above it
+are already in the log, and an append would go after them. Only the end of the current leader epoch
+shows where the next append goes.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ MAX_TIMESTAMP: Final = -3
 """The record with the highest timestamp (KIP-734, brokers since 3.0)."""
 
 CONSUMER: Final = -1
-"""The replica id of those that are no replicas."""
+"""The replica ID of clients that are not replicas."""
 
 WITH_LEADER_EPOCH: Final = 4
-"""ListOffsets since Kafka 2.1 takes and tells leader epochs."""
+"""ListOffsets since Kafka 2.1 accepts and returns leader epochs."""
 
 UP_TO_THE_TIER: Final = 7
-"""Later versions add timestamps of tiered logs and a timeout; nothing here asks for them."""
+"""Later versions add timestamps of tiered logs and a timeout, which are not used here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetResult:
-    """One offset, -1 where no record is so new; `timestamp` is -1 unless one was asked for."""
+    """One offset, -1 if no record is as new. `timestamp` is -1 unless it was requested."""
 
     offset: int
     timestamp: int
@@ -46,7 +46,7 @@ class OffsetResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEnd:
-    """The end of the highest leader epoch that is not above the one asked for."""
+    """The end of the highest leader epoch that is not above the requested one."""
 
     leader_epoch: int
     end_offset: int
@@ -60,7 +60,9 @@ def list_offsets(
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, OffsetResult | TwinlogError]:
-    """Offsets at LATEST, EARLIEST, MAX_TIMESTAMP or of the first record not before a time (ms)."""
+    """Return offsets at LATEST, EARLIEST, MAX_TIMESTAMP or of the first record at or after a time
+    (ms).
+    """
     topic_of = ListOffsetsRequest.ListOffsetsTopic
 
     def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, OffsetResult | TwinlogError]:
@@ -111,12 +113,14 @@ def offset_at(
     *,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> int:
-    """That of one partition; raises what its leader refused."""
+    """Return one partition's offset. Raises the error that its leader returned."""
     return or_raise(list_offsets(client, [tp], at, isolation=isolation)[tp]).offset
 
 
 def empty_logs(client: ClusterClient, tps: Sequence[TopicPartition]) -> set[TopicPartition]:
-    """Those that surely hold no record: one whose leader does not answer may hold some."""
+    """Return partitions that certainly have no record. One whose leader does not respond may have
+    some.
+    """
     starts, ends = (list_offsets(client, tps, at) if tps else {} for at in (EARLIEST, LATEST))
     known = {tp: (starts[tp], ends[tp]) for tp in tps}
     return {
@@ -131,7 +135,9 @@ def empty_logs(client: ClusterClient, tps: Sequence[TopicPartition]) -> set[Topi
 def log_ends(
     client: ClusterClient, tps: Iterable[TopicPartition], *, timeout_s: float | None = None
 ) -> dict[TopicPartition, EpochEnd | TwinlogError]:
-    """Where the next append would go: the end of the current leader epoch, with that epoch."""
+    """Return where the next append would go: the end of the current leader epoch, with
+    that epoch.
+    """
     return _epoch_ends(client, tps, lambda led: led.leader_epoch, timeout_s)
 
 
@@ -141,7 +147,9 @@ def leader_epoch_ends(
     *,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, EpochEnd | TwinlogError]:
-    """Where these leader epochs end in the current log: below what we hold, it was truncated."""
+    """Return where these leader epochs end in the current log. An end below the known offset means
+    truncation.
+    """
     return _epoch_ends(client, epochs, lambda led: epochs[led.tp], timeout_s)
 
 
@@ -162,7 +170,7 @@ def _epoch_ends(
                     partitions=[
                         topic_of.OffsetForLeaderPartition(
                             partition=led.tp.partition,
-                            # a broker that leads no more, or does not know yet, must not answer
+                            # a broker that is no longer, or not yet, the leader must not answer
                             current_leader_epoch=led.leader_epoch,
                             leader_epoch=epoch_of(led),
                         )

@@ -1,8 +1,8 @@
-"""Questions about partitions go to their leaders: a request per broker, again where one moved.
+"""Sends partition queries to their leaders: one request per broker, repeated if a leader moved.
 
-A partition without a leader that answers delays no other. It is asked again for NO_LEADER_S, not
-for as long as the call may take; the client remembers it, and its next calls ask once. A broker
-that let a request time out is not waited for again before SILENT_S have passed.
+A partition without a responding leader delays no other. It is retried for NO_LEADER_S, not for as
+long as the call may take. The client remembers it, and its next calls try once. A broker that let a
+request time out is not waited for again before SILENT_S have passed.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from twinlog.wire.error_codes import (
 T = TypeVar("T")
 
 NO_LEADER_S: Final = 4.0
-"""An election that has a candidate is over by then."""
+"""Enough time for an election that has a candidate."""
 
 FAILOVER_S: Final = 12.0
-"""A cluster finds out within 9 s (broker.session.timeout.ms) that a leader is dead, and names its
-successor: so long a leader that cannot be reached is asked for again.
+"""A cluster detects within 9 s (broker.session.timeout.ms) that a leader is dead, and elects its
+successor. An unreachable leader is retried for this long.
 """
 
 SILENT_S: Final = 10.0
-"""As long as one request waits: the cluster itself has fenced a frozen broker after that."""
+"""As long as one request waits: by then the cluster itself has fenced a frozen broker."""
 
 FORGET_S: Final = 600.0
-"""Nobody has asked for a partition for so long: it is not remembered."""
+"""A partition that was not queried for this long is forgotten."""
 
 
 class Led(NamedTuple):
-    """A partition as its leader's broker is asked about it."""
+    """A partition, as sent in requests to its leader."""
 
     tp: TopicPartition
     leader_epoch: int
@@ -49,7 +49,7 @@ class Led(NamedTuple):
 
 Answers = Mapping[TopicPartition, T | TwinlogError]
 Ask = Callable[[int, Sequence[Led]], Answers[T]]
-"""Asks one broker, once, about partitions that it leads."""
+"""Queries one broker, once, about partitions that it leads."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class _Round(Generic[T]):
     def group(
         self, tps: Iterable[TopicPartition], timeout_s: float, *, is_first: bool
     ) -> dict[int, list[Led]]:
-        """Partitions by leader; those without one fail."""
+        """Group partitions by leader. Those without a leader fail."""
         names = {tp.topic for tp in tps}
         kept = self.client.led
         if is_first and kept is not None and names <= kept.keys():
@@ -94,7 +94,7 @@ class _Round(Generic[T]):
         asked = time.monotonic()
         topics = self.client.metadata(names, timeout_s=timeout_s).topics
         if time.monotonic() - asked > NO_LEADER_S / 2:
-            self.leaderless.clear()  # it was the cluster that did not answer
+            self.leaderless.clear()  # the cluster itself did not respond
         return topics
 
     def ask(self, node: int, leds: Sequence[Led], ask: Ask[T]) -> None:
@@ -120,7 +120,7 @@ class _Round(Generic[T]):
                 self.client.leaderless.pop(tp, None)
 
     def gives_up(self, tp: TopicPartition, error: TwinlogError) -> bool:
-        """Whether nobody leads it for too long, in this call or in those before."""
+        """Return whether it has had no leader for too long, in this call or earlier ones."""
         now = time.monotonic()
         if not has_no_leader(error):
             self.leaderless.pop(tp, None)
@@ -134,14 +134,14 @@ class _Round(Generic[T]):
 
 
 def has_no_leader(error: TwinlogError) -> bool:
-    """There is no leader, or the broker that is one does not answer."""
+    """Return whether there is no leader, or its broker does not respond."""
     if isinstance(error, BrokerRefused):
         return error.kafka_error == LEADER_NOT_AVAILABLE or error.code == "BROKER_NOT_AVAILABLE"
     return isinstance(error, Unreachable | Disconnected)
 
 
 def by_topic(leds: Iterable[Led]) -> dict[str, list[Led]]:
-    """As Kafka's messages nest them."""
+    """Return the partitions by topic, as Kafka's messages nest them."""
     topics: dict[str, list[Led]] = {}
     for led in leds:
         topics.setdefault(led.tp.topic, []).append(led)
@@ -156,9 +156,10 @@ def ask_leaders(
     doing: str,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, T | TwinlogError]:
-    """One answer or error for each partition; raises only when the whole cluster cannot be reached.
+    """Return one result or error for each partition. Raises only if the whole cluster is
+    unreachable.
 
-    `doing` says what is asked, for messages: "listing offsets of".
+    `doing` describes the query for messages, for example "listing offsets of".
     """
     _forget_old(client)
     deadline = client.deadline(timeout_s)
@@ -193,7 +194,7 @@ def _forget_old(client: ClusterClient) -> None:
 
 
 def topics_of(tps: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partitions by topic, where nobody needs to know who leads them."""
+    """Return partitions by topic, if leaders are not needed."""
     topics: dict[str, list[int]] = {}
     for tp in tps:
         topics.setdefault(tp.topic, []).append(tp.partition)

@@ -1,4 +1,4 @@
-"""Producer ids: getting one, and what a partition remembers of those that wrote to it."""
+"""Producer IDs: obtaining one, and the producer states of partitions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twinlog.wire.error_codes import COORDINATOR_LOAD_IN_PROGRESS, error_for
 
 NO_PRODUCER_ID: Final = -1
 NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
-"""What Java sends for an idempotent producer, which has no transactions."""
+"""Java's value for an idempotent producer, which has no transactions."""
 
 WITHOUT_TWO_PHASE_COMMIT: Final = 5
 """Version 6 adds flags for two-phase commit (KIP-939)."""
@@ -25,7 +25,7 @@ WITHOUT_TWO_PHASE_COMMIT: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdentity:
-    """A producer id that the cluster has given to us, and to nobody else."""
+    """A producer ID that the cluster has assigned exclusively to this client."""
 
     producer_id: int
     producer_epoch: int
@@ -33,9 +33,9 @@ class ProducerIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerState:
-    """What a partition's leader remembers of one producer id.
+    """A leader's state of one producer ID in a partition.
 
-    `last_timestamp` is that of its last record, not the time of the append;
+    `last_timestamp` is that of its last record, not the time of the append.
     `current_transaction_start_offset` is -1 outside a transaction.
     """
 
@@ -46,10 +46,10 @@ class ProducerState:
 
 
 def init_producer_id(client: ClusterClient) -> ProducerIdentity:
-    """A fresh producer id for an idempotent producer, from any broker.
+    """Obtain a new producer ID for an idempotent producer, from any broker.
 
-    Right after a broker's start the answer may be "loading", or no error and the id -1: both are
-    tried again.
+    Right after a broker's start the response may be "loading", or no error and the ID -1. Both are
+    retried.
     """
     request = InitProducerIdRequest(
         transactional_id=None,
@@ -78,15 +78,15 @@ def init_producer_id(client: ClusterClient) -> ProducerIdentity:
 
 
 Producers = dict[int, ProducerState]
-"""By producer id."""
+"""Producer states by producer ID."""
 
 
 def describe_producers(
     client: ClusterClient, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Producers | TwinlogError]:
-    """Every producer id that each partition remembers (KIP-664, brokers since 2.8).
+    """Return every producer ID that each partition remembers (KIP-664, brokers since 2.8).
 
-    Raises Unsupported where the brokers do not offer it.
+    Raises Unsupported if the brokers do not offer it.
     """
     topic_of = DescribeProducersRequest.TopicRequest
 
@@ -126,7 +126,9 @@ def describe_producers(
 def known_producers(
     client: ClusterClient, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Producers]:
-    """The same without partitions whose leader does not tell, or is older than Kafka 2.8."""
+    """Return the same, without partitions whose leader returns an error or is older than
+    Kafka 2.8.
+    """
     try:
         found = describe_producers(client, tps)
     except Unsupported:
@@ -137,7 +139,7 @@ def known_producers(
 def last_sequences(
     client: ClusterClient, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, dict[int, int]]:
-    """The last sequence of each producer id of `known_producers`."""
+    """Return the last sequence of each producer ID of `known_producers`."""
     return {
         tp: {id_: state.last_sequence for id_, state in producers.items()}
         for tp, producers in known_producers(client, tps).items()
@@ -147,7 +149,7 @@ def last_sequences(
 def transaction_starts(
     client: ClusterClient, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, dict[int, int]]:
-    """Open transactions of each partition of `known_producers`: producer id to the offset of its
+    """Return open transactions by partition of `known_producers`: producer ID to the offset of its
     first record there.
     """
     return {

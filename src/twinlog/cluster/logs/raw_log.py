@@ -1,4 +1,4 @@
-"""Whole record batches read and appended by request, for everything but the copy loop."""
+"""Reads and appends whole record batches by request, for everything except the copy loop."""
 
 from __future__ import annotations
 
@@ -38,25 +38,27 @@ MAX_ANSWER_BYTES: Final = 50 * 1024 * 1024
 
 ACKS_ALL: Final = -1
 BY_NAME: Final = 12
-"""Fetch and Produce name topics by id from version 13 on."""
+"""Fetch and Produce name topics by ID from version 13 on."""
 
 PARTITIONS_ADDED_BEFORE: Final = 11
-"""From version 12 on a Produce adds its partition to the transaction itself (KIP-890)."""
+"""From version 12 on, a Produce itself adds its partition to the transaction (KIP-890)."""
 
 NO_TIME: Final = -1
-"""The append time in an answer for a new batch of a CreateTime topic."""
+"""The append time in a response for a new batch of a CreateTime topic."""
 
 WITH_EPOCH: Final = 9
-"""Fetch since Kafka 2.1: a broker that does not lead any more does not answer."""
+"""Fetch since Kafka 2.1: a broker that is no longer the leader returns an error."""
 
 V2_BATCHES: Final = 3
-"""Produce since Kafka 0.11 takes batches of format v2."""
+"""Produce since Kafka 0.11 accepts batches of format v2."""
 
 NO_SESSION: Final = -1
-"""The fetch session epoch of a request that stands for itself (KIP-227)."""
+"""The fetch session epoch of a request without a session (KIP-227)."""
 
 STUCK_ANSWERS: Final = 5
-"""So many in a row that a quota emptied, and for as long as a call tries: nothing passes."""
+"""After this many consecutive responses emptied by a quota, and the time of a call,
+nothing passes.
+"""
 
 FIRST_BYTES: Final = 4096
 """Bytes that a read of one batch requests; the first batch is returned whole if it is longer."""
@@ -70,18 +72,18 @@ _LENGTH: Final = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedRecords:
-    """One partition's answer; `records` may begin before the offset, and end within a batch."""
+    """One partition's response. `records` may begin before the offset, and end within a batch."""
 
     records: memoryview
     high_watermark: int
     last_stable_offset: int
     log_start: int
     aborted: tuple[AbortedTransaction, ...]
-    """Only where READ_COMMITTED was asked for."""
+    """Only if READ_COMMITTED was requested."""
 
 
 FetchFrom = tuple[int, int]
-"""First offset, and about how many bytes."""
+"""First offset, and approximate number of bytes."""
 
 
 def fetch_records(
@@ -91,10 +93,10 @@ def fetch_records(
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, FetchedRecords | TwinlogError]:
-    """What each log has at that offset now (nothing is waited for), at least one whole batch of it.
+    """Return what each log has at that offset now, without waiting: at least one whole batch.
 
-    An offset outside the log is an error with code OFFSET_OUT_OF_RANGE. What a quota holds back is
-    waited for, however long that takes; only where nothing passes at all it is an error with code
+    An offset outside the log is an error with code OFFSET_OUT_OF_RANGE. Data delayed by a quota is
+    waited for, however long that takes. Only if nothing passes at all, it is an error with code
     THROTTLING_QUOTA_EXCEEDED.
     """
 
@@ -112,13 +114,15 @@ def fetch_partition(
     *,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> FetchedRecords:
-    """What the log of one partition has at that offset now; raises what its leader refused."""
+    """Return what one partition's log has at that offset now. Raises the error that its leader
+    returned.
+    """
     return or_raise(fetch_records(client, {tp: (offset, most_bytes)}, isolation=isolation)[tp])
 
 
 Answers = dict[TopicPartition, FetchedRecords | TwinlogError]
 Read = Callable[[TopicPartition, int, int], FetchedRecords | TwinlogError]
-"""Reads one partition from an offset on, about so many bytes."""
+"""Reads one partition from an offset on, approximately this many bytes."""
 
 
 def batch_from(read: Read, tp: TopicPartition, offset: int, end: int) -> BatchHeader | None:
@@ -132,8 +136,9 @@ def batch_from(read: Read, tp: TopicPartition, offset: int, end: int) -> BatchHe
 
 
 class _Reading:
-    """Asks one broker until it has answered for all partitions: as much at once as a quota lets
-    pass, and what was asked for in parts comes back as one answer.
+    """Queries one broker until it has answered for all partitions.
+
+    It requests as much as a quota lets pass, and combines partial reads into one result.
     """
 
     def __init__(
@@ -173,13 +178,14 @@ class _Reading:
                     continue
                 if answer is None:
                     answer = self._error(UNKNOWN_TOPIC_OR_PARTITION, led.tp)
-                # only the first partition of an answer is sure to get a whole batch (KIP-74)
+                # only the first partition of a response is guaranteed a whole batch (KIP-74)
                 if at == 0 or not self._is_cut(answer, led.tp):
                     self._take(led.tp, answer, out)
                 else:  # otherwise each long batch would need its own request
                     self._growth[led.tp] = GROWTH * self._growth.get(led.tp, 1)
             if self._is_stuck(is_held=is_throttled and not answers):
-                # a broker sends at least one batch of the first: it is what does not pass
+                # a broker returns at least one batch of the first partition: that is the one that
+                # does not pass
                 self._take(left[0].tp, self._nothing_passes(left[0].tp), out)
                 self._held = 0
             left = [led for led in left if led.tp not in out]
@@ -188,7 +194,7 @@ class _Reading:
     def _take(
         self, tp: TopicPartition, answer: FetchedRecords | TwinlogError, out: Answers
     ) -> None:
-        """Keep what is there; a partition is done with about as much as was asked for at first."""
+        """Store a response. A partition is done once about as much as first requested was read."""
         before = self._parts.get(tp)
         if isinstance(answer, TwinlogError):
             out[tp] = answer if before is None else before
@@ -218,7 +224,7 @@ class _Reading:
         return len(records) < LENGTH_END + int(length)
 
     def _is_stuck(self, *, is_held: bool) -> bool:
-        """A quota has let nothing pass for long, though hardly anything was asked for."""
+        """Return whether a quota has let nothing pass for long, although little was requested."""
         if not is_held:
             self._held = 0
             return False
@@ -230,7 +236,7 @@ class _Reading:
         return is_long and self._held > STUCK_ANSWERS
 
     def _ask(self, leds: Sequence[Led]) -> tuple[Answers, bool]:
-        """Answers for some of them, or all, and whether a quota held back the rest."""
+        """Return responses for some or all of them, and whether a quota delayed the rest."""
         self._most = self._size.most_bytes
         answer = self._client.attempt(
             self._node, self._request(leds, self._most), minimum=WITH_EPOCH, maximum=BY_NAME
@@ -241,7 +247,7 @@ class _Reading:
                 tp = TopicPartition(str(topic.topic), int(found.partition_index))
                 code = int(found.error_code)
                 out[tp] = self._error(code, tp) if code else _fetched(found)
-        # a throttled answer has no topics at all (FetchContext.getThrottledResponse)
+        # a throttled response has no topics at all (FetchContext.getThrottledResponse)
         is_throttled = throttle_ms(answer) > 0
         if is_throttled:
             asked_bytes = sum(self._wanted[led.tp][1] for led in leds)
@@ -298,18 +304,18 @@ class _Reading:
 
 
 def _whole(records: memoryview) -> tuple[int, int]:
-    """Bytes of the whole batches, and the offset behind them."""
+    """Return the size of the whole batches, and the next offset."""
     size, behind = 0, -1
     try:
         for header, at in read_headers(records):
             size, behind = at + header.length, header.next_offset
     except CorruptData:
-        return size, -1  # whoever reads it says so
+        return size, -1  # a later reader reports it
     return size, behind
 
 
 def _joined(before: FetchedRecords, answer: FetchedRecords) -> FetchedRecords:
-    """Two answers of one log as if they were one."""
+    """Combine two responses of one log."""
     whole, _ = _whole(before.records)
     return replace(
         answer,
@@ -338,10 +344,10 @@ def produce_batch(
     *,
     transactional_id: str | None = None,
 ) -> int:
-    """Append one encoded batch with acks=all, asked once; its base offset.
+    """Append one encoded batch with acks=all, in one attempt, and return its base offset.
 
-    A transaction knows of the partition before (`groups.transactions`). Raises what the leader
-    refused. After Disconnected the batch may be in the log or not.
+    A transaction must already know the partition (`groups.transactions`). Raises the leader's
+    error. After Disconnected, the batch may be in the log or not.
     """
     metadata = client.metadata([tp.topic], allow_missing=False)
     partition = metadata.partition(tp)
@@ -354,12 +360,12 @@ def produce_batch(
 
 
 class Appended(NamedTuple):
-    """What the leader answered for a batch."""
+    """The leader's response to a batch."""
 
     base_offset: int
     is_new: bool
-    """False: a batch of that producer with these sequences was in the log already, whatever is in
-    it; or the topic has LogAppendTime, and the answer does not tell.
+    """False: the log already had a batch of that producer with these sequences, whatever its
+    content; or the topic has LogAppendTime, and the response does not show it.
     """
 
 
@@ -372,10 +378,10 @@ def append_batches(
     *,
     transactional_id: str,
 ) -> dict[TopicPartition, Appended | TwinlogError]:
-    """Append a batch to each partition with acks=all, again where a leader moves or a connection
-    breaks: the sequences of a batch tell a leader that it has it.
+    """Append a batch to each partition with acks=all, with retries if a leader moves or a
+    connection breaks: a leader recognizes a repeated batch by its sequences.
 
-    A transaction knows of the partitions before (`groups.transactions`).
+    A transaction must already know the partitions (`groups.transactions`).
     """
 
     def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, Appended | TwinlogError]:

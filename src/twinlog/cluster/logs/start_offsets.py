@@ -1,9 +1,8 @@
-"""Where a reader that begins again would begin, as ListOffsets says it.
+"""Finds where a new reader would begin, by ListOffsets.
 
-The first record of a time is the first one, by offset, whose timestamp is not before it. Where
-timestamps are out of order, records before that place may be newer, and ones behind it older. A
-compacted log answers with what is left of it. Where no record is so new, a reader begins at the
-end.
+The first record of a time is the first one, by offset, whose timestamp is at or after it. If
+timestamps are out of order, records before that offset may be newer, and later ones older. A
+compacted log returns what is left of it. If no record is as new, a reader begins at the end.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ Begin = int | TwinlogError
 def begin_offsets(
     client: ClusterClient, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
 ) -> dict[TopicPartition, Begin]:
-    """The first offset to read of each partition, or why it cannot be told.
+    """Return the first offset to read for each partition, or why it is unknown.
 
-    A given offset is answered as it is. For readers of committed records, the end is the last
-    stable offset: what an open transaction wrote is still to be read.
+    A given offset is returned unchanged. For readers of committed records, the end is the last
+    stable offset, because records of an open transaction are still to be read.
     """
     out: dict[TopicPartition, Begin] = {}
     by_time: defaultdict[int, list[TopicPartition]] = defaultdict(list)
@@ -39,7 +38,7 @@ def begin_offsets(
                 by_time[LATEST].append(tp)
             case StartKind.TIMESTAMP:
                 by_time[start.value].append(tp)
-    # the end first: a record that comes while the time is looked up must not be passed over
+    # the end first: a record that arrives during the lookup of the time must not be skipped
     timed = [tp for at, tps in by_time.items() if at >= 0 for tp in tps]
     ends = list_offsets(client, timed, LATEST, isolation=isolation) if timed else {}
     for at, tps in by_time.items():

@@ -1,12 +1,12 @@
 """One blocking connection to one broker: connect, TLS, versions, SASL, then one request at a time.
 
-The steps are those of Java's client, in its order: TCP, TLS, ApiVersions (allowed before
-authentication), SaslHandshake, SaslAuthenticate. `detach` hands the authenticated socket to the
+The steps are those of Java's client, in the same order: TCP, TLS, ApiVersions (allowed before
+authentication), SaslHandshake, SaslAuthenticate. `detach` passes the authenticated socket to the
 copy loop, which drives it itself.
 
-A broker that throttles us answers, says for how long, and reads nothing more for so long (KIP-219).
-`muted_s` is what is left of it. A request that is sent all the same is answered after it: no time
-limit counts it.
+A broker that throttles the connection responds with the throttle time, and reads nothing more for
+that long (KIP-219). `muted_s` is the rest of it. A request sent in that time is answered after it,
+and no timeout counts it.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from twinlog.errors import CorruptData, Disconnected, TwinlogError, Unsupported
 
 UNSUPPORTED_VERSION: Final = 35
 HANDSHAKE_FRAME_BYTES: Final = 1 << 20
-"""More than any broker says before authentication; what exceeds it is not Kafka's protocol."""
+"""More than any broker sends before authentication. A larger frame is not Kafka's protocol."""
 
 DIGEST_BYTES: Final = 16
 
 SILENT_S: Final = 2.0
-"""A broker answers ApiVersions from memory; one that does not is checked more closely."""
+"""A broker answers ApiVersions from memory. One that does not is checked more closely."""
 
 
 class Connection:
-    """One broker, one socket, one request at a time; not for several threads."""
+    """One broker, one socket, one request at a time. Not thread-safe."""
 
     def __init__(
         self, sock: socket.socket, host: str, port: int, settings: ClusterSettings
@@ -55,7 +55,7 @@ class Connection:
         self._is_served = False
         """True after a response to another request than ApiVersions, which needs no login."""
         self._max_frame_bytes = HANDSHAKE_FRAME_BYTES
-        """Until the broker has shown that it knows us, and so that it is one."""
+        """Until authentication has shown that the peer is a broker."""
 
     @classmethod
     def open(
@@ -68,12 +68,11 @@ class Connection:
         user_timeout_ms: int = 0,
         if_silent: Callable[[], None] = lambda: None,
     ) -> Self:
-        """A connection that is ready for requests; every address of the name is tried.
+        """Open a connection that is ready for requests. Every address of the name is tried.
 
-        `if_silent` is called where the first answer does not come soon, and may raise why.
-
-        `user_timeout_ms` is TCP_USER_TIMEOUT: the kernel drops the connection, and what it still
-        holds for it, when sent data stays unacknowledged that long. 0 leaves the system's default.
+        `if_silent` is called if the first response does not come soon, and may raise the reason.
+        `user_timeout_ms` is TCP_USER_TIMEOUT: the kernel drops the connection, and the data that it
+        still holds, if sent data stays unacknowledged for this long. 0 leaves the system's default.
         """
         if timeout_s is None:
             timeout_s = settings.request_timeout_ms / 1000
@@ -107,13 +106,13 @@ class Connection:
 
     @property
     def muted_s(self) -> float:
-        """How long the broker reads nothing from us; 0: it reads."""
+        """How long the broker reads nothing from this connection; 0: it reads."""
         return max(self._muted_until - time.monotonic(), 0.0)
 
     def is_usable(self, within_s: float = 0.0) -> bool:
-        """Whether a request may be sent: open, idle, its session not over.
+        """Return whether a request may be sent: open, idle, and the session has not ended.
 
-        Input while nothing is awaited can only be the end of the connection.
+        Input while no response is awaited can only be the end of the connection.
         """
         if not self._is_open or self._awaited is not None:
             return False
@@ -122,7 +121,7 @@ class Connection:
         return not self._has_input(0.0)
 
     def version_for(self, api_key: int, maximum: int, minimum: int = 0) -> int:
-        """The highest version that the broker and the caller both speak."""
+        """Return the highest version that both the broker and the caller support."""
         low, high = self.api_versions.get(api_key, (0, -1))
         version = min(high, maximum)
         if version < max(low, minimum):
@@ -154,7 +153,7 @@ class Connection:
     def begin(
         self, request: Message, *, maximum: int | None = None, minimum: int | None = None
     ) -> None:
-        """Send only; `finish` must follow before the next request."""
+        """Send a request. `finish` must follow before the next one."""
         low, high = protocol.known_versions(request)
         key = protocol.api_key(request)
         version = self.version_for(
@@ -184,7 +183,7 @@ class Connection:
         if digest == known:
             return digest, None
         answer = self._decode(key, version, body)
-        # an equal answer would throttle us as well, and nobody would see it
+        # an equal response would throttle as well, which would then go unnoticed
         return (b"" if self.muted_s else digest), answer
 
     def _decode(self, key: int, version: int, body: memoryview) -> Message:
@@ -197,11 +196,11 @@ class Connection:
         return answer
 
     def wait_readable(self, timeout_s: float) -> bool:
-        """Whether an answer began to arrive within that time."""
+        """Return whether a response began to arrive within that time."""
         return self._has_input(timeout_s)
 
     def detach(self) -> socket.socket:
-        """Give the socket away, in blocking mode; this object is of no use afterwards."""
+        """Give the socket away, in blocking mode. This object cannot be used afterwards."""
         self._is_open = False
         self.sock.settimeout(None)
         return self.sock
@@ -218,7 +217,8 @@ class Connection:
         self.close()
 
     def _negotiate(self, deadline: float, if_silent: Callable[[], None]) -> None:
-        # 3 since Kafka 2.4; an older broker answers 35 in version 0, and then so do we (KIP-511)
+        # 3 since Kafka 2.4; an older broker returns error 35 in version 0, which is then used
+        # (KIP-511)
         for version in (3, 0):
             self._begin(protocol.api_versions_request(version), protocol.API_VERSIONS, version)
             if not self._has_input(min(SILENT_S, deadline - time.monotonic())):
@@ -238,7 +238,7 @@ class Connection:
 
     def _send(self, frame: bytes, awaited: tuple[int, int, int]) -> None:
         if self._awaited is not None:
-            raise TwinlogError(f"{self.peer} is asked before it has answered")
+            raise TwinlogError(f"{self.peer}: a request was sent before the last response")
         self._awaited = awaited
         try:
             self.sock.settimeout(self.settings.request_timeout_ms / 1000)
@@ -250,7 +250,7 @@ class Connection:
         self, timeout_s: float | None, silent_s: float = math.inf
     ) -> tuple[int, int, memoryview]:
         if self._awaited is None:
-            raise TwinlogError(f"{self.peer} was not asked anything")
+            raise TwinlogError(f"{self.peer}: no request was sent")
         key, version, correlation_id = self._awaited
         if timeout_s is None:
             timeout_s = self.settings.request_timeout_ms / 1000
@@ -291,7 +291,7 @@ class Connection:
 
     def _nonsense(self, error: CorruptData) -> CorruptData:
         self.close()
-        # once it has spoken Kafka's protocol, it is a broker whose answer came to harm
+        # once it has used Kafka's protocol, it is a broker whose response was damaged
         other = error.code == "NOT_KAFKA" and not self.api_versions
         code = "NOT_KAFKA" if other else "CORRUPT_ANSWER"
         return CorruptData(f"{self.peer}: {self.settings.naming(error.message)}", code=code)

@@ -1,4 +1,4 @@
-"""From a host name to an authenticated socket: addresses in turn, TLS, SASL."""
+"""From a host name to an authenticated socket: all addresses in turn, TLS, SASL."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 NO_SUCH_NAME: Final = (socket.EAI_NONAME, socket.EAI_NODATA)
 UNSUPPORTED_SASL_MECHANISM: Final = 33
 SESSION_SHARE: Final = 0.9
-"""A session is given up before its end; Java re-authenticates between 85 % and 95 % of it."""
+"""A session is abandoned before its end. Java re-authenticates between 85 % and 95 % of it."""
 
 
 def connect(
     host: str, port: int, settings: ClusterSettings, *, deadline: float, user_timeout_ms: int = 0
 ) -> socket.socket:
-    """A TCP connection to the first address of the name that accepts one."""
+    """Open a TCP connection to the first address of the name that accepts one."""
     where = f"{settings.alias} ({Address(host, port)})"
     try:
         if not 0 < port <= MAX_PORT:  # the C library would take it modulo 65536
@@ -44,14 +44,14 @@ def connect(
         is_valid = isinstance(error, OSError)
         what = "the name cannot be resolved" if is_valid else "it is not a valid address"
         why = f"{what}: {framing.reason(error)}"
-        # a resolver that answers is no resolver that is away
+        # a resolver that responds is not unreachable
         is_unknown = not is_valid or getattr(error, "errno", None) in NO_SUCH_NAME
         raise (Refused if is_unknown else Unreachable)(f"{where}: {why}", reason=why) from error
     reasons: list[str] = []
     last: IoError | None = None
     kind_of_error: type[Unreachable] = Refused
     for index, (family, kind, protocol, _, address) in enumerate(found):
-        # an address that swallows packets must not use up the time of those behind it
+        # an address that drops packets must not use up the time for the next ones
         share = (deadline - time.monotonic()) / (len(found) - index)
         sock = None
         try:
@@ -86,7 +86,7 @@ def _set_options(sock: socket.socket, user_timeout_ms: int) -> None:
 
 
 def renewed(settings: ClusterSettings) -> ClusterSettings:
-    """The settings with what their key files hold now."""
+    """Return the settings with the current content of their key files."""
     if settings.security is None or not settings.security.files:
         return settings
     from twinlog.cluster.security.renewal import current
@@ -97,7 +97,7 @@ def renewed(settings: ClusterSettings) -> ClusterSettings:
 def secure(
     sock: socket.socket, host: str, port: int, settings: ClusterSettings, *, deadline: float
 ) -> socket.socket:
-    """TLS over a fresh connection where the settings ask for it."""
+    """Start TLS on a new connection if the settings require it."""
     if settings.security is None or not settings.security.needs_tls:
         return sock
     from twinlog.cluster.security.tls import wrap_socket
@@ -115,7 +115,9 @@ def secure(
 
 
 def explain_first_answer(error: Disconnected, connection: Connection) -> ClusterError:
-    """TLS 1.3: a broker refuses our certificate after the handshake, where an answer is due."""
+    """Explain the error of a TLS 1.3 broker that rejects the client certificate after the
+    handshake, instead of the first response.
+    """
     security, cause = connection.settings.security, error.__cause__
     if (
         security is None
@@ -130,7 +132,9 @@ def explain_first_answer(error: Disconnected, connection: Connection) -> Cluster
 
 
 def authenticate(connection: Connection, *, deadline: float) -> float | None:
-    """SASL, where the settings ask for it; when the session ends (monotonic), None for never."""
+    """Log in by SASL if the settings require it. Returns when the session ends (monotonic), or
+    None.
+    """
     security = connection.settings.security
     if security is None or not security.needs_sasl:
         return None
@@ -170,8 +174,8 @@ def _handshake(connection: Connection, mechanism: str, deadline: float) -> None:
     if answer.error_code == UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(answer.mechanisms) or "none"
         raise AuthenticationFailed(
-            f"{connection.peer} does not know the SASL mechanism {mechanism}; it offers {offered}: "
-            f"set {connection.settings.key('sasl.mechanism')} to one of these"
+            f"{connection.peer} does not support the SASL mechanism {mechanism}; it offers "
+            f"{offered}: set {connection.settings.key('sasl.mechanism')} to one of these"
         )
     if answer.error_code:
         raise AuthenticationFailed(

@@ -1,4 +1,4 @@
-"""Whole frames from a blocking socket before a deadline."""
+"""Reads whole frames from a blocking socket before a deadline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from twinlog.addresses import IoError
 from twinlog.errors import CorruptData
 
 MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
-"""An answer is bounded by what we ask for (Fetch: tens of MB); more is not Kafka's protocol."""
+"""A response is limited by its request (Fetch: tens of MB). A larger one is not Kafka's
+protocol.
+"""
 
 
 class LateAnswer(TimeoutError):
@@ -59,17 +61,19 @@ def receive_frame(
 
 
 def _other_service(first: bytes, size: int, max_bytes: int) -> str:
-    """Who begins an answer with these bytes, where a frame has its size."""
+    """Return the likely service behind a response that begins with these bytes instead of a frame
+    size.
+    """
     if first[:2] == _TLS_ALERT:
         return (
-            "it answers with an alert of TLS: is this a TLS listener? set security.protocol to SSL "
+            "it responds with a TLS alert: is this a TLS listener? set security.protocol to SSL "
             "or SASL_SSL"
         )
     if first == b"HTTP":
-        return "it answers as a web server does (HTTP): that is not Kafka's protocol"
+        return "it responds like a web server (HTTP): that is not Kafka's protocol"
     return (
-        f"its answer begins with {first!r} where a size is due (a size of {size} bytes, at most "
-        f"{max_bytes} can be right): that is not Kafka's protocol"
+        f"its response begins with {first!r} instead of a size (a size of {size} bytes, at most "
+        f"{max_bytes} is possible): that is not Kafka's protocol"
     )
 
 

@@ -1,12 +1,13 @@
-"""A broker connection for the copy loop: non-blocking, many requests in flight, one buffer a
+"""A broker connection for the copy loop: non-blocking, many requests in flight, one buffer per
 response.
 
-The loop owns the sockets and asks with `selectors` when to read and write; nothing here waits.
-Large responses are received straight into the buffer whose slices are later sent on, so that the
-bytes of a record batch are touched by Python only to rewrite its header.
+The loop owns the sockets and uses `selectors` to find out when to read and write. Nothing here
+waits. Large responses are received directly into the buffer whose slices are later sent, so Python
+touches the bytes of a record batch only to rewrite its header.
 
-A broker that throttles us answers, says for how long, and reads nothing more for so long (KIP-219).
-`may_send` keeps what it would not read out of the socket: see `lane.late_requests`.
+A broker that throttles the connection responds with the throttle time, and reads nothing more for
+that long (KIP-219). `may_send` keeps data that it would not read out of the socket: see
+`lane.late_requests`.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.errors import CorruptData, Disconnected
 
 SCRATCH_BYTES: Final = 64 * 1024
-"""Small answers are read together with one system call of this size."""
+"""Small responses are read together with one system call of this size."""
 
 MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
 MAX_PARTS_PER_SEND: Final = 256
 """Below IOV_MAX (1024 on Linux)."""
 
 READ_AHEAD_BYTES: Final = 64 * 1024
-"""Fits in the buffer of the broker's socket (socket.receive.buffer.bytes is 100 KB)."""
+"""Fits in the broker's socket buffer (socket.receive.buffer.bytes is 100 KB)."""
 
 PASSED_S: Final = 10.0
-"""About the time over which a broker averages what a quota counts (quota.window.num)."""
+"""About the time over which a broker averages a quota (quota.window.num)."""
 
 UNREAD_SHARE: Final = 4
 """A quarter of what passed in one or two such times may be in flight."""
 
 QUOTA_BINDS_S: Final = 60.0
-"""For so long after a throttled answer nothing is sent ahead that was not earned since."""
+"""For this long after a throttled response, only as much is sent ahead as has passed since."""
 
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")
@@ -51,8 +52,8 @@ Buffer = bytes | bytearray | memoryview
 
 
 class HotConnection:
-    """One broker, one socket; requests answered in the order in which they were sent (as brokers
-    do).
+    """One broker and one socket. Requests are answered in the order in which they were sent (as
+    brokers do).
     """
 
     def __init__(self, connection: Connection, client_id: str, pool: FramePool) -> None:
@@ -62,7 +63,7 @@ class HotConnection:
         self.api_versions = connection.api_versions
         self.peer = f"{connection.host}:{connection.port}"
         self.opened_at = time.monotonic()
-        """As long as it lives it is the same process at the other end."""
+        """While the connection lives, the same process is at the other end."""
         self._session_ends_at = connection.session_ends_at
         self._client_id = client_id.encode()
         self._correlation = 0
@@ -86,21 +87,23 @@ class HotConnection:
 
     @property
     def in_flight(self) -> int:
-        """Requests whose answers have not been received."""
+        """Number of requests whose responses have not been received."""
         return len(self._in_flight)
 
     @property
     def is_ending(self) -> bool:
-        """Nothing may be asked any more: the broker is about to end the SASL session (KIP-368)."""
+        """Whether no request may be sent any more: the broker is about to end the SASL session
+        (KIP-368).
+        """
         return self._session_ends_at is not None and time.monotonic() >= self._session_ends_at
 
     @property
     def waiting_since(self) -> float | None:
-        """Monotonic time from which on the next answer is due; None when none is."""
+        """Monotonic time from which on the next response is due, or None if none is."""
         return self._last_answer if self._in_flight else None
 
     def throttled(self, ms: int) -> None:
-        """The last answer said that the broker will not read from us for so long (quotas)."""
+        """Note the throttle time in the last response (quotas)."""
         if ms > 0:
             now = time.monotonic()
             self._last_answer += ms / 1000
@@ -110,7 +113,7 @@ class HotConnection:
 
     @property
     def may_send(self) -> bool:
-        """Whether one more request can go out, and would not wait unread at the broker."""
+        """Whether one more request can be sent, and would not wait unread at the broker."""
         now = time.monotonic()
         if now < self._muted_until:
             return False
@@ -122,7 +125,7 @@ class HotConnection:
         return self._bytes_in_flight < ahead
 
     def _pass(self, size: int) -> None:
-        """A request of so many bytes was answered."""
+        """Note that a request of this size was answered."""
         self._bytes_in_flight -= size
         if self._last_answer - self._passed_since > PASSED_S:
             is_old = self._last_answer - self._passed_since > 2 * PASSED_S
@@ -135,11 +138,11 @@ class HotConnection:
         return bool(self._outgoing)
 
     def unanswered(self) -> list[Any]:
-        """Contexts of the requests in flight, oldest first."""
+        """Return the contexts of the requests in flight, oldest first."""
         return [context for _, context, _ in self._in_flight]
 
     def submit(self, api_key: int, version: int, parts: Sequence[Buffer], context: object) -> None:
-        """Queue a request with a flexible header (v2); `context` comes back with its answer."""
+        """Queue a request with a flexible header (v2). `context` is returned with its response."""
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         head = _HEAD.pack(api_key, version, self._correlation, len(self._client_id))
         head += self._client_id + b"\x00"
@@ -152,7 +155,7 @@ class HotConnection:
         self._bytes_in_flight += size
 
     def flush(self) -> bool:
-        """Send what the socket takes now; True when nothing is left."""
+        """Send what the socket accepts now. Returns True if nothing is left."""
         out = self._outgoing
         while out:
             try:
@@ -172,9 +175,9 @@ class HotConnection:
         return True
 
     def receive(self, limit: int = 64) -> list[tuple[Any, memoryview]]:
-        """Answers that are complete, as (context, body behind the response header).
+        """Return complete responses as (context, body after the response header).
 
-        Raises Disconnected or CorruptData; what arrived before the end is returned first.
+        Raises Disconnected or CorruptData. Responses that arrived before are returned first.
         """
         if self._failure is not None:
             raise self._failure
@@ -193,7 +196,7 @@ class HotConnection:
         return answers
 
     def put_back(self, contexts: Iterable[object]) -> None:
-        """Answers that nobody could read count as not given."""
+        """Treat responses that could not be decoded as missing."""
         self._in_flight.extendleft((-1, context, 0) for context in reversed(list(contexts)))
 
     def _fill_scratch(self, answers: list[tuple[Any, memoryview]]) -> bool:
@@ -205,7 +208,7 @@ class HotConnection:
         while end - pos >= 4:
             (size,) = _SIZE.unpack_from(self._scratch, pos)
             if not 4 <= size <= MAX_FRAME_BYTES:
-                raise CorruptData(f"{self.peer} announced an answer of {size} bytes")
+                raise CorruptData(f"{self.peer} announced a response of {size} bytes")
             frame = self._pool.take(size)
             have = min(size, end - pos - 4)
             frame[:have] = memoryview(self._scratch)[pos + 4 : pos + 4 + have]
@@ -233,7 +236,7 @@ class HotConnection:
         return True
 
     def _recv(self, into: memoryview) -> int:
-        """Bytes received, or -1 when there is nothing to read now."""
+        """Return the bytes received, or -1 if there is nothing to read now."""
         try:
             got = self._sock.recv_into(into)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -247,11 +250,15 @@ class HotConnection:
     def _answer(self, view: memoryview) -> tuple[Any, memoryview]:
         (correlation,) = _SIZE.unpack_from(view, 0)
         if not self._in_flight:
-            raise CorruptData(f"{self.peer} answered {correlation}, but nothing was asked")
+            raise CorruptData(
+                f"{self.peer} responded with correlation ID {correlation}, but no request was sent"
+            )
         expected, context, size = self._in_flight[0]
         self._last_answer = time.monotonic()
         if correlation != expected:
-            raise CorruptData(f"{self.peer} answered {correlation} where {expected} was due")
+            raise CorruptData(
+                f"{self.peer} responded with correlation ID {correlation} instead of {expected}"
+            )
         if len(view) < 5 or view[4] != 0:
             raise CorruptData(f"{self.peer} sent a response header with unknown fields")
         self._in_flight.popleft()

@@ -1,4 +1,4 @@
-"""What a cluster says of itself: brokers, topics, partitions and their leaders."""
+"""Cluster metadata: brokers, topics, partitions and their leaders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_NODE: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """One broker, at the address that it advertises."""
+    """One broker, at its advertised address."""
 
     node: int
     host: str
@@ -26,7 +26,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """One partition; `leader` is -1 while there is none, `leader_epoch` -1 on old brokers."""
+    """One partition. `leader` is -1 while there is none, `leader_epoch` -1 on old brokers."""
 
     partition: int
     leader: int
@@ -38,7 +38,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """One topic; where `error` (Kafka's code: 3 missing, 29 not authorized) is set, it is empty."""
+    """One topic. If `error` (Kafka's code: 3 missing, 29 not authorized) is set, it is empty."""
 
     name: str
     topic_id: TopicId
@@ -46,11 +46,13 @@ class TopicMetadata:
     error: int
     partitions: tuple[PartitionMetadata, ...]
     operations: frozenset[Operation] | None = None
-    """What our user may do with the topic; None where that was not asked, or is not told."""
+    """Operations that Twinlog's user may perform on the topic; None if not requested or not
+    reported.
+    """
 
     @property
     def is_led(self) -> bool:
-        """It is there, and each of its partitions has a leader."""
+        """Whether it exists, and each of its partitions has a leader."""
         return not self.error and all(one.leader >= 0 for one in self.partitions)
 
     @property
@@ -59,7 +61,7 @@ class TopicMetadata:
         return [TopicPartition(self.name, one.partition) for one in self.partitions]
 
     def partition(self, number: int) -> PartitionMetadata | None:
-        """The partition, where the answer has it."""
+        """Return the partition, or None if the response lacks it."""
         if number < len(self.partitions) and self.partitions[number].partition == number:
             return self.partitions[number]
         return next((one for one in self.partitions if one.partition == number), None)
@@ -67,7 +69,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
-    """One answer to Metadata: complete for brokers, and for the topics that were asked for."""
+    """One Metadata response: complete for brokers, and for the requested topics."""
 
     cluster_id: str | None
     controller: int
@@ -75,18 +77,18 @@ class ClusterMetadata:
     topics: Mapping[str, TopicMetadata]
 
     def has(self, topic: str, topic_id: TopicId) -> bool:
-        """Whether the topic of this name is there, and the one of this id."""
+        """Return whether the topic with this name and this ID exists."""
         found = self.topics.get(topic)
         return found is not None and not found.error and found.topic_id == topic_id
 
     def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
-        """The partition, where the answer has it."""
+        """Return the partition, or None if the response lacks it."""
         topic = self.topics.get(tp.topic)
         return None if topic is None else topic.partition(tp.partition)
 
 
 class Operation(IntEnum):
-    """An operation of Kafka's authorizer, by its number in the protocol."""
+    """An operation of Kafka's authorizer, by its protocol number."""
 
     READ = 3
     WRITE = 4
@@ -104,7 +106,7 @@ class Operation(IntEnum):
 
 
 def decode_metadata(answer: Message) -> ClusterMetadata:
-    """The client library's answer as our values."""
+    """Convert the client library's response."""
     brokers = {
         int(b.node_id): Broker(node=int(b.node_id), host=str(b.host), port=int(b.port), rack=b.rack)
         for b in answer.brokers
@@ -142,7 +144,7 @@ def _topic(topic: Message) -> TopicMetadata:
 
 
 def operations(numbers: Collection[int] | None) -> frozenset[Operation] | None:
-    """Operations by their numbers; None, where they are not told, stays None."""
+    """Return operations by number; None (not reported) stays None."""
     if numbers is None:
         return None
     return frozenset(operation for operation in Operation if operation in numbers)

@@ -1,4 +1,4 @@
-"""Open connections of one client: one to each broker it asked, one to whoever answers first."""
+"""Open connections of one client: one to each broker that it queried, and one to any broker."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ CONNECT_TIMEOUT_S: Final = 10.0
 """Java's socket.connection.setup.timeout.ms: one silent broker must not use up a whole call."""
 
 SESSION_MARGIN_S: Final = 5.0
-"""A connection whose SASL session ends within this is replaced before a request."""
+"""A connection whose SASL session ends within this time is replaced before a request."""
 
 
 class ConnectionPool:
-    """Connections by broker, made when they are asked for."""
+    """Connections by broker, opened on demand."""
 
     def __init__(self, settings: ClusterSettings, clock: Clock, most_s: float = math.inf) -> None:
-        """`most_s`: no search for a broker that answers takes longer."""
+        """`most_s`: time limit of a search for a broker that responds."""
         self._settings = settings
         self._clock = clock
         self._most_s = most_s
@@ -50,11 +50,11 @@ class ConnectionPool:
         self._failed_at: dict[tuple[str, int], float] = {}
 
     def renew(self, settings: ClusterSettings) -> None:
-        """Open new connections with these settings; from any thread."""
+        """Use these settings for new connections. Thread-safe."""
         self._settings = settings
 
     def learn(self, brokers: Mapping[int, Broker]) -> None:
-        """The brokers that are alive now; connections to others or to old addresses are closed."""
+        """Store the live brokers. Connections to other brokers or to old addresses are closed."""
         self.brokers = brokers
         for node, connection in list(self._by_node.items()):
             broker = brokers.get(node)
@@ -63,11 +63,11 @@ class ConnectionPool:
                 self._by_node.pop(node, None)
 
     def failed(self, connection: Connection) -> None:
-        """This broker broke a connection: others are preferred where any will do."""
+        """Note that this broker broke a connection: other brokers are then preferred."""
         self._failed_at[connection.host, connection.port] = self._clock()
 
     def to(self, node: int) -> Connection:
-        """A connection to that broker, kept for the next request."""
+        """Return a connection to that broker, kept for the next request."""
         kept = self._by_node.get(node)
         if kept is not None and kept.is_usable(SESSION_MARGIN_S):
             return kept
@@ -77,11 +77,11 @@ class ConnectionPool:
         return connection
 
     def open(self, node: int) -> Connection:
-        """A connection of the caller's own to that broker."""
+        """Open a separate connection to that broker for the caller."""
         broker = self.brokers.get(node)
         if broker is None:
             raise BrokerRefused(
-                f"cluster {self._settings.alias}: broker {node} is not alive: look at it",
+                f"cluster {self._settings.alias}: broker {node} is not alive: check it",
                 code="BROKER_NOT_AVAILABLE",
                 fate=Fate.RETRIABLE,
             )
@@ -94,7 +94,7 @@ class ConnectionPool:
             ) from error
 
     def any(self) -> Connection:
-        """A connection to any broker, kept for the next request."""
+        """Return a connection to any broker, kept for the next request."""
         kept = [*self._by_node.values()]
         if self._first is not None:
             kept.append(self._first)
@@ -119,8 +119,8 @@ class ConnectionPool:
         raise self._all_failed(failures)
 
     def _open_any(self, host: str, port: int) -> Connection:
-        """What is no broker is distinguished from one that is away, until a first broker has
-        answered.
+        """Distinguish another service from an unreachable broker, until a first broker has
+        responded.
         """
         if self.brokers:
             return self._open(host, port)
@@ -136,7 +136,9 @@ class ConnectionPool:
             raise
 
     def _all_failed(self, failures: Mapping[str, TwinlogError]) -> TwinlogError:
-        """Trying again can help, unless something else than Kafka is behind every address."""
+        """Return the error: retriable, unless something other than Kafka is behind every
+        address.
+        """
         settings = self._settings
         reasons: dict[str, list[str]] = {}
         given = [str(Address(host, port)) for host, port in settings.bootstrap]
@@ -144,7 +146,7 @@ class ConnectionPool:
             failure = failures[address]
             why = failure.reason if isinstance(failure, ClusterError) else ""
             reasons.setdefault(why or failure.message, []).append(address)
-        # DataFrames call a cluster by an address, which follows
+        # DataFrames name a cluster by an address, which follows
         name = "Kafka" if settings.is_of_dataframes else settings.alias
         said = "; ".join(f"{name} ({', '.join(who)}): {why}" for why, who in reasons.items())
         message = f"{said}; check {settings.key('bootstrap.servers')} and "
@@ -171,7 +173,9 @@ class ConnectionPool:
         return ""
 
     def _addresses(self) -> list[tuple[str, int]]:
-        """The given addresses in random order, those the cluster told us of, those that failed."""
+        """Return the configured addresses in random order, then advertised ones, then those that
+        failed.
+        """
         given = list(dict.fromkeys(self._settings.bootstrap))
         CHANCE.shuffle(given)
         advertised = [(broker.host, broker.port) for broker in self.brokers.values()]
@@ -187,8 +191,8 @@ class ConnectionPool:
         return Connection.open(host, port, self._settings, timeout_s=timeout_s, if_silent=if_silent)
 
     def close(self) -> None:
-        """Close every connection; the next request opens new ones."""
-        for node in list(self._by_node):  # somebody may be asking meanwhile
+        """Close every connection. The next request opens new ones."""
+        for node in list(self._by_node):  # another thread may be using it
             if (connection := self._by_node.pop(node, None)) is not None:
                 connection.close()
         if self._first is not None:
@@ -202,28 +206,28 @@ class ConnectionPool:
 # once over a connection of its own.
 
 ANSWER_WITHIN_S: Final = 2.0
-"""For one question: whoever does not answer it in this time is not found out."""
+"""Per probe: a service that does not respond in this time is not identified."""
 
 
 def refuse_other_service(host: str, port: int, settings: ClusterSettings) -> None:
-    """Raise NOT_KAFKA where the answer proves that something else listens there."""
+    """Raise NOT_KAFKA if the response proves that something else listens there."""
     where = f"{Address(host, port)} of cluster {settings.alias}"
     security = settings.security
     if security is not None and security.needs_tls and _speaks_kafka(host, port, settings):
         raise CorruptData(
             f"{where} speaks Kafka's protocol without TLS: set {settings.key('security.protocol')} "
-            "to PLAINTEXT or SASL_PLAINTEXT, or take the port of its TLS listener",
+            "to PLAINTEXT or SASL_PLAINTEXT, or use the port of its TLS listener",
             code="NOT_KAFKA",
         )
     if _speaks_http(host, port, settings):
         raise CorruptData(
-            f"{where} answers as a web server does (HTTP), not as Kafka: is this the right port?",
+            f"{where} responds like a web server (HTTP), not like Kafka: is this the right port?",
             code="NOT_KAFKA",
         )
 
 
 def _speaks_kafka(host: str, port: int, settings: ClusterSettings) -> bool:
-    """ApiVersions is answered before any login, so that nothing secret is sent."""
+    """Return whether ApiVersions is answered, which needs no login, so that no secret is sent."""
     try:
         Connection.open(
             host, port, replace(settings, security=None), timeout_s=ANSWER_WITHIN_S

@@ -1,8 +1,8 @@
-"""The one door to the client library's generated messages: values to bytes and back, no socket.
+"""The only access to the client library's generated messages: values to bytes and back, no sockets.
 
 The library has no type information, so a message is `Message` here: an opaque value whose fields
-are read by the modules that turn it into our own typed values. A message is built without a
-version; the version is chosen when it is sent, from what the broker offers.
+are read by the modules that convert it into typed values. A message is built without a version. The
+version is chosen when it is sent, from what the broker offers.
 """
 
 from __future__ import annotations
@@ -18,44 +18,46 @@ import twinlog
 from twinlog.errors import CorruptData
 
 Message: TypeAlias = Any
-"""A request or response of the client library; fields have Kafka's names in snake case."""
+"""A request or response of the client library. Its fields have Kafka's names in snake case."""
 
 API_VERSIONS: Final = 18
 _INT32: Final = struct.Struct(">i")
 
 _first_decoding: Final = threading.Lock()
-"""The library compiles a decoder at the first answer of its kind, and while it does so changes what
-another thread would compile: of two at once one may keep a decoder that fails, for good.
+"""The library compiles a decoder at the first response of its kind, and meanwhile changes what
+another thread would compile. If two do so at once, one may permanently keep a decoder that fails.
 """
 _decoded: Final[set[tuple[int, int]]] = set()
-"""(API key, version) of which there is a decoder."""
+"""(API key, version) for which there is a decoder."""
 
 
 def api_key(request: Message) -> int:
-    """The number of the API that a request calls."""
+    """Return the API key of a request."""
     return int(request.API_KEY)
 
 
 def api_name(key: int) -> str:
-    """`Metadata` for 3, for messages."""
+    """Return the API's name for messages, for example `Metadata` for 3."""
     response = ResponseClassRegistry._response_class_registry.get(key)
     return f"API {key}" if response is None else str(response.name).removesuffix("Response")
 
 
 def known_versions(request: Message) -> tuple[int, int]:
-    """Lowest and highest version that the client library can write."""
+    """Return the lowest and highest version that the client library can encode."""
     low, high = type(request).valid_versions
     return int(low), int(high)
 
 
 def is_flexible(key: int, version: int) -> bool:
-    """Whether this version has tagged fields (KIP-482), in its header as well."""
+    """Return whether this version has tagged fields (KIP-482), also in its header."""
     response = ResponseClassRegistry._response_class_registry[key]
     return bool(response.flexible_version_q(version))
 
 
 def api_versions_request(version: int) -> Message:
-    """Names us to the broker, which shows name and version in its metrics (KIP-511)."""
+    """Return a request that identifies Twinlog to the broker, which shows name and version in its
+    metrics (KIP-511).
+    """
     if version < 3:
         return ApiVersionsRequest()
     return ApiVersionsRequest(
@@ -64,37 +66,40 @@ def api_versions_request(version: int) -> Message:
 
 
 def encode_request(request: Message, version: int, correlation_id: int, client_id: str) -> bytes:
-    """A whole frame, its size in front."""
+    """Return a whole frame, with its size in front."""
     request.API_VERSION = version
     request.with_header(correlation_id=correlation_id, client_id=client_id)
     return bytes(request.encode(framed=True, header=True))
 
 
 def response_body(key: int, version: int, frame: memoryview, correlation_id: int) -> memoryview:
-    """The body of an answer (its size already taken off); its correlation id must be ours."""
+    """Return the body of a response (without its size). Its correlation ID must match."""
     if len(frame) < 4:
-        raise CorruptData(f"an answer to {api_name(key)} has only {len(frame)} bytes")
+        raise CorruptData(f"a response to {api_name(key)} has only {len(frame)} bytes")
     (answered,) = _INT32.unpack_from(frame)
     if answered != correlation_id:
         raise CorruptData(
-            f"an answer carries correlation id {answered} where {correlation_id} "
-            f"({api_name(key)}) was due"
+            f"a response has correlation ID {answered} instead of {correlation_id} "
+            f"({api_name(key)})"
         )
-    # ApiVersions always has the old header: the client cannot know yet what the broker speaks
+    # ApiVersions always has the old header, because the client cannot know the broker's versions
+    # yet
     if key == API_VERSIONS or not is_flexible(key, version):
         return frame[4:]
     if len(frame) < 5 or frame[4] != 0:
-        raise CorruptData(f"an answer to {api_name(key)} has unknown fields in its header")
+        raise CorruptData(f"a response to {api_name(key)} has unknown fields in its header")
     return frame[5:]
 
 
 def throttle_ms(answer: Message) -> int:
-    """For how long the broker reads nothing more on that connection, since a quota binds."""
+    """Return for how long the broker reads nothing more on that connection because of a quota."""
     return int(getattr(answer, "throttle_time_ms", 0) or 0)
 
 
 def decode_response(key: int, version: int, body: memoryview) -> Message:
-    """The answer as the client library's message; ApiVersions in version 0 where it is an error."""
+    """Decode a response as the client library's message; ApiVersions in version 0 if it is an
+    error.
+    """
     response = ResponseClassRegistry._response_class_registry[key]
     try:
         if (key, version) in _decoded:
@@ -105,5 +110,5 @@ def decode_response(key: int, version: int, body: memoryview) -> Message:
             return message
     except (ValueError, IndexError, TypeError, struct.error, EOFError) as error:
         raise CorruptData(
-            f"an answer to {api_name(key)} v{version} of {len(body)} bytes cannot be read: {error}"
+            f"a response to {api_name(key)} v{version} of {len(body)} bytes cannot be read: {error}"
         ) from error

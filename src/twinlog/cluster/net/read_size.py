@@ -1,4 +1,4 @@
-"""How much one broker is asked for at once, while a quota binds and while none does."""
+"""Adapts the number of bytes requested from a broker at a time to its quotas."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from typing import Final
 LEAST_BYTES: Final = 64 << 10
 
 PASSED: Final = 8
-"""So many answers pass before more is asked for: one that is held back costs the time of a mute."""
+"""Responses that must pass before more is requested, because a delayed one costs the time of a
+mute.
+"""
 
 
 @dataclass(slots=True)
 class ReadSize:
-    """Less after each answer that a quota held back, so that it mutes us often and shortly.
+    """The requested size is reduced after each response that a quota delayed, so that mutes are
+    frequent but short.
 
-    A broker lets an answer pass that fits into what is left of about ten seconds of the quota, and
-    answers a larger one with nothing. A single batch is answered whatever was asked for.
+    A broker lets a response pass that fits into the rest of about ten seconds of the quota, and
+    answers a larger request with nothing. A single batch is returned regardless of the requested
+    size.
     """
 
     ceiling: int
@@ -24,7 +28,7 @@ class ReadSize:
     _passed: int = 0
 
     def adapt(self, *, is_throttled: bool) -> None:
-        """Halve or double what is asked for at once."""
+        """Halve or double the size requested at a time."""
         self._passed = 0 if is_throttled else self._passed + 1
         if is_throttled:
             self.most_bytes = max(LEAST_BYTES, self.most_bytes // 2)

@@ -1,4 +1,6 @@
-"""Retries of a call: full jitter and a deadline. Which errors are retried: `errors.Fate`."""
+"""Retries of a call, with full jitter and a deadline. `errors.Fate` decides which errors are
+retried.
+"""
 
 from __future__ import annotations
 
@@ -13,33 +15,36 @@ from twinlog.errors import Fate, TwinlogError
 T = TypeVar("T")
 
 Clock = Callable[[], float]
-"""Seconds that never go back, as time.monotonic."""
+"""Monotonic seconds, like time.monotonic."""
 
 CHANCE: Final = random.SystemRandom()
-"""Of waits and orders: with no state that forked lanes share, or that a caller seeds."""
+"""Randomness for waits and orders, without state that forked lanes would share or a caller would
+seed.
+"""
 
 MAX_DOUBLINGS: Final = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """How long to wait after the n-th failure: anything up to a bound that doubles up to a cap.
+    """How long to wait after the n-th failure: a random time up to a bound that doubles up to a
+    cap.
 
-    Full jitter (and not half, or none): clients that failed together must not come back together.
+    Full jitter is used, because clients that failed together must not retry together.
     """
 
     initial_ms: int = 100
     cap_ms: int = 30_000
 
     def bound_s(self, failures: int) -> float:
-        """The longest pause after this many failures in a row (1 is the first)."""
+        """Return the longest pause after this many consecutive failures (1 is the first)."""
         doublings = min(max(failures - 1, 0), MAX_DOUBLINGS)
         return min(self.cap_ms, self.initial_ms << doublings) / 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A moment on a clock after which nothing is tried any more."""
+    """A moment on a clock after which nothing is retried."""
 
     at: float
     clock: Clock = time.monotonic
@@ -59,7 +64,7 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """The environment of a retry: pauses, clock, sleep and chance."""
+    """The environment of a retry: pauses, clock, sleep and randomness."""
 
     backoff: Backoff = Backoff()
     clock: Clock = time.monotonic
@@ -70,7 +75,7 @@ class Patience:
         return Deadline.within(seconds, self.clock)
 
     def pause(self, failures: int, deadline: Deadline | None = None) -> bool:
-        """Sleep after this many failures; False, at once, where the deadline would pass."""
+        """Sleep after this many failures. Returns False immediately if the deadline would pass."""
         wait = self.uniform(0.0, self.backoff.bound_s(failures))
         if deadline is not None and wait >= deadline.left_s:
             return False
@@ -82,7 +87,7 @@ DEFAULT_PATIENCE: Final = Patience()
 
 
 def is_retriable(error: TwinlogError) -> bool:
-    """Whether the error itself says that trying again can help."""
+    """Return whether the error itself is marked as retriable."""
     return error.fate is Fate.RETRIABLE
 
 
@@ -93,7 +98,9 @@ def retry(
     retriable: Callable[[TwinlogError], bool] = is_retriable,
     patience: Patience = DEFAULT_PATIENCE,
 ) -> T:
-    """The operation's result, or its last error where trying again cannot help or is too late."""
+    """Return the operation's result. Raises its last error if retrying cannot help or the deadline
+    passes.
+    """
     failures = 0
     while True:
         try:

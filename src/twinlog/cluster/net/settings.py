@@ -1,4 +1,4 @@
-"""How to reach one Kafka cluster: plain values that travel to lanes as JSON."""
+"""The settings of one Kafka cluster: plain values that are sent to lanes as JSON."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _SECURITY_KEY: Final = re.compile(r"(?<![\w.])(?:ssl|sasl|security)(?:\.[a-z]+)+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """One cluster by alias, its first addresses, and how to prove who we are."""
+    """One cluster: its alias, its bootstrap addresses, and its security settings."""
 
     alias: str
     bootstrap: tuple[tuple[str, int], ...]
     security: SecuritySettings | None = None
-    """None is plain text without authentication."""
+    """None: plain text without authentication."""
     client_id: str = "twinlog"
     request_timeout_ms: int = DEFAULT_REQUEST_TIMEOUT_MS
 
     file: str = ""
-    """Whose keys have no alias in front, as MirrorMaker 1's have none; for messages."""
+    """File whose keys have no alias prefix, as in MirrorMaker 1; for messages."""
 
     origins: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
     """For each key from a file: its name for a client, its name in the file, and file and line."""
@@ -42,7 +42,7 @@ class ClusterSettings:
 
     @property
     def is_of_dataframes(self) -> bool:
-        """They name a cluster by its first address."""
+        """Whether the cluster is named by its first address, as DataFrames do."""
         return self.alias in self.addresses.split(",")
 
     def key(self, name: str) -> str:
@@ -69,10 +69,10 @@ class ClusterSettings:
 
 
 def parse_bootstrap(text: str, key: str = "bootstrap.servers") -> tuple[tuple[str, int], ...]:
-    """The addresses of a `host:port,[::1]:port` list; `key` names it in the error."""
+    """Return the addresses of a `host:port,[::1]:port` list. `key` names it in errors."""
     addresses = tuple(_address(part.strip(), key) for part in text.split(",") if part.strip())
     if not addresses:
-        raise ConfigError(f"{key} names no broker: write host:port, separated by commas")
+        raise ConfigError(f"{key} contains no broker: write host:port, separated by commas")
     return addresses
 
 
@@ -80,7 +80,7 @@ def _address(text: str, key: str) -> Address:
     found = parse_address(text)
     if found is None or not found.port:
         raise ConfigError(
-            f"{key}: {text!r} is no address: write host:port, as in kafka1:9092, with a port "
+            f"{key}: {text!r} is not an address: write host:port, as in kafka1:9092, with a port "
             f"within 1-{MAX_PORT}"
         )
     return found

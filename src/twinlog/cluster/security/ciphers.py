@@ -1,7 +1,7 @@
-"""Java's names of TLS cipher suites in OpenSSL's words.
+"""Converts Java's names of TLS cipher suites to OpenSSL's.
 
-Python cannot choose among the suites of TLS 1.3 (three, all good). A list with none of them rules
-TLS 1.3 out, and a list with nothing else rules TLS 1.2 out; that much is kept.
+Python cannot select suites of TLS 1.3 (there are three, all good). A list without any of them
+disables TLS 1.3, and a list of only these disables TLS 1.2. This much is supported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KEY_BITS: Final = re.compile(r"(AES|CAMELLIA|ARIA)_(\d+)")
 
 
 def unknown_suites(suites: Sequence[str]) -> list[str]:
-    """Those of Java's names that this machine's OpenSSL has nothing for."""
+    """Return those of Java's names for which this machine's OpenSSL has no suite."""
     return [
         suite
         for suite in suites
@@ -52,7 +52,7 @@ def restrict(context: ssl.SSLContext, suites: Sequence[str]) -> None:
 
 
 def openssl_name(suite: str) -> str:
-    """TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256 is ECDHE-RSA-AES128-SHA256."""
+    """Convert a name: TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256 is ECDHE-RSA-AES128-SHA256."""
     match = _JAVA_NAME.fullmatch(suite)
     if match is None:
         return suite

@@ -1,4 +1,4 @@
-"""Keys of a Java client's configuration; every error names the key and where it stands."""
+"""Keys of a Java client's configuration. Every error names the key and its location."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from twinlog.config.keys.client_keys import class_name
 from twinlog.errors import ConfigError
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
-"""No keystore is larger; a wrong path may name anything."""
+"""No keystore is larger, but a wrong path may name any file."""
 
 
 class ClientKeys:
-    """The values of one cluster; an empty one counts as not set, except in `raw`."""
+    """The values of one cluster. An empty one counts as not set, except in `raw`."""
 
     def __init__(self, values: Mapping[str, str], *, where: str, within: str = "") -> None:
-        """`within` is the key whose value these are part of, empty for those of a client."""
+        """`within` is the key whose value contains these keys, empty for those of a client."""
         self._values = values
         self.where = where
         self._within = within
         self.files: list[tuple[str, str]] = []
-        """Key and path of every file that was asked for, also of one that cannot be read."""
+        """Key and path of every file that was requested, even if it cannot be read."""
 
     def inside(self, key: str, values: Mapping[str, str]) -> ClientKeys:
-        """What the value of a key holds in turn; its files are among ours."""
+        """Return keys for the options inside a key's value. Their files are added to this
+        object's.
+        """
         inner = ClientKeys(values, where=self.where, within=key)
         inner.files = self.files
         return inner
@@ -37,15 +39,15 @@ class ClientKeys:
         return other
 
     def text(self, key: str) -> str | None:
-        """The trimmed value, None when it is not set or blank."""
+        """Return the trimmed value, or None if it is not set or blank."""
         return (self._values.get(key) or "").strip() or None
 
     def raw(self, key: str) -> str | None:
-        """The value as it stands: for passwords, where blanks count and empty is a value."""
+        """Return the value unchanged: for passwords, where blanks count and empty is a value."""
         return self._values.get(key)
 
     def words(self, key: str) -> tuple[str, ...]:
-        """The parts of a comma-separated list."""
+        """Return the parts of a comma-separated list."""
         return tuple(part.strip() for part in (self.text(key) or "").split(",") if part.strip())
 
     def number(self, key: str, default: float, *, least: float, most: float) -> float:
@@ -61,14 +63,14 @@ class ClientKeys:
         return value
 
     def flag(self, key: str) -> bool:
-        """A boolean that is false when not set."""
+        """Return a boolean, which is false if not set."""
         text = (self.text(key) or "false").lower()
         if text not in ("true", "false"):
             self.fail(key, f"{text!r} is neither true nor false")
         return text == "true"
 
     def only_known_class(self, key: str, known: frozenset[str], why: str) -> str | None:
-        """The simple name of a Java class that Twinlog has an equivalent of."""
+        """Return the simple name of a Java class that has an equivalent in Twinlog."""
         name = self.text(key)
         if name is None:
             return None
@@ -79,11 +81,11 @@ class ClientKeys:
         return simple
 
     def read_file(self, key: str) -> bytes:
-        """The content of the file that the key names."""
+        """Return the content of the file that the key names."""
         return self.read_path(key, self.text(key) or "")
 
     def read_path(self, key: str, name: str) -> bytes:
-        """The content of a file whose name comes from the value of this key."""
+        """Return the content of a file whose name comes from the value of this key."""
         path = Path(name)
         self.files.append((f"{self._within}: {key}" if self._within else key, name))
         try:

@@ -1,11 +1,11 @@
-"""Reads `sasl.jaas.config` as Java does: one login module, a control flag, options, a semicolon.
+"""Reads `sasl.jaas.config` like Java: one login module, a control flag, options, a semicolon.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b\\"c";
 
 Kafka reads it with `java.io.StreamTokenizer`, so these are that class's rules: words of letters,
-digits and `. - _ $`, strings in double or single quotes with C escapes, `//`, `/* */` and a lone
-`/` as comments. A word that begins like a number is a number there, and Kafka takes no number as a
-value: quotes are needed. No message quotes a value, which may be a password.
+digits and `. - _ $`, strings in double or single quotes with C escapes, and `//`, `/* */` and a
+lone `/` as comments. A word that begins like a number is a number there, and Kafka does not accept
+numbers as values: they need quotes. No message quotes a value, because it may be a password.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginModule:
-    """The one entry of a JAAS configuration."""
+    """The only entry of a JAAS configuration."""
 
     name: str
     options: Mapping[str, str]
@@ -43,26 +43,28 @@ class LoginModule:
 
 
 class BrokenJaas(Exception):
-    """It cannot be read; the text says why, without a value, and follows the key."""
+    """The configuration is invalid. The text has the reason, without a value, and follows
+    the key.
+    """
 
 
 class _Token(NamedTuple):
     text: str
     is_text: bool
-    """A word or a string, as against one character like `=` or `;`."""
+    """Whether it is a word or a string, as opposed to a character like `=` or `;`."""
     what: str = ""
-    """For the message, when it is neither."""
+    """Description for messages, if it is neither."""
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """The login module of a `sasl.jaas.config`. Raises BrokenJaas."""
+    """Return the login module of a `sasl.jaas.config`. Raises BrokenJaas."""
     tokens = list(_tokens(text))
     if not tokens:
         raise BrokenJaas('is empty: write LoginModule required option="value";')
     name = _text(tokens, 0, "begins with the class of a login module")
     flag = _text(tokens, 1, "has a control flag after the login module: write 'required'")
     if flag.lower() not in CONTROL_FLAGS:
-        raise BrokenJaas(f"the word after {name} is no control flag: write 'required' there")
+        raise BrokenJaas(f"the word after {name} is not a control flag: write 'required' there")
     options, end = _options(tokens, 2)
     if end != len(tokens) - 1:
         raise BrokenJaas(
@@ -79,8 +81,8 @@ def _options(tokens: list[_Token], at: int) -> tuple[dict[str, str], int]:
         after = f'after {last}: write name="value", with quotes around special characters'
         key = _text(tokens, at, f"has an option name {after}")
         if not _is(tokens, at + 1, "="):
-            # which name is not said: it may be the tail of a password without quotes
-            raise BrokenJaas(f"no '=' behind the option name {after}")
+            # the name is left out: it may be the end of an unquoted password
+            raise BrokenJaas(f"no '=' after the option name {after}")
         options[key] = _text(tokens, at + 2, f'has a value for {key}: write {key}="value"')
         last = f"the value of {key}"
         at += 3

@@ -1,4 +1,4 @@
-"""Reads Java's own keystore format (JKS), of which the JVM's cacerts is often one.
+"""Reads Java's own keystore format (JKS), which the JVM's cacerts often has.
 
     u4 magic FEEDFEED, u4 version 2, u4 entries
     entry: u4 tag, utf alias, u8 created ms
@@ -6,10 +6,10 @@
        tag 2 certificate:  utf type, u4 length, DER
     SHA-1 over the password (UTF-16BE), "Mighty Aphrodite" and everything before
 
-Certificates are not encrypted, so they can be read without a password; the digest at the end then
-stays unchecked, as in Java. Private keys are covered by Sun's own cipher: a keystream of SHA-1
-over the password. It is weak, and it is Java's. The library for this format needs a C compiler to
-install; the format needs this page.
+Certificates are not encrypted, so they can be read without a password. The digest at the end is
+then not checked, as in Java. Private keys are encrypted with Sun's own cipher, a keystream of SHA-1
+over the password, which is weak but required by the format. The library for this format needs a C
+compiler to install, while the format needs only this module.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _DER_OCTETS: Final = 0x04
 
 
 class BrokenStore(Exception):
-    """The bytes are no store that can be read; the text says why, without a secret."""
+    """The bytes are not a readable store. The text has the reason, without a secret."""
 
 
 class WrongPassword(Exception):
-    """A password is missing or wrong; the text continues after 'the password'."""
+    """A password is missing or wrong. The text continues after 'the password'."""
 
 
 class WrongKeyPassword(WrongPassword):
-    """It is that of the key, not of the store."""
+    """The password is that of the key, not of the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,20 +55,20 @@ class PrivateKeyEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaStore:
-    """What a JKS file holds, in the file's order."""
+    """The content of a JKS file, in the file's order."""
 
     certificates: tuple[bytes, ...]
     keys: tuple[PrivateKeyEntry, ...]
 
 
 def read_jks(data: bytes, password: str | None) -> JavaStore:
-    """All entries; the integrity of the file is checked where a password is given."""
+    """Read all entries. The file's integrity is checked if a password is given."""
     reader = _Reader(data)
     if reader.take(4) != MAGIC:
         raise BrokenStore("it does not begin like a JKS file")
     version = reader.number()
     if version != 2:
-        raise BrokenStore(f"its format version is {version}, and only 2 can be read")
+        raise BrokenStore(f"its format version is {version}, but only version 2 is supported")
     if password is not None:
         _check_digest(data, password)
     certificates: list[bytes] = []
@@ -88,11 +88,11 @@ def read_jks(data: bytes, password: str | None) -> JavaStore:
 
 
 def decrypt_key(entry: PrivateKeyEntry, password: str) -> bytes:
-    """The private key as PKCS#8 DER."""
+    """Return the private key as PKCS#8 DER."""
     content = _read_der(entry.encrypted, 0, _DER_SEQUENCE)[0]
     algorithm, at = _read_der(content, 0, _DER_SEQUENCE)
     if not algorithm.startswith(_SUN_KEY_PROTECTOR):
-        raise BrokenStore(f"the key {entry.alias!r} is encrypted in a way that JKS does not know")
+        raise BrokenStore(f"the key {entry.alias!r} is encrypted with an unknown algorithm")
     cipher = _read_der(content, at, _DER_OCTETS)[0]
     salt, covered = cipher[:_DIGEST_BYTES], cipher[_DIGEST_BYTES:-_DIGEST_BYTES]
     secret = password.encode("utf-16-be")
@@ -107,9 +107,10 @@ def decrypt_key(entry: PrivateKeyEntry, password: str) -> bytes:
 
 
 def without_mac(data: bytes) -> bytes:
-    """A PKCS#12 file without its integrity check: PFX is {version, authSafe, macData OPTIONAL}.
+    """Return a PKCS#12 file without its integrity check: PFX is {version, authSafe, macData
+    OPTIONAL}.
 
-    Java loads the unencrypted certificates of such a file without a password; OpenSSL insists on
+    Java loads the unencrypted certificates of such a file without a password, but OpenSSL requires
     the check.
     """
     content = _read_der(data, 0, _DER_SEQUENCE)[0]
@@ -132,7 +133,7 @@ def _sha1(data: bytes) -> bytes:
 
 
 def _read_der(data: bytes, at: int, tag: int) -> tuple[bytes, int]:
-    """The content of the element at `at`, which has this tag, and where the next one begins."""
+    """Return the content of the element with this tag at `at`, and where the next one begins."""
     if len(data) < at + 2 or data[at] != tag:
         raise BrokenStore("its ASN.1 structure is damaged")
     size, at = data[at + 1], at + 2
@@ -145,7 +146,7 @@ def _read_der(data: bytes, at: int, tag: int) -> tuple[bytes, int]:
 
 
 class _Reader:
-    """Walks over the file; every length is checked against what is left."""
+    """Reads the file sequentially. Every length is checked against the rest."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -167,7 +168,7 @@ class _Reader:
 
     def text(self) -> str:
         (size,) = struct.unpack(">H", self.take(2))
-        # Java's modified UTF-8 differs from this only for NUL and beyond the basic plane
+        # Java's modified UTF-8 differs only for NUL and beyond the basic plane
         return self.take(size).decode("utf-8", "replace")
 
     def certificate(self) -> bytes:

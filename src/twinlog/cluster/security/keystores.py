@@ -1,9 +1,9 @@
-"""Keystores and truststores of Java clients (JKS, PKCS#12, PEM) as PEM text.
+"""Converts keystores and truststores of Java clients (JKS, PKCS#12, PEM) to PEM text.
 
-Java reads JKS and PKCS#12 under either name (`keystore.type.compat`), so their content decides
-here too; PEM must be declared. Java trusts every certificate entry of a truststore and the first
-certificate of every key entry. Kafka takes PEM keys only as PKCS#8; other PEM keys are read as
-well, which does no harm.
+Java reads JKS and PKCS#12 under either name (`keystore.type.compat`), so the content decides here,
+too. PEM must be declared. Java trusts every certificate entry of a truststore and the first
+certificate of every key entry. Kafka accepts PEM keys only as PKCS#8; here, other PEM keys are also
+read, which is harmless.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Identity:
 
 
 def trusted_from_store(data: bytes, password: str | None) -> str:
-    """The trusted certificates of a JKS or PKCS#12 file; often readable without a password."""
+    """Return the trusted certificates of a JKS or PKCS#12 file, which are often readable without a
+    password.
+    """
     if data.startswith(jks.MAGIC):
         store = jks.read_jks(data, password)
         return _trusted((*store.certificates, *(key.chain[0] for key in store.keys if key.chain)))
@@ -49,16 +51,16 @@ def trusted_from_store(data: bytes, password: str | None) -> str:
 
 
 def trusted_from_pem(text: str) -> str:
-    """The certificates of a PEM text, in one form."""
+    """Return the certificates of a PEM text, normalized."""
     return _trusted(_certificates_in(text))
 
 
 def identity_from_store(data: bytes, store_password: str, key_password: str | None) -> Identity:
-    """The key of a JKS or PKCS#12 file and its chain; of several keys the first one."""
+    """Return the first key of a JKS or PKCS#12 file, and its chain."""
     from cryptography.hazmat.primitives.serialization import load_der_private_key
 
     if not data.startswith(jks.MAGIC):
-        # such a file has one password: keytool does not accept another one for its key either
+        # such a file has one password: keytool accepts no other password for its key either
         found = _load_pkcs12(data, store_password)
         if found.key is None:
             raise BrokenStore("it holds no private key")
@@ -76,7 +78,7 @@ def identity_from_store(data: bytes, store_password: str, key_password: str | No
 
 
 def identity_from_pem(key_text: str, chain_text: str, key_password: str | None) -> Identity:
-    """A PEM key, decrypted with `key_password`, and its chain; one text may hold both."""
+    """Return a PEM key, decrypted with `key_password`, and its chain. One text may have both."""
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     blocks = [text for label, text in _blocks(key_text) if label.endswith("PRIVATE KEY")]
@@ -96,7 +98,7 @@ def identity_from_pem(key_text: str, chain_text: str, key_password: str | None) 
 
 
 def _identity(key: PrivateKeyTypes, certificates: Sequence[bytes]) -> Identity:
-    """Checks that the first certificate is the key's, and puts its issuers behind it."""
+    """Check that the chain has the key's certificate, and put its issuers after it."""
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
 
@@ -136,13 +138,15 @@ def _load_pkcs12(data: bytes, password: str | None) -> PKCS12KeyAndCertificates:
         raise BrokenStore("it is neither a JKS nor a PKCS#12 file")
     try:
         with warnings.catch_warnings():
-            # older Java tools write BER, which is read as well, with a warning
+            # older Java tools write BER, which is also read, with a warning
             warnings.simplefilter("ignore", UserWarning)
             if password is None:
                 return load_pkcs12(jks.without_mac(data), None)
             return load_pkcs12(data, password.encode())
     except UnsupportedAlgorithm:
-        raise BrokenStore("it is encrypted in a way that OpenSSL does not know") from None
+        raise BrokenStore(
+            "it is encrypted with an algorithm that OpenSSL does not support"
+        ) from None
     except ValueError:
         if password is None:
             raise WrongPassword("of the store is not given, and the store is encrypted") from None
@@ -174,14 +178,16 @@ def _certificates_in(text: str) -> list[bytes]:
             try:
                 found.append(base64.b64decode(body, validate=True))
             except binascii.Error:
-                raise BrokenStore("a CERTIFICATE block of it is damaged") from None
+                raise BrokenStore("one of its CERTIFICATE blocks is damaged") from None
     return found
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Label and text of each PEM block; in a .properties value it may be one line with spaces."""
+    """Yield label and text of each PEM block. In a .properties value, a block may be one line with
+    spaces.
+    """
     for match in _PEM_BLOCK.finditer(text):
         label, body = match[1].strip(), match[2]
-        if ":" not in body:  # no headers, as the older encrypted form has
+        if ":" not in body:  # without headers, which the older encrypted form has
             body = "\n".join(textwrap.wrap("".join(body.split()), _LINE_CHARACTERS))
         yield label, f"-----BEGIN {label}-----\n{body.strip()}\n-----END {label}-----\n"

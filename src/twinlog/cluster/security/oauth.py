@@ -1,8 +1,9 @@
-"""OAUTHBEARER tokens: kept for the process, shared by its connections, renewed before they end.
+"""Caches OAUTHBEARER tokens: kept for the process, shared by its connections, renewed before they
+expire.
 
-When most of a token's life has passed (`sasl.login.refresh.window.factor`) the next connection
-renews it; if the endpoint does not answer then, the old one serves until its end. One thread
-fetches, the others wait for it.
+When most of a token's lifetime has passed (`sasl.login.refresh.window.factor`), the next connection
+renews it. If the endpoint does not respond then, the old token is used until it expires. One thread
+fetches a token, and the others wait for it.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from twinlog.cluster.security.token_endpoint import Token, fetch_token
 from twinlog.errors import Unreachable
 
 UNKNOWN_LIFETIME_S: Final = 60.0
-"""For a token that does not say when it ends."""
+"""Lifetime of a token without an expiry."""
 RETRY_AFTER_S: Final = 10.0
-"""While the old token still serves, an endpoint that is down is asked no more often."""
+"""While the old token is valid, an unreachable endpoint is queried at most this often."""
 _CHANCE: Final = random.SystemRandom()  # forked lanes share no state of it
 JITTER_SHARE: Final = 0.05
-"""Java's sasl.login.refresh.window.jitter: lanes should not all ask at once."""
+"""Java's sasl.login.refresh.window.jitter: lanes should not all renew at the same time."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class _Held:
 
 
 class _Slot:
-    """One place per OAuthSettings; its lock is held while a token is fetched."""
+    """One slot per OAuthSettings. Its lock is held while a token is fetched."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -46,12 +47,12 @@ class _Slot:
 
 
 class TokenCache:
-    """Tokens by settings; safe to use from several threads."""
+    """Tokens by settings. Thread-safe."""
 
     def __init__(
         self,
         fetch: Callable[[OAuthSettings, float], Token] = fetch_token,
-        clock: Callable[[], float] = time.time,  # not monotonic: a token says its end as a date
+        clock: Callable[[], float] = time.time,  # not monotonic: a token's expiry is a date
         chance: Callable[[], float] = _CHANCE.random,
     ) -> None:
         self._fetch = fetch
@@ -61,7 +62,7 @@ class TokenCache:
         self._slots: dict[OAuthSettings, _Slot] = {}
 
     def token(self, settings: OAuthSettings) -> str:
-        """A token that is valid now, as far as we know."""
+        """Return a token that is valid now, as far as known."""
         with self._lock:
             slot = self._slots.setdefault(settings, _Slot())
         with slot.lock:
@@ -79,7 +80,7 @@ class TokenCache:
             return fetched.text
 
     def forget(self, settings: OAuthSettings) -> None:
-        """A broker refused the token: fetch another one the next time."""
+        """Fetch a new token next time, because a broker rejected this one."""
         with self._lock:
             self._slots.pop(settings, None)
 
@@ -93,7 +94,7 @@ _tokens: Final = TokenCache()
 
 
 def current_token(settings: OAuthSettings) -> str:
-    """The token to authenticate with now, from wherever the settings say."""
+    """Return the current token from the configured source."""
     if settings.fixed_token is not None:
         return settings.fixed_token
     if settings.unsecured_claims is not None:
@@ -104,13 +105,13 @@ def current_token(settings: OAuthSettings) -> str:
 
 
 def forget_token(settings: OAuthSettings) -> None:
-    """To be called when a broker refused the current token."""
+    """Forget the current token. Must be called if a broker rejected it."""
     _tokens.forget(settings)
 
 
 def unsecured_token(claims_json: str, lifetime_s: int, now_s: float) -> str:
-    """An unsigned JWT (RFC 7515, A.5), which brokers accept only when set up for tests."""
-    # whole seconds: Java rounds to milliseconds, and a token issued in the future is refused
+    """Return an unsigned JWT (RFC 7515, A.5), which brokers accept only if configured for tests."""
+    # whole seconds: Java rounds to milliseconds, and a token issued in the future is rejected
     issued_s = math.floor(now_s)
     claims = {"iat": issued_s, "exp": issued_s + lifetime_s, **json.loads(claims_json)}
     return f"{_base64url({'alg': 'none'})}.{_base64url(claims)}."

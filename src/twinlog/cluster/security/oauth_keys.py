@@ -1,10 +1,11 @@
-"""Reads where OAUTHBEARER tokens come from: `sasl.oauthbearer.*` and the login module's options.
+"""Reads the source of OAUTHBEARER tokens: `sasl.oauthbearer.*` and the login module's options.
 
-Kafka's newer keys (KIP-1139) win over the JAAS options that they replace. Without a token endpoint
-Java makes unsigned tokens from the `unsecuredLogin...` options, and so is it here.
+Kafka's newer keys (KIP-1139) take precedence over the JAAS options that they replace. Without a
+token endpoint, Java creates unsigned tokens from the `unsecuredLogin...` options, and so does
+Twinlog.
 
-Strimzi's own login handler has other names for the options in the login module. Its options are
-translated to Kafka's.
+Strimzi's own login handler has other names for the options of the login module. They are translated
+to Kafka's.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ READ_TIMEOUT: Final = "sasl.login.read.timeout.ms"
 JAAS: Final = "sasl.jaas.config"
 
 ALLOWED_URLS: Final = "TWINLOG_SASL_OAUTHBEARER_ALLOWED_URLS"
-"""In the environment, as Java has `org.apache.kafka.sasl.oauthbearer.allowed.urls` as a property of
-the system: it is for who starts the process to say, and not for who writes the file."""
+"""An environment variable, like Java's system property
+`org.apache.kafka.sasl.oauthbearer.allowed.urls`: it is set by whoever starts the process, not by
+the author of the file.
+"""
 
 KAFKA_HANDLER: Final = "OAuthBearerLoginCallbackHandler"
 UNSECURED_HANDLER: Final = "OAuthBearerUnsecuredLoginCallbackHandler"
@@ -98,7 +101,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 def load_oauth(keys: ClientKeys, options: dict[str, str]) -> OAuthSettings:
-    """`options` are those of the login module."""
+    """Load the settings. `options` are those of the login module."""
     if class_name(keys.text(LOGIN_HANDLER) or "") == _STRIMZI_HANDLER:
         keys, options = _from_strimzi(keys, options)
     handler = keys.only_known_class(
@@ -113,15 +116,15 @@ def load_oauth(keys: ClientKeys, options: dict[str, str]) -> OAuthSettings:
     )
     url = keys.text(ENDPOINT)
     if url is None:
-        keys.fail(ENDPOINT, "not set: OAUTHBEARER needs the address that hands out tokens")
+        keys.fail(ENDPOINT, "not set: OAUTHBEARER needs the address of the token endpoint")
     allowed = os.environ.get(ALLOWED_URLS)
     if allowed is not None and url not in [each.strip() for each in allowed.split(",")]:
-        keys.fail(ENDPOINT, f"not among the addresses that {ALLOWED_URLS} of the environment names")
+        keys.fail(ENDPOINT, f"not among the addresses in the environment variable {ALLOWED_URLS}")
     extensions = _extensions(jaas, options, _EXTENSION)
     try:
         parts = urllib.parse.urlsplit(url)
     except ValueError:
-        keys.fail(ENDPOINT, "its value is no address")
+        keys.fail(ENDPOINT, "its value is not an address")
     if parts.scheme == "file":
         return OAuthSettings(fixed_token=_token_in_file(keys, parts.path), extensions=extensions)
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
@@ -165,12 +168,12 @@ def _from_strimzi(keys: ClientKeys, options: dict[str, str]) -> tuple[ClientKeys
 def _required(keys: ClientKeys, jaas: ClientKeys, key: str, option: str) -> str:
     value = keys.raw(key) or jaas.raw(option)
     if not value:
-        keys.fail(key, f"not set, nor {option} in {JAAS}: the token endpoint wants it")
+        keys.fail(key, f"not set, nor {option} in {JAAS}: the token endpoint requires it")
     return value
 
 
 def _token_in_file(keys: ClientKeys, path: str) -> str:
-    # the driver reads it: a lane may run where the file is not
+    # the driver reads it, because a lane may run on a machine without the file
     text = keys.read_path(ENDPOINT, urllib.parse.unquote(path)).decode("utf-8", "replace").strip()
     if not _TOKEN.fullmatch(text):
         keys.fail(ENDPOINT, f"{path} does not hold a token")
@@ -185,7 +188,7 @@ def _unsecured(jaas: ClientKeys, options: dict[str, str]) -> OAuthSettings:
         elif name.startswith(_NUMBER):
             claims[name.removeprefix(_NUMBER)] = _number(jaas, name, value)
         elif name.startswith(_LIST):
-            # its first character separates the others: "|a|b"
+            # its first character is the separator: "|a|b"
             claims[name.removeprefix(_LIST)] = value[1:].split(value[0]) if value else []
     principal = jaas.text(_PRINCIPAL) or "sub"
     if not claims.get(principal):
@@ -207,7 +210,7 @@ def _number(jaas: ClientKeys, name: str, value: str) -> float:
 def _extensions(
     jaas: ClientKeys, options: dict[str, str], prefix: str
 ) -> tuple[tuple[str, str], ...]:
-    """RFC 7628's key-value pairs, of which `auth` is the token itself."""
+    """Return RFC 7628's key-value pairs, of which `auth` is the token itself."""
     found = []
     for option in sorted(options):
         if not option.startswith(prefix):

@@ -1,14 +1,15 @@
-"""Key files that are renewed under the same path: what a new connection proves itself with.
+"""Follows key files that are renewed under the same path, for new connections.
 
     file changes ---> read whole ---> in use by the next connection
                         |
-                        `-- wrong: the material before it stays in use; one line says which file and
-                            why; it is read again until it is right
+                        `-- wrong: the previous content stays in use; one line reports the file and
+                            the reason; it is read again until it is right
 
-A connection checks the files (time, size, inode) when nobody has for `CHECK_EVERY_S`; the driver
-checks that often anyway, and tells lanes, which have no files. What is open stays open: brokers
-close what they do not want any more. A file is often seen half-written, or a new key beside an old
-certificate; so what is wrong is said when it still is after `SETTLES_S`.
+A connection checks the files (time, size, inode) if they were not checked for `CHECK_EVERY_S`. The
+driver also checks them that often, and informs lanes, which have no files. Open connections stay
+open: brokers close those that they no longer accept. A file is often seen half-written, or a new
+key beside an old certificate. So a wrong file is reported only if it is still wrong after
+`SETTLES_S`.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from twinlog.errors import ConfigError
 log = logging.getLogger(__name__)
 
 CHECK_EVERY_S: Final = 10.0
-"""Three checks fit into the half minute that a connection which was refused may wait."""
+"""Three checks fit into the half minute that a rejected connection may wait."""
 
 SETTLES_S: Final = 15.0
-"""Longer than a copy of two files takes, and more than one check."""
+"""Longer than copying two files takes, and more than one check."""
 
 Mark = tuple[str, int, int, int]
-"""A file's path, time in ns, size and inode; -1 three times where there is none."""
+"""A file's path, time in ns, size and inode; three times -1 if it does not exist."""
 
 
 def marks_of(files: Iterable[tuple[str, str]]) -> tuple[Mark, ...]:
-    """What shows that one of these files is another than before; links are followed."""
+    """Return marks that show whether one of these files has changed. Links are followed."""
     return tuple(_mark(path) for path in dict.fromkeys(path for _, path in files))
 
 
@@ -49,27 +50,29 @@ def _mark(path: str) -> Mark:
 
 
 class FollowedFiles:
-    """The files behind one set of settings; not for several threads at once."""
+    """The files behind one set of settings. Not thread-safe."""
 
     def __init__(self, settings: SecuritySettings, read: Callable[[], SecuritySettings]) -> None:
-        """`read` reads all files again, and raises ConfigError where one is wrong."""
+        """`read` reads all files again, and raises ConfigError if one is wrong."""
         self.settings = settings
-        """In use: the last that was whole."""
+        """The settings in use: the last complete ones."""
         self._read = read
         self._used: tuple[Mark, ...] | None = None
-        """Of the files in use; None until the first check: they may have changed since they were
-        read."""
+        """Marks of the files in use; None until the first check, because they may have changed
+        since they were read.
+        """
         self._wrong_since: float | None = None
         self._reported = ""
 
     def check(self, now: float) -> bool:
-        """Read the files again if they have changed, or were wrong; whether others are in use now.
+        """Read the files again if they have changed, or were wrong. Returns whether the settings
+        have changed.
 
-        `now` is in seconds of any clock that does not go back.
+        `now` is in seconds of any monotonic clock.
         """
         marks = marks_of(self.settings.files)
         if marks == self._used:
-            self._wrong_since, self._reported = None, ""  # also where the old ones were put back
+            self._wrong_since, self._reported = None, ""  # also if the old ones were restored
             return False
         changed = [mark[0] for mark in marks if mark not in (self._used or ())]
         try:
@@ -77,7 +80,7 @@ class FollowedFiles:
         except ConfigError as error:
             self._is_wrong(error, changed, now)
             return False
-        # marks of before the reading: what changes meanwhile differs from them at the next check
+        # marks from before the reading: a change during it differs from them at the next check
         same_files = found.files == self.settings.files
         self._used = marks if same_files else marks_of(found.files)
         self._wrong_since, self._reported = None, ""
@@ -102,31 +105,29 @@ class FollowedFiles:
 
 
 class Renewals:
-    """All key files that this process follows, by the settings they were first read into."""
+    """All key files that this process follows, by the settings into which they were first read."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        """Of the table; each entry has one of its own, held while files are read."""
+        """Lock of the table. Each entry has its own, held while files are read."""
         self._followed: dict[SecuritySettings, _Entry] = {}
 
     def follow(self, settings: SecuritySettings, read: Callable[[], SecuritySettings]) -> None:
-        """Look at the files of these settings from now on; both clusters may be entered with the
-        same.
-        """
+        """Follow the files of these settings from now on. Both clusters may use the same ones."""
         if not settings.files:
             return
         files = FollowedFiles(settings, read)
         with self._lock:
-            # who read last knows the newest passwords of the same stores
+            # the last reader knows the newest passwords of the same stores
             self._followed[settings] = _Entry(files, self._clock())
 
     def current(self, settings: SecuritySettings) -> SecuritySettings:
-        """What a new connection uses; the settings themselves where no files are followed."""
+        """Return the settings for a new connection, unchanged if no files are followed."""
         entry = self._followed.get(settings)
         if entry is None:
             return settings
-        # while another thread reads, perhaps from a disk that hangs, what is known is used
+        # while another thread reads, perhaps from a blocking disk, the known settings are used
         if self._clock() - entry.checked_at >= CHECK_EVERY_S and entry.lock.acquire(blocking=False):
             try:
                 entry.checked_at = self._clock()
@@ -136,7 +137,7 @@ class Renewals:
         return entry.files.settings
 
     def known(self, settings: SecuritySettings) -> SecuritySettings:
-        """The same, without a check of any file."""
+        """Return the same, without checking any file."""
         entry = self._followed.get(settings)
         return settings if entry is None else entry.files.settings
 

@@ -1,9 +1,9 @@
-"""Proves who we are over an open connection: one message and one answer at a time.
+"""Authenticates over an open connection, one message and one response at a time.
 
-The caller has agreed on the mechanism (SaslHandshake) and wraps each message into
-SaslAuthenticate; here are the messages. The library's classes were checked: its OAUTHBEARER
-takes an empty answer after a refusal for success and drops the broker's reason, its SCRAM is
-described in `scram`; what is left, PLAIN, is one line.
+The caller has agreed on the mechanism (SaslHandshake) and wraps each message into SaslAuthenticate.
+This module creates the messages. The library's classes are not used: its OAUTHBEARER treats an
+empty response after a rejection as success and drops the broker's reason, its SCRAM is described in
+`scram`, and the remaining mechanism, PLAIN, is one line.
 """
 
 from __future__ import annotations
@@ -32,22 +32,23 @@ LIKELY_CAUSES: Final = {
     OAUTHBEARER: "check the client and the scope in sasl.jaas.config, and that the broker accepts "
     "tokens of this issuer and audience",
 }
-"""By mechanism: what to check if a broker refuses the login."""
+"""By mechanism: what to check if a broker rejects the login."""
 
 Messages = Generator[bytes, bytes, None]
 
 _NONCE_BYTES: Final = 24
 _DUMMY: Final = b"\x01"
-"""RFC 7628: what a refused client says, so that the server can end the exchange with an error."""
+"""RFC 7628: the message of a rejected client, so that the server can end the exchange with an
+error.
+"""
 _SHOWN_CHARACTERS: Final = 300
 
 
 def authenticate(settings: SecuritySettings, exchange: Callable[[bytes], bytes]) -> None:
-    """Run the mechanism; `exchange` sends one message and returns the broker's answer.
+    """Run the mechanism. `exchange` sends one message and returns the broker's response.
 
-    Raises AuthenticationFailed, whatever `exchange` raises, and Unreachable when the token
-    endpoint does not answer.
-    May be called again on the same connection (KIP-368).
+    Raises AuthenticationFailed, any exception of `exchange`, and Unreachable if the token endpoint
+    does not respond. May be called again on the same connection (KIP-368).
     """
     if not settings.needs_sasl:
         return
@@ -57,7 +58,7 @@ def authenticate(settings: SecuritySettings, exchange: Callable[[bytes], bytes])
         if settings.oauth is not None:
             from twinlog.cluster.security.oauth import forget_token
 
-            # the next connection comes with a new token: the endpoint may have changed its keys
+            # the next connection uses a new token: the endpoint may have changed its keys
             forget_token(settings.oauth)
         raise
 
@@ -90,7 +91,7 @@ def _messages(settings: SecuritySettings) -> Messages:
 
 
 def _plain(settings: SecuritySettings) -> Messages:
-    # RFC 4616: whom to act as (nobody else, as Java), who we are, the secret
+    # RFC 4616: user to act as (none, like Java), user, secret
     answer = yield f"\0{settings.username}\0{settings.password}".encode()
     if answer:
         raise AuthenticationFailed("PLAIN: the broker's answer is malformed")
@@ -104,6 +105,6 @@ def _oauthbearer(settings: OAuthSettings) -> Messages:
     token = current_token(settings)
     answer = yield f"n,,\x01auth=Bearer {token}\x01{extensions}\x01".encode()
     if answer:
-        yield _DUMMY  # usually the broker's error answer to this is what the caller raises
+        yield _DUMMY  # usually the caller raises the broker's error response to this
         reason = answer[:_SHOWN_CHARACTERS].decode("utf-8", "replace")
-        raise AuthenticationFailed(f"OAUTHBEARER: the broker refuses our token: {reason!a}")
+        raise AuthenticationFailed(f"OAUTHBEARER: the broker rejected the token: {reason!a}")

@@ -1,14 +1,14 @@
-"""SCRAM (RFC 5802, RFC 7677) as Kafka speaks it: proof of a password without sending it, both ways.
+"""SCRAM (RFC 5802, RFC 7677) as used by Kafka: mutual proof of a password without sending it.
 
     n,,n=user,r=OURS                      ->
                                           <-  r=OURS+THEIRS,s=SALT,i=ITERATIONS
     c=biws,r=OURS+THEIRS,p=PROOF          ->
-                                          <-  v=SIGNATURE   or   e=what went wrong
+                                          <-  v=SIGNATURE   or   e=error
 
-User names are escaped (`,` and `=`), passwords are used as they are, without SASLprep: Kafka
-stores them that way. A broker that asks for fewer iterations than the RFC's least is refused, as
-in Java: the answer to it could be guessed from. The library's class neither escapes names nor
-reads `e=`, so this is our own.
+User names are escaped (`,` and `=`). Passwords are used unchanged, without SASLprep, because Kafka
+stores them that way. A broker that requests fewer iterations than the RFC's minimum is rejected, as
+in Java: the password could be guessed from the response. The library's class neither escapes names
+nor reads `e=`, so this is a separate implementation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 LEAST_ITERATIONS: Final = 4_096
 MOST_ITERATIONS: Final = 2_000_000
-"""About a second; a broker must not be able to stop us with a number."""
+"""About a second: a broker must not be able to block the client with a number."""
 
 _HEADER: Final = "n,,"
 _HEADER_BASE64: Final = "biws"
@@ -39,7 +39,9 @@ _SERVER_FIRST: Final = re.compile(
 def scram_messages(
     mechanism: str, username: str, password: str, nonce: str, *, is_delegation_token: bool = False
 ) -> Generator[bytes, bytes, None]:
-    """Our messages; each is answered by `send` with the broker's. `nonce` is fresh and random."""
+    """Yield the client's messages. Each is answered by `send` with the broker's. `nonce` is new and
+    random.
+    """
     hash_name = HASHES[mechanism]
     escaped = username.replace("=", "=3D").replace(",", "=2C")
     ours = f"n={escaped},r={nonce}" + (",tokenauth=true" if is_delegation_token else "")
@@ -48,7 +50,7 @@ def scram_messages(
     if match is None:
         raise _unexpected(theirs, mechanism)
     if not match["nonce"].startswith(nonce) or match["nonce"] == nonce:
-        raise AuthenticationFailed(f"{mechanism}: the answer does not belong to our question")
+        raise AuthenticationFailed(f"{mechanism}: the response does not match the request")
     salted = hashlib.pbkdf2_hmac(
         hash_name,
         password.encode(),
@@ -70,7 +72,7 @@ def scram_messages(
     expected = hmac.digest(server_key, transcript, hash_name)
     if not hmac.compare_digest(_base64(final[2:].partition(",")[0], mechanism), expected):
         raise AuthenticationFailed(
-            f"{mechanism}: the broker does not know our password either: is this the right cluster?"
+            f"{mechanism}: the broker does not know the password itself: is this the right cluster?"
         )
 
 
@@ -102,7 +104,7 @@ def _unexpected(answer: str, mechanism: str) -> AuthenticationFailed:
     if answer.startswith("e="):
         reason = answer[2:].partition(",")[0]
         return AuthenticationFailed(
-            f"{mechanism}: the broker refuses us: {reason!a}; "
+            f"{mechanism}: the broker rejected the login: {reason!a}; "
             "check user and password in sasl.jaas.config"
         )
     return AuthenticationFailed(f"{mechanism}: the broker's answer is malformed")

@@ -1,4 +1,4 @@
-"""Turns a Java client's keys into SecuritySettings: `security.protocol`, `ssl.*`, `sasl.*`."""
+"""Converts a Java client's keys into SecuritySettings: `security.protocol`, `ssl.*`, `sasl.*`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _NO_JAVA_CODE: Final = "Java code cannot run here; remove the key"
 
 
 Files = tuple[tuple[str, str], ...]
-"""Key and path of each."""
+"""Key and path of each file."""
 
 
 def load_security(
@@ -57,10 +57,11 @@ def load_security(
     files: Files = (),
     again: Callable[[], Mapping[str, str]] | None = None,
 ) -> SecuritySettings:
-    """The settings of one cluster; reads every file they name. ConfigError begins with `where`.
+    """Return the settings of one cluster. Reads every file that they name. ConfigError begins with
+    `where`.
 
-    From now on `renewal.current` follows these files, and `files`: those that values themselves
-    came from, for which `again` gives the properties as they are then.
+    From now on, `renewal.current` follows these files and `files`, which are the files of values
+    themselves. For these, `again` returns the then current properties.
     """
     settings = _load(properties, where, files)
     follow(settings, lambda: _load(again() if again else properties, where, files))
@@ -68,7 +69,7 @@ def load_security(
 
 
 def is_of_security(key: str) -> bool:
-    """Whether `load_security` reads this key of a client."""
+    """Return whether `load_security` reads this client key."""
     return key.startswith(("ssl.", "sasl.", "security."))
 
 
@@ -100,7 +101,7 @@ def _with_tls(settings: SecuritySettings, keys: ClientKeys) -> SecuritySettings:
         check_usable(complete)
     except ssl.SSLError as error:
         key = KEY_TEXT if keys.text(KEY_TEXT) else KEY_FILE if keys.text(KEY_FILE) else CIPHERS
-        keys.fail(key, f"OpenSSL refuses it: {error.reason or error}")
+        keys.fail(key, f"OpenSSL rejects it: {error.reason or error}")
     return complete
 
 

@@ -1,7 +1,8 @@
-"""Who we are to one cluster and whom we trust, as plain values: no file is needed after loading.
+"""The credentials and trust settings for one cluster, as plain values: no file is needed after
+loading.
 
-The driver reads keystores and key files, and again when they are renewed (`renewal`); what is here
-travels to lanes over the channel, as JSON.
+The driver reads keystores and key files, and reads them again when they are renewed (`renewal`).
+These values are sent to lanes over the channel, as JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
 
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
-"""Java's default of ssl.enabled.protocols; what is older, both sides have switched off."""
+"""Java's default of ssl.enabled.protocols. Older versions are disabled on both sides."""
 
 _SECRETS: Final = frozenset(
     {"private_key_pem", "password", "client_secret", "fixed_token", "unsecured_claims"}
@@ -31,7 +32,9 @@ _LONG: Final = frozenset({"ca_pem", "certificate_chain_pem"})
 
 
 def _masked(settings: SecuritySettings | OAuthSettings) -> str:
-    """A repr for logs: secrets as stars, certificates as their count, what is not set left out."""
+    """Return a repr for logs: secrets as stars, certificates as their count, without unset
+    fields.
+    """
     parts = []
     for field in fields(settings):
         value = getattr(settings, field.name)
@@ -49,19 +52,23 @@ def _masked(settings: SecuritySettings | OAuthSettings) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OAuthSettings:
-    """Where OAUTHBEARER tokens come from: an endpoint, a fixed token, or (tests only) ourselves."""
+    """The source of OAUTHBEARER tokens: an endpoint, a fixed token, or (in tests only) the client
+    itself.
+    """
 
     token_endpoint_url: str | None = None
-    """Asked with the client credentials grant."""
+    """Queried with the client credentials grant."""
     client_id: str = ""
     client_secret: str = ""
     scope: str | None = None
     is_header_urlencoded: bool = False
-    """RFC 6749 wants id and secret form-encoded in the header; Kafka by default not."""
+    """RFC 6749 requires ID and secret to be form-encoded in the header. Kafka by default does not
+    encode them.
+    """
     endpoint_ca_pem: str | None = None
     timeout_ms: int = 10_000
     refresh_share: float = 0.8
-    """A token is renewed when this share of its life has passed."""
+    """A token is renewed when this share of its lifetime has passed."""
     fixed_token: str | None = None
     unsecured_claims: str | None = None
     """Claims of an unsigned token as JSON, without its times."""
@@ -77,9 +84,9 @@ class SecuritySettings:
 
     protocol: str = PLAINTEXT
     ca_pem: str | None = None
-    """None trusts what this machine trusts."""
+    """None: use this machine's trusted certificates."""
     certificate_chain_pem: str | None = None
-    """Our own certificate first, then its issuers."""
+    """The client's certificate first, then its issuers."""
     private_key_pem: str | None = None
     """PKCS#8 without password."""
     check_hostname: bool = True
@@ -90,10 +97,10 @@ class SecuritySettings:
     username: str = ""
     password: str = ""
     is_delegation_token: bool = False
-    """SCRAM with a delegation token (KIP-48): the user name is the token's id."""
+    """SCRAM with a delegation token (KIP-48): the user name is the token's ID."""
     oauth: OAuthSettings | None = None
     files: tuple[tuple[str, str], ...] = ()
-    """Key and path of each file that all of this was read from; lanes are not told."""
+    """Key and path of each file from which the settings were read. Not sent to lanes."""
 
     __repr__ = _masked
 

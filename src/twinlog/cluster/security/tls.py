@@ -1,10 +1,10 @@
-"""The TLS handshake with one broker, and what its failures mean in the words of Kafka's keys.
+"""The TLS handshake with one broker, and explanations of its errors in terms of Kafka's keys.
 
-    broker's certificate  <- vouched for by ssl.truststore.*, host name checked unless
+    broker's certificate  <- verified by ssl.truststore.*; the host name is checked unless
                              ssl.endpoint.identification.algorithm is empty
-    our certificate       <- ssl.keystore.*, where the broker asks for one (ssl.client.auth)
+    client certificate    <- ssl.keystore.*, if the broker requests one (ssl.client.auth)
 
-Under TLS 1.3 our handshake is over before the broker has checked our certificate: its refusal
+With TLS 1.3, the client's handshake ends before the broker has checked its certificate. A rejection
 arrives with the first read after that, which is why `explain_tls_error` is public.
 """
 
@@ -32,40 +32,52 @@ _NOT_YET_VALID: Final = 9
 _EXPIRED: Final = 10
 _UNKNOWN_ISSUER: Final = (7, 18, 19, 20, 21, 27)
 """OpenSSL's X509_V_ERR_*: the issuer of that name has another key (it was renewed); self-signed,
-also in the chain; issuer not found, twice; not trusted.
+also in the chain; issuer not found (two codes); not trusted.
 """
 _WRONG_NAME: Final = (62, 64)
 
-# parts of OpenSSL's names of what went wrong; the first that fits counts
+# parts of OpenSSL's names of errors; the first match counts
 _REFUSALS: Final = (
     (
         "CERTIFICATE_REQUIRED",
-        "the broker wants a client certificate: set ssl.keystore.location (or ssl.keystore.key)",
+        "the broker requires a client certificate: set ssl.keystore.location (or ssl.keystore.key)",
     ),
-    ("ALERT_UNKNOWN_CA", "the broker does not know the issuer of our certificate (ssl.keystore.*)"),
-    ("CERTIFICATE_EXPIRED", "the broker says that our certificate has expired (ssl.keystore.*)"),
-    ("CERTIFICATE_REVOKED", "the broker says that our certificate is revoked (ssl.keystore.*)"),
-    ("ALERT_BAD_CERTIFICATE", "the broker refuses our certificate (ssl.keystore.*)"),
-    ("ALERT_CERTIFICATE_UNKNOWN", "the broker refuses our certificate (ssl.keystore.*)"),
-    ("UNSUPPORTED_CERTIFICATE", "the broker refuses our kind of certificate (ssl.keystore.*)"),
-    ("ALERT_ACCESS_DENIED", "the broker refuses our certificate (ssl.keystore.*)"),
+    (
+        "ALERT_UNKNOWN_CA",
+        "the broker does not trust the issuer of the client certificate (ssl.keystore.*)",
+    ),
+    (
+        "CERTIFICATE_EXPIRED",
+        "the broker reports the client certificate as expired (ssl.keystore.*)",
+    ),
+    (
+        "CERTIFICATE_REVOKED",
+        "the broker reports the client certificate as revoked (ssl.keystore.*)",
+    ),
+    ("ALERT_BAD_CERTIFICATE", "the broker rejects the client certificate (ssl.keystore.*)"),
+    ("ALERT_CERTIFICATE_UNKNOWN", "the broker rejects the client certificate (ssl.keystore.*)"),
+    (
+        "UNSUPPORTED_CERTIFICATE",
+        "the broker rejects this kind of client certificate (ssl.keystore.*)",
+    ),
+    ("ALERT_ACCESS_DENIED", "the broker rejects the client certificate (ssl.keystore.*)"),
     (
         "WRONG_VERSION_NUMBER",
-        "the answer is not TLS: is this listener plain text (security.protocol)?",
+        "the response is not TLS: is this listener plain text (security.protocol)?",
     ),
     ("PROTOCOL_VERSION", "no TLS version in common: see ssl.enabled.protocols and ssl.protocol"),
     ("UNSUPPORTED_PROTOCOL", "no TLS version in common: see ssl.enabled.protocols"),
     (
         "HANDSHAKE_FAILURE",
         "the broker found nothing in common: see ssl.cipher.suites and ssl.enabled.protocols, and "
-        "whether it wants a client certificate (ssl.keystore.*)",
+        "whether it requires a client certificate (ssl.keystore.*)",
     ),
-    ("UNRECOGNIZED_NAME", "the broker does not know the host name it was asked by"),
+    ("UNRECOGNIZED_NAME", "the broker does not know the requested host name"),
 )
 
 
 def wrap_socket(sock: socket.socket, host: str, settings: SecuritySettings) -> socket.socket:
-    """TLS over a connected socket (blocking, within its timeout); unchanged where none is wanted.
+    """Start TLS on a connected socket (blocking, within its timeout), if configured.
 
     After an error the socket is closed.
     """
@@ -77,24 +89,26 @@ def wrap_socket(sock: socket.socket, host: str, settings: SecuritySettings) -> s
     except OSError as error:
         raise explain_tls_error(error, host, settings) from error
     finally:
-        # a no-op after success: the new socket has taken the file descriptor over
+        # no effect after success: the new socket has taken over the file descriptor
         if sock.fileno() >= 0:
             sock.close()
 
 
 def check_usable(settings: SecuritySettings) -> None:
-    """Build what a handshake needs; ssl.SSLError when OpenSSL refuses a key or certificate."""
+    """Build the context of a handshake. Raises ssl.SSLError if OpenSSL rejects a key or
+    certificate.
+    """
     if settings.needs_tls:
         _context(settings)
 
 
 def explain_tls_error(error: OSError, host: str, settings: SecuritySettings) -> ClusterError:
-    """The error to raise for an OSError of a handshake or of a read shortly after it."""
+    """Return the error to raise for an OSError of a handshake or of a read shortly after it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return AuthenticationFailed(_untrusted(error, host, settings))
     if isinstance(error, TimeoutError):
         return Unreachable(
-            "no answer to the TLS handshake in time: is this listener plain text "
+            "no response to the TLS handshake in time: is this listener plain text "
             "(security.protocol)?"
         )
     if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError):
@@ -135,7 +149,7 @@ def _untrusted(error: ssl.SSLCertVerificationError, host: str, settings: Securit
 def _context(settings: SecuritySettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = settings.check_hostname
-    # Java trusts what stands in a truststore, also an intermediate or the broker's own
+    # Java trusts every certificate in a truststore, also an intermediate one or the broker's own
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
     versions = [_VERSIONS[each] for each in settings.tls_versions]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
@@ -154,7 +168,9 @@ def _context(settings: SecuritySettings) -> ssl.SSLContext:
 
 @contextmanager
 def _secret_file(text: str) -> Iterator[str]:
-    """A file name for `load_cert_chain`, which takes nothing else; in memory where possible."""
+    """Yield a file name for `load_cert_chain`, which accepts nothing else. The file is in memory if
+    possible.
+    """
     if hasattr(os, "memfd_create"):
         with memory_file(text) as descriptor:
             yield f"/proc/self/fd/{descriptor}"

@@ -1,4 +1,4 @@
-"""Reads `ssl.*` as Kafka's Java client does, with its rules on what may stand together."""
+"""Reads `ssl.*` like Kafka's Java client, with its rules on combinations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STORE_TYPES: Final = ("JKS", "PKCS12", PEM)
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TlsValues:
-    """What the ssl.* keys of one cluster say; the fields are those of SecuritySettings."""
+    """The values of one cluster's ssl.* keys. The fields are those of SecuritySettings."""
 
     ca_pem: str | None
     certificate_chain_pem: str | None
@@ -48,7 +48,7 @@ class TlsValues:
 
 
 def load_tls(keys: ClientKeys) -> TlsValues:
-    """Reads all files; the result needs none of them."""
+    """Read all files. The result needs none of them."""
     keys.only_known_class(
         ENGINE, frozenset({"DefaultSslEngineFactory"}), "Java code cannot run here; remove the key"
     )
@@ -64,7 +64,7 @@ def load_tls(keys: ClientKeys) -> TlsValues:
 
 
 def load_trust(keys: ClientKeys) -> str | None:
-    """The certificates of the truststore; None where no truststore is set."""
+    """Return the certificates of the truststore, or None if no truststore is set."""
     kind = _store_type(keys, TRUST_TYPE)
     password = keys.raw(TRUST_PASSWORD)
     in_line = keys.text(TRUST_TEXT)
@@ -203,11 +203,11 @@ def _only_pem(keys: ClientKeys, key: str, kind: str, type_key: str) -> None:
 def _not_with(keys: ClientKeys, reason: str, *others: str) -> None:
     for other in others:
         if keys.text(other) is not None:
-            keys.fail(other, f"cannot stand beside {reason}: remove one of them")
+            keys.fail(other, f"cannot be combined with {reason}: remove one of them")
 
 
 def _bad_store(path: str, error: BrokenStore, type_key: str) -> str:
-    return f"{path} is no usable store: {error} (see also {type_key})"
+    return f"{path} is not a usable store: {error} (see also {type_key})"
 
 
 def _text(data: bytes) -> str:

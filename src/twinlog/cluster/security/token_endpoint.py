@@ -1,4 +1,4 @@
-"""A request for a token: OAuth 2's client credentials grant (RFC 6749, 4.4), as Java sends it."""
+"""Requests a token with OAuth 2's client credentials grant (RFC 6749, 4.4), as Java does."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _SHOWN_CHARACTERS: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Token:
-    """A token and how many seconds it lives from now, None when nobody says."""
+    """A token and its lifetime in seconds from now, None if unknown."""
 
     text: str
     lifetime_s: float | None
 
 
 def fetch_token(settings: OAuthSettings, now_s: float) -> Token:
-    """Ask the endpoint; Unreachable when asking again may help, AuthenticationFailed when not."""
+    """Request a token. Raises Unreachable if a retry may help, else AuthenticationFailed."""
     url = settings.token_endpoint_url or ""
     opener = urllib.request.build_opener(
         urllib.request.HTTPSHandler(context=_context(settings)), _NoRedirect()
@@ -53,7 +53,7 @@ def fetch_token(settings: OAuthSettings, now_s: float) -> Token:
 
 
 def lifetime_of(token: str, now_s: float) -> float | None:
-    """The seconds until a JWT's `exp`; None when the token is no JWT or has none."""
+    """Return the seconds until a JWT's `exp`, or None if the token is not a JWT or has none."""
     payload = token.split(".")[1] if token.count(".") == 2 else ""
     try:
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
@@ -63,13 +63,13 @@ def lifetime_of(token: str, now_s: float) -> float | None:
 
 
 def address_of(url: str) -> str:
-    """The endpoint for a message: without its query, which may hold a secret."""
+    """Return the endpoint for a message, without its query, which may contain a secret."""
     parts = urllib.parse.urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The secret goes to the configured address and nowhere else."""
+    """Prevents redirects, because the secret may only be sent to the configured address."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
@@ -77,7 +77,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 def _context(settings: OAuthSettings) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=settings.endpoint_ca_pem)
-    # Python 3.13 refuses by default what Java takes: an authority without key identifiers
+    # Python 3.13 by default rejects an authority without key identifiers, which Java accepts
     context.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT
     return context
 
@@ -108,7 +108,7 @@ def _basic(settings: OAuthSettings) -> str:
 def _refusal(status: int, body: bytes, settings: OAuthSettings) -> ClusterError:
     address = address_of(settings.token_endpoint_url or "")
     if status in _RETRIABLE_STATUS:
-        return Unreachable(f"the token endpoint {address} answers with status {status}")
+        return Unreachable(f"the token endpoint {address} responds with status {status}")
     if status in range(300, 400):
         return AuthenticationFailed(
             f"the token endpoint {address} redirects elsewhere, which is not followed: "
@@ -116,13 +116,15 @@ def _refusal(status: int, body: bytes, settings: OAuthSettings) -> ClusterError:
         )
     reason = _oauth_error(body, settings)
     return AuthenticationFailed(
-        f"the token endpoint {address} refuses us with status {status}{reason}: "
+        f"the token endpoint {address} rejects the request with status {status}{reason}: "
         "check client id, secret and scope"
     )
 
 
 def _oauth_error(body: bytes, settings: OAuthSettings) -> str:
-    """RFC 6749, 5.2: error and error_description, which may say our request again."""
+    """Return error and error_description (RFC 6749, 5.2), which may contain parts of the
+    request.
+    """
     try:
         answer = json.loads(body)
         words = [answer["error"], answer.get("error_description")]
@@ -131,7 +133,7 @@ def _oauth_error(body: bytes, settings: OAuthSettings) -> str:
     text = ": ".join(str(each) for each in words if each)
     secret = settings.client_secret or ""
     encoded = urllib.parse.quote(secret, safe=""), urllib.parse.quote_plus(secret)
-    # before it is cut or escaped: half of the secret, or its escaped form, would stay
+    # before it is cut or escaped: else half of the secret, or its escaped form, would remain
     for form in (secret, *encoded, _basic(settings)):
         text = text.replace(form, "***") if form else text
     return f" ({text!a})"[:_SHOWN_CHARACTERS]
@@ -141,12 +143,13 @@ def _unanswered(reason: object, url: str) -> ClusterError:
     address = address_of(url)
     if isinstance(reason, ssl.SSLCertVerificationError):
         return AuthenticationFailed(
-            f"the certificate of the token endpoint {address} is refused: {reason.verify_message}; "
+            f"the certificate of the token endpoint {address} is rejected: "
+            f"{reason.verify_message}; "
             "add ssl.truststore.location=FILE to sasl.jaas.config if its issuer is your own"
         )
     if isinstance(reason, http.client.InvalidURL):
         reason = "its address is no URL"  # quoted in the reason, with its query
-    return Unreachable(f"the token endpoint {address} does not answer: {reason}")
+    return Unreachable(f"the token endpoint {address} does not respond: {reason}")
 
 
 def _read_answer(body: bytes, url: str, now_s: float) -> Token:
@@ -158,7 +161,7 @@ def _read_answer(body: bytes, url: str, now_s: float) -> Token:
         text = stated = None
     if not isinstance(text, str) or not _TOKEN.fullmatch(text):
         raise AuthenticationFailed(
-            f"the answer of {address_of(url)} holds no token: is it a token endpoint?"
+            f"the response of {address_of(url)} contains no token: is it a token endpoint?"
         )
     lifetime = lifetime_of(text, now_s)
     if lifetime is None and isinstance(stated, (int, float)):

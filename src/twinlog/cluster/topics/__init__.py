@@ -1,4 +1,4 @@
-"""Topics, their configs and ACLs, and the topics in which we and MirrorMaker 2 keep state.
+"""Topics, their configs and ACLs, and the internal topics of Twinlog and MirrorMaker 2.
 
 `internal_log` reads and writes small topics.
 """

@@ -1,4 +1,4 @@
-"""ACLs on topics: listing, creating and deleting them."""
+"""Lists, creates and deletes ACLs on topics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOPIC: Final = 2
 ANY: Final = 1
 
 WITH_PATTERNS: Final = 1
-"""The first version that knows PREFIXED (Kafka 2.0)."""
+"""The first version with PREFIXED (Kafka 2.0)."""
 
 ACLS_PER_REQUEST: Final = 500
 SECURITY_DISABLED: Final = "SECURITY_DISABLED"
@@ -25,10 +25,11 @@ SECURITY_DISABLED: Final = "SECURITY_DISABLED"
 def topic_acls(
     client: ClusterClient, *, needs: str = "DESCRIBE", node: int | None = None
 ) -> set[TopicAcl]:
-    """All of them. BrokerRefused with code SECURITY_DISABLED where there is no authorizer.
+    """Return all ACLs on topics.
 
-    `node`: as this broker enforces them now; each learns of a change for itself.
-    `needs` is the right to ask for where they may not be listed: ALTER includes DESCRIBE.
+    `node`: return the ACLs that this broker enforces now; each broker learns of changes separately.
+    `needs` is the permission named in the error if they may not be listed: ALTER includes DESCRIBE.
+    Raises BrokerRefused with code SECURITY_DISABLED if there is no authorizer.
     """
     request = DescribeAclsRequest(
         resource_type_filter=TOPIC,
@@ -60,7 +61,7 @@ def topic_acls(
 
 
 def create_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
-    """Create all of them; one that exists stays as it is. Raises the first refusal."""
+    """Create all of them. An existing one is not changed. Raises the first error."""
     creation = CreateAclsRequest.AclCreation
     for part in _parts(acls):
         request = CreateAclsRequest(
@@ -81,7 +82,7 @@ def create_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
 
 
 def delete_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
-    """Delete exactly these; one that is gone is no error. Raises the first refusal."""
+    """Delete exactly these. A missing one is no error. Raises the first error."""
     chosen = DeleteAclsRequest.DeleteAclsFilter
     for part in _parts(acls):
         request = DeleteAclsRequest(
@@ -125,6 +126,6 @@ def _check(client: ClusterClient, answer: Any, *, doing: str, right: str) -> Non
             cluster=client.alias,
             doing=doing,
             acl=f"{right} on the cluster",
-            # a denial's text is the broker's own view of the request, and says no more
+            # a denial's text only repeats the broker's view of the request
             detail=None if answer.error_code == CLUSTER_AUTHORIZATION_FAILED else message,
         )

@@ -1,4 +1,4 @@
-"""Changing single configs of topics, with all others left as they are (KIP-339)."""
+"""Changes single configs of topics, leaving all others unchanged (KIP-339)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SET: Final = 0
 DELETE: Final = 1
 
 TOPICS_PER_REQUEST: Final = 100
-"""A controller writes each of them to its log before it answers."""
+"""A controller writes each of them to its log before it responds."""
 
 
 class ConfigChange(NamedTuple):
-    """A new value for one config; None takes the topic's own value away, so that the cluster's
-    default holds.
+    """A new value for one config. None removes the topic's own value, so that the cluster's default
+    applies.
     """
 
     name: str
@@ -31,9 +31,9 @@ class ConfigChange(NamedTuple):
 def alter_topic_configs(
     client: ClusterClient, changes: Mapping[str, Sequence[ConfigChange]]
 ) -> dict[str, TwinlogError]:
-    """Carry out all changes of each topic or none of them; the topics that were refused, and why.
+    """Apply all changes of each topic or none of them. Returns the errors by topic.
 
-    Repeated after a lost connection, which is harmless: a value is set to what it is.
+    Repeated after a lost connection, which is harmless, because a value is set to what it is.
     """
     refused: dict[str, TwinlogError] = {}
     names = list(changes)

@@ -1,4 +1,4 @@
-"""A cluster as a whole: its id, its brokers, and what our user may do to it."""
+"""A cluster as a whole: its ID, its brokers, and the permissions of Twinlog's user on it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from twinlog.wire.error_codes import error_for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInfo:
-    """A cluster and what our user may do to it as a whole."""
+    """A cluster, and the operations that Twinlog's user may perform on it as a whole."""
 
     cluster_id: str
     brokers: tuple[Broker, ...]
     operations: frozenset[Operation] | None
-    """None where the brokers do not say."""
+    """None if the brokers do not report it."""
 
 
 def describe_cluster(client: ClusterClient) -> ClusterInfo:
-    """Id, live brokers and our rights (KIP-700, brokers since 2.8)."""
+    """Return ID, live brokers and permissions (KIP-700, brokers since 2.8)."""
 
     def ask() -> ClusterInfo:
         request = DescribeClusterRequest(include_cluster_authorized_operations=True)

@@ -1,4 +1,4 @@
-"""Configs of topics and brokers, as the cluster reports them."""
+"""Configs of topics and brokers, as reported by the cluster."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TOPIC: Final = 2
 BROKER: Final = 4
 
 WITH_SOURCE: Final = 1
-"""The first version that says where a value comes from (Kafka 1.1)."""
+"""The first version that returns the source of a value (Kafka 1.1)."""
 
 TOPICS_PER_REQUEST: Final = 500
-"""Some 35 entries each: an answer stays at about 2 MB."""
+"""About 35 entries each: a response stays at about 2 MB."""
 
 
 Configs = list[ConfigEntry]
@@ -30,7 +30,7 @@ Configs = list[ConfigEntry]
 def describe_topic_configs(
     client: ClusterClient, topics: Iterable[str]
 ) -> dict[str, Configs | TwinlogError]:
-    """All configs of each topic, or why they cannot be read."""
+    """Return all configs of each topic, or why they cannot be read."""
     names = list(dict.fromkeys(topics))
     out: dict[str, Configs | TwinlogError] = {}
     for start in range(0, len(names), TOPICS_PER_REQUEST):
@@ -58,8 +58,10 @@ def of_each_topic(
     doing: str,
     right: str,
 ) -> dict[str, Message | TwinlogError]:
-    """What `ask` answers of the configs of each topic, or why not. Topics whose error may pass are
-    asked for again; one that is gone stays gone: callers listed it a moment ago.
+    """Return the result of `ask` for each topic, or its error. Topics with a retriable error are
+    queried again.
+
+    A missing topic is not, because callers have just listed it.
     """
     done: dict[str, Message | TwinlogError] = {}
 
@@ -91,10 +93,11 @@ def of_each_topic(
 def describe_broker_configs(
     client: ClusterClient, names: Sequence[str]
 ) -> dict[int, dict[str, ConfigEntry]]:
-    """These configs of every live broker, by node; Unauthorized where our user may not read them.
+    """Return these configs of every live broker, by node. Raises Unauthorized if Twinlog's user may
+    not read them.
 
-    Of every broker, since each has its own file: a caller wants the smallest limit, not the first
-    one.
+    Every broker is queried, because each has its own file, and callers need the smallest limit, not
+    the first one.
     """
     found = {node: _describe_broker(client, node, names) for node in client.metadata([]).brokers}
     return {node: configs for node, configs in found.items() if configs is not None}
@@ -103,7 +106,7 @@ def describe_broker_configs(
 def _describe_broker(
     client: ClusterClient, node: int, names: Sequence[str]
 ) -> dict[str, ConfigEntry] | None:
-    """None for a broker that died meanwhile."""
+    """Return None for a broker that has died in the meantime."""
 
     def ask() -> dict[str, ConfigEntry] | None:
         request = _request(BROKER, [str(node)], names)

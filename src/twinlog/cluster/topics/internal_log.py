@@ -1,4 +1,4 @@
-"""Compacted topics that hold our own state: made once, appended to, read to their end."""
+"""Compacted topics with Twinlog's own state: created once, appended to, read to their end."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ __all__ = [
 
 POLICY: Final = "cleanup.policy"
 SEGMENT_BYTES: Final = 50 * 1024 * 1024
-"""The cleaner leaves the newest segment alone, which by default is one of 1 GB; services that limit
-this setting take no less.
+"""The cleaner does not touch the newest segment, which by default has 1 GB. Services that limit
+this setting accept no smaller value.
 """
 READ_BYTES: Final = 4 * 1024 * 1024
 ROWS_AT_ONCE: Final = 500
-"""In one batch, far below what a topic takes by default."""
+"""In one batch, far below the default limit of a topic."""
 
 
 def ensure_compacted_topic(
@@ -58,13 +58,14 @@ def ensure_compacted_topic(
     replication_factor: int,
     on_unseen: Callable[[Unauthorized], None] | None = None,
 ) -> int:
-    """Create the topic where it is missing; its number of partitions, which may be another one.
+    """Create the topic if it is missing. Returns its partition count, which may differ.
 
-    A topic that exists without `cleanup.policy=compact` is an error: the cluster would delete our
-    state. Where our user may not see that, `on_unseen` hears it, or else it is raised.
+    A topic that exists without `cleanup.policy=compact` is an error, because the cluster would
+    delete state. If Twinlog's user may not read the policy, `on_unseen` is called, or else the
+    error is raised.
     """
-    # asked first: a user without the right to create may find it, and so may we while the
-    # controller is away
+    # queried first: a user without the right to create may find it, and it can be found while the
+    # controller is down
     error = client.metadata([name]).topics[name].error
     exists = error not in (UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED)
     if not exists:
@@ -76,7 +77,7 @@ def ensure_compacted_topic(
             configs={POLICY: "compact", "segment.bytes": str(SEGMENT_BYTES)},
         )
         exists = not created.is_new
-    # one that was there may have partitions without a leader: others are not to wait for them
+    # an existing topic may have partitions without a leader: others must not wait for them
     topic = client.metadata([name]).topics[name] if exists else wait_for_topic(client, name)
     if topic.error:
         topic = wait_for_topic(client, name)
@@ -91,28 +92,29 @@ def ensure_compacted_topic(
 
 
 def check_policy(client: ClusterClient, name: str) -> None:
-    """Raises ConfigError (`INTERNAL_TOPIC_NOT_COMPACTED`) where the cluster may delete rows."""
+    """Raise ConfigError (`INTERNAL_TOPIC_NOT_COMPACTED`) if the cluster may delete rows."""
     configs = or_raise(describe_topic_configs(client, [name])[name])
     policy = next((entry.value for entry in configs if entry.name == POLICY), None)
     if policy != "compact":
         raise ConfigError(
             f"cluster {client.alias}: topic {name} has {POLICY}={policy}, so the cluster deletes "
-            f"what Twinlog keeps there, and may have begun to: set {POLICY}=compact on it",
+            f"Twinlog's state in it, and may have begun to: set {POLICY}=compact on it",
             code="INTERNAL_TOPIC_NOT_COMPACTED",
         )
 
 
 def compact_again(client: ClusterClient, name: str) -> None:
-    """Set the policy of a topic of ours. Raises what the cluster refuses it with."""
+    """Set the policy of an internal topic. Raises the cluster's error."""
     refused = alter_topic_configs(client, {name: [ConfigChange(POLICY, "compact")]})
     if name in refused:
         raise refused[name]
 
 
 def append(client: ClusterClient, tp: TopicPartition, records: Sequence[Record]) -> int:
-    """Append the records as one batch, acknowledged by all in-sync replicas; its base offset.
+    """Append the records as one batch, acknowledged by all in-sync replicas, and return its base
+    offset.
 
-    Repeated until it is acknowledged: after a lost answer the records may be there twice.
+    Repeated until it is acknowledged: after a lost response the records may be duplicated.
     """
     batch = encode_batch(records, codec=Codec.NONE)
     return client.retrying(lambda: produce_batch(client, tp, batch))
@@ -124,11 +126,12 @@ def append_rows(
     rows: Sequence[tuple[bytes, bytes | None]],
     now_ms: int,
 ) -> None:
-    """Append (key, value) in batches that every broker takes; durable when this returns. A value
+    """Append (key, value) in batches that every broker accepts. They are durable on return. A value
     of None is a tombstone.
 
-    After a lost answer rows may be there twice. So not for rows of which the first one counts: when
-    another's row lies between the two, the log cleaner leaves that one as the first.
+    After a lost response rows may be duplicated. So it must not be used for rows of which the first
+    one counts: if another process's row is between the two, the log cleaner leaves that one as the
+    first.
     """
     for records in _batches(rows, now_ms):
         append(client, tp, records)
@@ -140,8 +143,8 @@ def append_once(
     rows: Sequence[tuple[bytes, bytes]],
     now_ms: int,
 ) -> None:
-    """As `append_rows`, and no row is there twice: under a producer id of its own the leader knows
-    a repeat, whichever of the two arrives first.
+    """Like `append_rows`, but without duplicates: with a separate producer ID, the leader
+    recognizes a repeat, whichever of the two arrives first.
     """
     producer = init_producer_id(client)
     sequence = 0
@@ -175,16 +178,16 @@ def read_to_end(
     end: int | None = None,
     timeout_s: float | None = None,
 ) -> Iterator[Record]:
-    """Records from that offset (or the log start, where that is later) to the high watermark.
+    """Yield records from that offset (or the log start, if later) to the high watermark.
 
-    The end is the high watermark at the start: what is appended meanwhile is not waited for.
+    The end is the high watermark at the start. Later records are not waited for.
     """
     tp = TopicPartition(topic, partition)
     position = from_offset
     if end is None:
         (end,) = ends_of_logs(client, [tp]).values()
         if position > end:
-            end = position + 1  # the broker is to refuse it
+            end = position + 1  # let the broker reject it
     while position < end:
         answer = fetch_records(client, {tp: (position, READ_BYTES)}, timeout_s=timeout_s)[tp]
         if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
@@ -202,14 +205,14 @@ def read_to_end(
         if position == before < end:
             raise CorruptData(
                 f"cluster {client.alias}: {tp} has no batch at offset {position}, below its high "
-                f"watermark {end}: look at the logs of its leader"
+                f"watermark {end}: check the log files of its leader"
             )
 
 
 def ends_of_logs(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """High watermarks that include all that was ever acknowledged.
+    """Return high watermarks that include everything ever acknowledged.
 
-    ListOffsets waits for that; the watermark in a Fetch answer of a new leader may be an older one.
+    ListOffsets waits for that. The watermark in a Fetch response of a new leader may be older.
     """
     found = list_offsets(client, tps, LATEST)
     return {tp: or_raise(one).offset for tp, one in found.items()}
@@ -218,7 +221,7 @@ def ends_of_logs(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[T
 def _log_start_above(
     client: ClusterClient, tp: TopicPartition, position: int, refusal: TwinlogError
 ) -> int:
-    """The log start where records were deleted; raises where it is the end that moved back."""
+    """Return the log start if records were deleted. Raises if the end moved back."""
     start = offset_at(client, tp, EARLIEST)
     if start <= position:
         raise refusal

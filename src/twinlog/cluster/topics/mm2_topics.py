@@ -1,4 +1,4 @@
-"""Creates MirrorMaker 2's internal topics as MirrorMaker 2 does: one partition, compacted."""
+"""Creates MirrorMaker 2's internal topics like MirrorMaker 2: one partition, compacted."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ DEFAULT_REPLICAS: Final = 3
 
 
 def ensure_mm2_topic(client: ClusterClient, name: str, replicas: int | None) -> None:
-    """Create the topic where it is missing; one that is there stays as it is.
+    """Create the topic if it is missing. An existing one is not changed.
 
     `replicas` None is MirrorMaker 2's default, or that of a cluster with fewer brokers. Raises
-    ClusterError: Unauthorized where our user may neither see nor create it. What it may not see is
-    said to lack WRITE: that is what it is for, and includes DESCRIBE.
+    ClusterError: Unauthorized if Twinlog's user may neither see nor create it. For an invisible
+    topic the error names WRITE, which is needed anyway and includes DESCRIBE.
     """
     error = client.metadata([name]).topics[name].error
     if error not in (UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED):
@@ -43,8 +43,10 @@ def ensure_mm2_topic(client: ClusterClient, name: str, replicas: int | None) -> 
 
 
 def hidden_topic(client: ClusterClient, name: str, *, may_create: bool) -> ClusterError:
-    """The error for a topic that our user may not see: nobody knows whether it is there."""
-    also = "" if may_create else ", and CREATE where it is not there"
+    """Return the error for a topic that Twinlog's user may not see, so that its existence is
+    unknown.
+    """
+    also = "" if may_create else ", and CREATE if it does not exist"
     return error_for(
         TOPIC_AUTHORIZATION_FAILED,
         cluster=client.alias,

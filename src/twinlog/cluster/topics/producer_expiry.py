@@ -1,5 +1,5 @@
-"""How long a cluster's brokers remember a producer id after its last record, and let a transaction
-last.
+"""How long a cluster's brokers remember a producer ID after its last record, and the maximum
+duration of transactions.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from twinlog.cluster.topics.configs import describe_broker_configs
 
 EXPIRY_CONFIG: Final = "producer.id.expiration.ms"
 OLD_EXPIRY_CONFIG: Final = "transactional.id.expiration.ms"
-"""Before Kafka 3.4 this one decided."""
+"""Used before Kafka 3.4."""
 TRANSACTION_CONFIG: Final = "transaction.max.timeout.ms"
 
 
 def producer_expiry(client: ClusterClient) -> int | None:
-    """The smallest of all brokers, in ms; None when none of them says it.
+    """Return the smallest value of all brokers, in ms, or None if none reports it.
 
-    It may be changed while they run. Unauthorized where our user may not read their configs.
+    It may be changed while brokers run. Raises Unauthorized if Twinlog's user may not read their
+    configs.
     """
     values = []
     for configs in describe_broker_configs(client, [EXPIRY_CONFIG, OLD_EXPIRY_CONFIG]).values():
@@ -29,9 +30,10 @@ def producer_expiry(client: ClusterClient) -> int | None:
 
 
 def longest_transaction(client: ClusterClient) -> int | None:
-    """The greatest timeout that any broker lets a transaction have, in ms; None: none says it.
+    """Return the greatest transaction timeout that any broker allows, in ms, or None if none
+    reports it.
 
-    Unauthorized where our user may not read their configs.
+    Raises Unauthorized if Twinlog's user may not read their configs.
     """
     found = describe_broker_configs(client, [TRANSACTION_CONFIG]).values()
     values = [

@@ -1,4 +1,4 @@
-"""Quotas of clients, as a cluster keeps them (KIP-546, brokers since 2.6)."""
+"""Client quotas of a cluster (KIP-546, brokers since 2.6)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.wire.error_codes import CLUSTER_AUTHORIZATION_FAILED, error_for
 
 Entity = tuple[tuple[str, str | None], ...]
-"""(type, name) as `("client-id", "shop")`, sorted by type; a name of None is the default."""
+"""(type, name) pairs like `("client-id", "shop")`, sorted by type. A name of None is the
+default.
+"""
 
 DEFAULT_USER: Final[Entity] = (("user", None),)
-"""Every user that has no quota of its own."""
+"""Every user without its own quota."""
 EXACT: Final = 0
 DEFAULT: Final = 1
 CLIENT_ID: Final = "client-id"
@@ -26,28 +28,32 @@ REQUESTS: Final = "request_percentage"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """One number of one entity."""
+    """One value of one entity."""
 
     entity: Entity
     key: str
-    """`producer_byte_rate` and `consumer_byte_rate` in bytes a second for each broker,
+    """`producer_byte_rate` and `consumer_byte_rate` in bytes per second per broker,
     `request_percentage` in percent of a thread.
     """
     value: float
 
     @property
     def whose(self) -> str:
-        """`client-id shop, user (default)`"""
+        """Text like `client-id shop, user (default)`."""
         return ", ".join(f"{kind} {name or '(default)'}" for kind, name in self.entity)
 
     def may_bind(self, client_id: str) -> bool:
-        """Whether it may hold this client back; which user it is to the brokers is not known."""
+        """Return whether it may throttle this client. The client's user, as seen by brokers, is
+        unknown.
+        """
         return all(kind != CLIENT_ID or name in (client_id, None) for kind, name in self.entity)
 
 
 def client_quotas(client: ClusterClient, entity: Entity = ()) -> list[Quota]:
-    """All of them, or those of one entity, sorted; Unauthorized without DESCRIBE_CONFIGS on the
-    cluster, Unsupported for brokers that are too old.
+    """Return all quotas, or those of one entity, sorted.
+
+    Raises Unauthorized without DESCRIBE_CONFIGS on the cluster, and Unsupported for brokers that
+    are too old.
     """
     component = DescribeClientQuotasRequest.ComponentData
     request = DescribeClientQuotasRequest(
@@ -81,9 +87,9 @@ def client_quotas(client: ClusterClient, entity: Entity = ()) -> list[Quota]:
 
 
 def set_quotas(client: ClusterClient, entity: Entity, values: Mapping[str, float | None]) -> None:
-    """Set numbers of one entity by their keys, None takes one away; the same twice is done once.
+    """Set values of one entity by key. None removes a value. Repeating it has no effect.
 
-    Unauthorized without ALTER_CONFIGS on the cluster.
+    Raises Unauthorized without ALTER_CONFIGS on the cluster.
     """
     entry = AlterClientQuotasRequest.EntryData
     request = AlterClientQuotasRequest(
@@ -109,13 +115,13 @@ def set_quotas(client: ClusterClient, entity: Entity, values: Mapping[str, float
 
 
 def producer_quota(client: ClusterClient) -> float | None:
-    """Of users without one of their own, in bytes per second of each broker; None: none is set."""
+    """Return the quota of users without their own, in bytes per second per broker, or None."""
     found = client_quotas(client, DEFAULT_USER)
     return next((one.value for one in found if one.key == PRODUCER), None)
 
 
 def set_producer_quota(client: ClusterClient, rate: float | None) -> None:
-    """Of users without one of their own; None takes it away."""
+    """Set the quota of users without their own. None removes it."""
     set_quotas(client, DEFAULT_USER, {PRODUCER: rate})
 
 

@@ -1,4 +1,4 @@
-"""Creating, growing and deleting topics, and deleting records from their start."""
+"""Creates, grows and deletes topics, and waits for them."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from twinlog.wire.error_codes import (
 POLL_S: Final = 0.1
 
 CONTROLLER_WAIT_MS: Final = 20_000
-"""How long the controller may take; below the request timeout, so that its answer is heard."""
+"""How long the controller may take: less than the request timeout, so that its response arrives."""
 
 DEFAULT: Final = -1
-"""As a number of partitions or replicas: what the brokers' own settings say."""
+"""As a partition or replica count: the brokers' own default."""
 
 WITH_DEFAULTS: Final = 4
-"""The first version of CreateTopics that takes it (KIP-464, Kafka 2.4)."""
+"""The first version of CreateTopics that accepts it (KIP-464, Kafka 2.4)."""
 
 BY_NAME: Final = 5
-"""Later versions of DeleteTopics can name topics by id; names are enough here."""
+"""Later versions of DeleteTopics support topic IDs, which are not needed here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCreation:
-    """A topic that exists now; `is_new` is false where it existed before, whatever its settings."""
+    """A topic that exists now. `is_new` is False if it existed before, whatever its settings."""
 
     name: str
     is_new: bool
     topic_id: TopicId
-    """The zero id where the topic existed before, or the broker is too old to say."""
+    """The zero ID if the topic existed before, or the broker is too old to report it."""
     partitions: int
-    """As many as it was created with; -1 where it existed before, or the broker does not say it:
-    one before 2.4, or our user may not DESCRIBE_CONFIGS of the topic.
+    """Partition count with which it was created; -1 if it existed before, or the broker does not
+    report it (before 2.4, or if Twinlog's user may not DESCRIBE_CONFIGS of the topic).
     """
 
 
@@ -58,7 +58,9 @@ def create_topic(
     replication_factor: int,
     configs: Mapping[str, str] | None = None,
 ) -> TopicCreation:
-    """Create a topic; one that exists is a result, no error. -1 asks for the brokers' defaults."""
+    """Create a topic. If it exists, that is a result, not an error. -1 requests the brokers'
+    defaults.
+    """
     topic = _new_topic(name, partitions, replication_factor, configs)
     return _create(client, CreateTopicsRequest(topics=[topic], timeout_ms=CONTROLLER_WAIT_MS))
 
@@ -71,7 +73,7 @@ def validate_topic(
     replication_factor: int,
     configs: Mapping[str, str] | None = None,
 ) -> TopicCreation:
-    """Let the cluster check what `create_topic` would do; nothing is created."""
+    """Let the cluster check what `create_topic` would do. Nothing is created."""
     topic = _new_topic(name, partitions, replication_factor, configs)
     request = CreateTopicsRequest(topics=[topic], timeout_ms=CONTROLLER_WAIT_MS, validate_only=True)
     return _create(client, request)
@@ -138,11 +140,11 @@ def wait_for_topic(
     partitions: int = 1,
     first: int = 0,
 ) -> TopicMetadata:
-    """The topic's metadata, once it has that many partitions and the leaders of those from `first`
-    on answer: the others may have lost theirs long ago.
+    """Return the topic's metadata, once it has that many partitions and the leaders of those from
+    `first` on respond.
 
-    Metadata names a leader a moment before the broker knows that it is one, and refuses what is
-    written.
+    Earlier partitions may have lost their leaders long ago. Metadata names a leader a moment before
+    the broker itself knows, and until then the broker rejects writes.
     """
 
     def attempt() -> TopicMetadata:
@@ -165,7 +167,7 @@ def wait_for_topic(
 
 
 def create_partitions(client: ClusterClient, name: str, total: int) -> None:
-    """Grow a topic to `total` partitions; nothing happens when it has that many already."""
+    """Grow a topic to `total` partitions. No effect if it already has that many."""
     topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=total, assignments=None)
     request = CreatePartitionsRequest(
         topics=[topic], timeout_ms=CONTROLLER_WAIT_MS, validate_only=False
@@ -187,7 +189,7 @@ def create_partitions(client: ClusterClient, name: str, total: int) -> None:
 
 
 def _has_by_now(client: ClusterClient, name: str, total: int) -> bool:
-    """Whether a topic has so many partitions; a broker may show fewer for a moment."""
+    """Return whether a topic has this many partitions. A broker may show fewer for a moment."""
     deadline = client.deadline(MISSING_GRACE_S)
     while True:
         topic = client.metadata([name]).topics.get(name)
@@ -198,7 +200,7 @@ def _has_by_now(client: ClusterClient, name: str, total: int) -> bool:
 
 
 def delete_topic(client: ClusterClient, name: str) -> None:
-    """Delete a topic; an error with code TOPIC_MISSING when there is none."""
+    """Delete a topic. Raises an error with code TOPIC_MISSING if it does not exist."""
     request = DeleteTopicsRequest(topic_names=[name], timeout_ms=CONTROLLER_WAIT_MS)
 
     def check(answer: Message) -> None:

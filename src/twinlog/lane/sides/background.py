@@ -1,9 +1,9 @@
-"""The lane's blocking work, kept away from its loop: connecting, metadata, cold starts.
+"""Runs a lane's blocking work outside its loop: connecting, metadata, cold starts.
 
-Jobs run on threads; what they return is collected by the loop, which is woken through a socket
-pair. Each kind of work has threads of its own, so that none waits for another kind: a start may
-read for minutes where a quota binds, and a broker that is away keeps who connects to it for
-seconds. A client of a cluster is used by one job at a time.
+Jobs run on threads. The loop collects their results and is woken through a socket pair. Each kind
+of work has its own threads, so that none waits for another: a start may read for minutes under a
+quota, and connecting to an unreachable broker blocks for seconds. A cluster client is used by one
+job at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Otherwise = Callable[[TwinlogError], None]
 
 
 class JobKind(StrEnum):
-    """What a job does."""
+    """Kinds of jobs."""
 
     METADATA = "metadata"
     CONNECTION = "connection"
@@ -33,16 +33,16 @@ class JobKind(StrEnum):
 
 
 THREADS: Final = {
-    JobKind.METADATA: 2,  # each side asks once at a time, as does each watch
+    JobKind.METADATA: 2,  # each side, and each watch, queries once at a time
     JobKind.CONNECTION: 16,
     JobKind.SEARCH: 9,  # three of each sort (`lane.cold_starts`)
     JobKind.WATCH: 5,
 }
-"""The most of each kind; a thread begins with the first job that finds none idle."""
+"""Maximum threads of each kind. A thread starts with the first job that finds none idle."""
 
 
 class LaneJobs:
-    """Runs jobs elsewhere and brings their results back to the thread that calls `deliver`."""
+    """Runs jobs on threads and passes their results to the thread that calls `deliver`."""
 
     def __init__(self) -> None:
         self._pools = {
@@ -60,17 +60,17 @@ class LaneJobs:
 
     @property
     def is_closed(self) -> bool:
-        """Results are not wanted any more."""
+        """Whether results are no longer wanted."""
         return self._stopping.is_set()
 
     def pause(self, seconds: float) -> None:
-        """Sleep within a job; raises Disconnected once results are not wanted any more."""
+        """Sleep within a job. Raises Disconnected once results are no longer wanted."""
         if self._stopping.wait(seconds):
             raise Disconnected("the lane has ended")
 
     def submit(self, kind: JobKind, job: Job, then: Then, otherwise: Otherwise) -> None:
-        """Run `job`; its value goes to `then`, a TwinlogError to `otherwise`, both in the loop's
-        thread.
+        """Run `job`. Its value is passed to `then`, a TwinlogError to `otherwise`, both in the
+        loop's thread.
         """
         if self._stopping.is_set():
             return
@@ -78,18 +78,20 @@ class LaneJobs:
         future.add_done_callback(lambda done: self.post(lambda: _hand(done, then, otherwise)))
 
     def post(self, call: Callable[[], None]) -> None:
-        """Have `call` made in the loop's thread; from any thread."""
+        """Have `call` made in the loop's thread. Thread-safe."""
         self._done.append(call)
         try:
             self._wake_in.send(b"\0")
         except BlockingIOError:
-            pass  # the pair is full of wake-ups already
+            pass  # the pair is already full of wake-ups
         except OSError:
             if not self._stopping.is_set():
                 raise
 
     def deliver(self) -> None:
-        """Hand out finished results; an error that is not ours is raised: it is a bug."""
+        """Pass on finished results. Any other exception than TwinlogError is raised, because it is
+        a bug.
+        """
         try:
             while self._wake_out.recv(4096):
                 pass

@@ -1,8 +1,8 @@
-"""One cluster as a lane sees it: who leads what, and an open connection to every leader that is
+"""One cluster as a lane uses it: the leaders, and an open connection to every leader that is
 needed.
 
-Leaders and connections come from background jobs; the loop only asks what is there now. After a
-failure a broker is tried again with a growing pause, and metadata is read again.
+Leaders and connections come from background jobs. The loop only uses what is there now. After a
+failure, a broker is tried again with a growing pause, and metadata is read again.
 """
 
 from __future__ import annotations
@@ -39,26 +39,28 @@ from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 #   without a newer one.
 
 OLDER_FOR_S: Final = 30.0
-"""Brokers that are asked in turn for so long are not all behind."""
+"""If brokers that are queried in turn return older epochs for this long, not all of them
+are stale.
+"""
 
 
 class _Newest(NamedTuple):
     topic_id: TopicId
     epoch: int
     older_since: float | None
-    """Monotonic: since when all answers have been older."""
+    """Monotonic time since when all responses have been older."""
 
 
 class NewestEpochs:
-    """The newest leader epochs that a cluster's brokers told."""
+    """The newest leader epochs that a cluster's brokers returned."""
 
     def __init__(self) -> None:
         self._newest: dict[TopicPartition, _Newest] = {}
 
     def is_older(self, tp: TopicPartition, topic_id: TopicId, epoch: int, now: float) -> bool:
-        """Whether this epoch, told now (monotonic, s), is one that was replaced; it is kept if not.
+        """Return whether this epoch was already replaced, and store it if not.
 
-        To be called once for each answer.
+        Must be called once for each response. `now` is monotonic, in seconds.
         """
         if topic_id == NO_TOPIC_ID or epoch == NO_EPOCH:
             self._newest.pop(tp, None)
@@ -75,28 +77,32 @@ class NewestEpochs:
 
 CONNECT_TIMEOUT_S: Final = 10.0
 ANSWER_WITHIN_S: Final = 10.0
-"""Beyond request.timeout.ms, within which a broker answers a Produce."""
+"""In addition to request.timeout.ms, within which a broker answers a Produce."""
 
 CHECK_EVERY_S: Final = 0.05
-"""How often connections are checked for what time alone brings."""
+"""How often connections are checked for timeouts."""
 
 SUSPECT_AFTER_S: Final = 5.0
-"""A broker that owes an answer for so long is looked up: one that the cluster has fenced meanwhile
-(9 s without a heartbeat, by default) will not answer, and its partitions lead elsewhere.
+"""If a broker owes a response for this long, its partitions' leaders are queried. A broker that the
+cluster has fenced (9 s without a heartbeat, by default) will not respond, and its partitions have
+other leaders.
 """
 
 DOUBT_S: Final = 30.0
-"""For so long after a connection to it broke a broker is looked up: the cluster notices a dead one
-within 9 s by default, and partitions that have nothing to send would not ask.
+"""For this long after a connection broke, the leaders of the broker's partitions are queried. The
+cluster notices a dead broker within 9 s by default, and partitions that have nothing to send would
+not query.
 """
 
 DOUBT_EVERY_S: Final = 2.0
 LEADERLESS_PAUSE_S: Final = 3.0
-"""Who has no leader waits for one: it is looked for more often than a cluster that is away."""
+"""Leaderless partitions wait for a leader, so it is queried more often than an unreachable
+cluster.
+"""
 
 
 class Leader(NamedTuple):
-    """Who leads a partition."""
+    """The leader of a partition."""
 
     node: int
     epoch: int
@@ -118,38 +124,40 @@ class _Pause:
 
 @dataclass(slots=True, kw_only=True)
 class ClusterSide:
-    """Leaders and hot connections of one cluster; used by the loop's thread only."""
+    """Leaders and hot connections of one cluster. Used by the loop's thread only."""
 
     settings: ClusterSettings
     background: LaneJobs
     selector: selectors.BaseSelector
     pool: FramePool
-    """Of all its hot connections."""
+    """Buffers of all its hot connections."""
     clock: Clock
     user_timeout_ms: int = 0
-    """TCP_USER_TIMEOUT: the kernel gives up on unacknowledged data after this; 0 leaves its
+    """TCP_USER_TIMEOUT: the kernel gives up on unacknowledged data after this time; 0: its
     default.
     """
     leaders: dict[TopicPartition, Leader] = field(default_factory=dict)
     leaderless: dict[TopicPartition, float] = field(default_factory=dict)
-    """Partitions that nobody leads, as the cluster says, and since when we know."""
+    """Partitions without a leader according to the cluster, and since when this is known."""
     unreached: dict[int, float] = field(default_factory=dict)
-    """Brokers that let us open no connection, and since when."""
+    """Brokers to which no connection can be opened, and since when."""
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
     seen_at: dict[str, float] = field(default_factory=dict)
-    """When the answer was asked for that says which id a topic has, or that it is not there."""
+    """When the metadata was requested that shows a topic's current ID, or that it does not
+    exist.
+    """
     names: dict[bytes, str] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
-    """Topics that the cluster did not know when it was asked last."""
+    """Topics that the cluster did not know when last queried."""
     connections: dict[int, HotConnection] = field(default_factory=dict)
     problem: Away | None = None
     """Why the cluster cannot be reached."""
     on_connected: Callable[[int], None] = lambda _node: None
     on_leaders: Callable[[], None] = lambda: None
     before_sending: Callable[[], None] = lambda: None
-    """Asked before any byte leaves; raises when none may any more."""
+    """Called before any byte is sent. Raises if nothing may be sent any more."""
     _clients: list[ClusterClient] = field(default_factory=list)
-    """As many as there were jobs at a time."""
+    """As many as there were jobs at the same time."""
     _idle: list[ClusterClient] = field(default_factory=list)
     _brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
     _broken: dict[int, Disconnected] = field(default_factory=dict)
@@ -157,13 +165,13 @@ class ClusterSide:
     _node_pause: dict[int, _Pause] = field(default_factory=dict)
     _wanted_topics: set[str] = field(default_factory=set)
     _asked_before: set[str] = field(default_factory=set)
-    """Those of them that had no answer or no leader: only they wait for the pause to end."""
+    """Topics without a response or a leader: only they wait for the pause to end."""
     _answered_topics: set[str] = field(default_factory=set)
     _doubtful: dict[int, float] = field(default_factory=dict)
-    """Brokers that are looked up, and until when."""
+    """Brokers whose partitions' leaders are queried, and until when."""
     _next_doubt: float = 0.0
     _muted: list[float] = field(default_factory=list)
-    """When brokers read on that throttle us."""
+    """When throttling brokers read from the connection again."""
     _muted_until: float = 0.0
     _longest_mute_ms: int = 0
     _next_check: float = 0.0
@@ -172,19 +180,21 @@ class ClusterSide:
     _asked_at: float = 0.0
     _newest: NewestEpochs = field(default_factory=NewestEpochs)
     _asks_another: bool = False
-    """The broker that was asked last may be behind others."""
+    """The broker that was queried last may have stale metadata."""
     _refresh_pause: _Pause = field(default_factory=_Pause)
 
     @contextmanager
     def borrowed(self) -> Iterator[ClusterClient]:
-        """A blocking client, for one job: the one that was used last, as it knows most."""
+        """Return a blocking client for one job: the last one used, because it has the most
+        metadata.
+        """
         try:
             client = self._idle.pop()
         except IndexError:
             patience = replace(CALL_PATIENCE, sleep=self.background.pause)
             client = ClusterClient(self.settings, patience=patience)
             self._clients.append(client)
-            client.renew(self.settings)  # they may have been renewed meanwhile
+            client.renew(self.settings)  # the settings may have been renewed in the meantime
         try:
             yield client
         finally:
@@ -193,7 +203,7 @@ class ClusterSide:
             self._idle.append(client)
 
     def renew(self, security: SecuritySettings | None) -> None:
-        """Open new connections with this; who was refused with the old tries again at once."""
+        """Use these settings for new connections. Refused connections are retried immediately."""
         if security == self.settings.security:
             return
         self.settings = replace(self.settings, security=security)
@@ -205,23 +215,24 @@ class ClusterSide:
     # -- leaders
 
     def need_topics(self, topics: Iterable[str]) -> None:
-        """Learn the leaders of these topics with the next refresh."""
+        """Query the leaders of these topics with the next refresh."""
         self._wanted_topics |= set(topics)
 
     def ask_another(self, topics: Iterable[str]) -> None:
-        """Learn the leaders of these topics from another broker, where chance wants it: the one
-        that is asked may be behind, and alone with it.
+        """Query the leaders of these topics from another, random broker.
+
+        The broker queried so far may be the only one with stale metadata.
         """
         self.need_topics(topics)
         self._asks_another = True
 
     def forget_leader(self, tp: TopicPartition) -> None:
-        """The broker said that it does not lead this partition (any more)."""
+        """Forget a leader after its broker reported that it does not lead this partition."""
         self.leaders.pop(tp, None)
         self._wanted_topics.add(tp.topic)
 
     def tend(self) -> None:
-        """Start a refresh where one is due; called by the loop on every turn."""
+        """Start a refresh if one is due. Called by the loop on every turn."""
         if self._doubtful:
             self._tend_doubtful()
         if not self._wanted_topics or self._refreshing:
@@ -237,7 +248,7 @@ class ClusterSide:
         def read() -> tuple[list[str], ClusterMetadata]:
             with self.borrowed() as client:
                 if another:
-                    client.close()  # it begins with one by chance
+                    client.close()  # a closed client begins with a random broker
                 return topics, client.metadata(topics)
 
         self.background.submit(JobKind.METADATA, read, self._learned, self._failed)
@@ -262,7 +273,7 @@ class ClusterSide:
         }
         self._answered_topics |= set(topics)
         self._asked_before -= set(topics)
-        unsure: set[str] = set()  # topics without a leader, as far as this answer tells
+        unsure: set[str] = set()  # topics without a leader according to this response
         now = self.clock.monotonic()
         for topic in topics:
             found = metadata.topics.get(topic)
@@ -274,7 +285,7 @@ class ClusterSide:
                 self.seen_at[topic] = self._asked_at
             if found is None or found.error:
                 unsure.add(topic)
-                self._forget_leaderless(topic)  # what is wrong with it is found by a search
+                self._forget_leaderless(topic)  # a search finds the reason
                 continue
             self.seen_at[topic] = self._asked_at
             self.topic_ids[topic] = found.topic_id
@@ -282,7 +293,7 @@ class ClusterSide:
             for partition in found.partitions:
                 tp = TopicPartition(topic, partition.partition)
                 if self._newest.is_older(tp, found.topic_id, partition.leader_epoch, now):
-                    unsure.add(topic)  # who leads it now is known, or another broker says
+                    unsure.add(topic)  # the current leader is known, or another broker returns it
                     self._asks_another = True
                 elif partition.leader not in self._brokers:
                     self.leaders.pop(tp, None)
@@ -291,10 +302,10 @@ class ClusterSide:
                 else:
                     self.leaderless.pop(tp, None)
                     self.leaders[tp] = Leader(partition.leader, partition.leader_epoch)
-        # one of them must not slow down the search for the others' leaders
+        # such a topic must not slow down the search for other topics' leaders
         self._wanted_topics |= unsure
         self._asked_before |= unsure
-        # a broker that went away may have led topics that were not asked about now
+        # a broker that disappeared may have led topics that were not queried now
         gone = [tp for tp, led in self.leaders.items() if led.node not in self._brokers]
         for tp in gone:
             self.forget_leader(tp)
@@ -317,12 +328,12 @@ class ClusterSide:
     # -- connections
 
     def connection_to(self, node: int) -> HotConnection | None:
-        """The open connection, or None while one is being made or ends."""
+        """Return the open connection, or None while it is being opened or closed."""
         found = self.connections.get(node)
         if found is None:
             self._connect(node)
         elif found.is_ending:
-            return None  # it is dropped once its last answer is here
+            return None  # it is dropped once its last response has arrived
         return found
 
     def _connect(self, node: int) -> None:
@@ -357,25 +368,27 @@ class ClusterSide:
             now = self.clock.monotonic()
             pause.grow(now)
             self.unreached.setdefault(node, now)
-            if not self.connections:  # else it is a matter of those that this broker leads
+            if not self.connections:  # else only the partitions of this broker are affected
                 self.problem = away(error)
             self._ask_for_leaders_of(node)
 
         self.background.submit(JobKind.CONNECTION, open_connection, opened, failed)
 
     def throttled(self, connection: HotConnection, ms: int) -> None:
-        """This broker will not read from us for so long."""
+        """Note that this broker will not read from the connection for this long."""
         connection.throttled(ms)
         self._longest_mute_ms = max(self._longest_mute_ms, ms)
         if ms > 0:
             self._muted.append(self.clock.monotonic() + ms / 1000)
 
     def muted_ms(self) -> int:
-        """For how long a broker reads nothing from us; a mute that is over since the last call
-        counts in full."""
+        """Return for how many ms a broker reads nothing from this lane.
+
+        A mute that has ended since the last call counts in full.
+        """
         now = self.clock.monotonic()
         longest_ms, self._longest_mute_ms = self._longest_mute_ms, 0
-        # a broker that mutes us for seconds says so once, with the answer before
+        # a broker that mutes for seconds reports it once, with the response before
         self._muted_until = max(
             self._muted_until,
             now + longest_ms / 1000,
@@ -384,7 +397,7 @@ class ClusterSide:
         return max(0, int(1000 * (self._muted_until - now)))
 
     def muted_s(self) -> float:
-        """How long until a muted connection may send again; 0: none is muted."""
+        """Return the time until a muted connection may send again, or 0 if none is muted."""
         if not self._muted:
             return 0.0
         now = self.clock.monotonic()
@@ -392,7 +405,7 @@ class ClusterSide:
         return min(self._muted, default=now) - now
 
     def take_broken(self) -> Iterator[tuple[int, Disconnected]]:
-        """Connections that broke while we sent, whose broker does not answer any more, or whose
+        """Yield connections that broke while sending, whose broker stopped responding, or whose
         session ends.
         """
         yield from list(self._broken.items())
@@ -419,10 +432,11 @@ class ClusterSide:
         self._wanted_topics |= {tp.topic for tp, led in self.leaders.items() if led.node == node}
 
     def is_warm(self, topics: Iterable[str]) -> bool:
-        """The leaders of these topics are known and connected; asking starts what is missing.
+        """Return whether the leaders of these topics are known and connected. Starts what is
+        missing.
 
-        A partition without a leader is not waited for, nor is one whose leader cannot be reached
-        while other brokers can: the others are not to wait with it.
+        Partitions without a leader are not waited for, nor those whose leader is unreachable while
+        other brokers are reachable, because the other partitions must not wait for them.
         """
         wanted = set(topics)
         nodes = {led.node for tp, led in self.leaders.items() if tp.topic in wanted}
@@ -432,7 +446,7 @@ class ClusterSide:
         return not missing and wanted <= self._answered_topics
 
     def is_sound(self, tp: TopicPartition) -> bool:
-        """Its leader is connected and owes no answer for long."""
+        """Return whether its leader is connected and does not owe a response for long."""
         leader = self.leaders.get(tp)
         connection = None if leader is None else self.connections.get(leader.node)
         if connection is None:
@@ -441,7 +455,7 @@ class ClusterSide:
         return since is None or self.clock.monotonic() - since < SUSPECT_AFTER_S / 2
 
     def drop(self, node: int) -> list[object]:
-        """Close a broken connection; returns the contexts of its unanswered requests."""
+        """Close a broken connection. Returns the contexts of its unanswered requests."""
         self._broken.pop(node, None)
         connection = self.connections.pop(node, None)
         if connection is None:
@@ -454,12 +468,13 @@ class ClusterSide:
         return unanswered
 
     def flush(self, node: int, connection: HotConnection) -> None:
-        """Send what can be sent, and ask to be told when the rest can."""
+        """Send as much as possible, and wait for writability if some is left."""
         self.before_sending()
         try:
             done = connection.flush()
         except Disconnected as error:
-            self._broken[node] = error  # we may be in the middle of a request: the loop drops it
+            # this may be in the middle of a request: the loop drops the connection
+            self._broken[node] = error
             return
         events = selectors.EVENT_READ if done else selectors.EVENT_READ | selectors.EVENT_WRITE
         if self.selector.get_key(connection).events != events:
@@ -468,6 +483,6 @@ class ClusterSide:
     def close(self) -> None:
         for node in list(self.connections):
             self.drop(node)
-        # a job may hold a client while its cluster does not answer: it goes with the process then
+        # a job may hold a client while its cluster does not respond: it ends with the process
         while self._idle:
             self._idle.pop().close()

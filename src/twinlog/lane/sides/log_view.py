@@ -1,7 +1,6 @@
-"""A cluster's logs as cold starts look at them: the port of `mirror.ports` over the blocking
-client.
+"""A cluster's logs for cold starts: implements the port in `mirror.ports` with the blocking client.
 
-A view is for one look. A partition whose leader did not answer once is not asked again in it.
+A view is for one search. A partition whose leader did not respond once is not queried again in it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,9 @@ T = TypeVar("T")
 
 
 class ClusterLogView:
-    """Looks at one cluster; an answer per partition, the reasons for missing ones in `problems`."""
+    """Queries one cluster. Results are per partition, and `problems` has the reasons for missing
+    ones.
+    """
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
@@ -35,11 +36,11 @@ class ClusterLogView:
         return set(tps) - self._silent
 
     def _note(self, tp: TopicPartition, error: TwinlogError) -> None:
-        """Why there is no answer for a partition."""
+        """Store the reason why a partition has no answer."""
         if has_no_leader(error):
             self._silent.add(tp)
             error = PartitionError(
-                f"{tp}: its leader does not answer: {error.message}; looking again",
+                f"{tp}: its leader does not respond: {error.message}; checking again",
                 code="NO_LEADER",
                 fate=Fate.RETRIABLE,
             )
@@ -67,7 +68,7 @@ class ClusterLogView:
             out[tp] = LogEnds(
                 log_start=start.offset,
                 high_watermark=high.offset,
-                # an empty log of a fresh epoch answers -1: nothing was written in any epoch
+                # an empty log of a fresh epoch returns -1: nothing was written in any epoch
                 log_end=max(end.end_offset, high.offset),
                 leader_epoch=end.leader_epoch,
             )

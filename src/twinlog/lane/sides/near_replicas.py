@@ -1,9 +1,10 @@
-"""Which replica of a partition is read: the leader, or one in our rack that the leader names
+"""Chooses the replica from which a partition is read: the leader, or one in the local rack
 (KIP-392, `client.rack`).
 
-A leader that has a replica in our rack answers with its id and without records. That replica is
-read for some minutes, then the leader is asked again; and at once when the replica says anything
-that a follower may say only because it is one (behind, fenced, out of range) or does not answer.
+A leader that has a replica in the local rack responds with its ID and without records. That replica
+is read for some minutes, then the leader is queried again. The leader is also queried immediately
+if the replica returns an error that may be due to being a follower (behind, fenced, out of range),
+or does not respond.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ PREFERRED_FOR_S: Final = 300.0
 """As long as Java's consumer keeps one (metadata.max.age.ms)."""
 
 AVOIDED_FOR_S: Final = 10.0
-"""After a replica failed the leader is read so long, whatever it names."""
+"""After a replica failed, the leader is read for this long, whatever replica it names."""
 
 CONNECTED_WITHIN_S: Final = 5.0
 
@@ -25,7 +26,7 @@ NO_REPLICA: Final = -1
 
 
 class NearReplicas:
-    """The replicas that leaders have named; empty, and never asked, without a rack."""
+    """The replicas that leaders have named. Without a rack, it stays empty."""
 
     def __init__(self, rack: str, clock: Clock) -> None:
         self.rack = rack
@@ -35,12 +36,12 @@ class NearReplicas:
         self._avoided: dict[TopicPartition, float] = {}
 
     def node_of(self, tp: TopicPartition, leader: int) -> int:
-        """Whom to read from now."""
+        """Return the node to read from now."""
         known = self._chosen.get(tp)
         return leader if known is None else known[0]
 
     def prefer(self, tp: TopicPartition, node: int) -> bool:
-        """The leader named this replica; False: it is not to be read now."""
+        """Use the replica that the leader named. Returns False if it must not be used now."""
         now = self._clock.monotonic()
         if self._avoided.get(tp, 0.0) > now:
             return False
@@ -49,16 +50,18 @@ class NearReplicas:
         return True
 
     def is_read(self, tp: TopicPartition, node: int) -> bool:
-        """Whether this node is read as a replica near to us, and not as the leader."""
+        """Return whether this node is read as a nearby replica, and not as the leader."""
         known = self._chosen.get(tp)
         return known is not None and known[0] == node
 
     def has_expired(self, tp: TopicPartition) -> bool:
-        """Whether the leader is to be asked again."""
+        """Return whether the leader must be queried again."""
         return self._age_s(tp) > PREFERRED_FOR_S
 
     def cannot_be_reached(self, tp: TopicPartition) -> bool:
-        """Whether a connection to its replica took too long; asked while there is none."""
+        """Return whether connecting to its replica took too long. Must be called only while there
+        is no connection.
+        """
         return self._age_s(tp) > CONNECTED_WITHIN_S
 
     def _age_s(self, tp: TopicPartition) -> float:
@@ -70,6 +73,6 @@ class NearReplicas:
         self._chosen.pop(tp, None)
 
     def avoid(self, tp: TopicPartition) -> None:
-        """Its replica failed: read from the leader for a while."""
+        """Read from the leader for a while, because the replica failed."""
         self._chosen.pop(tp, None)
         self._avoided[tp] = self._clock.monotonic() + AVOIDED_FOR_S

@@ -1,7 +1,7 @@
-"""A lane's byte budget: a bucket for each topic, filled by the driver's shares, emptied by fetches.
+"""A lane's byte budget: one bucket per topic, filled by the driver's shares and emptied by fetches.
 
-A fetch may bring more than is in the bucket (a batch comes whole): the debt is waited for, so that
-the long run is exact and only single seconds are not.
+A fetch may return more than is in the bucket, because batches are returned whole. The debt delays
+the next fetch, so the average rate is exact, and only single seconds are not.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Final
 from twinlog.clock import Clock
 
 BURST_S: Final = 0.25
-"""A bucket holds so much time's worth at the most."""
+"""A bucket holds at most this much time's worth."""
 
 LEAST_FETCH_BYTES: Final = 16 * 1024
 
 
 class TopicBuckets:
-    """What each topic may still fetch; without a budget everything may be fetched."""
+    """The remaining budget per topic. Without a budget, fetches are unlimited."""
 
     def __init__(self, clock: Clock, *, is_bound: bool) -> None:
         self._clock = clock
@@ -29,16 +29,18 @@ class TopicBuckets:
 
     @property
     def is_bound(self) -> bool:
-        """False where nothing limits."""
+        """Whether there is a budget."""
         return self._is_bound
 
     def set_rates(self, rates: Mapping[str, int]) -> None:
-        """The driver's shares in bytes per second; topics that are not named may fetch nothing."""
+        """Set the driver's shares in bytes per second. Topics that are not named may fetch
+        nothing.
+        """
         self.fill()
         self._rates = dict(rates)
 
     def fill(self) -> None:
-        """Let the time since the last call count."""
+        """Fill the buckets for the time since the last call."""
         now = self._clock.monotonic()
         passed, self._filled_at = now - self._filled_at, now
         for topic, rate in self._rates.items():
@@ -49,11 +51,11 @@ class TopicBuckets:
         return not self._is_bound or self._left.get(topic, 0.0) > 0
 
     def take(self, topic: str, size: int) -> None:
-        """So many bytes were fetched."""
+        """Charge fetched bytes to a topic."""
         self._left[topic] = self._left.get(topic, 0.0) - size
 
     def most(self, topic: str, unbound: int, *, partitions: int) -> int:
-        """How much one fetch of one of the topic's partitions should bring at the most."""
+        """Return the maximum bytes per fetch from one partition."""
         if not self._is_bound:
             return unbound
         share = int(self._rates.get(topic, 0.0) * BURST_S) // partitions

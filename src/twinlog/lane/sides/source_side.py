@@ -1,10 +1,9 @@
-"""Reading: one Fetch in flight per source broker, for all partitions that it leads and that have
-room.
+"""The reading side: one Fetch in flight per source broker, for all its partitions that have room.
 
-Backpressure is a partition left out of the session: it costs the broker nothing and comes back when
-its batches are on the target. While a partition is left out, or some are still to be started,
-fetches do not wait long at the broker: else the next one could go out only when a quiet neighbour's
-wait has ended.
+Backpressure leaves a partition out of the fetch session: that costs the broker nothing, and the
+partition returns when its batches are on the target. While a partition is left out, or some are
+still to be started, fetches do not wait long at the broker. Otherwise the next fetch could only be
+sent when the wait of an idle partition ends.
 """
 
 from __future__ import annotations
@@ -48,37 +47,39 @@ from twinlog.wire.requests.fetch import (
 )
 
 UNSEEN_AFTER_S: Final = 5.0
-"""A fetch is answered within its wait; a broker that is silent for so long may have new records."""
+"""A fetch is answered within its wait. A broker that is silent for this long may have new
+records.
+"""
 
 SHORT_WAIT_MS: Final = 5
 PACED_WAIT_MS: Final = 50
-"""While some wait for their budget, which comes a few times a second."""
+"""Fetch wait while partitions wait for their budget, which comes a few times a second."""
 
 MIN_ROOM_BYTES: Final = 1 << 20
 REFRESH_EVERY_S: Final = 60.0
-"""Who leads is asked again, at most so often: a leader that was replaced without knowing it answers
-that its log ends where it does, and so does a replica that gets no records any more.
+"""Minimum interval for querying leaders again: a replaced leader that does not know it reports that
+its log has ended, and so does a replica that no longer gets records.
 """
 
 RESTLESS_S: Final = 5.0
-"""A partition that lost its broker is likely to find another within this time."""
+"""A partition that lost its broker probably finds another within this time."""
 
 
 class AskedPartition(NamedTuple):
-    """A partition that a broker is asked for at a place before its end."""
+    """A partition that is requested from a broker at a position before its end."""
 
     tp: TopicPartition
     position: int
     node: int
     throttled: int
-    """How many answers of this broker a quota held back so far."""
+    """Number of responses of this broker that a quota has held back so far."""
     is_bounded: bool
-    """Its copy ends at or before the end that the source has now."""
+    """Whether its copy ends at or before the source's current end."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SourceSide:
-    """All reading of a lane."""
+    """Reads all source partitions of a lane."""
 
     side: ClusterSide
     clock: Clock
@@ -92,11 +93,11 @@ class SourceSide:
     _in: dict[WaitsFor, dict[TopicPartition, SourceState]] = field(
         default_factory=lambda: {each: {} for each in WaitsFor}
     )
-    """The same by what they wait for."""
+    """The partitions by what they wait for."""
     _restless_until: float = 0.0
     _next_refresh: float = 0.0
     _of_topic: Counter[str] = field(default_factory=Counter)
-    """How many partitions of each topic are here."""
+    """Number of partitions per topic."""
     _near: NearReplicas = field(init=False)
 
     def __post_init__(self) -> None:
@@ -131,14 +132,14 @@ class SourceSide:
         state.waits_for, state.node = waits_for, node
 
     def _seek(self, state: SourceState) -> None:
-        """Find out who leads it, and ask there."""
+        """Find the leader and read from it."""
         self._enter(state, WaitsFor.BROKER)
         self._restless_until = self.clock.monotonic() + RESTLESS_S
 
     # -- out
 
     def pump(self, *, hurry: bool) -> None:
-        """Send the fetches that can go out now; `hurry` keeps them short at the broker."""
+        """Send the fetches that can be sent now. `hurry` keeps their wait at the broker short."""
         if self.pace.is_bound:
             self._resume_held()
         self._refresh()
@@ -178,7 +179,7 @@ class SourceSide:
         if topics := {tp.topic for tp in self._in[WaitsFor.RECORDS]}:
             self.side.ask_another(topics)
         for tp, state in list(self._in[WaitsFor.RECORDS].items()):
-            if self._near.has_expired(tp):  # of one that is quiet no answer says so
+            if self._near.has_expired(tp):  # an idle replica does not report this
                 self._near.forget(tp)
                 self._seek(state)
 
@@ -216,7 +217,7 @@ class SourceSide:
         self.events.troubled(
             tp,
             PartitionError(
-                f"{tp}: the source topic was deleted and created again; looking again",
+                f"{tp}: the source topic was deleted and created again; checking again",
                 code="SOURCE_RECREATED",
                 fate=Fate.RETRIABLE,
             ),
@@ -228,8 +229,7 @@ class SourceSide:
         if highest < VERSION_BY_NAME:
             raise Unsupported(
                 f"{connection.peer} ({self.side.settings.alias}) offers Fetch up to version "
-                f"{highest}; "
-                f"version {VERSION_BY_NAME} is needed (Kafka 2.7 or newer)"
+                f"{highest}; version {VERSION_BY_NAME} is needed (Kafka 2.7 or newer)"
             )
         by_id = highest >= VERSION_BY_ID and all(
             topic_id != NO_TOPIC_ID for topic_id in self.side.topic_ids.values()
@@ -255,7 +255,7 @@ class SourceSide:
             ),
         )
         session.want(tp, copy.source_topic_id, position)
-        if state.source_end < 0:  # it may know already that we read from here
+        if state.source_end < 0:  # the session may already have an end for this partition
             state.source_end = session.reported_end(tp)
 
     def _resume_held(self) -> None:
@@ -271,8 +271,10 @@ class SourceSide:
                 self._seek(state)
 
     def _share(self) -> int:
-        """Bytes that one partition may hold before it is left out: what two answers bring, or up to
-        four where there is memory. What is read long before it can be sent only costs memory.
+        """Return how many bytes one partition may hold before it is left out of fetches.
+
+        This is the size of two responses, or up to four if there is memory. Reading long before
+        sending only costs memory.
         """
         least = 2 * self.tuning.partition_fetch_bytes
         fair = self.memory_bytes // max(1, len(self.partitions))
@@ -281,7 +283,7 @@ class SourceSide:
     # -- in
 
     def on_readable(self, node: int, connection: HotConnection) -> None:
-        """Take in what the broker sent; raises Disconnected or CorruptData for the whole
+        """Process the broker's responses. Raises Disconnected or CorruptData for the whole
         connection.
         """
         for broker, view in connection.receive():
@@ -298,7 +300,7 @@ class SourceSide:
                 if state is None or state.node != node:
                     continue
                 if fetched.tp in too_late:
-                    self._note_ends(state, fetched)  # the broker says it once
+                    self._note_ends(state, fetched)  # the broker reports them only once
                 else:
                     self._on_partition(broker.session, state, fetched)
 
@@ -333,8 +335,8 @@ class SourceSide:
             self.events.jumped(tp, copy.intake.jumps)
             copy.intake.jumps = []
         if self.pace.is_bound:
-            # without the part of a batch at the end, which comes again: how much that is depends
-            # on the topic's share, and would change it
+            # without the incomplete batch at the end, which is sent again: its size depends on the
+            # topic's share, and would change it
             self.pace.take(tp.topic, _whole_bytes(fetched.records))
         self._ask_for_more(session, state)
         self.events.arrived(copy)
@@ -378,7 +380,7 @@ class SourceSide:
             self.events.troubled(
                 tp,
                 PartitionError(
-                    f"{tp}: the source does not have our position any more; looking again",
+                    f"{tp}: the source no longer has the position of this copy; checking again",
                     code="SOURCE_OUT_OF_RANGE",
                     fate=Fate.RETRIABLE,
                 ),
@@ -387,7 +389,7 @@ class SourceSide:
             self.events.troubled(
                 tp,
                 PartitionError(
-                    f"{tp}: the source refuses to let us read: allow READ on topic {tp.topic}",
+                    f"{tp}: the source denies reading: allow READ on topic {tp.topic}",
                     code="TOPIC_UNAUTHORIZED",
                 ),
             )
@@ -396,8 +398,8 @@ class SourceSide:
             self.events.troubled(
                 tp,
                 CorruptData(
-                    f"{tp}: from upstream offset {position}: the source finds its own log corrupt; "
-                    "see the log of its broker"
+                    f"{tp}: from upstream offset {position}: the source reports its own log as "
+                    "corrupt; see the log of its broker"
                 ),
             )
         else:
@@ -421,7 +423,7 @@ class SourceSide:
         )
 
     def on_disconnected(self, node: int) -> None:
-        """The connection is gone, and with it the session."""
+        """Drop the fetch session of a lost connection."""
         broker = self._brokers.pop(node, None)
         if broker is None:
             return
@@ -432,16 +434,16 @@ class SourceSide:
                 self._seek(state)
 
     def on_new_leaders(self) -> None:
-        """Metadata was read: partitions whose leader moved are asked for at the new one."""
+        """Follow moved leaders after metadata was read."""
         for tp, state in list(self._in[WaitsFor.RECORDS].items()):
             leader, node = self.side.leaders.get(tp), state.node
             if leader is not None and leader.node != node and not self._near.is_read(tp, node):
                 self._seek(state)
 
     def sees_end(self, tp: TopicPartition) -> bool:
-        """Whether its broker is asked and answers, so that the end it last told is that of now.
+        """Return whether its broker is queried and responds, so that the last known end is current.
 
-        A lane whose memory is full asks nobody.
+        A lane whose memory is full queries no broker.
         """
         state = self.partitions.get(tp)
         if state is None:
@@ -453,7 +455,7 @@ class SourceSide:
         return since is None or self.clock.monotonic() - since < UNSEEN_AFTER_S
 
     def asked_in_vain(self) -> Iterator[AskedPartition]:
-        """Partitions that are behind their end, while their broker answers."""
+        """Yield partitions that do not reach their end although their broker responds."""
         for tp, state in self._in[WaitsFor.RECORDS].items():
             node, broker = state.node, self._brokers.get(state.node)
             position = state.copy.intake.position
@@ -463,11 +465,13 @@ class SourceSide:
                 yield AskedPartition(tp, position, node, broker.throttled, is_bounded)
 
     def position_of(self, tp: TopicPartition) -> int:
-        """Where it is read next; -1 when it is not here."""
+        """Return the position at which it is read next, or -1 if it is not here."""
         return self.partitions[tp].copy.intake.position if tp in self.partitions else -1
 
     def end_at(self, tp: TopicPartition, position: int, end: int) -> None:
-        """Nothing is left from `position` to `end`: a copy that ends there is at its end."""
+        """Note that there is nothing from `position` to `end`, so a copy that ends there is
+        complete.
+        """
         state = self.partitions.get(tp)
         if state is not None and state.copy.intake.position == position and state.copy.end <= end:
             state.copy.end = position
@@ -475,7 +479,7 @@ class SourceSide:
             self.events.arrived(state.copy)
 
     def ask_again(self, tp: TopicPartition) -> None:
-        """Ask as if for the first time, and the leader: what was asked before sees nothing."""
+        """Read from the leader with a fresh request, because the previous one returns nothing."""
         state = self.partitions.get(tp)
         if state is not None and state.waits_for is WaitsFor.RECORDS:
             if self._near.is_read(tp, state.node):
@@ -484,9 +488,9 @@ class SourceSide:
 
 
 def _whole_bytes(records: memoryview) -> int:
-    """Bytes of the batches that a Fetch answer holds from their first byte to their last."""
+    """Return the total size of the complete batches in a Fetch response."""
     total = 0
-    with suppress(CorruptData):  # the copy tells, once what stands before it is on the target
+    with suppress(CorruptData):  # the copy reports it, once everything before it is on the target
         for header, _ in read_headers(records):
             total += header.length
     return total
@@ -494,22 +498,23 @@ def _whole_bytes(records: memoryview) -> int:
 
 @dataclass(slots=True)
 class SourceBroker:
-    """Its fetch session, and the one fetch that may be in flight."""
+    """A broker's fetch session, and its one fetch that may be in flight."""
 
     session: FetchSession
     size: ReadSize
-    """Of one answer."""
+    """Size of one response."""
     is_fetching: bool = False
     too_late: set[TopicPartition] = field(default_factory=set)
-    """Placed here while a fetch was in flight: its answer is not for them. It may be that of an
-    earlier copy, which had read on, and what lies between would be taken for a gap of the source.
+    """Partitions added while a fetch was in flight: its response is not for them. It may be for an
+    earlier copy that had read further, and the offsets in between would be taken for a gap of the
+    source.
     """
     throttled: int = 0
-    """How many answers a quota held back."""
+    """Number of responses that a quota held back."""
     answered_at: float = 0.0
-    """Monotonic: when it last told the ends of its partitions."""
+    """Monotonic time at which it last reported the ends of its partitions."""
 
     def adapt(self, *, is_throttled: bool) -> None:
-        """Ask for less or more at once."""
+        """Adapt the fetch size to throttling."""
         self.throttled += is_throttled
         self.size.adapt(is_throttled=is_throttled)

@@ -1,4 +1,4 @@
-"""What a lane knows of one partition at the source."""
+"""The state of one source partition in a lane."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ NO_NODE: Final = -1
 
 
 class WaitsFor(Enum):
-    """What a partition waits for before more of it is here."""
+    """What a partition waits for before more of it is read."""
 
     NOTHING = auto()
-    """No fetch is wanted: all is read, or it is in trouble."""
+    """No fetch is wanted: everything is read, or it has a problem."""
     BROKER = auto()
-    """Its leader is to be found, or connected."""
+    """Its leader must be found, or connected."""
     RECORDS = auto()
     """It is in the fetch session of its node."""
     TARGET = auto()
-    """Left out of fetches until the target has taken what it holds."""
+    """It is left out of fetches until the target has accepted its batches."""
     BUDGET = auto()
-    """Left out until its topic's budget allows more."""
+    """It is left out until its topic's budget allows more."""
 
 
 @dataclass(slots=True)
 class SourceState:
-    """Of its log there, and who is asked for it."""
+    """The log of a source partition, and the broker from which it is read."""
 
     copy: Copy
     source_end: int = -1
     log_start: int = -1
     waits_for: WaitsFor = WaitsFor.NOTHING
     node: int = NO_NODE
-    """Whose session it is in."""
+    """The node whose session it is in."""

@@ -1,15 +1,15 @@
-"""Writing: batches of many partitions to a request, many requests in flight, one connection per
-target broker.
+"""The writing side: many partitions per request, many requests in flight, one connection per target
+broker.
 
-A partition keeps its broker while anything is in flight: when its leader moves, the answer is an
-error, the partition drains and is started again. So all its requests are on one connection, and the
-broker takes them in order.
+A partition keeps its broker while anything is in flight: when its leader moves, the response is an
+error, the partition drains and is started again. So all its requests use one connection, and the
+broker appends them in order.
 
-A broker that takes no topic ids (Produce below version 13, Kafka before 4.1) appends to whatever
-topic has the name. There a first batch, after a moment or over a new connection, goes out only when
-metadata asked for since then says that the topic is still the one that was checked. What slips
-through, since a topic was created again within that moment, is seen in the answer (K sank): then
-the topics are checked again, never called a gap.
+A broker that does not accept topic IDs (Produce below version 13, Kafka before 4.1) appends to any
+topic of the name. With such a broker, a first batch, after a pause or over a new connection, is
+sent only after metadata requested since then confirms that the topic is still the one that was
+checked. If a topic is re-created within that moment, the response shows it (K decreased). Then the
+topics are checked again, and it is never reported as a gap.
 """
 
 from __future__ import annotations
@@ -38,25 +38,24 @@ from twinlog.wire.requests.produce import (
 )
 
 SENT_TOGETHER_BYTES: Final = 256 * 1024
-"""Requests that go out with one system call, where so much may go out at once."""
+"""Bytes of requests that are sent with one system call."""
 
 
 @dataclass(slots=True)
 class Sent:
-    """What one Produce request carried."""
+    """The content of one Produce request."""
 
     version: int
     batches: dict[TopicPartition, tuple[PartitionCopy, OutBatch]]
 
 
 def produce_version(connection: HotConnection, ids: Mapping[str, TopicId]) -> int:
-    """By id where the broker and the topics have ids."""
+    """Return the Produce version: by topic ID if broker and topics have IDs."""
     _, highest = connection.api_versions.get(PRODUCE, (0, 0))
     if highest < VERSION_BY_NAME:
         raise Unsupported(
             f"{connection.peer} offers Produce up to version {highest}; version {VERSION_BY_NAME} "
-            "is needed "
-            "(Kafka 2.8 or newer)"
+            "is needed (Kafka 2.8 or newer)"
         )
     has_ids = all(topic_id != NO_TOPIC_ID for topic_id in ids.values())
     return VERSION_BY_ID if highest >= VERSION_BY_ID and has_ids else VERSION_BY_NAME
@@ -64,36 +63,38 @@ def produce_version(connection: HotConnection, ids: Mapping[str, TopicId]) -> in
 
 @dataclass(slots=True)
 class TargetState:
-    """What is known of one copy at the target."""
+    """The state of one copy on the target side."""
 
     searched_at: float
-    """Monotonic: when the search began that its start comes from."""
+    """Monotonic time at which the search for its start point began."""
     by_name: TopicByName | None = None
-    """Where the broker takes no topic ids."""
+    """Set if the broker does not accept topic IDs."""
     node: int | None = None
-    """Whom it is sent to, at least while anything is in flight."""
+    """The node to which it is sent, at least while anything is in flight."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TargetSide:
-    """All writing of record batches of a lane."""
+    """Writes all record batches of a lane."""
 
     side: ClusterSide
     clock: Clock
     events: LaneEvents
     request_bytes: int
-    """A request is closed when it holds so much; one batch may be larger."""
+    """A request is closed at this size. A single batch may be larger."""
     copies: dict[PartitionCopy, TargetState] = field(default_factory=dict)
-    """Several may write to one target partition."""
+    """Several copies may write to one target partition."""
     in_flight_bytes: int = 0
-    """Of record batches that are not answered."""
+    """Bytes of unanswered record batches."""
     _requested_epochs: dict[TopicPartition, int] = field(default_factory=dict)
-    """Leader epochs for which a check was asked for; what it saw is at least of that epoch."""
+    """Leader epochs for which a check was requested. The check saw at least that epoch."""
     _ready: dict[int, dict[PartitionCopy, None]] = field(default_factory=dict)
-    """By broker, in the order of their turns."""
+    """Copies with something to send, by broker, in the order of their turns."""
 
     def add(self, copy: PartitionCopy, searched_at: float) -> None:
-        """`searched_at`: monotonic, when the search began that its start comes from."""
+        """Add a copy. `searched_at`: monotonic time at which the search for its start
+        point began.
+        """
         self.copies[copy] = TargetState(searched_at)
 
     def remove(self, copy: PartitionCopy) -> None:
@@ -102,7 +103,7 @@ class TargetSide:
             self._ready.get(state.node, {}).pop(copy, None)
 
     def wake(self, copy: PartitionCopy) -> None:
-        """The partition may have something to send."""
+        """Queue the copy if it has something to send."""
         state = self.copies.get(copy)
         if state is None or not copy.is_ready:
             return
@@ -117,10 +118,10 @@ class TargetSide:
         self._ready.setdefault(state.node, {})[copy] = None
 
     def on_new_leaders(self) -> None:
-        """Metadata was read: partitions that have nothing in flight follow their leader.
+        """Follow moved leaders after metadata was read, for partitions with nothing in flight.
 
-        One that never sent to its broker, or has all answers, hears of no error and no lost
-        connection: without this it would wait for a dead broker until that comes back.
+        A partition that never sent to its broker, or has all responses, gets no error and no lost
+        connection. Without this, it would wait for a dead broker until that returns.
         """
         for copy, state in self.copies.items():
             if state.node is None:
@@ -141,7 +142,7 @@ class TargetSide:
             )
 
     def wake_all(self) -> None:
-        """Leaders or connections changed: everything is worth another look."""
+        """Check every copy after leaders or connections changed."""
         for copy in self.copies:
             self.wake(copy)
 
@@ -167,7 +168,9 @@ class TargetSide:
     def _submit_one(
         self, connection: HotConnection, ready: dict[PartitionCopy, None], now_ms: int
     ) -> int:
-        """Queue one request with what may go out now; returns the bytes of its batches."""
+        """Queue one request with everything that may be sent now. Returns the size of its
+        batches.
+        """
         batches: dict[TopicPartition, tuple[PartitionCopy, OutBatch]] = {}
         ids: dict[str, TopicId] = {}
         size = 0
@@ -176,17 +179,20 @@ class TargetSide:
                 break
             tp = copy.target
             if tp in batches:
-                continue  # a request holds one batch of a partition: the other goes with the next
+                # a request holds one batch per partition: this one goes with the next request
+                continue
             if ids.setdefault(tp.topic, copy.target_topic_id) != copy.target_topic_id:
-                continue  # the topic was created again meanwhile: its old batches go by themselves
+                # the topic was re-created in the meantime: batches for the old one are sent
+                # separately
+                continue
             if not self._is_sure_of_topic(connection, copy, now_ms):
-                del ready[copy]  # metadata wakes it again, or it is in trouble
+                del ready[copy]  # metadata wakes it again, or it has a problem
                 continue
             if connection.opened_at > self.copies[copy].searched_at:
                 copy.leader.may_have_restarted()
             batch = copy.next_batch(now_ms)
             if batch is None:
-                del ready[copy]  # an answer or new data wakes it again
+                del ready[copy]  # a response or new data wakes it again
                 if copy.trouble is not None:
                     self._requested_epochs[tp] = copy.leader.epoch
                     self.events.answered(copy)
@@ -237,7 +243,7 @@ class TargetSide:
         copy.stop(
             PartitionError(
                 f"{copy.target}: the target topic was deleted"
-                f"{' and created again' if found else ''}; looking again",
+                f"{' and created again' if found else ''}; checking again",
                 code="TARGET_RECREATED" if found else "TOPIC_MISSING",
                 fate=Fate.RETRIABLE,
             ),
@@ -247,13 +253,14 @@ class TargetSide:
         return False
 
     def on_answer(self, sent: Sent, view: memoryview, now_ms: int) -> int:
-        """One Produce request was answered; returns for how many ms the broker will not read on.
+        """Process the response to one Produce request. Returns for how many ms the broker will not
+        read.
 
-        CorruptData when it is no answer to this request: the outcome is then unknown.
+        Raises CorruptData if it does not match this request: the outcome is then unknown.
         """
         throttle_ms, answers = produce_answer(sent.version, view, self.side.names)
         if {answer.tp for answer in answers} != set(sent.batches):
-            raise CorruptData("a Produce request was answered for other partitions")
+            raise CorruptData("the response to a Produce request is for other partitions")
         for answer in answers:
             copy, batch = sent.batches.pop(answer.tp)
             self.in_flight_bytes -= len(batch.data)
@@ -280,11 +287,11 @@ class TargetSide:
         if copy.trouble is None:
             return
         if copy.trouble.code in BROKEN_LOG and copy.target_topic_id != NO_TOPIC_ID:
-            # a look at the ids, and at the log, says which of the two it is
+            # a check of the IDs and of the log shows which of the two it is
             copy.trouble = PartitionError(
-                f"{copy.target}: a batch was appended elsewhere than expected, and this broker "
-                "knows topics by name only: it may have been deleted and created again; looking "
-                "again",
+                f"{copy.target}: a batch was appended at an unexpected offset, and this broker "
+                "identifies topics by name only: the topic may have been deleted and created "
+                "again; checking again",
                 code="TARGET_RECREATED",
                 fate=Fate.RETRIABLE,
             )
@@ -292,7 +299,7 @@ class TargetSide:
     def on_disconnected(
         self, node: int, unanswered: list[Sent], error: TwinlogError, now_ms: int
     ) -> None:
-        """The connection is gone: what was in flight on it has an unknown outcome."""
+        """Note a lost connection: everything in flight on it has an unknown outcome."""
         self._ready.pop(node, None)
         lost = [one for sent in unanswered for one in sent.batches.values()]
         self.in_flight_bytes -= sum(len(batch.data) for _, batch in lost)
@@ -304,7 +311,7 @@ class TargetSide:
         for copy in dict.fromkeys(copy for copy, _ in lost):
             copy.on_disconnected(
                 PartitionError(
-                    f"{copy.target}: {error.message}; looking what arrived",
+                    f"{copy.target}: {error.message}; checking what arrived",
                     code="TARGET_DISCONNECTED",
                     fate=Fate.RETRIABLE,
                 ),

@@ -1,1 +1,1 @@
-"""What a lane would overlook while it copies: each file watches for one thing."""
+"""Watches for problems that the copy itself would not notice, one per module."""

@@ -1,4 +1,4 @@
-"""Which source topics may lack offsets, or keep records elsewhere than on the brokers."""
+"""Finds source topics that may lack offsets, or keep records outside the brokers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from twinlog.errors import TwinlogError
 
 
 def may_lack_offsets(client: ClusterClient, topics: set[str]) -> set[str]:
-    """Those that are compacted, and those whose configuration may not be read.
+    """Return the topics that are compacted or whose configuration may not be read.
 
-    In every other topic each offset between the log's start and its end is a record, a marker, or
-    a record that was rolled back; a fetch answers all three.
+    In every other topic, each offset between the log's start and its end is a record, a marker, or
+    an aborted record. A fetch returns all three.
     """
     return _without(client, topics, "cleanup.policy", "delete")
 
 
 def may_be_tiered(client: ClusterClient, topics: set[str]) -> set[str]:
-    """Those with remote storage (KIP-405), and those of which brokers do not say that it is off."""
+    """Return the topics with remote storage (KIP-405), or for which brokers do not report that it
+    is off.
+    """
     return _without(client, topics, "remote.storage.enable", "false")
 
 

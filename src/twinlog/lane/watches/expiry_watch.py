@@ -1,11 +1,11 @@
-"""How long the target remembers a producer id, looked up again while a lane copies.
+"""Watches how long the target remembers a producer ID while a lane copies.
 
-`producer.id.expiration.ms` can be changed under running brokers. One that is lowered makes them
-forget earlier than the driver found when it claimed its generation; a partition would then count
-as protected whose producer id is gone. Brokers look for what to forget every ten minutes (by
-default), so a check a minute is early enough. The first one is due at once: it may have been
-lowered days ago, and the lanes before this one have ended with what they knew. Where our user may
-not read brokers' configs, what the driver said stays: it read them, or has it from the
+`producer.id.expiration.ms` can be changed while brokers run. If it is lowered, brokers forget
+earlier than the driver found when it claimed its generation, and a partition whose producer ID is
+gone would count as protected. Brokers expire IDs every ten minutes (by default), so one check per
+minute is early enough. The first one is made immediately, because the value may have been lowered
+days ago, and the lanes before this one have ended with their knowledge. If Twinlog's user may not
+read broker configs, the driver's value stays: it was read by the driver, or comes from the
 configuration.
 """
 
@@ -28,17 +28,17 @@ CHECK_EVERY_S: Final = 60.0
 
 @dataclass(slots=True, kw_only=True)
 class ExpiryWatch:
-    """Asks the target's brokers now and then, in the background."""
+    """Queries the target's brokers periodically, in the background."""
 
     ports: LanePorts
     expiry_ms: int | None
-    """None: partitions are unprotected for another reason, and nobody asks."""
+    """None: partitions are unprotected for another reason, and brokers are not queried."""
     events: LaneEvents
     _next: float = 0.0
     _is_checking: bool = False
 
     def tend(self) -> None:
-        """Begin a check when one is due; called about once a second."""
+        """Begin a check if one is due. Called about once a second."""
         now = self.ports.clock.monotonic()
         if self.expiry_ms is None or self._is_checking or now < self._next:
             return

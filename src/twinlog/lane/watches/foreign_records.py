@@ -1,19 +1,19 @@
-"""Who else writes to a target topic that is not ours alone, and a source that continues after its
-copy was taken over.
+"""Watches for other writers to a shared target topic, and for new source records after a take-over.
 
-A flow of ours may write beside us: what it wrote means nothing, and its records need not be read
-one by one. A stranger's records end the copy. Whose they are stands in the headers of the batches,
-so the watch reads what lies behind our last record (of an idle copy), or before a batch of ours
-that landed further on than expected (`Company.unknown`), and that at once.
+Other Twinlog flows may write to the topic. Their records are normal and need not be read one by
+one. Records of an unknown client end the copy. Batch headers show who wrote, so the watch reads
+what is after this flow's last record (for an idle copy), or immediately what is before a batch of
+this flow that was appended further on than expected (`Company.unknown`).
 
-A batch of our own id that repeats records is nobody else's: a late request has arrived after all,
-at a target that had forgotten us (`EXTRA_RECORDS`).
+A batch of this flow's own producer ID that repeats records is not foreign: a late request has
+arrived after all, at a target that had forgotten the ID (`EXTRA_RECORDS`).
 
-It decides nothing else: what it sees ends the partition's stay on this lane with a retriable
-TAKEN_OVER, and the cold start that follows finds out what that means.
+The watch decides nothing else: its finding ends the partition's time in this lane with a retriable
+TAKEN_OVER, and the cold start that follows finds the cause.
 
-Where flows of ours write, a check reads a few megabytes and skips the rest: what they write may be
-any amount. A stranger that writes now and then among them is found by one of the next checks.
+If other Twinlog flows write, a check reads a few megabytes and skips the rest, because they may
+write any amount. An unknown client that occasionally writes among them is found by one of the next
+checks.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ log = logging.getLogger(__name__)
 
 CHECK_EVERY_S: Final = 2.0
 ASK_S: Final = 5.0
-"""Nobody waits for longer: the next check is due soon."""
+"""Time limit of a query. The next check is due soon."""
 MOST_READS: Final = 4
-"""Fetches of about 1 MB that one check takes of a partition."""
+"""Maximum fetches of about 1 MB per check and partition."""
 
 
 class Writers(NamedTuple):
-    """Who wrote to a partition between two offsets, as far as was read."""
+    """The writers to a partition between two offsets, as far as it was read."""
 
     end: int
-    """The log's end then, or the high watermark where it is lower: nobody reads beyond it."""
+    """The log's end at that time, or the high watermark if it is lower, because reads end there."""
     stranger: int | None
-    """Offset of the first record that no flow of ours wrote."""
+    """Offset of the first record that no Twinlog flow wrote."""
     others: bool
-    """Another flow of ours wrote there."""
+    """Whether another Twinlog flow wrote there."""
     repeat: Span | None = None
-    """Where records of our own copy lie a second time."""
+    """Offsets of repeated records of this copy."""
 
 
 class _Asked(NamedTuple):
@@ -66,12 +66,12 @@ class _Asked(NamedTuple):
     span: Span
     acked: int
     ordinal: int
-    """Of our first record that may lie in the span."""
+    """Ordinal of this copy's first record that may be in the span."""
     producer_id: int
-    """Ours."""
+    """Producer ID of this copy."""
 
     def is_repeat(self, header: BatchHeader) -> bool:
-        """A batch of ours whose records were there before."""
+        """Return whether a batch of this copy repeats earlier records."""
         if header.magic < 2 or header.is_control or header.producer_id != self.producer_id:
             return False
         return sequences_ahead(header.base_sequence, sequence_of(self.ordinal)) < 0
@@ -84,18 +84,18 @@ class ForeignRecordWatch:
     ports: LanePorts
     isolation: Isolation
     known_producers: frozenset[int]
-    """Of all flows of ours, this one among them."""
+    """Producer IDs of all Twinlog flows, including this one."""
     events: LaneEvents
     _next: float = 0.0
     _doubting: set[PartitionCopy] = field(default_factory=set)
     _is_checking: bool = False
 
     def doubt(self, copy: PartitionCopy) -> None:
-        """It sends nothing more before it knows who wrote between its batches."""
+        """Check a copy that sends nothing more until the writer between its batches is known."""
         self._doubting.add(copy)
 
     def tend(self, copies: Iterable[PartitionCopy]) -> None:
-        """Begin a check when one is due; called on every turn."""
+        """Begin a check if one is due. Called on every turn."""
         now = self.ports.clock.monotonic()
         if self._is_checking or (now < self._next and not self._doubting):
             return
@@ -144,7 +144,7 @@ class ForeignRecordWatch:
         def failed(error: TwinlogError) -> None:
             self._is_checking = False
             self._doubting.update(one.copy for one in asked if one.copy.company.unknown is not None)
-            log.debug("a look for other writers failed error=%s", error)
+            log.debug("the check for other writers failed error=%s", error)
 
         by_target = {one.copy.target: one for one in asked}
         self.ports.background.submit(
@@ -156,20 +156,21 @@ class ForeignRecordWatch:
         if found.repeat is not None:
             copy.trouble = copy.trouble or _repeated(copy.target, found.repeat)
             return
-        seen = min(found.end, one.span.next)  # behind what was asked for a stranger may be
+        # an unknown client may have written after the checked span
+        seen = min(found.end, one.span.next)
         copy.company.passed = max(seen, copy.company.passed)
         copy.company.is_ours |= found.others
         if found.stranger is not None:
             is_still = copy.acked_downstream == one.acked
             if is_still or copy.company.is_ours or copy.company.unknown is not None:
                 copy.trouble = copy.trouble or _taken_over(
-                    f"{copy.target}: others wrote at target offset {found.stranger}"
+                    f"{copy.target}: other clients wrote at target offset {found.stranger}"
                 )
         elif copy.company.unknown == one.span and found.end >= one.span.next:
             copy.company.unknown = None
             self.events.known(copy)
         elif copy.company.unknown is not None:
-            self._doubting.add(copy)  # more came meanwhile, or is not to be read yet
+            self._doubting.add(copy)  # more was written in the meantime, or cannot be read yet
         if copy.is_idle and copy.acked_downstream == one.acked and not copy.late_requests:
             copy.company.reach = max(copy.company.reach, found.end)
 
@@ -192,7 +193,7 @@ class ForeignRecordWatch:
         view = ClusterLogView(client)
         for tp, end in log_ends(client, asked, timeout_s=ASK_S).items():
             if isinstance(end, TwinlogError):
-                continue  # what is wrong with a partition shows when it is written to
+                continue  # a problem of the partition shows when it is written to
             found[tp] = self._writers_of(view, asked[tp], end.end_offset)
         return found
 
@@ -227,14 +228,16 @@ class ForeignRecordWatch:
 
 
 def _is_watched(copy: PartitionCopy) -> bool:
-    """A busy copy in company is watched, too: its answers say only that others write."""
+    """Return whether a copy is watched: if idle, or busy beside another flow, because responses
+    then show only that others write.
+    """
     return copy.is_idle or (copy.company.is_ours and copy.state is CopyState.COPYING)
 
 
 def _repeated(target: TopicPartition, span: Span) -> PartitionError:
-    what = f"{target}: records of ours that are there before lie at offsets {span} once more"
+    what = f"{target}: records of this flow are repeated at offsets {span}"
     return LogFinding(code="EXTRA_RECORDS", what=what, target=target, span=span).error()
 
 
 def _taken_over(what: str) -> PartitionError:
-    return PartitionError(f"{what}; looking again", code="TAKEN_OVER", fate=Fate.RETRIABLE)
+    return PartitionError(f"{what}; checking again", code="TAKEN_OVER", fate=Fate.RETRIABLE)

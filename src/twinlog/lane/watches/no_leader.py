@@ -1,11 +1,12 @@
-"""Says which partitions have had no leader for too long: they stop alone, with a code.
+"""Finds partitions that have had no leader for too long. They are stopped individually, with a
+code.
 
-A partition that nobody leads is not an error that anybody gets: there is no broker to answer.
-What was fetched for it would wait in memory for as long as that lasts, and the lane's memory is one
-for all. So its stay on the lane ends after NO_LEADER_AFTER_S, with what it held. Nothing is lost by
-that: what was not acknowledged is read again, and what was in flight is looked for by the cold
-start, as after any trouble. The driver tries again and again; the lane starts it as soon as it is
-led.
+No request gets an error for a partition without a leader, because there is no broker to respond.
+Its fetched records would stay in memory for the whole time, and all partitions share the lane's
+memory. So its time in the lane ends after NO_LEADER_AFTER_S, and its records are dropped. Nothing
+is lost: records that were not acknowledged are read again, and the cold start checks what was in
+flight, as after any problem. The driver retries, and the lane starts the partition as soon as it
+has a leader.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from twinlog.mirror.copy.fan_out import Copy
 from twinlog.model import TopicPartition
 
 NO_LEADER_AFTER_S: Final = 5.0
-"""An election that has a candidate is over by then."""
+"""Enough time for an election that has a candidate."""
 
 
 class NoLeaderWatch:
-    """Partitions of both clusters, as the lane's own metadata and connections show them."""
+    """Partitions of both clusters, judged by the lane's metadata and connections."""
 
     def __init__(self, ports: LanePorts) -> None:
         self._clock = ports.clock
@@ -31,7 +32,7 @@ class NoLeaderWatch:
 
     @property
     def is_quiet(self) -> bool:
-        """Everybody is led, by brokers that can be reached."""
+        """Whether every partition has a reachable leader."""
         return not any(side.leaderless or side.unreached for side, _ in self._sides)
 
     def of_source(self, copy: Copy, *, after_s: float) -> PartitionError | None:
@@ -41,14 +42,14 @@ class NoLeaderWatch:
         return self._of(1, tp, after_s)
 
     def of_take(self, take: TakePartition) -> PartitionError | None:
-        """What would keep a look at this partition waiting now."""
+        """Return the reason why a search of this partition would have to wait now, or None."""
         found = self._of(0, take.source, 0.0)
         for tp in _targets(take):
             found = found or self._of(1, tp, 0.0)
         return found
 
     def is_sound(self, take: TakePartition) -> bool:
-        """Its brokers answer us."""
+        """Return whether its brokers respond."""
         (source, _), (target, _) = self._sides
         return source.is_sound(take.source) and all(target.is_sound(tp) for tp in _targets(take))
 
@@ -61,8 +62,8 @@ class NoLeaderWatch:
         leader = side.leaders.get(tp)
         if leader is None or leader.node not in side.unreached:
             return None
-        side.connection_to(leader.node)  # nobody else may try it again
-        # where no broker can be reached nobody is kept waiting by this one
+        side.connection_to(leader.node)  # no other code may try it again
+        # if no broker can be reached, this one is not the cause of waiting
         if not side.connections or side.unreached.get(leader.node, before + 1) > before:
             return None
         return _no_leader(tp, name, f"its leader, broker {leader.node}, cannot be reached")
@@ -74,7 +75,7 @@ def _targets(take: TakePartition) -> list[TopicPartition]:
 
 def _no_leader(tp: TopicPartition, side: str, what: str) -> PartitionError:
     return PartitionError(
-        f"{tp}: on the {side} {what}: look at the brokers that have its replicas "
+        f"{tp}: on the {side} {what}: check the brokers that have its replicas "
         "(kafka-topics.sh --describe --unavailable-partitions); it resumes by itself",
         code="NO_LEADER",
         fate=Fate.RETRIABLE,

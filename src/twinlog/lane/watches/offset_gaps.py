@@ -1,10 +1,10 @@
-"""Tells of offsets that a source jumps over, in topics where every offset must be there.
+"""Reports offsets that a source skips, in topics in which every offset must exist.
 
-A broker that finds no sound batch in a segment answers with the next segment: what lies between is
-lost at the source, and looks as if it had been compacted. Nothing can bring it back by waiting,
-so the copy continues; but it is reported, with the range. A topic that was compacted once and is
-not any more looks the same, and so do brokers of other makers that keep their own records in the
-log: one line in ten minutes for a partition, with the number of what else was missing.
+A broker that finds no valid batch in a segment continues with the next segment. The offsets in
+between are lost at the source, and look as if they had been compacted. Waiting does not bring them
+back, so the copy continues, and the range is reported. A topic that was compacted in the past looks
+the same, and so do brokers of other vendors that keep their own records in the log. So there is one
+line per partition in ten minutes, with the number of other missing offsets.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ log = logging.getLogger(__name__)
 
 REPORTED_AGAIN_S: Final = 600.0
 HELD_S: Final = 5.0
-"""A partition does not leave sooner, while it is not known whether there is something to report."""
+"""How long a partition is kept from leaving while it is unknown whether there is something to
+report.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Jumped:
-    """What was jumped over in one partition; times are monotonic."""
+    """Skipped offsets of one partition. Times are monotonic."""
 
     seen: Gap | None = None
-    """It is not known yet whether compaction did it."""
+    """Not known yet whether compaction removed them."""
     since: float = 0.0
-    """When the first of it was seen."""
+    """When the first of them was seen."""
     found: Gap | None = None
-    """Compaction did not: to be reported."""
+    """Not removed by compaction: to be reported."""
     not_before: float = 0.0
-    """What is seen is checked then."""
+    """When `seen` is checked."""
 
     def is_due(self, now: float) -> bool:
         return self.seen is not None and now >= self.not_before
@@ -47,14 +49,14 @@ class _Jumped:
 
 @dataclass(slots=True, kw_only=True)
 class GapWatch:
-    """What was jumped over in the partitions of one lane."""
+    """Skipped offsets in the partitions of one lane."""
 
     ports: LanePorts
     _jumped: dict[TopicPartition, _Jumped] = field(default_factory=dict)
     _is_checking: bool = False
 
     def note(self, tp: TopicPartition, jumps: Iterable[tuple[int, int]]) -> None:
-        """The answer of the source continued behind these offsets: [first, next)."""
+        """Note that a response of the source continued after these offsets: [first, next)."""
         jumped = self._jumped.setdefault(tp, _Jumped())
         if jumped.seen is None:
             jumped.since = self.ports.clock.monotonic()
@@ -68,12 +70,16 @@ class GapWatch:
         self.tend()
 
     def holds(self, tp: TopicPartition) -> bool:
-        """It should stay for a moment: what was jumped over is being judged."""
+        """Return whether the partition should stay for a moment, because its skipped offsets are
+        being judged.
+        """
         jumped, now = self._jumped.get(tp), self.ports.clock.monotonic()
         return jumped is not None and jumped.is_due(now) and now < jumped.since + HELD_S
 
     def tend(self) -> None:
-        """Ask what was compacted when something is to be told; to be called about once a second."""
+        """Query which topics are compacted if there is something to report. Called about once a
+        second.
+        """
         now = self.ports.clock.monotonic()
         due = {tp for tp, jumped in self._jumped.items() if jumped.is_due(now)}
         if due and not self._is_checking:
@@ -87,7 +93,7 @@ class GapWatch:
             )
 
     def take(self, tp: TopicPartition) -> Gap | None:
-        """What is to be told of this partition, once."""
+        """Return what is to be reported for this partition, once."""
         jumped = self._jumped.get(tp)
         if jumped is None:
             return None
@@ -95,7 +101,7 @@ class GapWatch:
         return found
 
     def forget(self, tp: TopicPartition) -> None:
-        """It is not here any more."""
+        """Forget a partition that left the lane."""
         self._jumped.pop(tp, None)
 
     def _check(self, topics: set[str]) -> set[str]:
@@ -117,4 +123,4 @@ class GapWatch:
         for jumped in self._jumped.values():
             if jumped.seen is not None:
                 jumped.not_before = not_before
-        log.debug("it is not known which topics are compacted error=%s", error)
+        log.debug("cannot determine which topics are compacted error=%s", error)

@@ -1,35 +1,35 @@
-"""Finds partitions of which the source answers nothing, forever, though its log continues.
+"""Finds partitions for which the source returns nothing, forever, although its log continues.
 
-A batch whose length field is damaged on the broker's disk ends its segment for the broker: it
-believes that the batch is still being written, and answers every read there without an error and
-without a byte. Seen from outside that is a partition that lags and says nothing.
+If the length field of a batch is damaged on the broker's disk, the broker treats the rest of the
+segment as a batch that is still being written, and answers every read there without an error and
+without a byte. From outside, the partition lags silently.
 
-An empty answer has harmless reasons, and none of them may look like this one:
+An empty response has harmless reasons, which must be distinguished from this one:
 
-- nothing to read: the end (high watermark, or last stable offset under read_committed) is at our
-  position. An open transaction holds the last stable offset back, so it is one of these;
-- markers and rolled back data are bytes in the answer, and the position moves over them;
-- a partition left out of the fetch (budget, memory, no leader) is not at home with any broker, and
-  a quota's answers are counted: both let the time begin again;
-- a fetch filled by its neighbours, or a session that lost it: the check asks for this partition
-  alone, and a broker then sends at least one batch, whatever its size (KIP-74). The check waits for
-  a quota by itself, and takes end and records from one answer;
-- a replica nearby that is damaged alone: the check asks the leader, and the partition is then read
-  there;
-- the end of a compacted log: its last records may be gone (tombstones, markers), so that nothing
-  lies between position and end. It is distinguished from damage by reading further on: where
-  something does lie behind, a sound log would have sent that from our position as well. Where
-  nothing can be read there either, a compacted log gets no code: nothing is known to be missing. A
-  copy that is to end there (`--once`) has ended only where an open transaction holds the end back
-  and the log, read without regard to it, continues there: damage in that segment would have stopped
-  such a read, too (over that in an earlier one brokers jump: see `gaps`).
+- Nothing to read: the end (high watermark, or last stable offset under read_committed) is at the
+  position. An open transaction that holds the last stable offset back is such a case.
+- Markers and aborted records are bytes in the response, and the position moves over them.
+- A partition left out of the fetch (budget, memory, no leader) is in no broker's session, and a
+  quota's responses are counted. Both restart the waiting time.
+- A fetch filled by other partitions, or a session that lost the partition: the check requests this
+  partition alone, and a broker then returns at least one batch, whatever its size (KIP-74). The
+  check itself waits for a quota, and takes end and records from one response.
+- A nearby replica that is damaged while the leader is not: the check reads from the leader, and the
+  partition is then read there.
+- The end of a compacted log: its last records may be gone (tombstones, markers), so that nothing is
+  between position and end. To distinguish this from damage, the check reads further on. If there
+  are records further on, a sound log would have returned them from the position, too. If nothing
+  can be read there either, a compacted log gets no code, because nothing is known to be missing. A
+  copy that is to end there (`--once`) is complete only if an open transaction holds the end back
+  and the log, read without regard to the transaction, continues there: damage in that segment would
+  have stopped such a read, too. (Brokers skip damage in an earlier segment: see `offset_gaps`.)
 
-A log that is not compacted has no gaps, so there one empty answer is proof. A topic whose
+A log that is not compacted has no gaps, so one empty response is proof there. A topic whose
 configuration may not be read counts as compacted.
 
-A broker answers so, too, where records are in remote storage (KIP-405) that does not give them
-within `remote.fetch.max.wait.ms`. Nothing is lost there: so nobody is told to delete anything where
-the brokers do not say that the topic has none.
+A broker also responds like this if records are in remote storage (KIP-405) that does not return
+them within `remote.fetch.max.wait.ms`. Nothing is lost then. So the message suggests deleting
+records only if the brokers report that the topic has no remote storage.
 """
 
 from __future__ import annotations
@@ -54,28 +54,32 @@ from twinlog.wire.record_batch import read_headers
 log = logging.getLogger(__name__)
 
 STALLED_AFTER_S: float = 60.0
-"""Only then is it checked: a slow broker or a new leader has long answered."""
+"""Time before a partition is checked: by then a slow broker or a new leader has responded."""
 
 BOUNDED_AFTER_S: Final = 10.0
-"""A copy that has an end is not kept waiting for longer by what may be a gap in front of it."""
+"""Shorter time for a copy with an end, which should not wait longer for a possible gap
+before it.
+"""
 
 ASK_S: Final = 10.0
 CHECK_BYTES: Final = 1 << 16
 OFFSETS_TRIED: Final = 8
-"""Where a compacted log is read further on; the broker's index has an entry every 4 KB."""
+"""Number of offsets at which a compacted log is read further on. The broker's index has an entry
+every 4 KB.
+"""
 
 
 class Stalled(NamedTuple):
-    """A partition of which nothing can be read from `position` on."""
+    """A partition from which nothing can be read at `position`."""
 
     position: int
     end: int
     is_gap: bool
-    """Compaction left nothing up to the end, and the log continues behind it; False: something must
-    be there.
+    """True: compaction left nothing up to the end, and the log continues after it. False: records
+    must be there.
     """
     is_tiered: bool
-    """Remote storage may have it, and be slow."""
+    """Whether remote storage may have them, and be slow."""
 
 
 Found = dict[TopicPartition, Stalled | None]
@@ -84,7 +88,7 @@ Found = dict[TopicPartition, Stalled | None]
 
 @dataclass(slots=True, kw_only=True)
 class StallWatch:
-    """Checks the partitions of one lane that were asked for in vain for too long."""
+    """Checks the partitions of one lane for which requests returned nothing for too long."""
 
     ports: LanePorts
     source: SourceSide
@@ -93,7 +97,7 @@ class StallWatch:
     _is_checking: bool = False
 
     def tend(self) -> None:
-        """Begin a check when one is due; to be called about once a second."""
+        """Begin a check if one is due. Called about once a second."""
         now = self.ports.clock.monotonic()
         asked = {one.tp: one for one in self.source.asked_in_vain()}
         since = self._since
@@ -125,13 +129,13 @@ class StallWatch:
 
     def _on_failed(self, error: TwinlogError) -> None:
         self._is_checking = False
-        self._since.clear()  # not again at once
-        log.debug("a look at silent partitions failed error=%s", error)
+        self._since.clear()  # not again immediately
+        log.debug("the check of silent partitions failed error=%s", error)
 
     def _error(self, tp: TopicPartition, stalled: Stalled) -> PartitionError:
         leader = self.ports.source.leaders.get(tp)
         where = "its leader" if leader is None else f"its leader, node {leader.node}"
-        found = f"{tp}: from upstream offset {stalled.position} the source answers nothing, though"
+        found = f"{tp}: from upstream offset {stalled.position} the source returns nothing, though"
         what = f"{found} its log ends at {stalled.end}"
         if stalled.is_tiered:
             return tier_stalled(what, where)
@@ -160,7 +164,7 @@ class StallWatch:
     def _is_followed(
         self, client: ClusterClient, tp: TopicPartition, position: int, end: int
     ) -> bool:
-        """Something lies further on, below the end."""
+        """Return whether there are records further on, below the end."""
         return any(
             header.base_offset < end
             for offset in _offsets_to_try(position, end)
@@ -169,7 +173,9 @@ class StallWatch:
         )
 
     def _is_gap(self, client: ClusterClient, tp: TopicPartition, position: int, end: int) -> bool:
-        """The log's next batch is one of the open transaction that holds the end back."""
+        """Return whether the log's next batch belongs to the open transaction that holds the end
+        back.
+        """
         answers = self._read(client, {tp: position}, isolation=Isolation.READ_UNCOMMITTED).values()
         headers = (header for answer in answers for header, _ in read_headers(answer.records))
         return any(header.base_offset >= end for header in islice(headers, 1))
@@ -198,6 +204,8 @@ def _patience_s(asked: AskedPartition) -> float:
 
 
 def _offsets_to_try(position: int, end: int) -> Iterator[int]:
-    """Offsets behind `position`, the last one first: the index is most likely to lead there."""
+    """Yield offsets after `position`, the last one first: the index is most likely to lead
+    there.
+    """
     step = max(1, (end - 1 - position) // OFFSETS_TRIED)
     yield from range(end - 1, position, -step)

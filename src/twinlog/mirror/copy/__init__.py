@@ -1,6 +1,7 @@
-"""The copy of one partition: from fetched batches to produced ones, exactly once.
+"""Copies one partition exactly once: turns fetched batches into produced batches.
 
-Read `partition` (what may be sent, what answers mean) and `intake` (which batches pass as they
-are), then `refusals` (what a refused batch means); `fan_out` places records by key, `joining` makes
-small batches larger, `splitting` smaller ones of what the target refuses.
+Read `partition` first (what may be sent, and what each response means) and `intake` (which batches
+pass unchanged), then `refusals` (what a rejected batch means). `fan_out` distributes records over
+target partitions by key, `joining` joins small batches into larger ones, and `splitting` splits
+batches that the target rejects as too large.
 """

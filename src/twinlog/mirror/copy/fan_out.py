@@ -1,21 +1,20 @@
-"""One source partition that goes to several target partitions by key: read once, written as
-branches.
+"""Copies one source partition to several target partitions by key: read once, written as branches.
 
     source partition --> records --> partition_of --> branch 0 --> target partition 0
                                                   --> branch 1 --> target partition 1 ...
 
-A branch is the copy of the records that belong in its target partition: its own ordinals, map rows,
-mark and in-flight window. All branches of a source partition write under one producer id, which no
-other source partition uses: in each target partition the sequences of each id follow one another.
+A branch copies the records that belong in its target partition. It has its own ordinals, map rows,
+mark and in-flight window. All branches of a source partition write under one producer ID, which no
+other source partition uses: in each target partition, the sequences of each ID are contiguous.
 
-What differs from the copy of a whole partition:
+Differences from the copy of a whole partition:
 
 - Nearly every record would begin a run of the map. Instead each batch announces one: its *last*
-  record. A log ends behind a whole batch, so the place to resume is known exactly all the same.
-- Others write between our batches: the other source partitions. K moves with every answer, so it
-  cannot show that records of ours are missing. Instead none can be: while the target may not
-  remember our producer id, one batch is in flight.
-- A branch that gets no record announces now and then how far the source was read for it.
+  record. A log always ends after a whole batch, so the resume point is still exact.
+- Other source partitions write between a branch's batches, so K moves with every response and
+  cannot show that records are missing. Instead, losing records is ruled out: while the target may
+  not remember the producer ID, only one batch is in flight.
+- A branch that gets no records announces now and then how far the source was read for it.
 """
 
 from __future__ import annotations
@@ -38,22 +37,26 @@ NOWHERE: Final = -1
 
 
 def read_to(ordinal: int, upstream: int) -> Run:
-    """A run of a branch's map that is no record: all below `upstream` was read for it, and its next
-    record will be of this ordinal.
+    """Return a run of a branch's map that is a position, not a record.
+
+    All offsets below `upstream` were read for the branch, and its next record will have this
+    ordinal.
     """
     return Run(ordinal, upstream, NOWHERE)
 
 
 def is_record(run: Run) -> bool:
-    """Whether a run of a branch's map says where a record is at the source."""
+    """Whether a run of a branch's map locates a record at the source."""
     return run.downstream != NOWHERE
 
 
 def next_upstream(runs: Sequence[Run], ordinal: int) -> int | None:
-    """Where a branch resumes whose next record is of this ordinal; None: its map does not say."""
+    """Return the upstream offset at which a branch resumes whose next record has this ordinal, or
+    None if its map does not contain it.
+    """
     record_at = {run.ordinal: run.upstream for run in runs if is_record(run)}
     if ordinal in record_at:
-        return record_at[ordinal]  # announced, and not written
+        return record_at[ordinal]  # announced, but not written
     for run in runs:
         if run.ordinal == ordinal:
             return run.upstream
@@ -62,7 +65,7 @@ def next_upstream(runs: Sequence[Run], ordinal: int) -> int | None:
 
 
 class FanIntake(Intake):
-    """The way in of a whole source partition: takes batches apart, and sends none."""
+    """The intake of a whole source partition: decodes batches, and sends none."""
 
     def __init__(
         self,
@@ -89,9 +92,10 @@ class FanIntake(Intake):
     def read(
         self, records: memoryview, aborted: Iterable[Aborted], end: int
     ) -> tuple[BatchHeader | None, Rows]:
-        """Records of one Fetch answer, and the header of the last batch that had some.
+        """Return the records of one Fetch response, and the header of the last batch that had some.
 
-        As `take`: what stands before a bad batch is returned, and the next answer begins with it.
+        As in `take`, records before a bad batch are returned, and the next response begins with
+        that batch.
         """
         self._gathered, self._headers = [], []
         try:
@@ -113,10 +117,10 @@ class FanIntake(Intake):
 
 
 class BranchIntake(Intake):
-    """The way in of one branch: its records of one Fetch answer become batches."""
+    """The intake of one branch: encodes its records of one Fetch response as batches."""
 
     def encode(self, header: BatchHeader, rows: Rows, upto: int) -> Iterable[OutBatch]:
-        """Batches of these records; all below `upto` were read."""
+        """Return batches of these records, after everything below `upto` was read."""
         out: list[OutBatch] = []
         for group in self._before_wrap(rows.behind(self.position)):
             done = 0
@@ -138,20 +142,20 @@ class BranchIntake(Intake):
 
 
 class Branch(PartitionCopy):
-    """The copy of those records of a source partition that belong in one target partition."""
+    """The copy of the records of a source partition that belong in one target partition."""
 
     intake: BranchIntake
     intake_class = BranchIntake
 
     def on_share(self, header: BatchHeader | None, rows: Rows, upto: int, now_ms: int) -> None:
-        """Queue what a Fetch answer brought for this branch; the source was read to `upto`."""
+        """Queue this branch's records of a Fetch response. The source was read up to `upto`."""
         if header is not None:
             for batch in self.intake.encode(header, rows, upto):
                 self.queue(batch, now_ms, always=True)
         self.intake.position = max(self.intake.position, upto)
         self.has_read()
 
-    # a log ends behind any part of a batch that was cut: the last record of each is announced
+    # a log may end after any part of a split batch, so the last record of each part is announced
 
     def _queue_one(self, batch: OutBatch, *, always: bool) -> None:
         batch.runs = batch.runs or (self._end_of(batch),)
@@ -170,10 +174,10 @@ class Branch(PartitionCopy):
         return Run(at, batch.upstream_at(batch.count - 1), self._k + at)
 
     def note_position(self) -> None:
-        """Announce how far the source was read while it brought nothing for us."""
+        """Announce how far the source was read without records for this branch."""
         known, position = self.tail.runs[-1], self.intake.position
         if self.is_idle and known.upstream_of(self.acked_ordinal) < position:
-            # written before the next batch, which may have this very ordinal
+            # written before the next batch, which may get this ordinal
             self.tail.announce(read_to(self.acked_ordinal, position), None, always=True)
 
     def _moved(self, batch: OutBatch, distance: int, now_ms: int) -> None:
@@ -184,7 +188,7 @@ class Branch(PartitionCopy):
 
 
 class FanOut:
-    """All branches of one source partition on one lane: together they are one copy."""
+    """All branches of one source partition on one lane. Together they are one copy."""
 
     def __init__(
         self,
@@ -202,7 +206,7 @@ class FanOut:
         self._rowless = {branch for branch in branches if branch.tail.dirty}
         self._is_read = False
         self.target = branches[0].target
-        """For show: any of them."""
+        """Any branch's target, for display."""
         self.end = end
         first = min(branches, key=lambda branch: branch.intake.position).intake
         self.intake = FanIntake(
@@ -217,7 +221,9 @@ class FanOut:
             branch.ages, branch.latencies = self.ages, self.latencies
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
-        """Give every branch its share of a Fetch answer; returns the bytes now held for it."""
+        """Give each branch its share of a Fetch response. Returns the number of bytes queued for
+        it.
+        """
         before = self.queued_bytes
         header, gathered = self.intake.read(records, aborted, self.end)
         for branch, share in zip(self.parts, gathered.partitioned(len(self.parts)), strict=True):
@@ -225,23 +231,23 @@ class FanOut:
         return self.queued_bytes - before
 
     def begins(self) -> bool:
-        """True once: all branches have a row, so the source may be read.
+        """Return True once, when all branches have a row and the source may be read.
 
-        What is read would take the place of the first row, which says where the branch begins. Who
-        died between two of those would leave nobody who can say it of the others.
+        Records that are read would replace the first row, which states where the branch begins. If
+        the lane died between two such rows, the beginning of the other branches would be unknown.
         """
         self._rowless = {one for one in self._rowless if one.tail.durable_ordinal < 0}
         self._is_read, before = not self._rowless, self._is_read
         return self._is_read and not before
 
     def halt(self) -> None:
-        """One branch is in trouble: the others send nothing more, so that all come to rest."""
+        """Drain the other branches after one of them had a problem."""
         for branch in self.parts:
             if branch.trouble is None and branch.state is CopyState.COPYING:
                 branch.drain()
 
     def drain(self) -> None:
-        """Send nothing more; the partition is released when `is_drained`."""
+        """Send nothing more. The partition is released when `is_drained`."""
         for branch in self.parts:
             branch.note_position()
             branch.drain()
@@ -283,17 +289,17 @@ class FanOut:
 
     @property
     def acked_ordinal(self) -> int:
-        """How many records are on the target."""
+        """Number of records on the target."""
         return sum(part.acked_ordinal for part in self.parts)
 
     @property
     def acked_upstream(self) -> int:
-        """All records below it are on the target."""
+        """All records below this upstream offset are on the target."""
         return min(part.acked_upstream for part in self.parts)
 
     @property
     def acked_downstream(self) -> int:
-        return -1  # no single offset says where it is
+        return -1  # no single offset describes it
 
     @property
     def acked_records(self) -> int:
@@ -312,4 +318,4 @@ class FanOut:
 
 
 Copy = PartitionCopy | FanOut
-"""What a lane does with one source partition."""
+"""The copy of one source partition on a lane."""

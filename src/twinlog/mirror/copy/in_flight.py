@@ -1,4 +1,4 @@
-"""Batches of one partition that are sent and not answered, and of which times their records are."""
+"""Batches of one partition that are in flight, and the time span of their records."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from twinlog.mirror.copy.intake import OutBatch
 
 
 class InFlight(deque[OutBatch]):
-    """In the order in which they were sent."""
+    """Batches in the order in which they were sent."""
 
     oldest = newest = 0
-    """Timestamps of what was sent since nothing was in flight."""
+    """Oldest and newest timestamp of the batches sent since nothing was in flight."""
 
     def sent(self, batch: OutBatch) -> None:
-        """Another one."""
         stamp = batch.max_timestamp
         if not self:
             self.oldest = self.newest = stamp
@@ -26,7 +25,7 @@ class InFlight(deque[OutBatch]):
 
 
 def drop(batches: deque[OutBatch]) -> int:
-    """Returns the bytes that this frees."""
+    """Remove all batches and return the number of bytes freed."""
     freed = sum(len(batch.data) for batch in batches)
     batches.clear()
     return freed

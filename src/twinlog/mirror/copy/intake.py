@@ -1,20 +1,19 @@
-"""From fetched bytes to batches that can be sent: which pass as they are, which are re-encoded,
-which are skipped.
+"""Turns fetched bytes into batches that can be sent.
 
-| batch                                                  | what happens                      |
-| ------------------------------------------------------ | --------------------------------- |
-| v2, dense, CreateTime, fits the target                 | shallow: header rewritten in place |
-| several such of a few records, one behind the other    | joined, where that is asked for   |
-| such a one, where another codec is asked for           | its payload is packed again       |
-| holes, LogAppendTime, too large, trimmed, sequence wrap | deep: taken apart, encoded again   |
-| message format 0 or 1                                  | deep, as format 2                 |
-| control batch, empty, aborted under read_committed     | skipped: a gap in the offset map  |
-| with a record that somebody wants left out (`skips`)   | deep, without that record         |
-| one that somebody wants left out as a whole            | skipped, its bytes not checked    |
-| CRC mismatch, nonsense                                 | CorruptData: nothing of it is sent |
+| batch                                                   | handling                           |
+| ------------------------------------------------------- | ---------------------------------- |
+| v2, dense, CreateTime, within the target's size limit   | shallow: header rewritten in place |
+| several of these, small and contiguous                  | joined, if configured              |
+| one of these, if another codec is configured            | payload recompressed               |
+| holes, LogAppendTime, too large, trimmed, sequence wrap | deep: decoded and re-encoded       |
+| message format 0 or 1                                   | deep, as format 2                  |
+| control batch, empty, aborted under read_committed      | skipped: a gap in the offset map   |
+| contains a record to skip (`skips`)                     | deep, without that record          |
+| to be skipped as a whole                                | skipped without checking its bytes |
+| CRC mismatch, invalid data                              | CorruptData: nothing of it is sent |
 
-The CRC is checked before it is replaced: else a bit flipped at the source would be blessed on the
-target.
+The CRC is checked before it is replaced. Otherwise a bit flipped at the source would get a valid
+CRC on the target.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _BASE_OFFSET: Final = struct.Struct(">q")
 
 
 class Aborted(Protocol):
-    """A transaction that the broker says was rolled back."""
+    """An aborted transaction, as listed by the broker."""
 
     @property
     def producer_id(self) -> int: ...
@@ -66,7 +65,7 @@ class Aborted(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class OutBatch:
-    """A batch with our producer fields in its header, ready to be sent as often as needed."""
+    """A batch whose header has this flow's producer fields. It can be sent repeatedly."""
 
     ordinal: int
     count: int
@@ -74,27 +73,27 @@ class OutBatch:
     upstream: int
     """Upstream offset of its first record."""
     upstream_next: int
-    """First upstream offset that is not done when this batch is."""
+    """First upstream offset after this batch."""
     runs: tuple[Run, ...]
-    """What must stand in the offset map before this batch is sent."""
+    """Runs that must be in the offset map before this batch is sent."""
     fingerprint: int | None
     max_timestamp: int
     oldest_timestamp: int
-    """Of records that another lane may send in a batch of their own. Of a batch that passes as it
-    is only the first record's and the greatest are known.
+    """Oldest timestamp among records that another lane may send in a separate batch. For a batch
+    that passes unchanged, only the first record's timestamp and the maximum are known.
     """
     leader_epoch: int
     sent: int = 0
-    """How often it was sent."""
+    """How many times it was sent."""
     offsets: array[int] | None = None
-    """Upstream, of each record, where `runs` does not tell them (`fan_out`)."""
+    """Upstream offset of each record, if `runs` does not give them (`fan_out`)."""
 
     @property
     def next_ordinal(self) -> int:
         return self.ordinal + self.count
 
     def upstream_at(self, index: int) -> int:
-        """Upstream offset of the record of this index."""
+        """Return the upstream offset of the record at this index."""
         if self.offsets is not None:
             return self.offsets[index]
         ordinal = self.ordinal + index
@@ -103,9 +102,9 @@ class OutBatch:
 
 
 class Intake:
-    """One partition's way in: where to read next, and which ordinal the next record gets."""
+    """The intake of one partition: where to read next, and the ordinal of the next record."""
 
-    def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
+    def __init__(  # noqa: PLR0913 (keyword-only)
         self,
         *,
         position: int,
@@ -125,34 +124,37 @@ class Intake:
         self.k = k
         self.limit_bytes = limit_bytes
         self.last_fetched_epoch = last_fetched_epoch
-        """Source leader epoch of offset `position` - 1; -1 when it is not known. A source that is
-        asked with an epoch that ends before the position answers that its log was cut there."""
+        """Source leader epoch of offset `position` - 1, or -1 if unknown. If a Fetch names an epoch
+        that ends before the position, the source reports that its log was truncated there.
+        """
         self.jumps: list[tuple[int, int]] = []
-        """[first, next) of offsets that the source left out between batches; to be emptied."""
+        """[first, next) of offsets missing between batches of the source. The reader empties the
+        list.
+        """
         self.left_out: list[tuple[int, int]] = []
-        """[first, next) of `skips` that were met; to be emptied."""
+        """[first, next) of the `skips` that were applied. The reader empties the list."""
         self.batches = 0
-        """Taken in, without those that are left out."""
+        """Batches accepted, without skipped ones."""
         self.deep_batches = 0
         self.packed_batches = 0
-        """Whose payload was packed with another codec."""
+        """Batches whose payload was recompressed with another codec."""
         self._last_run = last_run
         self._producer_id = producer_id
         self._reads_committed = isolation is Isolation.READ_COMMITTED
         self._recompression = recompression
         self._skips = tuple(skips)
         self.join_bytes = min(join_bytes, limit_bytes)
-        """Up to which small batches are joined; 0: not at all."""
+        """Maximum size of a joined batch in bytes; 0 disables joining."""
 
     def take(self, records: memoryview, aborted: Iterable[Aborted], end: int) -> list[OutBatch]:
-        """Batches of one Fetch answer that begin below `end`.
+        """Return the batches of one Fetch response that begin below `end`.
 
-        What stands before a bad batch is returned, and the next answer begins with that one:
-        TwinlogError, which names its offset, is raised only when nothing is in front of it.
+        Batches before a bad batch are returned, and the next response begins with the bad one.
+        TwinlogError, which names its offset, is raised only if the bad batch comes first.
         """
         out: list[OutBatch] = []
         rolled_back = RolledBack(aborted) if self._reads_committed else None
-        is_whole = not records  # a broker sends the first batch as a whole, whatever its size
+        is_whole = not records  # a broker always sends the first batch whole, whatever its size
         good = self.ordinal, self.last_fetched_epoch, self._last_run
         try:
             headers = read_headers(records)
@@ -167,7 +169,8 @@ class Intake:
                     break
                 self._note_jump(header)
                 if self._skips and self._is_left_out(header, records[at : at + header.length]):
-                    # the end of what was rolled back may be in it: the next answer says it again
+                    # the end of an aborted transaction may be in it: the next response reports it
+                    # again
                     good = self.ordinal, self.last_fetched_epoch, self._last_run
                     break
                 joined = self._joined(header, records, at, end, rolled_back)
@@ -201,15 +204,19 @@ class Intake:
         end: int,
         rolled_back: RolledBack | None,
     ) -> tuple[OutBatch, int] | None:
-        """Small batches from here on as one, and where the next begins; None: take this alone."""
+        """Join small batches from here on.
+
+        Returns the joined batch and the position of the next one, or None if this batch is to be
+        handled alone.
+        """
         if not self.join_bytes or not 0 < header.count <= FEW_RECORDS:
             return None
         if header.magic < MAGIC_V2 or header.base_offset < self.position:
             return None
         behind = at + header.length
         if records[behind : behind + 8] != header.next_offset.to_bytes(8, "big"):
-            return None  # what comes next does not follow it, or nothing comes
-        # what is left out, or may have been rolled back, is checked batch by batch
+            return None  # the next batch is not contiguous, or there is none
+        # batches that may contain skipped or aborted records are checked one by one
         is_alone = any(skip.next > header.base_offset for skip in self._skips)
         is_alone |= rolled_back is not None and not rolled_back.is_empty
         if is_alone or header.attributes & CODEC_MASK > max(Codec):
@@ -270,15 +277,18 @@ class Intake:
         except CorruptData as error:
             error.poison = self._bounds(header, records, at)
             raise
-        # that of the offset before the position, which has just moved behind this batch; messages
-        # of old formats have none (-1)
+        # the epoch of the offset before `position`, which was just advanced past this batch;
+        # messages of old formats have none (-1)
         self.last_fetched_epoch = header.leader_epoch
         return out
 
     def _bounds(self, header: BatchHeader, records: memoryview, at: int) -> tuple[int, int] | None:
-        """Offsets of a batch that cannot be read. Its own header may be wrong: where the next
-        batch begins can be seen by that one, too. Where there is none yet, the header must at least
-        agree with itself, else nobody knows: records that are still to come would be left out."""
+        """Return the offsets of a batch that cannot be read, or None if its end is unknown.
+
+        The batch's own header may be wrong, but the base offset of the next batch also shows where
+        it ends. If there is no next batch, the header must at least be consistent. Otherwise the
+        end is unknown, and a guess could skip records that are still to come.
+        """
         behind = at + header.length
         following = header.next_offset
         if behind + _BASE_OFFSET.size <= len(records):
@@ -290,19 +300,20 @@ class Intake:
         return first, max(first + 1, following)
 
     def _is_left_out(self, header: BatchHeader, batch: memoryview) -> bool:
-        """A batch that somebody wants left out as a whole: nothing of it is decoded."""
+        """Skip a batch that is to be skipped as a whole, without decoding it."""
         skip = skipped(self._skips, max(header.base_offset, self.position))
         if skip is None or not skip.is_batch:
             return False
         if header.next_offset > skip.next and _is_sound(header, batch):
-            return False  # another replica has it whole: only the records of these offsets go
+            # another replica has a valid batch: only the records at these offsets are skipped
+            return False
         self.left_out.append((skip.first, skip.next))
         self.position = skip.next
-        self.last_fetched_epoch = -1  # of bytes that are wrong the epoch may be wrong, too
+        self.last_fetched_epoch = -1  # if the bytes are wrong, the epoch may be wrong, too
         return True
 
     def _fresh(self, rows: Rows) -> Rows:
-        """Those from the position on that nobody wants left out."""
+        """Return the rows at or after the position, without skipped ones."""
         fresh = rows.behind(self.position)
         return fresh.where(self._keeps) if self._skips else fresh
 
@@ -351,7 +362,7 @@ class Intake:
 
     def _shallow(self, header: BatchHeader, batch: memoryview) -> OutBatch:
         run = self._run(self.ordinal, header.base_offset)
-        # only a gap needs the first record itself: its fingerprint goes into the map row
+        # only a gap needs the first record: its fingerprint goes into the map row
         mark = None if run is None else fingerprint(first_record(batch))
         rewrite_header(
             batch,
@@ -386,7 +397,7 @@ class Intake:
         return out
 
     def _before_wrap(self, rows: Rows) -> Iterator[Rows]:
-        """Groups that do not span the sequence wrap (Redpanda refuses such a batch)."""
+        """Split rows so that no group spans the sequence wrap (Redpanda rejects such a batch)."""
         room = SEQUENCE_MODULUS - sequence_of(self.ordinal)
         if len(rows) > room:
             yield rows.slice(0, room)
@@ -426,10 +437,12 @@ class Intake:
             raise CorruptData(f"{len(rows)} records were encoded as {done}")
 
     def _runs(self, rows: Rows) -> tuple[tuple[Run, ...], int | None]:
-        """Runs that these records begin, and which record begins the last of them.
+        """Return the runs that these records begin, and the index of the record that begins the
+        last one.
 
-        Only the first record, and one that does not follow the record before it, can begin one: the
-        latter always does. Half of a compacted log's records are such, so no call is made for each.
+        A run can begin at the first record, and always begins at a record that does not follow its
+        predecessor. Half of the records of a compacted log do, so there is no function call per
+        record.
         """
         (_, upstream), *others = rows.breaks()
         ordinal, k = self.ordinal, self.k
@@ -442,13 +455,13 @@ class Intake:
         return tuple(runs), marked
 
     def moved(self, distance: int) -> None:
-        """Records lie further on the target from the last one that was acknowledged on."""
+        """Shift target offsets by `distance`, from the last acknowledged record on."""
         self.k += distance
         if (last := self._last_run) is not None:
             self._last_run = last._replace(downstream=last.downstream + distance)
 
     def _run(self, ordinal: int, upstream: int) -> Run | None:
-        """A new run, when this record does not continue the last one."""
+        """Return a new run, or None if this record continues the last one."""
         run = Run(ordinal, upstream, self.k + ordinal)
         if self._last_run is not None and run.continues(self._last_run):
             return None
@@ -465,10 +478,10 @@ def _is_sound(header: BatchHeader, batch: memoryview) -> bool:
 
 
 class RolledBack:
-    """Which transactional batches of one Fetch answer belong to aborted transactions.
+    """Finds the batches of aborted transactions in one Fetch response.
 
-    As the Java consumer does it: the broker lists (producer id, first offset); a producer's batches
-    from there to its next abort marker are not data.
+    It works like the Java consumer: the broker lists (producer ID, first offset), and a producer's
+    batches from there to its next abort marker are not data.
     """
 
     def __init__(self, aborted: Iterable[Aborted]) -> None:
@@ -477,11 +490,11 @@ class RolledBack:
 
     @property
     def is_empty(self) -> bool:
-        """No transaction was, in what is left of this answer."""
+        """Whether no aborted transaction remains in this response."""
         return not self._pending and not self._open
 
     def skip(self, header: BatchHeader, batch: memoryview) -> bool:
-        """True when this batch was rolled back; to be asked for every batch, in order."""
+        """Return True if this batch was aborted. Must be called for every batch, in order."""
         while self._pending and self._pending[-1].first_offset <= header.last_offset:
             self._open.add(self._pending.pop().producer_id)
         if header.magic < MAGIC_V2 or header.producer_id not in self._open:

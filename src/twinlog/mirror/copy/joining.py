@@ -1,13 +1,13 @@
-"""Joins batches of a few records that follow each other into larger ones, where that is asked for.
+"""Joins contiguous small batches into larger ones, if configured.
 
-A Produce request holds one batch of a partition, so batches of single records cost the target a
-request each. Those that pass as they are, without a gap between them, were joined on their way in
-(`wire.joining`, by a kernel). Here come those that begin a run of the map. Their records go over as
-bytes. From some ten records a batch on, joining costs more than a batch does: such batches are left
-as they are.
+A Produce request holds one batch per partition, so batches of single records cost the target one
+request each. Batches that pass unchanged, without a gap between them, were already joined by the
+intake (`wire.joining`, by a kernel). This module joins batches that begin a run of the offset map.
+Records are copied as bytes. From about ten records per batch, joining costs more than it saves, so
+such batches are left as they are.
 
-What is joined keeps its ordinals, so what was said about them in the offset map holds: runs begin
-in the middle of a batch, as they do in one that was encoded again for its holes.
+Joined records keep their ordinals, so the offset map stays valid: runs may begin in the middle of a
+batch, as they do in a batch that was re-encoded because of holes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EPOCH_POSITION: Final = 12
 def join_small(
     batches: Iterable[OutBatch], *, target_bytes: int, limit_bytes: int, producer_id: int
 ) -> list[OutBatch]:
-    """The same records in the same order, in batches of at most `target_bytes` where joined."""
+    """Return the same records in the same order, with small batches joined up to `target_bytes`."""
     most = min(target_bytes, limit_bytes)
     out: list[OutBatch] = []
     group: list[OutBatch] = []
@@ -69,7 +69,7 @@ def _joined(group: list[OutBatch], limit_bytes: int, producer_id: int) -> list[O
     if len(group) < 2:
         return group
     first, last = group[0], group[-1]
-    # one behind the other, as a kernel joins them; their CRCs are ours and cover neither field
+    # concatenated, as a kernel joins them; CRCs were computed here and cover neither field
     answer, count = bytearray(), 0
     for batch in group:
         at = len(answer)
@@ -88,7 +88,7 @@ def _joined(group: list[OutBatch], limit_bytes: int, producer_id: int) -> list[O
         codec=Codec(_codec(first)),
     )
     if run is None or run.batches != len(group):
-        return group  # together they are too large, or one of them is not what its header says
+        return group  # together too large, or a batch does not match its header
     encoded = run.data
     rewrite_header(
         memoryview(encoded),
@@ -104,7 +104,7 @@ def _joined(group: list[OutBatch], limit_bytes: int, producer_id: int) -> list[O
         upstream=first.upstream,
         upstream_next=last.upstream_next,
         runs=tuple(run for batch in group for run in batch.runs),
-        # of the last run: that is the one that its row keeps
+        # the fingerprint of the last run, which its map row keeps
         fingerprint=marks[-1] if marks else None,
         max_timestamp=max(batch.max_timestamp for batch in group),
         oldest_timestamp=min(batch.oldest_timestamp for batch in group),

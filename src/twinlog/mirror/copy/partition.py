@@ -1,24 +1,26 @@
-"""The copy of one partition: what may be sent now, and what each answer of the target means.
+"""The copy of one partition: what may be sent now, and what each Produce response means.
 
-Two invariants hold everywhere:
+Two invariants always hold:
 
-1. Whoever writes, writes the same records under the same sequences (ordinal mod 2^31) and one id.
-2. In a topic that is ours alone `K = target offset - ordinal` never changes from start to release.
-   It is compared in every answer.
+1. Every lane that copies a partition writes the same records under the same sequences (ordinal mod
+   2^31) and the same producer ID.
+2. In a topic to which only this flow writes, `K = target offset - ordinal` is constant from start
+   to release. Every Produce response is checked against it.
 
-After *any* error answer nothing more is sent until all requests in flight are answered; then the
-partition is taken again (`position.py`): what stands on the target is looked up, never remembered.
+After *any* error response, nothing more is sent until all requests in flight have been answered.
+Then the partition is started again (`position.py`): the state of the target log is read from the
+log, never remembered.
 
-`window` says how many batches may be in flight:
+`_window` limits the batches in flight:
 
-- 1 until the first clean answer after a start (the first request goes alone);
-- 1 while the partition is unprotected and there was trouble within the last 60 s, or the target
-  topic may refuse single records, or others may write to it;
-- else `PIPELINE`: what a broker appends in order on one connection anyway.
+- 1 until the first clean response after a start (the first request goes alone);
+- 1 while the partition is unprotected and either had a problem within the last 60 s, or the target
+  topic may reject single records, or other clients may write to the topic;
+- else `PIPELINE`. A broker appends the requests of one connection in order.
 
-A partition is protected while the broker surely remembers our producer id here: it forgets an id
-whose last record's *timestamp* is older than `producer.id.expiration.ms`, on each replica for
-itself.
+A partition is protected while the broker certainly remembers this flow's producer ID for it. A
+broker expires a producer ID when the *timestamp* of its last record is older than
+`producer.id.expiration.ms`. Each replica does so independently.
 """
 
 from __future__ import annotations
@@ -50,15 +52,15 @@ from twinlog.wire.records import fingerprint, first_record
 PIPELINE: Final = 16
 TROUBLE_MS: Final = 60_000
 QUIET_MS: Final = 100
-"""Behind a pause of so long the target's memory is not taken for granted."""
+"""After a pause of this length the target may have forgotten the producer ID."""
 CLOCKS_MS: Final = 900_000
-"""A broker's clock and ours differ by less than this."""
+"""Upper bound of the difference between a broker's clock and the local clock."""
 FUTURE_MS: Final = 1_800_000
-"""Half the default of message.timestamp.after.max.ms: a record further ahead may be refused."""
+"""Half the default of message.timestamp.after.max.ms. Records further ahead may be rejected."""
 
 
 class CopyState(StrEnum):
-    """What a partition is doing; reported as it stands."""
+    """The state of a partition, as it is reported."""
 
     STARTING = "STARTING"
     COPYING = "COPYING"
@@ -69,11 +71,11 @@ class CopyState(StrEnum):
 
 
 class PartitionCopy:
-    """One partition on one lane, from its start point to its release."""
+    """The copy of one partition on one lane, from its start point to its release."""
 
     intake_class: type[Intake] = Intake
 
-    def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
+    def __init__(  # noqa: PLR0913 (keyword-only)
         self,
         *,
         source: TopicPartition,
@@ -99,7 +101,7 @@ class PartitionCopy:
         self.target_topic_id = target_topic_id
         self.tail = tail
         self.end = end
-        """First upstream offset that is not to be copied (2^63-1 without `--once`)."""
+        """First upstream offset that is not copied (2^63-1 without `--once`)."""
         self.state = CopyState.TAKEN_OVER if start.taken_over else CopyState.COPYING
         self.intake = self.intake_class(
             position=start.upstream,
@@ -118,22 +120,24 @@ class PartitionCopy:
         self.acked_upstream = start.upstream
         self.acked_downstream = start.k + start.ordinal
         self.acked_epoch = start.last_fetched_epoch
-        """Source leader epoch of offset `acked_upstream` - 1 (-1: unknown); they move together."""
+        """Source leader epoch of offset `acked_upstream` - 1 (-1: unknown). Both are updated
+        together.
+        """
         self.acked_records = 0
         self.acked_bytes = 0
         self.ages, self.latencies = TimingSum(), TimingSum()
-        """Of batches when they were read, and when they were acknowledged."""
+        """Ages of batches when they were read, and their latencies when they were acknowledged."""
         self.queued_bytes = 0
         self.last_timestamp = start.last_timestamp
         self.trouble: PartitionError | None = None
-        """Set by the first answer that was not clean: drain, then look."""
+        """Set by the first response that is not clean: drain, then check the log."""
         self.source_trouble: TwinlogError | None = None
-        """Set when reading stopped: what was read before is still sent."""
+        """Set when reading has stopped. Records that were read before are still sent."""
         self.company = Company(is_ours=start.has_company)
         self.lost_answers = False
-        """Requests of this lane may still be on their way."""
+        """Whether requests of this lane may still be in the network."""
         self.late_requests = late_requests
-        """Those of an earlier holder may have arrived since this copy looked."""
+        """Whether requests of an earlier lane may have arrived since this copy checked the log."""
         self._earlier = EarlierLane(late_requests=late_requests, may_live=old_lane)
         self._rules = rules
         self._is_picky = is_picky
@@ -145,7 +149,7 @@ class PartitionCopy:
         self.leader = TargetLeader(start.target_epoch)
         self._trouble_until_ms = now_ms + TROUBLE_MS
         self._begins_at = start.ordinal
-        # a cold start's first row is its cut: no batch goes before it is durable
+        # the first row of a cold start fixes its start: no batch is sent before that row is durable
         self._first_row_ordinal = (
             tail.runs[0].ordinal if tail.durable_ordinal < 0 and tail.runs else -1
         )
@@ -156,7 +160,7 @@ class PartitionCopy:
     # -- in
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
-        """Queue what a Fetch answer brought; returns the bytes now held for it."""
+        """Queue the batches of a Fetch response. Returns the number of bytes queued for it."""
         before = self.queued_bytes
         batches = self.intake.take(records, aborted, self.end)
         if self.intake.join_bytes and len(batches) > 1:
@@ -172,7 +176,7 @@ class PartitionCopy:
         return self.queued_bytes - before
 
     def queue(self, batch: OutBatch, now_ms: int, *, always: bool = False) -> None:
-        """Announce a batch to the map, to be sent when that is durable."""
+        """Announce a batch to the offset map. It is sent when the map has its rows."""
         for part in self._splitter.parts(batch):
             self._queue_one(part, always=always)
         self.ages.add(now_ms, batch.max_timestamp)
@@ -182,35 +186,36 @@ class PartitionCopy:
             self.tail.announce(run, batch.fingerprint, always=always)
         is_first = batch.ordinal == self._begins_at
         if is_first and not batch.runs and self.tail.durable_ordinal < self._first_row_ordinal:
-            # if another lane was first, this tells a later start that another record lies there
+            # if another lane wrote first, this row shows a later start that the target has a
+            # different record at this ordinal
             run = Run(batch.ordinal, batch.upstream, self._k + batch.ordinal)
             self.tail.announce(run, fingerprint(first_record(batch.data)), always=True)
         self._queue.append(batch)
         self.queued_bytes += len(batch.data)
 
     def has_read(self) -> None:
-        """A Fetch answer was taken in."""
+        """Update the state after a Fetch response was processed."""
         if self.state is not CopyState.COPYING:
-            # whoever resumes reads it again, from `acked_upstream`
+            # the next lane reads these records again, from `acked_upstream`
             self.queued_bytes -= drop(self._queue)
         elif self._queue and self.tail.durable_ordinal < self._first_row_ordinal:
             self.tail.dirty = True
         self._acknowledge_what_was_read()
 
     def _acknowledge_what_was_read(self) -> None:
-        """Markers and aborted data behind the last record move the position alone."""
+        """Advance the position past markers and aborted data after the last record."""
         if self.is_idle and self.intake.position >= self.acked_upstream:
             self.acked_upstream = self.intake.position
             self.acked_epoch = self.intake.last_fetched_epoch
 
     @property
     def is_ours_alone(self) -> bool:
-        """Nobody else writes to the target topic."""
+        """Whether only this flow writes to the target topic."""
         return self._rules.is_ours_alone
 
     @property
     def parts(self) -> tuple[PartitionCopy, ...]:
-        """What is written by itself: this one; of a `FanOut` its branches."""
+        """The parts that are written separately: this copy, or the branches of a `FanOut`."""
         return (self,)
 
     @property
@@ -219,7 +224,7 @@ class PartitionCopy:
 
     @property
     def is_done(self) -> bool:
-        """Everything below `end` is on the target."""
+        """Whether everything below `end` is on the target."""
         return self.acked_upstream >= self.end and self.is_drained
 
     # -- out
@@ -230,12 +235,14 @@ class PartitionCopy:
 
     @property
     def is_idle(self) -> bool:
-        """Everything that was read is on the target."""
+        """Whether every record that was read is on the target."""
         return self.state is CopyState.COPYING and not self._queue and not self._in_flight
 
     @property
     def is_listed(self) -> bool:
-        """The target has listed our producer id, or taken a batch of it since."""
+        """Whether the target has listed this producer ID, or accepted a batch of it since the
+        start.
+        """
         return self._is_listed
 
     @property
@@ -244,18 +251,18 @@ class PartitionCopy:
 
     @property
     def waits_for_map(self) -> bool:
-        """A batch cannot go out, or the start is not fixed, before a row is in the offset map."""
+        """Whether a batch, or the start itself, waits for a row in the offset map."""
         if self._queue:
             return self.tail.durable_ordinal < self._needed(self._queue[0])
         is_leaving = self.state is CopyState.DRAINING
         return self.tail.dirty and (is_leaving or self.tail.durable_ordinal < 0)
 
     def _needed(self, batch: OutBatch) -> int:
-        """The ordinal up to which runs must be durable before a batch is sent."""
+        """Return the ordinal up to which runs must be durable before this batch is sent."""
         return batch.runs[-1].ordinal if batch.runs else self._first_row_ordinal
 
     def next_batch(self, now_ms: int) -> OutBatch | None:
-        """The batch to send now, counted as in flight; None when nothing may be sent."""
+        """Return the batch to send now, counted as in flight, or None if nothing may be sent."""
         if not self.is_ready:
             return None
         batch = self._queue[0]
@@ -275,7 +282,10 @@ class PartitionCopy:
         return batch
 
     def _is_held_back(self, oldest: int, now_ms: int) -> bool:
-        """Until another look: then what was read is read again, and takes no memory until then."""
+        """Hold old batches back until the log was checked again.
+
+        The queue is dropped because it would take memory until then. Its records are read again.
+        """
         is_old = not self._rules.known_behind(oldest, now_ms)
         if self.is_protected(oldest, now_ms) or not self._earlier.forbids(is_old=is_old):
             return False
@@ -285,7 +295,10 @@ class PartitionCopy:
         return True
 
     def earlier_lane_ended(self, *, is_over: bool) -> None:
-        """Its lane sends nothing more, if it lives; `is_over`: nor can its requests arrive."""
+        """Note that the earlier lane has stopped sending, if it was still alive.
+
+        `is_over`: its requests can no longer arrive either.
+        """
         self._earlier.ended(is_over=is_over)
         self._refuse_when_due()
 
@@ -294,18 +307,21 @@ class PartitionCopy:
             self.trouble = self.trouble or refusals.unseen(self.target)
 
     def on_new_connection(self) -> None:
-        """Nothing was in flight: the next request goes alone, as after every connect."""
+        """Send the next request alone, as after every connect: nothing was in flight."""
         self._is_proven = False
 
     @property
     def is_ready(self) -> bool:
-        """True when `next_batch` is worth asking."""
+        """Whether `next_batch` may return a batch."""
         rests = self.trouble is not None or bool(self._splitter.refused)
         return bool(self._queue) and not rests and self.state is CopyState.COPYING
 
     def _doubt(self, now_ms: int) -> None:
-        """A target that may have forgotten us since the last answer takes the batch behind one that
-        it refuses. So the next one goes alone."""
+        """Send the next batch alone if the target may have forgotten the producer ID.
+
+        A target that forgot the ID since the last response could reject one batch and still append
+        the batch after it.
+        """
         is_quiet = not self._in_flight and abs(now_ms - self._answered_ms) > QUIET_MS
         if is_quiet and not self.is_protected(self.last_timestamp, now_ms):
             self._is_proven = False
@@ -319,15 +335,17 @@ class PartitionCopy:
             newest = max(newest, self._in_flight.newest)
         if self.is_protected(oldest, now_ms):
             return PIPELINE
-        # a batch that is refused must have none behind it, nor one that must be seen to have come;
-        # and where K moves it does not show that one is missing
+        # No batch may follow a batch that may be rejected, or a batch whose append must be
+        # confirmed first. Where K moves, it does not show that a batch is missing.
         may_be_refused = self._is_picky or newest > now_ms + FUTURE_MS or not self.is_ours_alone
         if self._in_flight:
             may_be_refused |= self._rules.known_behind(self._in_flight.newest, now_ms)
         return 1 if may_be_refused or now_ms < self._trouble_until_ms else PIPELINE
 
     def is_protected(self, next_timestamp: int, now_ms: int) -> bool:
-        """Compare-and-append holds: the broker has our producer state and keeps it behind these."""
+        """Whether compare-and-append works: the broker has the producer's state and keeps it after
+        batches with these timestamps.
+        """
         oldest = min(self.last_timestamp, next_timestamp)
         return self._is_listed and self._rules.known_behind(oldest, now_ms)
 
@@ -343,11 +361,11 @@ class PartitionCopy:
         now_ms: int,
         record: int = -1,
     ) -> None:
-        """The answer for the oldest batch in flight."""
+        """Process the response for the oldest batch in flight."""
         batch = self._in_flight.popleft()
         self.queued_bytes -= len(batch.data)
         if self.trouble is not None and error:
-            return  # an earlier answer decided already; this one only drains
+            return  # an earlier response already decided; this one only drains
         if error:
             what = f"{self.target}: upstream offset {batch.upstream} of {self.source}"
             refused = refusal(what, self.target, batch, error, message, record)
@@ -357,7 +375,8 @@ class PartitionCopy:
                 self._trouble(refused, now_ms)
             return
         distance = base_offset - (self._k + batch.ordinal)
-        # first of all: what an earlier lane wrote may lie anywhere, and be other records than ours
+        # check for a repeat first: records of an earlier lane may have any offset, and may differ
+        # from this lane's
         is_repeat = self._is_repeat(log_append_time_ms, batch, now_ms)
         if is_repeat or (self._splitter.refused and not distance):
             self._trouble(refusals.other_writer(self.target, batch), now_ms)
@@ -367,7 +386,7 @@ class PartitionCopy:
             self._clean(batch, base_offset, now_ms)
 
     def _send_again(self, now_ms: int) -> None:
-        """What was refused is cut smaller, once all is answered, and goes before what waits."""
+        """Once nothing is in flight, split rejected batches and queue them before all others."""
         if self._in_flight or self.state is not CopyState.COPYING:
             return
         parts, reason = self._splitter.cut()
@@ -378,11 +397,11 @@ class PartitionCopy:
         self.queued_bytes += sum(len(batch.data) for batch in parts)
         if reason is not None or not self._announce_again(parts):
             self._trouble(reason or refusals.unseen(self.target), now_ms)
-        # the one behind a batch that is refused must wait for it from now on
+        # from now on no batch may be sent after one that may be rejected
         self._is_proven, self._is_picky, self.intake.join_bytes = False, True, 0
 
     def _announce_again(self, _parts: Sequence[OutBatch]) -> bool:
-        """The map knows all that must be known before these are sent; False: it cannot."""
+        """Announce the rows that these batches need. Returns False if the map cannot take them."""
         return True
 
     def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
@@ -399,20 +418,22 @@ class PartitionCopy:
         self._acknowledge_what_was_read()
 
     def _is_repeat(self, log_append_time_ms: int, batch: OutBatch, now_ms: int) -> bool:
-        """The target had a batch of these sequences already, and this lane did not send it.
+        """Return whether the target already had a batch of these sequences that this lane did not
+        send.
 
-        A topic with CreateTime answers -1 to an append, and to a repeat the newest timestamp of the
-        batch *in its log*, which may be older or newer than ours, for it may hold other records. So
-        any answer but -1 is a repeat. With LogAppendTime both carry the broker's clock, and a
-        repeat of a batch without timestamps is answered with -1, too: there nobody sends before
-        what may be repeated has surely arrived.
+        A topic with CreateTime answers an append with -1. It answers a repeat with the newest
+        timestamp of the batch *in its log*, which may be older or newer than this batch's, because
+        the logged batch may hold other records. So any answer but -1 is a repeat. With
+        LogAppendTime both answers carry the broker's clock, and a repeat of a batch without
+        timestamps is answered with -1, too. In such topics nothing is sent until everything that
+        could be repeated has certainly arrived.
         """
         if log_append_time_ms == -1:
-            self._stamps_own_time = False  # whatever was known of its configs
+            self._stamps_own_time = False  # whatever its configs said
             return False
         if self._stamps_own_time is not None:
             return not self._stamps_own_time and batch.sent == 1
-        # its configs may not be read: a time that is not about now was not stamped now
+        # configs unknown: a time far from now was not stamped by this append
         is_now = abs(log_append_time_ms - now_ms) < CLOCKS_MS
         return not is_now or log_append_time_ms <= batch.max_timestamp
 
@@ -430,8 +451,9 @@ class PartitionCopy:
             self._moved(batch, distance, now_ms)
 
     def _moved(self, batch: OutBatch, distance: int, now_ms: int) -> None:
-        # Others write here: the map learns where our record really lies. Unless it is known that a
-        # flow of ours writes beside us, nothing more is sent before it is known who did.
+        # Another client wrote to this partition: the offset map gets the record's actual offset.
+        # Unless another Twinlog flow is known to write here, nothing more is sent until
+        # the writer is known.
         begin = self._k + batch.ordinal
         self._k += distance
         self.intake.moved(distance)
@@ -445,30 +467,33 @@ class PartitionCopy:
         self._trouble_until_ms = now_ms + TROUBLE_MS
 
     def stop(self, error: PartitionError, now_ms: int) -> None:
-        """Send nothing more: drain, then look."""
+        """Send nothing more: drain, then check the log."""
         self._trouble(error, now_ms)
 
     # -- the end
 
     def set_expiry(self, rules: CopyRules) -> None:
-        """The target forgets producer ids earlier or later than was known."""
+        """Apply a changed producer ID expiry of the target."""
         self._rules = replace(self._rules, producer_expiry_ms=rules.producer_expiry_ms)
 
     def on_disconnected(self, error: PartitionError, now_ms: int) -> None:
-        """The connection broke: the outcome of everything in flight is unknown."""
+        """Note a broken connection: the outcome of everything in flight is unknown."""
         self.lost_answers |= bool(self._in_flight)
         self.queued_bytes -= drop(self._in_flight)
         self._trouble(error, now_ms)
 
     def drain(self) -> None:
-        """Send nothing more; the partition is released when `is_drained`."""
-        if self.state is not CopyState.TAKEN_OVER:  # that it stays on the next lane
+        """Send nothing more. The partition is released when `is_drained`."""
+        # that state stays TAKEN_OVER on the next lane, too
+        if self.state is not CopyState.TAKEN_OVER:
             self.state = CopyState.DRAINING
         self.queued_bytes -= drop(self._queue)
 
     def note_position(self) -> None:
-        """Announce how far the source was read behind our last record: what it deletes of markers
-        and of what was rolled back is no loss."""
+        """Announce how far the source was read after the last copied record.
+
+        If the source then deletes only markers or aborted records, that does not count as loss.
+        """
         run = Run(self.acked_ordinal, self.acked_upstream, self._k + self.acked_ordinal)
         if self.is_idle and self.tail.runs and not run.continues(self.tail.runs[-1]):
             self.tail.announce(run, None)
@@ -476,14 +501,18 @@ class PartitionCopy:
 
     @property
     def owes_position(self) -> bool:
-        """What was noted is not in the map yet."""
+        """Whether the announced position is not in the offset map yet."""
         is_last = self._noted is not None and self.tail.runs[-1:] == [self._noted]
         return is_last and self.tail.durable_ordinal < self.acked_ordinal
 
     def mark(self, *, at_rest: bool = False) -> Mark:
-        """How far the copy got, for the map; `at_rest`: it is drained, and sends no more."""
+        """Return the mark for the map: how far the copy got.
+
+        `at_rest`: the copy is drained and sends nothing more.
+        """
         if self.company.unknown is not None and self.tail.mark is not None:
-            return self.tail.mark  # what is not known may repeat ours: another would hide that
+            # the unknown records may repeat this flow's own: a new mark would hide that
+            return self.tail.mark
         is_quiet = not (self.lost_answers or self.late_requests)
         reached = self.company.mark_above(self.acked_downstream, moves=self.is_idle and is_quiet)
         return Mark(self.acked_ordinal, reached, at_rest and is_quiet and not self._in_flight)

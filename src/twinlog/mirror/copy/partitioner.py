@@ -1,11 +1,11 @@
-"""Which partition a record goes to where the target has another number of them: as Kafka's Java
-producer places it, which is what MirrorMaker 1 did.
+"""Chooses a record's partition if the target topic has a different partition count.
 
-A record without a key has no such place (Java's producer takes turns): here it follows from its
-offset at the source, so that whoever copies it again, after a crash or beside us, comes to the same
-partition.
+Keyed records are placed as by Kafka's Java producer, which MirrorMaker 1 used. For a record without
+a key, Java's producer alternates between partitions. Here the partition follows from the record's
+source offset, so that every lane that copies the record, after a crash or concurrently, chooses the
+same one.
 
-Many records at once are partitioned by `Rows.partitioned`, by the same rule.
+`Rows.partitioned` applies the same rule to many records at once.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ _POSITIVE: Final = 0x7FFFFFFF
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """`BuiltInPartitioner.partitionForKey`."""
+    """Same as Java's `BuiltInPartitioner.partitionForKey`."""
     return (murmur2(key) & _POSITIVE) % partitions
 
 
 def partition_of(record: Record, partitions: int) -> int:
-    """Where a record of a source goes among so many target partitions."""
+    """Return the target partition of a source record."""
     key = record.key
     if key is None:
-        # the offset itself is no good: markers of transactions leave only every other one
+        # the plain offset would not do: with transaction markers only every other offset is a
+        # record
         key = record.offset.to_bytes(8, "big")
     return partition_for_key(key, partitions)

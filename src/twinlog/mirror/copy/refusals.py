@@ -1,4 +1,4 @@
-"""What a target's error answers to a Produce request mean for a partition."""
+"""What the error codes of Produce responses mean for a partition."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ from twinlog.wire.error_codes import (
 )
 
 REFUSALS: Final = {
-    CORRUPT_MESSAGE: ("CORRUPT_BATCH", "the target says that the batch is corrupt"),
+    CORRUPT_MESSAGE: ("CORRUPT_BATCH", "the target reports the batch as corrupt"),
     MESSAGE_TOO_LARGE: ("RECORD_TOO_LARGE", "raise max.message.bytes of the target topic"),
     RECORD_LIST_TOO_LARGE: ("RECORD_TOO_LARGE", "raise segment.bytes of the target topic"),
     TOPIC_AUTHORIZATION_FAILED: (
         "TOPIC_UNAUTHORIZED",
-        "grant WRITE on topic {topic} of the target to our user",
+        "grant WRITE on topic {topic} of the target to Twinlog's user",
     ),
     CLUSTER_AUTHORIZATION_FAILED: (
         "CLUSTER_UNAUTHORIZED",
-        "grant IDEMPOTENT_WRITE on the target cluster to our user",
+        "grant IDEMPOTENT_WRITE on the target cluster to Twinlog's user",
     ),
     INVALID_TIMESTAMP: (
         "RECORD_REFUSED",
         "its timestamp is outside message.timestamp.before/after.max.ms of the target topic",
     ),
-    UNSUPPORTED_COMPRESSION_TYPE: ("RECORD_REFUSED", "its codec is not known to the target"),
-    INVALID_RECORD: ("RECORD_REFUSED", "a compacted target topic takes no record without a key"),
+    UNSUPPORTED_COMPRESSION_TYPE: ("RECORD_REFUSED", "the target does not support its codec"),
+    INVALID_RECORD: ("RECORD_REFUSED", "a compacted target topic rejects records without a key"),
 }
 RETRIABLE_ERRORS: Final = (
     frozenset(row.number for row in ERRORS.values() if row.retriable) | {BROKER_NOT_AVAILABLE}
 ) - REFUSALS.keys()
-"""Leaders, ISR, time-outs, storage, unknown topic or id: the partition is checked again, then
-continues or stops.
+"""Leader, ISR, time-out, storage errors, unknown topic or ID. The partition is checked again, then
+it resumes or stops.
 """
 BROKEN_LOG: Final = frozenset({"GAP_WRITTEN", "EXTRA_RECORDS"})
 OF_A_BATCH: Final = frozenset({CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE})
-"""What is wrong with a batch as a whole."""
+"""Errors that concern a batch as a whole."""
 UNDER_MIN_ISR: Final = frozenset({NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 SEQUENCE_ERRORS: Final = frozenset(
     {
@@ -76,14 +76,15 @@ def refusal(
     message: str | None,
     record: int,
 ) -> PartitionError:
-    """The trouble of a partition whose batch, `what`, was answered with Kafka's `error`; `record`
-    is the index of the record that the target names, -1 where it names none.
+    """Return the problem of a partition whose batch (`what`) was rejected with Kafka's `error`.
+
+    `record` is the index of the record that the target names, or -1 if it names none.
     """
     said = f" ({message})" if message else ""
     if error in SEQUENCE_ERRORS:
         return PartitionError(
-            f"{what}: the target refused sequence of ordinal {batch.ordinal}: another writer was "
-            f"there first, or an answer was lost{said}; the log is read again",
+            f"{what}: the target refused the sequence of ordinal {batch.ordinal}: another writer "
+            f"was first, or a response was lost{said}; reading the log again",
             code="SEQUENCE_REFUSED",
             fate=Fate.RETRIABLE,
         )
@@ -110,15 +111,17 @@ def refusal(
 
 
 def unseen(target: TopicPartition) -> PartitionError:
-    """What stands on the target now is not known: it is checked."""
-    text = f"{target}: old records come next, and late requests of a lost lane may bring more"
-    return PartitionError(f"{text}; the log is read", code="HELD_BACK", fate=Fate.RETRIABLE)
+    """Return the error that makes the partition's log be checked, because its end is uncertain."""
+    text = (
+        f"{target}: old records come next, and late requests of a lost lane may still append some"
+    )
+    return PartitionError(f"{text}; reading the log", code="HELD_BACK", fate=Fate.RETRIABLE)
 
 
 def other_writer(target: TopicPartition, batch: OutBatch) -> PartitionError:
     return PartitionError(
-        f"{target} at ordinal {batch.ordinal}: the target had this batch already though "
-        "this lane did not send it: another lane of the flow writes too; the log is read again",
+        f"{target} at ordinal {batch.ordinal}: the target already had this batch, though "
+        "this lane did not send it: another lane of the flow also writes; reading the log again",
         code="OTHER_WRITER",
         fate=Fate.RETRIABLE,
     )
@@ -132,18 +135,18 @@ def gap(
     missing: int,
     runs: Sequence[Run],
 ) -> PartitionError:
-    """So many records are missing before a batch that should lie at `begin`."""
+    """Report that `missing` records are missing before the batch expected at `begin`."""
     what = (
         f"{target} at ordinal {batch.ordinal}: {missing} records are missing before the batch just "
         f"appended: target offsets {Span(begin - missing, begin)} hold later records; upstream "
-        f"records {upstream_range(runs, batch.ordinal - missing, missing)} of {source} are not on "
-        "the target"
+        f"records {upstream_range(runs, batch.ordinal - missing, missing)} of {source} "
+        "are not on the target"
     )
     return LogFinding(code="GAP_WRITTEN", what=what, source=source, target=target).error()
 
 
 def foreign(target: TopicPartition, batch: OutBatch, begin: int, count: int) -> PartitionError:
-    """Somebody else's records lie where a batch should be."""
+    """Report that records of another client are where a batch was expected."""
     span = Span(begin, begin + count)
     what = (
         f"{target} at ordinal {batch.ordinal}: {count} records that this flow did not write lie at "
@@ -153,8 +156,10 @@ def foreign(target: TopicPartition, batch: OutBatch, begin: int, count: int) -> 
 
 
 def poison(batch: OutBatch, error: int, record: int) -> tuple[int, int] | None:
-    """[first, next) of the upstream offsets that the target will not take; None: that cannot be
-    said of single records. A batch that is too large is cut first (`splitting`).
+    """Return the upstream offsets [first, next) that the target rejects.
+
+    Returns None if the rejection cannot be attributed to records. A batch that is too large is
+    split first (`splitting`).
     """
     if error in OF_A_BATCH:
         return batch.upstream, batch.upstream_next
@@ -169,7 +174,7 @@ def poison(batch: OutBatch, error: int, record: int) -> tuple[int, int] | None:
 
 
 def unreadable(error: TwinlogError, tp: TopicPartition, position: int) -> TwinlogError:
-    """Why the source cannot be read on behind a position."""
+    """Return the reason why the source cannot be read after a position."""
     failure = PartitionError(
         f"{tp}: from upstream offset {position}: {error.message}", code=error.code, fate=error.fate
     )
@@ -178,9 +183,7 @@ def unreadable(error: TwinlogError, tp: TopicPartition, position: int) -> Twinlo
 
 
 def rank(error: PartitionError) -> int:
-    """The worst of several troubles is the one to tell: a log that is wrong, then what trying
-    again cannot mend.
-    """
+    """Rank problems, worst last: retriable errors, other errors, a log that is wrong."""
     if error.code in BROKEN_LOG:
         return 2
     return 0 if error.fate is Fate.RETRIABLE else 1

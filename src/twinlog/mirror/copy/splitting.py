@@ -1,13 +1,12 @@
-"""Batches that the target refuses as too large, though they are within `max.message.bytes`.
+"""Splits batches that the target rejects as too large although they fit `max.message.bytes`.
 
-A broker whose topic has a `compression.type` of its own recompresses what comes with another
-codec, and measures the batch once more behind that. How large it will be nobody knows before. So
-such a batch is cut into smaller ones and sent again, and what comes behind is cut before it is
-sent. Ordinals stay, and with them sequences and the offset map; only a record that is refused by
-itself is too large.
+A broker whose topic has its own `compression.type` recompresses batches with another codec and then
+checks the size again. That size cannot be predicted. So a rejected batch is split and sent again,
+and later batches are split before they are sent. Ordinals do not change, nor do sequences and the
+offset map. Only a single record that is rejected alone is too large.
 
-A refusal appends nothing, and what was on its way behind the batch is refused for its sequence. So
-all of it waits until everything is answered, and goes out again in its order.
+A rejected batch is not appended, and the batches in flight behind it are rejected for their
+sequence. So all of them wait until everything is answered, and are then sent again in order.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ NO_LIMIT: Final = (1 << 31) - 1
 
 @dataclass(slots=True)
 class Splitter:
-    """What one copy knows of sizes that its target refuses."""
+    """Batch sizes that the target of one copy rejects."""
 
     producer_id: int
     most_bytes: int = NO_LIMIT
-    """Batches of several records that are larger are cut before they are sent."""
+    """Larger batches of several records are split before they are sent."""
     refused: list[OutBatch] = field(default_factory=list)
-    """To be sent again when nothing is in flight any more."""
+    """Batches to send again once nothing is in flight."""
     reason: PartitionError | None = None
-    """Of the first of them, for the case that it cannot be cut."""
+    """The error of the first rejected batch, for the case that it cannot be split."""
 
     def keeps(self, batch: OutBatch, error: int, reason: PartitionError) -> bool:
-        """Whether a batch that was answered so is to be sent again; then it is kept here."""
+        """Keep a rejected batch if it is to be sent again, and return whether it is."""
         if self.refused:
             keeps = error in TOO_LARGE or error == OUT_OF_ORDER_SEQUENCE_NUMBER
         else:
@@ -54,7 +53,7 @@ class Splitter:
         return keeps
 
     def cut(self) -> tuple[list[OutBatch], PartitionError | None]:
-        """What was refused, in smaller batches, and what is wrong where that cannot be."""
+        """Return the rejected batches, split, and an error if the first cannot be split."""
         refused, self.refused = self.refused, []
         first, *behind = refused
         self.most_bytes = min(self.most_bytes, len(first.data) // 2)
@@ -63,20 +62,21 @@ class Splitter:
         for batch in behind:
             parts += self.parts(batch)
         for batch in parts:
-            batch.sent = 0  # each was surely refused: a repeat of it would be another lane's
+            batch.sent = 0  # each was certainly rejected: a repeat would be another lane's
         return parts, reason
 
     def parts(self, batch: OutBatch) -> list[OutBatch]:
-        """The same records in batches that are not larger than what was refused."""
+        """Split a batch to below the sizes that were rejected."""
         if len(batch.data) <= self.most_bytes or batch.count == 1:
             return [batch]
         try:
             header, rows = read_header(batch.data), decode_rows(batch.data)
         except CorruptData:
-            return [batch]  # a broker that takes it apart says so itself
+            return [batch]  # a broker that decodes it reports this itself
         out: list[OutBatch] = []
         done = 0
-        half = len(rows) // 2  # ours may be smaller than the source's, and is not smaller there
+        # the local encoding may be smaller than the source's, but not smaller than the target's
+        half = len(rows) // 2
         sized = (
             encoded
             for some in (rows.slice(0, half), rows.slice(half, len(rows)))

@@ -1,8 +1,7 @@
-"""How long records were on their way, summed up batch by batch: the numbers behind the latency and
-age series of MM2.
+"""Sums up the latency and age of records, batch by batch, for the metrics that MM2 has, too.
 
-A batch counts once, with its newest timestamp: records are not decoded, so that of every single one
-is not known.
+A batch counts once, with its newest timestamp: records are not decoded, so individual times are
+unknown.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ NO_TIMESTAMP = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """Times in ms of the batches of one interval; all 0 when there was none."""
+    """Times of the batches of one interval, in ms. All are 0 if there were no batches."""
 
     count: int = 0
     total_ms: int = 0
@@ -23,19 +22,19 @@ class Timings:
     most_ms: int = 0
     last_ms: int = 0
     spread: tuple[tuple[int, int], ...] = ()
-    """How many fell into which bucket of `bucket_of`; the sum of the counts is `count`."""
+    """Number of batches per bucket of `bucket_of`. The counts add up to `count`."""
 
 
 NO_TIMINGS = Timings()
 
 SMALL_MS: Final = 8
-"""Below, each millisecond has a bucket."""
+"""Below this, each millisecond has its own bucket."""
 OCTAVE: Final = 4
-"""Buckets between a power of two and the next: an edge is a quarter off at most."""
+"""Buckets per power of two: an upper bound is at most a quarter too high."""
 
 
 def bucket_of(passed_ms: int) -> int:
-    """The bucket of a time; one below 0 is in the first."""
+    """Return the bucket of a time. Negative times are in the first bucket."""
     if passed_ms < SMALL_MS:
         return max(0, passed_ms)
     shift = passed_ms.bit_length() - 3
@@ -43,7 +42,7 @@ def bucket_of(passed_ms: int) -> int:
 
 
 def upper_ms(bucket: int) -> int:
-    """The longest time that falls into it."""
+    """Return the longest time in this bucket."""
     following = bucket + 1
     if following < SMALL_MS:
         return bucket
@@ -52,7 +51,7 @@ def upper_ms(bucket: int) -> int:
 
 
 class TimingSum:
-    """Adds up one interval."""
+    """Adds up the times of one interval."""
 
     __slots__ = ("_count", "_last", "_least", "_most", "_spread", "_total")
 
@@ -61,10 +60,10 @@ class TimingSum:
         self._spread: dict[int, int] = {}
 
     def add(self, now_ms: int, timestamp_ms: int) -> None:
-        """A batch that carries this timestamp got so far now."""
+        """Count a batch with this timestamp that reached this stage now."""
         if timestamp_ms == NO_TIMESTAMP:
             return
-        passed = now_ms - timestamp_ms  # below 0 when the producer's clock is ahead: as in MM2
+        passed = now_ms - timestamp_ms  # negative when the producer's clock is ahead: as in MM2
         if not self._count or passed < self._least:
             self._least = passed
         if not self._count or passed > self._most:
@@ -76,7 +75,7 @@ class TimingSum:
         self._spread[bucket] = self._spread.get(bucket, 0) + 1
 
     def take(self) -> Timings:
-        """What was added since the last call."""
+        """Return the times added since the last call, and start a new interval."""
         if not self._count:
             return NO_TIMINGS
         out = Timings(

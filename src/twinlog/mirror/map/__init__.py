@@ -1,9 +1,12 @@
-"""The offset map: which upstream record every target offset is, and what it says.
+"""The offset map: which upstream record every target offset is.
 
-Read `offset_map` (its rows and rules) and `runs`; `map_tail` is its end, as a lane writes it,
-`translation` answers for one offset, `origins` for each record of a batch, `rebuilt_runs` and
-`rebuilt_rows` find a map again from the logs, `accepted_records` what others wrote between ours.
-`mm2_offsets` and `offset_syncs` are what MirrorMaker 2 knew, and knows.
+Read `offset_map` (its rows and rules) and `runs` first.
 
-What groups get of it: `checkpoints` has the rules, `synced_offsets` what was given.
+- `map_tail` is the end of a map, as a lane writes it.
+- `translation` translates single offsets, and `origins` the records of a batch.
+- `rebuilt_runs` and `rebuilt_rows` rebuild a map from the logs.
+- `accepted_records` handles foreign records between this flow's records.
+- `mm2_offsets` and `offset_syncs` are MirrorMaker 2's knowledge of offsets, read and written.
+- `checkpoints` has the rules for consumer groups, `synced_offsets` the offsets that groups were
+  given.
 """

@@ -1,27 +1,28 @@
-"""Starts behind records of somebody else that were accepted, in a topic that is else ours alone.
+"""Starts after foreign records that were accepted, in a topic to which otherwise only this flow
+writes.
 
-    downstream   70 71 72  [73 74]  75 76        73 and 74 were written by somebody else
-    ordinal       0  1  2            3  4        K is 70 before them, 72 behind
+    downstream   70 71 72  [73 74]  75 76        73 and 74 were written by another client
+    ordinal       0  1  2            3  4        K is 70 before them, 72 after them
     runs         (0, 100, 70)       (3, 103, 75)
 
-Why nothing is lost, doubled or misplaced:
+Why no record is lost, duplicated or misplaced:
 
-1. What is accepted is exact: all ranges of the log that are not ours, up to its end, and the K
-   behind them (`Accepted`). Our batches before, between and behind them must have the sequences of
-   one unbroken copy: where one is missing or comes twice, nothing can be accepted.
-2. A start looks at the log again. It goes by the acceptance only where the very same ranges lie
-   there and nothing else that is foreign; else it is as without, and stops with its code.
-3. The next ordinal is that behind our last batch, and the broker's memory of our producer id must
-   agree with it. Whose batch it is decides the broker, as ever: a late request of a dead lane is
-   the same batch under the same sequence, before or behind the foreign ones.
-4. The upstream offset comes from the map, and the last records of ours are compared with the
-   source's, as in every start: those of one stretch in which K is the same.
-5. The first row of the new term is durable before anything is sent. It holds the run behind each
+1. An acceptance is exact: all foreign ranges of the log, up to its end, and the K after them
+   (`Accepted`). This flow's batches before, between and after them must have the sequences of one
+   unbroken copy. If one is missing or repeated, nothing can be accepted.
+2. A start checks the log again. It uses the acceptance only if exactly the same ranges are foreign.
+   Otherwise it acts as if there were no acceptance, and stops with its code.
+3. The next ordinal is the one after this flow's last batch, and the broker's producer state must
+   agree. A late request of a dead lane is the same batch under the same sequence, before or after
+   the foreign ones, and the broker deduplicates it as usual.
+4. The upstream offset comes from the map, and this flow's last records are compared with the
+   source's, as in every start, within one stretch in which K is constant.
+5. The first row of the new term is durable before anything is sent. It has the run after each
    range, so K is in the map from then on, and later starts need no acceptance.
 
-If a process dies before that row, the next one finds the acceptance in the state topic and does the
-same. If it dies behind it, the map says K. If the log then loses its end, the map's runs above
-that are void by its own rules, and K is again what it was.
+If a process dies before that row is written, the next one finds the acceptance in the state topic
+and does the same. If it dies later, the map has K. If the log then loses its end, the map's runs
+above it are void by the map's own rules, and K has its former value again.
 """
 
 from __future__ import annotations
@@ -39,20 +40,22 @@ from twinlog.model import sequence_of
 from twinlog.wire.record_batch import BatchHeader, read_headers
 
 MAX_READS: Final = 64
-"""Fetches of about 1 MB from the first foreign record on: what is behind more is not accepted."""
+"""Maximum fetches of about 1 MB from the first foreign record on. Nothing is accepted if the log is
+longer.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TailStretch:
-    """The end of a log, as far back as K is the same."""
+    """The end of a log, as far back as K is constant."""
 
     k: int
     low: int
-    """Target offset of its first record, or one below all that is ours."""
+    """Target offset of its first record, or one below all of this flow's records."""
 
 
 def last_stretch(runs: Sequence[Run], log_end: int) -> TailStretch:
-    """By the map; where nothing was ever accepted, it is all of the log."""
+    """Return the last stretch by the map. If nothing was ever accepted, it is the whole log."""
     at, k = max(0, following(runs, log_end, DOWNSTREAM) - 1), k_at(runs, log_end)
     if _k_of(runs[0]) == k:
         return TailStretch(k, 0)
@@ -67,13 +70,13 @@ def _k_of(run: Run) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignWalk:
-    """What the log holds from its first foreign record on."""
+    """The content of a log from its first foreign record on."""
 
     ranges: tuple[tuple[int, int], ...]
     foreign: tuple[BatchHeader, ...]
-    """The batches in them."""
+    """The batches in these ranges."""
     jumps: tuple[tuple[int, int], ...]
-    """(ordinal, target offset) of the first record of ours behind each range that has one."""
+    """(ordinal, target offset) of this flow's first record after each range that has one."""
     next_ordinal: int
     end: int
 
@@ -87,7 +90,7 @@ class ForeignWalk:
         )
 
     def stretch_end(self, there: LogEnds, low: int) -> LogEnds:
-        """The log as far as our last records follow one another."""
+        """Return the log bounds within which this flow's last records are contiguous."""
         begin = max(there.log_start, self.jumps[-1][1] if self.jumps else low)
         first, behind = self.ranges[-1]
         return replace(
@@ -98,14 +101,16 @@ class ForeignWalk:
 def walk(
     read: Callable[[int], memoryview], first: int, end: int, *, k: int, producers: frozenset[int]
 ) -> ForeignWalk | None:
-    """[first, end) of a target log, where `first` begins a foreign batch and K was `k` before it.
-    None: a record of ours is missing or comes twice, or there is too much to look at.
+    """Classify [first, end) of a target log, where `first` begins a foreign batch and K was `k`
+    before it.
+
+    Returns None if a record of this flow is missing or repeated, or if there is too much to read.
     """
     ranges: list[tuple[int, int]] = []
     jumps: list[tuple[int, int]] = []
     foreign: list[BatchHeader] = []
     ordinal, reached = first - k, first
-    """Everything below `reached` is judged."""
+    """Everything below `reached` is classified."""
     for header in _batches(read, first, end):
         if header is None:
             return None
@@ -136,7 +141,7 @@ def walk(
 def _batches(
     read: Callable[[int], memoryview], first: int, end: int
 ) -> Iterator[BatchHeader | None]:
-    """None where the bound came before the end."""
+    """Yield all batch headers, then None if the read limit was reached before the end."""
     position = first
     for _ in range(MAX_READS):
         if position >= end:
@@ -149,14 +154,15 @@ def _batches(
                 position = header.next_offset
                 yield header
         if position == before:
-            return  # cleaned: nothing lies there
+            return  # cleaned: no batch left here
     if position < end:
         yield None
 
 
 def pending(accepted: Sequence[Accepted], stretch: TailStretch, end: int) -> list[Accepted]:
-    """What is accepted and may not be in the map yet, the last in the log first. Of a log that lost
-    its end some may be history: only a look at it tells.
+    """Return acceptances that may not be in the map yet, the last in the log first.
+
+    If the log lost its end, some may be obsolete. Only a check of the log shows that.
     """
     found = [one for one in accepted if one.k > stretch.k and one.ranges[-1][1] <= end]
     return sorted(found, key=lambda one: one.first, reverse=True)

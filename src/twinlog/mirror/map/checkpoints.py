@@ -1,14 +1,16 @@
-"""Which checkpoints are worth writing, and which offsets of a target's group are to be set.
+"""Decides which checkpoints to write, and which group offsets to set on the target.
 
-Decisions only, as MirrorMaker 2 takes them, with our exact translation:
+The decisions are MirrorMaker 2's, with exact translation:
 
-- a checkpoint is written when it is the first of its group and partition, when the group went back
-  on the source, or when its place on the target moved on;
-- and, beyond that, when the place is now known exactly and is another one (the target topic was
-  created again, or MirrorMaker 2 wrote a place before it), or when only the source's side moved;
-- never when the copy merely looks shorter than it did: a clamped place does not go back;
-- an offset of an idle group on the target is set where the group has none, or one before it: an
-  idle group is never moved back. A group that is active there is left alone.
+- A checkpoint is written if it is the first of its group and partition, if the group went back on
+  the source, or if its target offset advanced.
+- In addition, it is written if the target offset is now exact and has changed (the target topic was
+  created again, or MirrorMaker 2 wrote an offset before it), or if only the upstream offset
+  advanced.
+- It is never written merely because the copy seems shorter than before: a clamped offset does not
+  go back.
+- The offset of an idle group on the target is set if the group has none, or a lower one. An idle
+  group is never moved back. A group that is active there is left alone.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from twinlog.wire.mm2_records import Checkpoint
 
 
 def is_due(last: Checkpoint | None, now: Checkpoint, *, is_exact: bool) -> bool:
-    """Whether a checkpoint says something that the last one of its group and partition did not."""
+    """Return whether a checkpoint is news compared with the last one of its group and partition."""
     if last is None:
         return True
     if now.upstream_offset < last.upstream_offset:
@@ -33,7 +35,7 @@ def is_due(last: Checkpoint | None, now: Checkpoint, *, is_exact: bool) -> bool:
 
 
 class Skipped(StrEnum):
-    """Why a group, or a partition of it, is left as it is on the target."""
+    """Why a group, or a partition of it, is not changed on the target."""
 
     ACTIVE = "it is active there"
     AHEAD = "it is further there"
@@ -43,7 +45,7 @@ class Skipped(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetGroup:
-    """A group as the target knows it."""
+    """A group's state on the target."""
 
     is_active: bool
     has_offsets: bool
@@ -53,15 +55,15 @@ class TargetGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSync:
-    """What to do with one group on the target."""
+    """The change to one group on the target."""
 
     to_set: tuple[Checkpoint, ...] = ()
     skipped: Skipped | None = None
-    """Where nothing is set that could have been."""
+    """Why nothing is set although there were offsets to set."""
 
 
 def group_sync(there: TargetGroup | None, wanted: Iterable[Checkpoint]) -> GroupSync:
-    """Decide from the group's state now; None where the target does not know it."""
+    """Decide from the group's current state, which is None if it does not exist on the target."""
     checkpoints = tuple(wanted)
     if there is None:
         return GroupSync(to_set=checkpoints)

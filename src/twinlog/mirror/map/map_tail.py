@@ -1,9 +1,9 @@
 """The end of a partition's offset map, as the lane that holds its term writes it.
 
-Runs are announced in the order of their batches, gathered in chunks, and a batch waits until the
-runs that it needs are durable. One Fetch answer of a half-compacted topic may announce a hundred
-thousand runs at once, so a chunk is full at a number of runs, whether it is durable or not: rows
-stay small, and several of them are written one after the other.
+Runs are announced in the order of their batches and gathered in chunks. A batch waits until its
+runs are durable. One Fetch response from a half-compacted topic may announce a hundred thousand
+runs, so a chunk is full at a fixed number of runs, durable or not: rows stay small, and several are
+written one after the other.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, Term
 from twinlog.mirror.map.runs import Run, run_at
 
 RUNS_PER_CHUNK: Final = 400
-"""About 4 KB of JSON: what one more gap costs to rewrite."""
+"""About 4 KB of JSON, which are rewritten for each additional gap."""
 
 MOVED_TOGETHER: Final = 64
-"""Runs of moved records that make a row due; the mark brings one every few seconds as well."""
+"""Number of moved runs that make a row due. The mark also causes a row every few seconds."""
 
 CLOSED_KEPT: Final = 2
-"""Durable chunks that are remembered: a copy that is handed over may end in one of them."""
+"""Durable chunks to remember: a copy that is handed over may end in one of them."""
 
 
 @dataclass(slots=True)
 class _Full:
-    """A chunk that takes no more runs."""
+    """A chunk that accepts no more runs."""
 
     chunk: int
     runs: list[Run]
@@ -35,7 +35,7 @@ class _Full:
 
 
 class Handed(NamedTuple):
-    """What the next holder of the term continues with."""
+    """The state with which the next holder of the term continues."""
 
     chunk: int
     runs: tuple[Run, ...]
@@ -44,9 +44,9 @@ class Handed(NamedTuple):
 
 @dataclass(slots=True)
 class MapTail:
-    """Runs announced, and how many of them are durable.
+    """Announced runs, and how many of them are durable.
 
-    A lane hands its tail over with a release, so that the next one continues the same chunk.
+    A lane hands its tail over on release, so that the next lane continues the same chunk.
     """
 
     key: PartitionKey
@@ -54,23 +54,23 @@ class MapTail:
     term: Term
     chunk: int
     runs: list[Run]
-    """Of the open chunk."""
+    """Runs of the open chunk."""
     producer_id: int = -1
     mark: Mark | None = None
     fingerprint: int | None = None
     durable_ordinal: int = -1
-    """Runs up to this ordinal are in the map topic; batches of later runs wait."""
+    """Runs up to this ordinal are in the map topic. Batches of later runs wait."""
     dirty: bool = False
     writing: int = 0
-    """Rows of this tail that are on their way."""
+    """Rows of this tail that are in flight."""
     _unwritten: int = 0
-    """Runs of records that moved since the last row."""
+    """Runs moved since the last row."""
     _full: list[_Full] = field(default_factory=list)
     """Full chunks that are not known to be durable, in order."""
     _closed: list[_Full] = field(default_factory=list)
 
     @classmethod
-    def beginning(  # noqa: PLR0913 (all of it is known at once, by name)
+    def beginning(  # noqa: PLR0913 (keyword-only)
         cls,
         *,
         key: PartitionKey,
@@ -82,7 +82,9 @@ class MapTail:
         fingerprint: int | None = None,
         dirty: bool,
     ) -> Self:
-        """Of a new term: its first chunks hold these runs, the last of them the position."""
+        """Create the tail of a new term. Its first chunks hold these runs, of which the last is the
+        position.
+        """
         tail = cls(
             key=key,
             topic=topic,
@@ -99,14 +101,17 @@ class MapTail:
         return tail
 
     def announce(self, run: Run, fingerprint: int | None, *, always: bool = False) -> None:
-        """Add a run that a batch about to be sent begins; `always`: even one that is known so."""
+        """Add the run that a batch about to be sent begins; `always`: even if it adds
+        nothing new.
+        """
         if self.runs and run.continues(self.runs[-1]) and not always:
-            # how far was read was announced alone; a batch that begins there brings its fingerprint
+            # a position was announced without a record; a batch that begins there brings its
+            # fingerprint
             is_noted = run.ordinal == self.runs[-1].ordinal and self.fingerprint is None
             if not is_noted or fingerprint is None:
                 return
         if self.runs and run.ordinal == self.runs[-1].ordinal:
-            self.runs[-1] = run  # nothing was written for the announced one: this is what follows
+            self.runs[-1] = run  # nothing was written for the announced run: this one replaces it
         else:
             self._append(run)
         self.durable_ordinal = min(self.durable_ordinal, run.ordinal - 1)
@@ -128,22 +133,24 @@ class MapTail:
         self._closed = [*self._closed, *durable][-CLOSED_KEPT:]
 
     def _chunks(self) -> list[list[Run]]:
-        """All runs that are remembered: of durable chunks, of full ones, of the open one."""
+        """Return all remembered runs: of durable chunks, full chunks and the open chunk."""
         return [*(full.runs for full in (*self._closed, *self._full)), self.runs]
 
     def moved(self, run: Run, distance: int) -> None:
-        """Records lie further on the target from this run on: so do all that were announced.
+        """Shift the target offsets of this run and all later announced runs.
 
-        What is announced of upstream offsets stays true, so nothing waits for the row. Where flows
-        write side by side nearly every batch moves: rows are written for many of them together.
+        Their upstream offsets stay true, so nothing waits for the row. If flows write to the same
+        topic, nearly every batch moves, so one row is written for many of them.
         """
         if self.runs and self.runs[0].ordinal < run.ordinal:
             self._moved_in_open_chunk(run, distance)
         else:
-            self._rebuild(run, distance)  # False: the look at the log that follows finds it
+            self._rebuild(run, distance)  # False: the next check of the log finds it
 
     def insert(self, run: Run) -> bool:
-        """Announce a run before others that were announced; False: too many were since."""
+        """Announce a run before runs that were already announced. Returns False if too many have
+        followed.
+        """
         return self._rebuild(run, 0)
 
     def _rebuild(self, run: Run, distance: int) -> bool:
@@ -180,7 +187,7 @@ class MapTail:
             self.dirty = True
 
     def next_row(self) -> tuple[ChunkRow, Run] | None:
-        """A row that is to be written now, and the last run in it; None when there is no other."""
+        """Return a row to write now and the last run in it, or None if there is none."""
         if not self.dirty:
             return None
         for full in self._full:
@@ -205,7 +212,9 @@ class MapTail:
         )
 
     def on_durable(self, run: Run) -> None:
-        """A row that ended with this run is in the map topic, and all rows before it."""
+        """Note that a row ending with this run is in the map topic, and so are all rows
+        before it.
+        """
         self.writing -= 1
         for full in list(self._full):
             if full.runs[-1] != run and full.runs[-1].ordinal >= run.ordinal:
@@ -216,7 +225,7 @@ class MapTail:
             self.durable_ordinal = max(self.durable_ordinal, run.ordinal)
 
     def _is_announced(self, run: Run) -> bool:
-        """Not one that another run of its ordinal has replaced since its row was written."""
+        """Return False if another run of its ordinal has replaced it since its row was written."""
         for runs in (*(full.runs for full in self._full), self.runs):
             held = run_at(runs, run.ordinal)
             if held is not None and held.ordinal == run.ordinal:
@@ -224,14 +233,16 @@ class MapTail:
         return True
 
     def on_refused(self) -> None:
-        """A row was answered with an error: it is not there, or is written again as it is."""
+        """Note that a row was rejected: it is not in the topic, or is written again unchanged."""
         self.writing -= 1
         for full in self._full:
             full.is_sent = False
         self.dirty = True
 
     def on_lost(self) -> None:
-        """A row has an unknown outcome and may still arrive: resume under other keys (rule D)."""
+        """Note that the outcome of a row is unknown and that it may still arrive: use other keys
+        (rule D).
+        """
         self.writing -= 1
         for full in self._full:
             self.chunk += 1
@@ -240,7 +251,7 @@ class MapTail:
         self.dirty = True
 
     def write_again(self) -> None:
-        """Rows that were acknowledged may be gone: write those that are remembered as they are."""
+        """Write the remembered rows again unchanged, because acknowledged rows may be lost."""
         self._full = [*self._closed, *self._full]
         self._closed = []
         for full in self._full:
@@ -248,18 +259,19 @@ class MapTail:
         self.dirty = True
 
     def note(self, mark: Mark) -> None:
-        """Note how far the copy got, to be written with the next row or by itself."""
+        """Note how far the copy got, to be written with the next row or in a row of its own."""
         if mark != self.mark:
             self.mark = mark
             self.dirty = True
 
     def handed(self, acked_ordinal: int) -> Handed | None:
-        """What a copy at rest hands over; None when the runs at its end are not known any more.
+        """Return what a drained copy hands over, or None if the runs at its end are no longer
+        known.
 
-        Runs above it were announced for batches that were never sent. Where they fill chunks of
-        their own, a chunk above all of these repeats the one that the copy ends in, and voids them.
-        And whoever reads these records again may find others: so the next holder writes its row
-        before anything else, as if nothing were durable.
+        Runs above its end were announced for batches that were never sent. If they fill chunks of
+        their own, a chunk above all of these repeats the one in which the copy ends, and voids
+        them. Another reader of these records may find different ones, so the next holder writes its
+        row before anything else, as if nothing were durable.
         """
         chunks = self._chunks()
         at = next(
@@ -278,9 +290,10 @@ class MapTail:
 def first_runs(
     known: Iterable[Run], open_from: int, corrected: Sequence[Run], position: Run
 ) -> list[Run]:
-    """What a new term's first row holds: the map's newest chunk, which begins at ordinal
-    `open_from` (-1: there is none), as far as it is right; what it had wrong; and the position
-    (rule C of `mirror.map.offset_map`).
+    """Return the runs of a new term's first row (rule C of `mirror.map.offset_map`).
+
+    These are the valid part of the map's newest chunk, which begins at ordinal `open_from` (-1:
+    there is none), then the corrections of the map, then the position.
     """
     found = [*corrected, position]
     cut = found[0].ordinal

@@ -1,20 +1,21 @@
-"""Where records lie that a MirrorMaker 2 copied before our map begins, as far as its offset syncs
-tell.
+"""Translates offsets of records that MirrorMaker 2 copied before the map begins, from its offset
+syncs.
 
-A sync is a pair (u, d): the record at u on the source lies at d on the target. Everything behind u
-that was copied has a copy behind d, also where a restart of MirrorMaker 2 copied some of it twice,
-for each start continues at or before where the last one stopped, and so does the take-over.
-So from the newest pair at or below an offset follows a place that skips nothing: by MirrorMaker 2's
-own rule, d for u itself and d + 1 for what lies behind it.
+A sync is a pair (u, d): the record at u on the source is at d on the target. Every copied record
+after u has a copy after d, even if a restart of MirrorMaker 2 copied some records twice, because
+each start continues at or before the point where the last one stopped. The take-over by Twinlog
+does the same. So the newest pair at or below an offset yields a position that skips nothing. By
+MirrorMaker 2's own rule it is d for u itself, and d + 1 for later offsets.
 
-    pairs  (0, 0) (101, 101) (202, 198)      our map begins at (300, 290)
-
-    202 -> 198    250 -> 199: between it and 290 lies what is read again    100 -> 1
+    pairs  (0, 0) (101, 101) (202, 198)      the map begins at (300, 290)
+    202 -> 198    250 -> 199 (records up to 290 are read again)    100 -> 1
 
 Rules:
 
-A. A pair with an upstream offset at or below an earlier one's takes its place: copied again.
-B. One with a downstream offset at or below an earlier one's is of another log: all before are void.
+A. A pair with an upstream offset at or below that of an earlier pair replaces it: the record was
+   copied again.
+B. A pair with a downstream offset at or below that of an earlier pair belongs to another log: all
+   earlier pairs are void.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 NEWEST_KEPT: Final = 200
-"""Groups are near the end."""
+"""Most groups are near the end of the log."""
 OLDER_KEPT: Final = 200
-"""Evenly spread over all that is older; both together are about 4 KB."""
+"""Evenly spread over all older pairs. Both together are about 4 KB."""
 
 
 class Pair(NamedTuple):
@@ -38,7 +39,9 @@ class Pair(NamedTuple):
 
 
 def kept(pairs: Iterable[Pair], upstream: int, downstream: int) -> tuple[Pair, ...]:
-    """What stays of pairs in the order of their log, below the place where our map begins."""
+    """Return the pairs to keep, from pairs in log order, below the position where the map
+    begins.
+    """
     out: list[Pair] = []
     for pair in pairs:
         if out and pair.downstream <= out[-1].downstream:
@@ -52,12 +55,14 @@ def kept(pairs: Iterable[Pair], upstream: int, downstream: int) -> tuple[Pair, .
 
 
 def downstream_before(pairs: Sequence[Pair], upstream: int) -> int | None:
-    """A place on the target at or before all records from `upstream` on; None: no pair tells."""
+    """Return a target offset at or before all records from `upstream` on, or None if no pair shows
+    one.
+    """
     return _after(pairs, upstream, _UPSTREAM, _DOWNSTREAM)
 
 
 def upstream_before(pairs: Sequence[Pair], downstream: int) -> int | None:
-    """The other way round."""
+    """Return a source offset at or before all records from `downstream` on, or None."""
     return _after(pairs, downstream, _DOWNSTREAM, _UPSTREAM)
 
 

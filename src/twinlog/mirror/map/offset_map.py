@@ -1,43 +1,44 @@
-"""The offset map of one partition: runs that say which upstream record every ordinal is, and where
-it lies.
+"""The offset map of one partition: runs that give the upstream and target offset of every ordinal.
 
     upstream   100 101 102  .  104 105  .   .  108        dots: markers, compacted, aborted
     ordinal      0   1   2       3   4           5        how many records this flow wrote before it
-    downstream  70  71  72      73  74          75        K = 70 for ever (a topic of ours alone)
+    downstream  70  71  72      73  74          75        K is always 70 (no other writers)
 
     runs: (0, 100, 70) (3, 104, 73) (5, 108, 75)
 
 Rows are written to a compacted topic *ahead* of the data that they announce. A row is a chunk: all
-runs from its first ordinal on, rewritten while it grows, so that compaction keeps one value a
+runs from its first ordinal on. It is rewritten while it grows, so compaction keeps one value per
 chunk.
 
 Rules:
 
-A. The key is (topic ids, partition, term, chunk). A term is one cold start of the partition: the
-   generation of the flow's leader and a number that leader never uses twice. Nobody but the holder
-   of a term writes its keys.
-B. What the map says follows from its *table* alone, the newest value of each key, which compaction
-   keeps: chunks are taken in the order of (term, chunk), and the first run of each voids every run
-   at or above its ordinal in those before it. In which order rows came, over how many partitions of
-   the topic they are spread and what the cleaner has removed meanwhile makes no difference.
-C. A new term's first chunk is its *cut*: it repeats the runs of the newest chunk that was read, up
-   to the position that was found (or to where the map was wrong), and so begins at or before any
-   chunk that a lane of the term before may still write. Such a late row, written by a lane thought
-   dead, changes what its own key says; all that could be wrong of it lies above the cut.
-   Why the newest chunk is enough: a lane writes the first row of a chunk behind the last one of
-   the chunk before, and what a lost write held is repeated under higher numbers. So of a term
-   whose newest chunk was read no lower one can change any more, unless it is repeated there.
-D. Within a term chunks only grow, their first ordinal never changes, and a write with an unknown
-   outcome is never repeated under its key: what is not known as durable goes into new chunks.
-E. Ordinals rise strictly within a partition once cut; upstream and downstream offsets rise with
-   them.
-F. A null value takes a chunk away whose runs are behind what both logs still hold (of a branch:
-   behind its mark), and never the first chunk of all (`control.duties.map_pruning`).
-G. The first row of all fixes where the copy began: `twinlog.start` is never asked again for this
-   pair of logs, nor for this source log when its target is created again. It is written at once,
-   also where there is nothing to copy, before any record and before the partition is given back in
-   order. A lane that dies before it leaves nothing behind, and the next one asks again, once
-   nothing of the dead one can arrive any more (`control/lanes/takes.py`).
+A. The key is (topic IDs, partition, term, chunk). A term is one cold start of the partition: the
+   generation of the flow's leader and a number which that leader never reuses. Only the holder of a
+   term writes its keys.
+B. The map follows from its *table* alone: the newest value of each key, which compaction keeps.
+   Chunks are applied in the order of (term, chunk), and the first run of each voids every run at or
+   above its ordinal in earlier chunks. The order in which rows arrived, their distribution over the
+   topic's partitions, and the progress of the cleaner make no difference.
+C. A new term's first chunk is its *cut*. It repeats the runs of the newest chunk that was read, up
+   to the position that was found (or to the point where the map was wrong). So it begins at or
+   before any chunk that a lane of the previous term may still write. Such a late row, written by a
+   seemingly dead lane, changes only the value of its own key, and everything in it that could be
+   wrong is above the cut. The newest chunk is enough because a lane writes the first row of a chunk
+   after the last row of the chunk before, and repeats the content of a lost write under higher
+   numbers. So if the newest chunk of a term was read, no lower chunk can change any more, unless
+   its content is repeated there.
+D. Within a term chunks only grow and their first ordinal never changes. A write with an unknown
+   outcome is never repeated under its key: runs that are not known to be durable go into new
+   chunks.
+E. Ordinals rise strictly within a partition after the cut. Upstream and downstream offsets rise
+   with them.
+F. A null value deletes a chunk whose runs are below everything that both logs still hold (for a
+   branch: below its mark). The very first chunk is never deleted (`control.duties.map_pruning`).
+G. The very first row fixes where the copy began. `twinlog.start` is never evaluated again for this
+   pair of logs, nor for this source log if its target is created again. The row is written
+   immediately, even if there is nothing to copy: before any record, and before the partition is
+   released cleanly. A lane that dies before the row leaves nothing behind. The next lane evaluates
+   the start again, once no request of the dead one can arrive any more (`control/lanes/takes.py`).
 """
 
 from __future__ import annotations
@@ -85,16 +86,18 @@ BRANCH_ROW_VERSION: Final = 2
 """Rows of a branch have longer keys, which the first release cannot read."""
 
 MAP_PARTITIONS: Final = 8
-"""What the topic is created with."""
+"""Partition count with which the topic is created."""
 
 MOST_REPEATED: Final = 1_000
-"""Runs of a chunk that the next term repeats; `mirror.map.map_tail` makes none half as large."""
+"""Maximum runs of a chunk that the next term repeats. `mirror.map.map_tail` writes chunks of less
+than half this size.
+"""
 
 RUNS_KEY: Final = b'"runs":'
 
 
 class Term(NamedTuple):
-    """One cold start of one partition; compared as a pair."""
+    """One cold start of one partition. Terms are compared as pairs."""
 
     generation: int
     start: int
@@ -104,27 +107,29 @@ NO_TERM: Final = Term(-1, -1)
 
 
 class PartitionKey(NamedTuple):
-    """Which pair of logs a map belongs to: a re-created topic is another log."""
+    """The pair of logs to which a map belongs. A re-created topic is a different log."""
 
     source_topic_id: TopicId
     target_topic_id: TopicId
     partition: int
     branch: int = -1
-    """The target partition, where a source partition goes to several by key (`fan_out`)."""
+    """The target partition, if a source partition is distributed to several by key (`fan_out`)."""
     branches: int = 0
-    """Among how many: the same key goes elsewhere among more, so it is another map."""
+    """Number of target partitions. With another number, the same key goes elsewhere, so it is
+    another map.
+    """
 
 
 class Mark(NamedTuple):
-    """A point known to be reached: `ordinal` records are written, the last of them below
+    """A point known to be reached: `ordinal` records are written, all below target offset
     `downstream`.
     """
 
     ordinal: int
     downstream: int
     is_final: bool = False
-    """Nothing of ours was on its way: no record of ours lies behind it. Who sends again writes a
-    row with another mark first.
+    """Nothing was in flight: no record of this flow is after it. Before a lane sends again, it
+    writes a row with another mark.
     """
 
 
@@ -136,18 +141,18 @@ class ChunkRow:
     term: Term
     chunk: int
     topic: str
-    """The upstream topic, for people who read the map."""
+    """The upstream topic, for human readers."""
     runs: tuple[Run, ...]
     mark: Mark | None = None
     fingerprint: int | None = None
     """CRC32C of the record that the last run announces (`wire.records.fingerprint`)."""
     producer_id: int = -1
-    """Under which our records are written: known as ours even without the state topic."""
+    """Producer ID of this flow's records: identifies them even without the state topic."""
     before: tuple[Pair, ...] | None = None
-    """What was on the target before the first run, by a MirrorMaker 2; None: it was nobody's."""
+    """Offsets that MirrorMaker 2 had copied before the first run, or None if it had not."""
 
     def encode(self) -> tuple[bytes, bytes]:
-        """(key, value) as compact JSON."""
+        """Return (key, value) as compact JSON."""
         version = BRANCH_ROW_VERSION if self.key.branches else ROW_VERSION
         value: dict[str, object] = {"v": version, "topic": self.topic, "runs": deltas_of(self.runs)}
         if self.mark is not None:
@@ -164,11 +169,11 @@ class ChunkRow:
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> ChunkRow:
-        """Read a row; CorruptData when it is none, or was written by a newer version."""
+        """Read a row. Raises CorruptData if it is invalid or was written by a newer version."""
         return StoredRow.decode(key, value).unpacked()
 
     def stored(self) -> StoredRow:
-        """The row as a reader keeps it."""
+        """Return the row as a reader keeps it."""
         return StoredRow(
             key=self.key,
             term=self.term,
@@ -184,14 +189,14 @@ class ChunkRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRow:
-    """A row as it was read: its runs stay packed until somebody asks for them."""
+    """A row as it was read. Its runs stay packed until they are used."""
 
     key: PartitionKey
     term: Term
     chunk: int
     topic: str
     runs: PackedChunk | None
-    """None in a row without runs, which says nothing."""
+    """None for a row without runs, which is ignored."""
     mark: Mark | None
     fingerprint: int | None
     producer_id: int
@@ -199,7 +204,7 @@ class StoredRow:
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> StoredRow:
-        """Read a row; CorruptData when it is none, or was written by a newer version."""
+        """Read a row. Raises CorruptData if it is invalid or was written by a newer version."""
         try:
             fields = json.loads(value)
             version = fields["v"]  # first: a newer release may have other keys, too
@@ -228,7 +233,7 @@ class StoredRow:
             ) from error
 
     def unpacked(self) -> ChunkRow:
-        """With its runs as objects."""
+        """Return the row with its runs as objects."""
         return ChunkRow(
             key=self.key,
             term=self.term,
@@ -243,14 +248,16 @@ class StoredRow:
 
 
 def row_key(key: bytes) -> tuple[PartitionKey, Term, int]:
-    """(partition, term, chunk) of a row's key; ValueError or TypeError when it is none."""
+    """Return (partition, term, chunk) of a row's key. Raises ValueError or TypeError if it is
+    invalid.
+    """
     source_id, target_id, partition, generation, start, chunk, *branch = json.loads(key)
     known = PartitionKey(TopicId(source_id), TopicId(target_id), partition, *branch)
     return known, Term(generation, start), chunk
 
 
 def tombstone_key(key: PartitionKey, term: Term, chunk: int) -> bytes:
-    """The key of a chunk that is to be removed."""
+    """Return the key of a chunk to delete."""
     return _key(key, term, chunk)
 
 
@@ -263,7 +270,7 @@ def _key(key: PartitionKey, term: Term, chunk: int) -> bytes:
 
 def _packed(deltas: Any, value: bytes) -> PackedChunk | None:
     if len(deltas) % 3 or not {int}.issuperset(map(type, deltas)):
-        raise ValueError("its runs are no whole numbers, three each")
+        raise ValueError("its runs are not triples of integers")
     if not deltas:
         return None
     begin = value.find(RUNS_KEY)
@@ -282,13 +289,13 @@ def _json(value: object) -> bytes:
 
 
 class _Entry(NamedTuple):
-    """A chunk of the table, without what later ones void of it."""
+    """A chunk of the table, with only those runs that later chunks do not void."""
 
     term: Term
     chunk: int
     runs: PackedChunk
     fingerprint: int | None
-    """Of its last run, as long as that is not void."""
+    """Fingerprint of its last run, unless that run is void."""
 
 
 def _id(entry: _Entry) -> tuple[Term, int]:
@@ -301,26 +308,26 @@ def _first_ordinal(entry: _Entry) -> int:
 
 @dataclass(slots=True)
 class PartitionMap:
-    """All that is known of one partition's offsets, folded from the table of its rows (rule B)."""
+    """The offset map of one partition, folded from the table of its rows (rule B)."""
 
     key: PartitionKey
     topic: str
     term: Term = NO_TERM
-    """Of the newest chunk."""
+    """Term of the newest chunk."""
     chunk: int = -1
     mark: Mark | None = None
     producers: set[int] = field(default_factory=set)
-    """Every producer id that wrote records of this partition for us."""
+    """Every producer ID under which this flow wrote records of this partition."""
     before: tuple[Pair, ...] | None = None
-    """Of what a MirrorMaker 2 had copied before the first run; None: nobody had."""
+    """Offsets that MirrorMaker 2 had copied before the first run, or None if it had not."""
     _entries: list[_Entry] = field(default_factory=list)
-    """Those of which something is not void: rising by (term, chunk) and by first ordinal."""
+    """Chunks that are not entirely void, rising by (term, chunk) and by first ordinal."""
     _runs: PackedRuns | None = None
-    """Of the entries as they are; None until somebody asks: a row changes them, a read has many."""
+    """The runs of the entries, built on the first access after a change."""
 
     @property
     def runs(self) -> Sequence[Run]:
-        """All runs that are not void; what was handed out never changes."""
+        """All runs that are not void. A returned sequence never changes."""
         runs = self._runs
         if runs is None:
             runs = self._runs = PackedRuns([entry.runs for entry in self._entries])
@@ -337,18 +344,20 @@ class PartitionMap:
 
     @property
     def open_from(self) -> int:
-        """The first ordinal of the newest chunk, which the next term repeats (rule C); -1: there is
-        none, or one so large as only earlier releases wrote them.
+        """First ordinal of the newest chunk, which the next term repeats (rule C).
+
+        -1 if there is no chunk, or one of a size that only earlier releases wrote.
         """
         newest = self._entries[-1] if self._entries else None
         is_ours = newest is not None and newest.runs.count <= MOST_REPEATED
         return _first_ordinal(newest) if newest is not None and is_ours else -1
 
     def apply(self, row: ChunkRow | StoredRow) -> None:
-        """Put one row into the table (rules A to D)."""
+        """Apply one row to the table (rules A to D)."""
         stored = row.stored() if isinstance(row, ChunkRow) else row
         if stored.producer_id >= 0:
-            self.producers.add(stored.producer_id)  # also of a row that is void: it is ours
+            # even a void row names a producer ID of this flow
+            self.producers.add(stored.producer_id)
         if stored.runs is None:
             return
         if stored.before is not None:
@@ -381,14 +390,14 @@ class PartitionMap:
         self._runs = None
 
     def remove(self, term: Term, chunk: int) -> None:
-        """A null value was read for this chunk (rule F)."""
+        """Delete a chunk, for which a null value was read (rule F)."""
         at = bisect_left(self._entries, (term, chunk), key=_id)
         if 0 < at < len(self._entries) and _id(self._entries[at]) == (term, chunk):
             del self._entries[at]
             self._runs = None
 
     def prunable(self, ordinal: int) -> list[tuple[Term, int]]:
-        """Chunks, but the first of all, whose runs all end at or below an ordinal."""
+        """Return the chunks, except the very first, whose runs all end at or below an ordinal."""
         behind = self._entries[1:-1]
         following = self._entries[2:]
         return [
@@ -398,18 +407,18 @@ class PartitionMap:
         ]
 
     def copy(self) -> PartitionMap:
-        """One that may change while somebody reads this."""
+        """Return a copy that may change while this one is read."""
         return replace(self, producers=set(self.producers), _entries=list(self._entries))
 
 
 def _without(entry: _Entry, ordinal: int) -> _Entry:
-    """The entry without its runs at or above an ordinal."""
+    """Return the entry without its runs at or above an ordinal."""
     runs = entry.runs.below(ordinal)
     return entry if runs is entry.runs else entry._replace(runs=runs, fingerprint=None)
 
 
 def map_partition(topic: TopicPartition, partitions: int) -> int:
-    """The partition of the map topic that holds a topic-partition's rows; the same for every
+    """Return the partition of the map topic for a topic-partition's rows, the same for every
     writer.
     """
     value = 0
@@ -419,15 +428,15 @@ def map_partition(topic: TopicPartition, partitions: int) -> int:
 
 
 def map_home(topic: TopicPartition, partitions: int) -> int:
-    """The partition of the map topic that rows are written to, when it has so many.
+    """Return the partition of the map topic to which rows are written.
 
     Partitions that were added to the topic later are not used, so that a partition's rows stay
-    together; where they do not, nothing is lost (rule B).
+    together. If they do not, nothing is lost (rule B).
     """
     return map_partition(topic, min(partitions, MAP_PARTITIONS))
 
 
 def map_homes(topic: TopicPartition, partitions: int) -> frozenset[int]:
-    """The partitions of the map topic that may hold a topic-partition's rows."""
+    """Return the partitions of the map topic that may hold a topic-partition's rows."""
     fewest = min(partitions, MAP_PARTITIONS)
     return frozenset(map_partition(topic, count) for count in range(fewest, partitions + 1))

@@ -1,17 +1,18 @@
-"""Which offset syncs say enough of a partition for MirrorMaker 2's readers, by our offset map.
+"""Derives offset syncs for MirrorMaker 2's readers from the offset map.
 
-A sync is a pair (u, d): the record at u on the source lies at d on the target. Readers take the
-newest sync with u at or below a committed offset c, and answer d for c = u, else d + 1. So a sync
-must be of a copied record: were u a gap, the first record behind it would lie at d and be skipped.
+A sync is a pair (u, d): the record at u on the source is at d on the target. Readers use the newest
+sync with u at or below a committed offset c, and answer d if c = u, else d + 1. So a sync must
+refer to a copied record: if u were a gap, the first record after it would be at d and would be
+skipped.
 
-MirrorMaker 2 writes one for the first record, for each record behind a gap, for a record when
-`offset.lag.max` others lie between it and the last one, and once a minute for the newest record.
-Ours are those, and the newest record as soon as no other follows; but where many become due at
-once, some in between are left out (MirrorMaker 2 lets newer ones replace them, too).
+MirrorMaker 2 writes a sync for the first record, for each record after a gap, for a record if
+`offset.lag.max` others are between it and the last one, and once a minute for the newest record.
+Twinlog writes the same, and the newest record as soon as no other follows. If many become due at
+the same time, some in between are left out (MirrorMaker 2 also lets newer ones replace them).
 
-A reader keeps 64 syncs, closer together the newer they are, from those that it saw written one
-after another. One below the newest that it has makes it forget all others. So syncs are written in
-rising order, and a flow that has none yet, or others, begins with its history.
+A reader keeps 64 syncs, closer together the newer they are, from those that it saw written in
+order. A sync below the newest one makes it forget all others. So syncs are written in rising order,
+and a flow that has no syncs yet, or different ones, first writes its history.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class SyncPoint(NamedTuple):
 
 
 def newest_point(runs: Sequence[Run], next_upstream: int, next_downstream: int) -> SyncPoint | None:
-    """The last record that is surely copied; None where there is none.
+    """Return the last record that is certainly copied, or None if there is none.
 
     Runs are announced before their records are sent: those from `next_downstream` on do not count.
     """
@@ -45,7 +46,9 @@ def newest_point(runs: Sequence[Run], next_upstream: int, next_downstream: int) 
 
 
 def point_at(runs: Sequence[Run], upstream: int, downstream: int) -> SyncPoint | None:
-    """The record that a sync is of; None where the map has none such: it is of another copy."""
+    """Return the record to which a sync refers, or None if the map has no such record because the
+    sync is of another copy.
+    """
     run = run_at_upstream(runs, upstream)
     if run is None:
         return None
@@ -54,13 +57,17 @@ def point_at(runs: Sequence[Run], upstream: int, downstream: int) -> SyncPoint |
 
 
 def is_still_there(runs: Sequence[Run], point: SyncPoint) -> bool:
-    """False where the copy began again at or before the record, so that another has its place."""
+    """Return False if the copy began again at or before the record, so that a different one
+    replaced it.
+    """
     run = run_at(runs, point.ordinal)
     return run is not None and _point(run, point.ordinal) == point
 
 
 def history(runs: Sequence[Run], newest: SyncPoint, lag_max: int) -> list[SyncPoint]:
-    """The whole copy in few syncs, as a reader would keep them: twice as far apart each time."""
+    """Return the whole copy in few syncs, as a reader would keep them: each twice as far from the
+    end.
+    """
     first = runs[0].ordinal
     ordinals = {first, newest.ordinal}
     distance = _step(lag_max)
@@ -73,7 +80,7 @@ def history(runs: Sequence[Run], newest: SyncPoint, lag_max: int) -> list[SyncPo
 def points_after(
     runs: Sequence[Run], before: SyncPoint, newest: SyncPoint, lag_max: int
 ) -> list[SyncPoint]:
-    """What became due since `before`, rising; [] where nothing did."""
+    """Return the points that became due since `before`, in rising order."""
     begin = following(runs, before.ordinal, ORDINAL)
     end = following(runs, newest.ordinal, ORDINAL)
     gaps = [run.ordinal for run in runs[begin:end]]

@@ -1,29 +1,29 @@
-"""Which record of the source each record of a target log is, by the batch that it lies in.
+"""Finds the source record of each record in a target log, by its batch.
 
-A batch of ours was written under a producer id of the flow, and its base sequence is the ordinal of
-its first record (modulo 2^31). The map says which upstream record each ordinal is.
+A batch of this flow was written under one of its producer IDs, and its base sequence is the ordinal
+of its first record (modulo 2^31). The map gives the upstream offset of each ordinal.
 
-    downstream    70  71  72 | 73  74 | 75  76        73 and 74 are somebody else's
+    downstream    70  71  72 | 73  74 | 75  76        73 and 74 are foreign
     producer       9           4        9
     sequence       0           0        3
     ordinal        0   1   2            3   4
     upstream     100 101 102    -   -  104 105        runs (0, 100, 70) (3, 104, 73)
 
-Why the answer is exact, or none:
+Why the result is either exact or absent:
 
-A. Rows are durable before the data that they announce. So a map that was read after a log end was
-   asked has the runs of all of ours below that end, and what it says of a written ordinal never
-   changes. Only an unclean election on the target in between unwrites one; such a read is
-   TRUNCATED, or was of records that the log does not have any more.
-B. Where a run was to lie does not matter, nor who wrote between: only producer, sequence and offset
-   of the batch as the broker has it decide. A record of anybody else has another producer id, also
-   behind the last run.
-C. What is left of a batch after compaction keeps its base offset and base sequence (Kafka's
-   `MemoryRecords.buildRetainedRecordsInto`), and no batch of ours passes the wrap of sequences
+A. Rows are durable before the data that they announce. So a map that is read after the log end was
+   queried has the runs of all of this flow's records below that end, and its answer for a written
+   ordinal never changes. Only an unclean election on the target in between can remove a written
+   record. Such a read is TRUNCATED, or was of records that the log no longer has.
+B. Neither the planned offset of a run nor writers in between matter: only producer ID, sequence and
+   offset of the broker's batch decide. A record of another client has another producer ID, even
+   after the last run.
+C. The rest of a batch after compaction keeps its base offset and base sequence (Kafka's
+   `MemoryRecords.buildRetainedRecordsInto`), and no batch of this flow spans the wrap of sequences
    (`mirror.copy.intake`). So offsets within a batch are ordinals plus a constant.
-D. A sequence is an ordinal modulo 2^31. The nearest to where the map has the place is taken: others
-   would have to write a billion records between two marks for it to be another.
-E. What lies before the first run is not known to the map: it was there before us.
+D. A sequence is an ordinal modulo 2^31. The candidate nearest to the map's position is used. For
+   another one to be right, other clients would have to write a billion records between two marks.
+E. Records before the first run are unknown to the map: they were there before this flow.
 """
 
 from __future__ import annotations
@@ -46,22 +46,20 @@ from twinlog.model import TopicPartition, sequence_of, sequences_ahead
 from twinlog.wire.record_batch import BatchHeader
 
 NOBODY: Final = -1
-"""Records that are no copies."""
+"""Marks records that are not copies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What a map says of one source partition's records in a range of a target log; travels to
-    tasks.
-    """
+    """The map of one source partition for a range of a target log. It is sent to tasks."""
 
     cluster: str
-    """Its alias."""
+    """Alias of the source cluster."""
     source: TopicPartition
     producers: frozenset[int]
     runs: PackedChunk
     is_cut: bool
-    """The map has runs before these."""
+    """Whether the map has runs before these."""
 
 
 class OriginStretch(NamedTuple):
@@ -69,25 +67,28 @@ class OriginStretch(NamedTuple):
 
     begin: int
     origin: int
-    """Which of the origins; NOBODY."""
+    """Index of the origin, or NOBODY."""
     distance: int
 
 
 def origin_of(
     known: PartitionMap, cluster: str, first: int, end: int, log_end: int
 ) -> Origin | None:
-    """What a task needs to know of target offsets [first, end), a part of a log that ended at
-    `log_end`, or further; None: nothing of ours can lie there.
+    """Return the part of a map that a task needs for target offsets [first, end), or None if no
+    record of this flow can be there.
+
+    The log ended at `log_end` or later.
     """
     runs = known.runs
-    # runs lie where the map has them, or behind
+    # records are at the map's offsets, or later
     until = following(runs, end - 1, DOWNSTREAM)
     if not until or first >= end:
         return None
     if known.mark is None:
         begin = following(runs, first, DOWNSTREAM) - 1
     else:
-        # others write, too: below the mark lie so many of ours, and not all of them before `first`
+        # other clients write, too: this bounds how many of this flow's records are below the mark
+        # and after `first`
         behind = max(log_end, known.mark.downstream) - first
         begin = following(runs, known.mark.ordinal - behind, ORDINAL) - 1
     begin = max(0, min(begin, until - 1))
@@ -101,15 +102,19 @@ def origin_of(
 
 
 class Origins:
-    """Of one range of a partition: of each flow into it, and of each life of a source topic."""
+    """The origins of one range of a partition: of each flow into it, and of each source topic of a
+    name that was re-created.
+    """
 
     def __init__(self, origins: Sequence[Origin]) -> None:
         self.known = sorted(origins, key=lambda one: one.runs.first.downstream)
         self._runs = [PackedRuns([one.runs]) for one in self.known]
 
     def stretches(self, header: BatchHeader, first: int) -> list[OriginStretch]:
-        """Of the records of a data batch at or behind a target offset, which is in the range; the
-        first one begins with them. Raises PartitionError where what travelled does not tell.
+        """Return the stretches of a data batch's records from a target offset on.
+
+        The first stretch begins with the first of these records. Raises PartitionError if the map
+        that was sent is not sufficient.
         """
         begin = max(header.base_offset, first)
         number = self._writer(header, begin)
@@ -149,7 +154,7 @@ class Origins:
 
 
 def _ordinal(runs: Sequence[Run], header: BatchHeader) -> int:
-    """Of the batch's first record."""
+    """Return the ordinal of the batch's first record."""
     run = runs[max(0, following(runs, header.base_offset, DOWNSTREAM) - 1)]
     near = run.ordinal + header.base_offset - run.downstream
     return near + sequences_ahead(header.base_sequence, sequence_of(near))

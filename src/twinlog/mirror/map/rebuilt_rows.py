@@ -1,21 +1,21 @@
-"""Rows of a map that is rebuilt: each leaves a map by which a mirror can start, if it is the last.
+"""Writes the rows of a rebuilt map so that after each row a mirror could start from the map.
 
-The fold knows no "all or nothing": a process that dies between two rows leaves the first ones. So
-every row but the last ends with the newest runs of the log, and before them with a bridge over what
-no row has said yet:
+A fold of rows has no "all or nothing": if the process dies between two rows, the first ones remain.
+So every row but the last ends with the newest runs of the log, preceded by a bridge over everything
+that no row covers yet:
 
     row 0    runs 0..299                  bridge              the last 99 runs     "open": 1
     row 1         runs 300..599              bridge           the last 99 runs     "open": 1
-    row n                                           all that is left
+    row n                                           all remaining runs
 
-- The position behind the last record, and the last 99 records or more, which the tail check
-  compares, are right after each row; so is K. What the bridge covers gets the highest offsets that
-  it can have (`rebuilt_runs`, rule E), so a translation into it skips nothing.
-- `"open": 1` says that runs are still missing: the command begins such a partition again, in a
-  newer term, whose first row voids what this one said. The last row has `"open": 0`. No reader of
-  the map looks at it.
-- A repeat of a row (its answer was lost) says the same again; one that arrives behind a later chunk
-  is void, and one that arrives in a later generation as well (`offset_map`, rules B and C).
+- After each row, the position after the last record is right, and so are K and the last 99 or more
+  records, which the tail check compares. Records covered by the bridge get the highest possible
+  offsets (`rebuilt_runs`, rule E), so a translation into it skips nothing.
+- `"open": 1` means that runs are still missing: the command begins such a partition again, in a
+  newer term, whose first row voids this one's. The last row has `"open": 0`. Readers of the map
+  ignore the field.
+- A repeated row (its response was lost) has the same content. If it arrives after a later chunk, or
+  in a later generation, it is void (`offset_map`, rules B and C).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, Run, Term
 from twinlog.mirror.map.rebuilt_runs import RunList
 
 NEWEST_RUNS: Final = 99
-"""In every row; each is one record at least, and the newest is of any length."""
+"""Newest runs in every row. Each covers at least one record, and the newest may have any length."""
 RUNS_PER_ROW: Final = RUNS_PER_CHUNK - NEWEST_RUNS - 1
 OPEN: Final = "open"
 
@@ -37,7 +37,7 @@ OPEN: Final = "open"
 def rows(
     runs: RunList, *, key: PartitionKey, topic: str, term: Term, producers: Iterable[int]
 ) -> Iterator[tuple[bytes, bytes]]:
-    """(key, value) of each row, in the order in which they must be written."""
+    """Yield (key, value) of each row, in the order in which they must be written."""
     ours = sorted(producers)
     begin = chunk = 0
     while begin < len(runs) or chunk < len(ours):
@@ -49,7 +49,7 @@ def rows(
             chunk=chunk,
             topic=topic,
             runs=tuple(some),
-            # a row names one: where several wrote, there is a row for each
+            # a row names one producer ID: several IDs need several rows
             producer_id=ours[min(chunk, len(ours) - 1)] if ours else -1,
         )
         chunk += 1
@@ -67,7 +67,7 @@ def _part(runs: RunList, begin: int) -> Iterator[Run]:
     yield from (runs[at] for at in range(begin, begin + RUNS_PER_ROW))
     bridged, newest = runs[begin + RUNS_PER_ROW], runs[len(runs) - NEWEST_RUNS]
     upstream = newest.upstream - (newest.ordinal - bridged.ordinal)
-    yield bridged._replace(upstream=upstream)  # it continues into the newest ones
+    yield bridged._replace(upstream=upstream)  # continues into the newest ones
     yield from (runs[at] for at in range(len(runs) - NEWEST_RUNS + 1, len(runs)))
 
 
@@ -77,7 +77,9 @@ def _marked(key: bytes, value: bytes, *, is_open: bool) -> tuple[bytes, bytes]:
 
 
 class DescribedMaps:
-    """Which partitions a map describes, without holding it; rows are given in log order."""
+    """Finds out which partitions a map describes, without holding it. Rows are given in
+    log order.
+    """
 
     def __init__(self) -> None:
         self._begins: dict[PartitionKey, int] = {}
@@ -85,7 +87,7 @@ class DescribedMaps:
         self._rebuilt: dict[PartitionKey, tuple[Term, bool]] = {}
 
     def add(self, key: bytes, value: bytes) -> None:
-        """One row."""
+        """Add one row."""
         row = ChunkRow.decode(key, value)
         if not row.runs:
             return
@@ -99,10 +101,11 @@ class DescribedMaps:
             self._rebuilt[row.key] = row.term, bool(is_open)
 
     def whole(self, key: PartitionKey, log_start: int) -> bool:
-        """Whether it is described, by a rebuild that ended or from the target's log start on.
+        """Return whether the partition is described, by a completed rebuild or from the target's
+        log start on.
 
-        A copy begins in an empty log. Where records lie before the first run, and no MirrorMaker 2
-        wrote them, rows were lost: a lane that outlived them wrote its newest chunk again.
+        A copy begins in an empty log. If records exist before the first run, and MirrorMaker 2 did
+        not write them, rows were lost: a surviving lane wrote its newest chunk again.
         """
         if key in self._rebuilt:
             return not self._rebuilt[key][1]

@@ -1,26 +1,27 @@
-"""Follows a copy through both logs, record by record, and says which source record every target
-record is.
+"""Follows a copy through both logs, record by record, to find the source record of every target
+record.
 
-    source   100 101 102  .  104 105  .   .  108       the reader's view; dots: markers, rolled back
+    source   100 101 102  .  104 105  .   .  108       what a reader sees; dots: markers, aborted
     ordinal    0   1   2      3   4          5         every record that a reader sees, in order
-    source   100  -  102  .   -  105  .   .  108       cleaned since: 101 and 104 may have been
+
+    source   100  -  102  .   -  105  .   .  108       after cleaning: 101 and 104 may have been
     target     a   b   c      d   e          f         records, and b and d are these
 
 Rules:
 
-A. Every source record between the first one and the last one that was copied was copied: it is the
-   record of its ordinal, or that ordinal has none any more. So where the source lacks nothing, each
-   record decides the next one's ordinal.
-B. A target record without its source record was cleaned at the source: there are not more of them
-   between two source records than offsets without a record that compaction may have emptied.
-   Offsets of markers and of what was rolled back were never copied.
-C. Where several places are possible, all are followed. A source record that is found by its content
-   within reach is not thought to be at an ordinal that was cleaned: a cleaner removes the earlier
-   of two records with one key, so of two equal ones the later stays, on both sides.
-D. What follows from a pair of equal records does not depend on how it was reached: two ways that
-   meet end alike.
-E. Target records whose source records are gone are given the highest offsets that they can have
-   had. A translation across them goes to an earlier record than the true one, never a later.
+A. Every source record between the first and the last copied one was copied: it is the record of its
+   ordinal, or the target has no record at that ordinal any more. So if the source lacks nothing,
+   each record determines the next one's ordinal.
+B. A target record without a source record was cleaned at the source. Between two source records
+   there are at most as many of these as offsets without a record that compaction may have emptied.
+   Offsets of markers and of aborted records were never copied.
+C. If several positions are possible, all are followed. A source record that is found by content
+   within reach is not assumed to be at a cleaned ordinal: a cleaner removes the earlier of two
+   records with the same key, so of two equal records the later one stays, on both sides.
+D. The continuation after a pair of equal records does not depend on how the pair was reached: two
+   paths that meet end alike.
+E. Target records whose source records are gone get the highest offsets that they can have had. A
+   translation across them goes to an earlier record than the true one, never to a later one.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.map.target_window import ABSENT, TargetWindow
 
 MAX_CANDIDATES: Final = 1_000
-"""Followed at a time."""
+"""Maximum paths followed at a time."""
 FROM_BEGINNING: Final = -1
 """The ordinal before the first: nothing was compared yet."""
 
@@ -46,10 +47,10 @@ Pair = tuple[int, int]
 
 
 class Slot(NamedTuple):
-    """A source record, in order; the last one is no record: `number` is ABSENT."""
+    """A source record, in order. The last slot is no record: its `number` is ABSENT."""
 
     holes: int
-    """Offsets without a record between the one before and this, which compaction may have
+    """Number of offsets without a record since the previous slot that compaction may have
     emptied.
     """
     offset: int
@@ -58,7 +59,7 @@ class Slot(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class RunList:
-    """Runs of one partition, 16 bytes each."""
+    """Runs of one partition, in 16 bytes each."""
 
     k: int
     ordinals: array[int] = field(default_factory=lambda: array("q"))
@@ -72,7 +73,7 @@ class RunList:
         return Run(ordinal, self.upstreams[index], self.k + ordinal)
 
     def add(self, ordinal: int, upstream: int) -> None:
-        """Unless it says nothing new."""
+        """Add a run unless it continues the last one."""
         known = self.ordinals
         if not known or upstream - self.upstreams[-1] != ordinal - known[-1]:
             self.ordinals.append(ordinal)
@@ -81,46 +82,49 @@ class RunList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """Where one way through both logs led."""
+    """The result of one path through both logs."""
 
     runs: RunList
     ends: tuple[int, ...]
-    """Upstream offsets at which the copy may resume; one: the place is found."""
+    """Upstream offsets at which the copy may resume. If there is only one, the position is
+    found.
+    """
     equal: int
-    """Records that both logs still have; without one nothing is known."""
+    """Number of records that both logs still have. If it is 0, nothing is known."""
     differs: Pair | None
-    """The furthest place at which nothing fitted."""
+    """The furthest position at which nothing matched."""
 
 
 _Chain = tuple["_Chain | None", int, int]
 
 
 class _At(NamedTuple):
-    """A pair of equal records, and what came after it."""
+    """A pair of equal records, and what followed it."""
 
     ordinal: int
     upstream: int
     floating: int = 0
-    """Source records behind it whose target records were cleaned, somewhere."""
+    """Number of source records after it whose target records were cleaned, at unknown ordinals."""
     holes: int = 0
     chain: _Chain | None = None
 
 
 class Follower:
-    """One way, or several that are not told apart yet."""
+    """Follows one path, or several that cannot be distinguished yet."""
 
     def __init__(self, window: TargetWindow, k: int, met: set[Pair]) -> None:
         self._window = window
         self._runs = RunList(k=k)
         self._met = met
-        """Pairs from which somebody wants to follow; those that this way meets are taken out."""
+        """Start pairs of other paths. Pairs that this path meets are removed."""
         self._ends: dict[int, _Chain | None] = {}
         self._equal = 0
         self._differs: Pair | None = None
 
     def follow(self, slots: Iterator[Slot], ordinal: int) -> Followed:
-        """From the first slot on, which is at this ordinal; FROM_BEGINNING: at one that is to be
-        found.
+        """Follow the path from the first slot, which is at this ordinal.
+
+        FROM_BEGINNING: the ordinal of the first slot is unknown.
         """
         states = [_At(FROM_BEGINNING, -1)]
         if ordinal != FROM_BEGINNING:
@@ -152,9 +156,10 @@ class Follower:
         )
 
     def _straight(self, state: _At, slot: Slot) -> _At | None:
-        """The next record on both sides, as nearly all are; None where it is not as easy as that.
+        """Return the state after the next record on both sides, or None if the simple case does not
+        apply.
 
-        The same as `_step` comes to.
+        This fast path has the same result as `_step`.
         """
         low = state.ordinal + 1
         if slot.holes or state.holes or state.chain or self._ends or not 0 < low < self._window.end:
@@ -183,13 +188,13 @@ class Follower:
                     self._met.discard((one.upstream, one.ordinal))
         if len(following) > MAX_CANDIDATES:
             raise PartitionError(
-                f"more than {MAX_CANDIDATES} places fit before source offset {slot.offset}",
+                f"more than {MAX_CANDIDATES} positions match before source offset {slot.offset}",
                 code="REBUILD_AMBIGUOUS",
             )
         return list(following.values())
 
     def _search_end(self, state: _At, holes: int, upstream: int) -> None:
-        """Whether all that is left of the target may lie before this offset of the source."""
+        """Check whether all remaining target records may be before this offset of the source."""
         left = self._window.end - 1 - state.ordinal
         if state.ordinal == FROM_BEGINNING or not state.floating <= left <= state.floating + holes:
             return
@@ -233,7 +238,7 @@ class Follower:
         if state.ordinal == FROM_BEGINNING or not between:
             chain = (state.chain, ordinal, upstream)
         else:
-            # rule E: it continues up to this pair
+            # rule E: the run continues up to this pair
             chain = (state.chain, state.ordinal + 1, upstream - between)
         return _At(ordinal, upstream, 0, 0, chain)
 

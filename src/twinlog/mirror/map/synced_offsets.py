@@ -1,5 +1,7 @@
-"""Offsets that syncs gave to groups. With two flows in both directions, a group's offset on one
-cluster is either the group's own progress there, or what the sync of the other flow gave it.
+"""Remembers the offsets that syncs set for groups.
+
+With two flows in opposite directions, a group's offset on one cluster is either the group's own
+progress there, or was set by the sync of the other flow.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from typing import Final, NamedTuple
 from twinlog.model import TopicId, TopicPartition
 
 KEPT: Final = 4
-"""The last one may not have arrived, and a checkpoint may be newer than what was set."""
+"""The last one may not have arrived, and a checkpoint may be newer than the offset that was set."""
 
 
 class _Given(NamedTuple):
@@ -17,14 +19,16 @@ class _Given(NamedTuple):
     topic_id: TopicId | None
 
     def is_of(self, topic_id: TopicId | None) -> bool:
-        """A re-created topic has the same offsets again, and they mean other records."""
+        """Return whether it belongs to this topic: a re-created topic has the same offsets for
+        different records.
+        """
         return None in (topic_id, self.topic_id) or self.topic_id == topic_id
 
 
 class SyncedOffsets:
-    """The last few of each group and partition, by the cluster's name in the file; for any thread.
+    """The last few offsets of each group and partition, by cluster alias. Thread-safe.
 
-    Where a topic's id is not known (None), any of its name counts.
+    If a topic's ID is unknown (None), any topic of its name matches.
     """
 
     def __init__(self) -> None:
@@ -33,7 +37,9 @@ class SyncedOffsets:
     def note(
         self, cluster: str, group: str, tp: TopicPartition, offset: int, topic_id: TopicId | None
     ) -> None:
-        """To be called before the offset is set: whoever reads it there knows where it is from."""
+        """Note an offset. Must be called before it is set, so that a reader of the offset knows its
+        origin.
+        """
         key, now = (cluster, group, tp), _Given(offset, topic_id)
         before = self._recent.get(key, ())
         if now not in before[:1]:
@@ -42,7 +48,7 @@ class SyncedOffsets:
     def gave(
         self, cluster: str, group: str, tp: TopicPartition, offset: int, topic_id: TopicId | None
     ) -> bool | None:
-        """Whether the group has the offset from a sync; None: no sync is known to have set it."""
+        """Return whether a sync set this offset, or None if no sync of the group is known."""
         recent = self._recent.get((cluster, group, tp), ())
         known = [one.offset for one in recent if one.is_of(topic_id)]
         return offset in known if known else None

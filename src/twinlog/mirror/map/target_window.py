@@ -1,8 +1,8 @@
-"""Identities of consecutive target ordinals, read ahead as far as somebody looks.
+"""Identities of consecutive target ordinals, read ahead as far as needed.
 
-A rebuilt map compares a whole log, so only the part between the records compared last and the
-furthest one that may fit is held: nine bytes an ordinal. An ordinal whose record the target's
-cleaner or retention has removed is absent.
+A rebuild compares a whole log, so only the part between the last compared records and the furthest
+possible match is held: nine bytes per ordinal. An ordinal whose record was removed by the target's
+cleaner or retention is absent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from twinlog.errors import PartitionError
 ABSENT: Final = 0
 """No identity is 0 (`number_of`)."""
 MAX_HELD: Final = 1 << 22
-"""Ordinals; 38 MB."""
+"""Maximum number of ordinals, which take 38 MB."""
 
 _BYTES: Final = 8
 _MASK: Final = (1 << 64) - 1
@@ -30,7 +30,7 @@ class Numbered(NamedTuple):
 
 
 def number_of(identity: int) -> int:
-    """An identity as it is kept here."""
+    """Return an identity as it is stored here."""
     return (identity & _MASK) or 1
 
 
@@ -39,7 +39,7 @@ class TargetWindow:
 
     def __init__(self, records: Iterator[Numbered], first: int, end: int) -> None:
         self.end = end
-        """The ordinal behind the last one."""
+        """The ordinal after the last one."""
         self._records = records
         self._first = first
         self._numbers = bytearray()
@@ -47,13 +47,13 @@ class TargetWindow:
         self._waiting: Numbered | None = None
 
     def at(self, ordinal: int) -> int:
-        """The identity at this ordinal, or ABSENT."""
+        """Return the identity at this ordinal, or ABSENT."""
         self._fill(ordinal + 1)
         at = (ordinal - self._first) * _BYTES
         return int.from_bytes(self._numbers[at : at + _BYTES], "little")
 
     def offsets_of(self, number: int, low: int, high: int) -> list[int]:
-        """Where in [low, high] this identity stands."""
+        """Return the ordinals in [low, high] with this identity."""
         self._fill(high + 1)
         pattern = number.to_bytes(_BYTES, "little")
         begin = (low - self._first) * _BYTES
@@ -67,14 +67,14 @@ class TargetWindow:
         return out
 
     def absent(self, low: int, high: int) -> int:
-        """How many ordinals of [low, high] have no record."""
+        """Return the number of ordinals in [low, high] without a record."""
         if high < low:
             return 0
         self._fill(high + 1)
         return self._present.count(0, low - self._first, high + 1 - self._first)
 
     def forget_below(self, ordinal: int) -> None:
-        """Nobody asks for an earlier one again."""
+        """Drop everything below this ordinal, which is never needed again."""
         count = min(ordinal - self._first, len(self._present))
         if count > 0:
             del self._numbers[: count * _BYTES], self._present[:count]
@@ -83,8 +83,8 @@ class TargetWindow:
     def _fill(self, end: int) -> None:
         if end - self._first > MAX_HELD:
             raise PartitionError(
-                f"compaction left a hole of more than {MAX_HELD} offsets: which records were in it "
-                "is not decided",
+                f"compaction left a hole of more than {MAX_HELD} offsets: it is undecided "
+                "which records were in it",
                 code="REBUILD_AMBIGUOUS",
             )
         while self._first + len(self._present) < end:

@@ -1,26 +1,26 @@
 """Exact translation of an offset from one side of a flow to the other, by the offset map.
 
-A committed offset says where to resume: at the first record at or after it. So its translation is
-the place of that record on the other side:
+A committed offset is a resume point: reading resumes at the first record at or after it. So its
+translation is the offset of that record on the other side:
 
     upstream   100 101 102  .  104 105  .   .  108        dots: markers, compacted, aborted
     downstream  70  71  72      73  74          75        the copy is at (109, 76)
 
     101 -> 71    103 -> 73 (in a gap: the record after it)    106 -> 75    109 -> 76 (the next one)
     110 -> 76, not exact: 109 was not copied yet, and must not be skipped
-     50 -> 70: what the flow did not copy is not on the other side; but where a MirrorMaker 2 did
-               before it, its offset syncs say the place, not exactly (`mirror.map.mm2_offsets`)
+     50 -> 70: records that the flow did not copy are not on the other side; if MirrorMaker 2
+               copied them before, its offset syncs yield an inexact offset (`mm2_offsets`)
 
 Rules:
 
-A. Rows of the map are written ahead of their data, so the map alone does not say how far the copy
+A. Rows of the map are written ahead of their data, so the map alone does not show how far the copy
    is. Its `Reach` does, and must be known *before* the map is read: a map that is older than the
-   reach may lack a gap below it, and a translation by it would skip records.
-B. No answer lies behind the reach. An offset above it is answered with the reach itself: nothing is
-   skipped, some records are read again.
-C. In a topic that is not ours alone foreign records lie between ours. The answer is still the place
-   of our record. That others wrote in between may be in the map only a moment later; until then the
-   answer is too low, never too high.
+   reach may lack a gap below it, and a translation would skip records.
+B. No answer is after the reach. An offset above it is answered with the reach itself: nothing is
+   skipped, and some records are read again.
+C. In a shared topic, foreign records are between this flow's. The answer is still the offset of
+   this flow's record. The map may learn a moment later that other clients wrote in between. Until
+   then the answer is too low, never too high.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ class Reach(NamedTuple):
 
     upstream: int
     downstream: int
-    """Where the next record will lie."""
+    """Target offset that the next record will get."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownMap:
-    """What is known of a pair of logs."""
+    """What is known about a pair of logs."""
 
     runs: Sequence[Run]
     before: Sequence[Pair] | None = None
-    """Of what a MirrorMaker 2 copied before the first run; None: nobody did."""
+    """Offsets that MirrorMaker 2 copied before the first run, or None if it did not."""
 
     @classmethod
     def of(cls, known: PartitionMap | None) -> KnownMap:
-        """As its map has it."""
+        """Return the part of a map that translation needs."""
         return cls(runs=()) if known is None else cls(runs=known.runs, before=known.before)
 
 
@@ -62,17 +62,17 @@ class Translation(NamedTuple):
 
     offset: int
     is_exact: bool
-    """False: the offset asked for lies behind what was copied, or before what is known exactly; so
-    this one is before it.
+    """False if the given offset is after the copied records, or before those known exactly. The
+    translation is then lower than the true offset.
     """
 
     def within(self, log_start: int, log_end: int) -> int:
-        """The offset moved to where the log of that side still has, or already has, records."""
+        """Return the offset, limited to the range of that side's log."""
         return min(max(self.offset, log_start), log_end)
 
 
 def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translation:
-    """Where on the target to resume, when on the source it is at `upstream`."""
+    """Return the target offset at which to resume, for a resume point on the source."""
     if upstream > reach.upstream:
         return Translation(offset=reach.downstream, is_exact=False)
     mapped = _offset_there(runs, upstream, UPSTREAM, DOWNSTREAM)
@@ -83,8 +83,9 @@ def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translati
 def downstream_within(
     known: KnownMap, reach: Reach, log: tuple[int, int], upstream: int
 ) -> Translation:
-    """As `downstream_of`, within the target's log (its start and its end), and never behind a
-    record that may lie in it before the map begins.
+    """Like `downstream_of`, limited to the target's log (start, end).
+
+    The result is never after a record that may be in the log before the map begins.
     """
     runs = known.runs
     if _is_before_map(runs, log[0], upstream):
@@ -95,16 +96,17 @@ def downstream_within(
 
 
 def _is_before_map(runs: Sequence[Run], log_start: int, upstream: int) -> bool:
-    """Whether a record may lie, unknown where, in what the target held before our map begins: a
-    MirrorMaker 2 copied it. It must not be skipped; in a topic that others write to, what is theirs
-    may be read again for it.
+    """Return whether the record may be in the part of the target log before the map begins.
+
+    MirrorMaker 2 copied it to an unknown offset. It must not be skipped. In a shared topic, foreign
+    records may be read again because of this.
     """
     return bool(runs) and upstream < runs[0].upstream and log_start < runs[0].downstream
 
 
 def upstream_within(known: KnownMap, reach: Reach, downstream: int) -> Translation:
-    """As `upstream_of`, and never behind a record that a MirrorMaker 2 copied before the map
-    begins.
+    """Like `upstream_of`, and never after a record that MirrorMaker 2 copied before the
+    map begins.
     """
     if known.before is not None and known.runs and downstream < known.runs[0].downstream:
         earlier = upstream_before(known.before, downstream)
@@ -113,7 +115,7 @@ def upstream_within(known: KnownMap, reach: Reach, downstream: int) -> Translati
 
 
 def upstream_of(runs: Sequence[Run], reach: Reach, downstream: int) -> Translation:
-    """Where on the source to resume, when on the target it is at `downstream`."""
+    """Return the source offset at which to resume, for a resume point on the target."""
     if downstream >= reach.downstream:
         return Translation(offset=reach.upstream, is_exact=downstream == reach.downstream)
     mapped = _offset_there(runs, downstream, DOWNSTREAM, UPSTREAM)
@@ -122,11 +124,11 @@ def upstream_of(runs: Sequence[Run], reach: Reach, downstream: int) -> Translati
 
 
 def reach_of(known: PartitionMap | None, target_end: int, *, is_shared: bool) -> Reach | None:
-    """How far a copy surely was when the target's log ended at `target_end`, without asking its
-    lane; None where nothing was ever copied.
+    """Return how far a copy certainly was when the target's log ended at `target_end`, or None if
+    nothing was ever copied.
 
-    In a topic of ours alone the log end says it. In a shared one the last mark does, which may be
-    some seconds old.
+    The lane is not queried. In a topic to which only this flow writes, the log end determines the
+    reach. In a shared topic the last mark does, which may be some seconds old.
     """
     if known is None or not known.runs:
         return None
@@ -147,7 +149,7 @@ def reach_at(known: PartitionMap, ordinal: int, downstream: int) -> Reach:
     first = known.runs[0]
     if ordinal <= first.ordinal:
         return Reach(first.upstream, max(downstream, first.downstream))
-    # behind the last record, not at the next one: that one may only be announced yet
+    # after the last record, not at the next one, which may only be announced yet
     last = run_at(known.runs, ordinal - 1) or first
     return Reach(last.upstream_of(ordinal - 1) + 1, downstream)
 
@@ -202,21 +204,23 @@ def copied_to(
 
 
 def others_behind(known: PartitionMap, end: int, last_sequences: Mapping[int, int]) -> int | None:
-    """How many records of a log that ends at `end` lie behind our last one, in a topic that was
-    ours alone: sequences are ordinals, and the leader remembers the last one of each producer id.
-    None where it remembers none of ours.
+    """Return how many records of a log that ends at `end` are after this flow's last one, or None
+    if the leader remembers none of its producer IDs.
+
+    For a topic to which only this flow wrote: sequences are ordinals, and the leader remembers the
+    last sequence of each producer ID.
     """
-    last = end - 1 - k_at(known.runs, end)  # the ordinal, if all of it is ours
+    last = end - 1 - k_at(known.runs, end)  # the ordinal, if the whole log is this flow's
     ours = [sequence for id_, sequence in last_sequences.items() if id_ in known.producers]
     behind = [sequence_of(last - sequence) for sequence in ours]
-    # what was copied since the end was asked for has a sequence ahead of it
+    # records that were copied after the end was queried have a sequence ahead of it
     return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in behind), default=None)
 
 
 def _offset_there(runs: Sequence[Run], at: int, here: int, there: int) -> int | None:
-    """The other side's offset of the first record that lies at or after `at` on this side.
+    """Return the other side's offset of the first record at or after `at` on this side.
 
-    A run reaches until the next one's ordinal; what of `at` lies behind that is a gap.
+    A run reaches up to the next run's ordinal. Offsets after that are a gap.
     """
     if not runs:
         return None

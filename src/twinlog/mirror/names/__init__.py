@@ -1,1 +1,1 @@
-"""Names of topics on the target, and which topics, configs and ACLs are mirrored."""
+"""Names of topics on the target, and the selection of topics, configs and ACLs to mirror."""

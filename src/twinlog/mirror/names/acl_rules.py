@@ -1,16 +1,18 @@
-"""Which ACLs of source topics their remote topics get: MirrorMaker 2's rules, and two of our own.
+"""Decides which ACLs of source topics their remote topics get: MirrorMaker 2's rules, and two more.
 
-MirrorMaker 2 copies an ACL where its pattern is LITERAL and its name would be mirrored as a topic;
-here that topic must be there and copied, or the ACL might open a topic of somebody else.
-ALLOW WRITE is left out, since a remote topic has one writer; ALLOW ALL becomes ALLOW READ; all
-others, DENY included, are copied as they are. Nothing is ever removed.
+MirrorMaker 2 copies an ACL if its pattern is LITERAL and its name would be mirrored as a topic.
+Here that topic must also exist and be copied. Otherwise the ACL might grant access to an unrelated
+topic.
 
-DENY WRITE for everybody is not copied: on a remote topic it would shut the copy itself out, and a
-switchover sets it on the source, where it must not follow the producers to the target.
+ALLOW WRITE is left out, because a remote topic has one writer. ALLOW ALL becomes ALLOW READ. All
+others, including DENY, are copied unchanged. Nothing is ever removed.
 
-`twinlog.sync.topic.acls.prefixed` adds PREFIXED patterns, each under the name its topics get, and
-takes the literal `*` for what it means. `twinlog.sync.topic.acls.removal` removes what the
-source does not have (any more), as far as such a sync could have made it.
+DENY WRITE for everybody is not copied: on a remote topic it would block the copy itself. A
+switchover sets it on the source, and it must not follow the producers to the target.
+
+`twinlog.sync.topic.acls.prefixed` adds PREFIXED patterns, each under the name that its topics get,
+and maps the literal `*` to the prefix of remote topics. `twinlog.sync.topic.acls.removal` removes
+ACLs that the source does not have (any more), if such a sync could have created them.
 """
 
 from __future__ import annotations
@@ -29,13 +31,13 @@ EVERYBODY = "User:*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclRules:
-    """The rules of one flow."""
+    """The ACL rules of one flow."""
 
     selector: TopicSelector
     source_alias: str
     stem: str | None
-    """What every remote name begins with, nothing under the identity policy; None where only the
-    policy's own code knows.
+    """The prefix of every remote name, empty under the identity policy; None if only a custom
+    policy knows it.
     """
     prefixed: bool
     removal: bool
@@ -54,8 +56,9 @@ class AclRules:
         )
 
     def wanted(self, source: Iterable[TopicAcl], topics: Collection[str]) -> set[TopicAcl]:
-        """What the target should have for copies of these source topics. An ACL of another topic,
-        though its name would be mirrored, is nobody's right to a copy.
+        """Return the ACLs that the target should have for copies of these source topics.
+
+        An ACL of another topic grants no right to a copy, even if its name would be mirrored.
         """
         copies = (
             self._copy(one, topics)
@@ -66,7 +69,7 @@ class AclRules:
         return {acl for acl in copies if acl is not None}
 
     def _meant(self, acl: TopicAcl, topics: Collection[str]) -> Iterable[TopicAcl]:
-        """Where names stay, `*` would be about every topic of the target."""
+        """Expand `*` if names stay, because it would cover every topic of the target."""
         if self.stem == "" and acl.pattern == Pattern.LITERAL and acl.name == EVERY_TOPIC:
             return [acl._replace(name=name) for name in topics]
         return [acl]
@@ -93,9 +96,10 @@ class AclRules:
         wanted: Collection[TopicAcl],
         remotes: Collection[str],
     ) -> set[TopicAcl]:
-        """What a sync could have made for these remote topics and would not make now.
+        """Return ACLs that a sync could have created for these remote topics and would not create
+        now.
 
-        Nothing where names do not begin with the source's: there an ACL may be the target's own.
+        Returns nothing if remote names have no prefix, because an ACL may then be the target's own.
         """
         if not self.removal or not self.stem:
             return set()
@@ -125,7 +129,7 @@ def _is_for_writers(acl: TopicAcl) -> bool:
 
 
 def shuts_writers_out(acl: TopicAcl) -> bool:
-    """Whether nobody may write with it, but for super users."""
+    """Return whether the ACL blocks all writers except super users."""
     return (acl.permission, acl.operation, acl.principal, acl.host) == (
         Permission.DENY,
         WRITE,

@@ -1,12 +1,12 @@
-"""Which configs of a remote topic a sync sets or removes, by MirrorMaker 2's rules.
+"""Decides which configs of a remote topic a sync sets or removes, by MirrorMaker 2's rules.
 
-Of the source topic's configs those count that are not read-only, not sensitive, not from a
-broker's own file (STATIC_BROKER_CONFIG) nor set for a single broker (DYNAMIC_BROKER_CONFIG:
-MirrorMaker 2 copies those, and which one depends on who answers), and not excluded. One whose
-source is DEFAULT_CONFIG is removed from the remote topic, unless `use.defaults.from=source`;
-every other one is set, also where its value comes from a dynamic setting of all of the source's
-brokers. What the target has of its own is only compared, so that nothing is sent that changes
-nothing.
+A config of the source topic is considered if it is not read-only, not sensitive, not excluded, not
+from a broker's own file (STATIC_BROKER_CONFIG), and not set for a single broker
+(DYNAMIC_BROKER_CONFIG: MirrorMaker 2 copies these, and the result depends on the broker that
+responds). A config whose source is DEFAULT_CONFIG is removed from the remote topic, unless
+`use.defaults.from=source`. Every other one is set, also if its value comes from a dynamic setting
+for all of the source's brokers. The target's own configs are only compared, so that no request is
+sent that changes nothing.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from twinlog.wire.topic_config import ConfigEntry, ConfigSource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigDiff:
-    """One config of a remote topic that is not as it should be."""
+    """One config of a remote topic that must change."""
 
     name: str
     new: str | None
-    """None: the topic's own value goes, and the cluster's default holds."""
+    """None: the topic's own value is removed, and the cluster's default applies."""
     old: str | None
-    """What holds now; None where that is not known."""
+    """The current value; None if unknown."""
     was_own: bool
-    """The remote topic had a value of its own: somebody set it there, or a sync before."""
+    """Whether the remote topic had its own value, set by a client or an earlier sync."""
 
     def __str__(self) -> str:
         return f"{self.name} {_shown(self.old)} -> {_shown(self.new)}"
@@ -42,7 +42,9 @@ def _shown(value: str | None) -> str:
 def wanted_configs(
     chosen: ConfigPropertyFilter, source: Iterable[ConfigEntry]
 ) -> dict[str, str | None]:
-    """What a sync asks for, by name; None: no value of the topic's own."""
+    """Return the configs that a sync requires, by name; None: the topic must have no value of its
+    own.
+    """
     return {
         entry.name: entry.value if chosen.copies_defaults or not entry.is_default else None
         for entry in source
@@ -58,7 +60,9 @@ def own_values(wanted: Mapping[str, str | None]) -> dict[str, str]:
 def differences(
     wanted: Mapping[str, str | None], target: Iterable[ConfigEntry]
 ) -> list[ConfigDiff]:
-    """What to change; a name that the target does not know cannot be: its Kafka is older."""
+    """Return the configs to change. Names that the target's older Kafka does not know are
+    left out.
+    """
     out = []
     for entry in target:
         if entry.name not in wanted:
@@ -71,17 +75,19 @@ def differences(
 
 FOR_EVER: Final = -1
 DEFAULT_RETENTION: Final = {"retention.ms": 604_800_000, "retention.bytes": FOR_EVER}
-"""Kafka's own defaults (LogConfig): a week, whatever the size."""
+"""Kafka's own defaults (LogConfig): a week, regardless of size."""
 
 LIFE: Final = frozenset({"cleanup.policy", *DEFAULT_RETENTION})
 
 
 def shortens_life(one: ConfigDiff) -> bool:
-    """Whether records that are kept now would be deleted, or compacted away, after this change."""
+    """Return whether records that are kept now would be deleted or compacted away after this
+    change.
+    """
     if one.name == "cleanup.policy":
         old, new = _policies(one.old), _policies("delete" if one.new is None else one.new)
         return bool(new - old)
-    if one.name == "remote.storage.enable":  # the tier may be deleted with it
+    if one.name == "remote.storage.enable":  # the tiered data may be deleted with it
         return one.old == "true" and one.new != "true"
     default = DEFAULT_RETENTION.get(one.name)
     if default is None:
@@ -92,8 +98,10 @@ def shortens_life(one: ConfigDiff) -> bool:
 
 
 def may_shorten_life(one: ConfigDiff) -> bool:
-    """The same where the answer must not be a guess: what holds after a value was removed is up
-    to the target's brokers, which may keep less than Kafka's default.
+    """Return the same as `shortens_life`, but True if unknown.
+
+    The value that applies after a removal is up to the target's brokers, which may keep less than
+    Kafka's default.
     """
     return shortens_life(one) or (one.new is None and one.name in LIFE)
 

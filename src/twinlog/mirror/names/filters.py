@@ -1,4 +1,4 @@
-"""Which topics a flow mirrors, and which of their configs a new remote topic gets."""
+"""Selects the topics that a flow mirrors, and the configs that a new remote topic gets."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from twinlog.wire.topic_config import ConfigEntry, ConfigSource
 
 
 def policy_of(flow: FlowConfig) -> DefaultReplicationPolicy:
-    """The replication policy that a flow's configuration asks for."""
+    """Return the replication policy of a flow's configuration."""
     return policy_from(flow.policy, flow.source_alias)
 
 
 def offset_syncs_topic(flow: FlowConfig, syncs: OffsetSyncsConfig) -> str:
-    """MirrorMaker 2's: its name is that of the cluster at the other end."""
+    """Return the name of MirrorMaker 2's topic, which contains the alias of the cluster at the
+    other end.
+    """
     other = flow.source_alias if syncs.on_target else flow.target_alias
     return policy_of(flow).offset_syncs_topic(other)
 
@@ -37,12 +39,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSelector:
-    """Chooses source topics: by filter or as heartbeats, never internal ones or in a circle."""
+    """Selects source topics by filter or as heartbeats, but never internal topics or cycles."""
 
     topics: NamePattern
     topics_exclude: NamePattern
     heartbeats: bool
-    """Heartbeats are mirrored whatever the filter says."""
+    """Whether heartbeats are mirrored regardless of the filter."""
     policy: ReplicationPolicy
     target_alias: str
     released: frozenset[str] = frozenset()
@@ -74,7 +76,9 @@ class TopicSelector:
         return Verdict.CYCLE if self.is_cycle(topic) else Verdict.SELECTED
 
     def is_cycle(self, topic: str) -> bool:
-        """Whether any hop of a topic's name is the target; the identity policy cannot tell."""
+        """Return whether any hop in a topic's name is the target. Unknown under the identity
+        policy.
+        """
         if self._holds_alias(topic):
             return True
         name: str | None = topic
@@ -87,7 +91,10 @@ class TopicSelector:
         return False
 
     def _holds_alias(self, topic: str) -> bool:
-        """An alias that contains the separator is no single hop: it is looked for as a whole."""
+        """Return whether the name contains the target's alias, if that contains the separator.
+
+        Such an alias spans several hops, so it is searched as a whole.
+        """
         policy = self.policy
         if type(policy) is not DefaultReplicationPolicy or not policy.separator:
             return False
@@ -100,14 +107,14 @@ class TopicSelector:
 
 
 def is_remote_topic_of(policy: DefaultReplicationPolicy, source_alias: str, topic: str) -> bool:
-    """Whether a topic on the target is, by its name, a copy from this source."""
+    """Return whether a topic on the target is a copy from this source, by its name."""
     return policy.topic_source(topic) == source_alias and topic != policy.checkpoints_topic(
         source_alias
     )
 
 
 OF_ONE_BROKER: Final = (ConfigSource.STATIC_BROKER, ConfigSource.DYNAMIC_BROKER)
-"""Says nothing of the topic: another broker would have answered something else."""
+"""Not a property of the topic: another broker might respond differently."""
 
 
 TIMESTAMP_LIMITS: Final = frozenset(
@@ -119,16 +126,17 @@ OTHER_NAMES_OF_LIMITS: Final = (
     "log.message.timestamp.after.max.ms",
 )
 """The limits before Kafka 3.6, and as keys of a broker's file, which no topic has. MirrorMaker 2's
-default list has these three and not the real names, so that it copies the limits."""
+default list has these three and not the real names, so it copies the limits.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigPropertyFilter:
-    """Chooses the configs of a source topic that its remote topic gets.
+    """Selects the configs of a source topic that its remote topic gets.
 
-    A list that has the limits of timestamps under any name leaves them out under all: a remote
-    topic with its source's limits refuses what became older than they allow while it waited to be
-    copied, and a copy that was behind once would stop for ever.
+    A list with the timestamp limits under any of their names excludes them under all names. A
+    remote topic with its source's limits rejects records that became too old while they waited to
+    be copied, and a copy that lagged once would stop permanently.
     """
 
     exclude: NamePattern
@@ -139,12 +147,12 @@ class ConfigPropertyFilter:
     def of(cls, flow: FlowConfig) -> Self:
         return cls(
             exclude=flow.config_sync.exclude,
-            # MM2 compares with "source" and takes anything else for the target
+            # MM2 compares with "source" and treats everything else as the target
             copies_defaults=flow.config_sync.use_defaults_from == "source",
         )
 
     def may_be_copied(self, entry: ConfigEntry) -> bool:
-        """Whether a config is a matter of mirroring at all, whatever its value is."""
+        """Return whether a config may be mirrored, regardless of its value."""
         return (
             not entry.is_read_only
             and not entry.is_sensitive

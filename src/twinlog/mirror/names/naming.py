@@ -1,10 +1,11 @@
-"""How topics are named on the target, and what a topic's name says about where it came from.
+"""Names of topics on the target, and the origin that a topic's name shows.
 
-MirrorMaker 2's replication policies, exactly: the same remote topics, the same internal ones.
-Twinlog's own topics are MM2-internal by name, so that MirrorMaker 2 leaves them alone too.
+The names are exactly those of MirrorMaker 2's replication policies: the same remote topics, and the
+same internal ones. The names of Twinlog's own topics are internal to MirrorMaker 2, too, so that it
+ignores them.
 
-A name is all the evidence there is: under the default policy a plain topic `foo.bar` looks like
-topic `bar` of a cluster `foo`, and under the identity policy nothing can be told.
+A name is the only evidence: under the default policy a plain topic `foo.bar` looks like topic `bar`
+of a cluster `foo`, and under the identity policy a name shows nothing.
 """
 
 from __future__ import annotations
@@ -40,53 +41,56 @@ def quarantine_topic(flow: Flow) -> str:
 
 
 def is_own_topic(topic: str) -> bool:
-    """Whether Twinlog itself made a topic."""
+    """Return whether Twinlog itself created a topic."""
     return topic.startswith(_OWN_PREFIX) and topic.endswith(_OWN_SUFFIX)
 
 
 class ReplicationPolicy(Protocol):
     """Names of remote and internal topics.
 
-    Only `format_remote_topic` goes by `twinlog.rename`. The way back is not in a name: under
-    `(.*)-v[12]:$1` it could be one of many. Who asks for the source's name of a remote topic asks
-    what was copied (`control.cutover.upstreams`, `survey.exact_map`).
+    Only `format_remote_topic` applies `twinlog.rename`. A renamed topic cannot be mapped back by
+    its name: under `(.*)-v[12]:$1` it could have several origins. The source's name of a remote
+    topic is found from what was copied (`control.cutover.upstreams`, `survey.exact_map`).
     """
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        """The name on the target of a source's topic."""
+        """Return the name of a source topic on the target."""
 
     def topic_source(self, topic: str) -> str | None:
-        """The alias of the cluster a topic was mirrored from; None when its name has none."""
+        """Return the alias of the cluster from which a topic was mirrored, or None if its name has
+        none.
+        """
 
     def upstream_topic(self, topic: str) -> str | None:
-        """The name that a remote topic has on its source; None when it is not remote."""
+        """Return a remote topic's name on its source, or None if it is not remote."""
 
     def original_topic(self, topic: str) -> str:
-        """The name on the cluster where the records were first written."""
+        """Return the name on the cluster where the records were first written."""
 
     def is_internal_topic(self, topic: str) -> bool:
-        """Whether a topic is never mirrored."""
+        """Return whether a topic is never mirrored."""
 
     def is_heartbeats_topic(self, topic: str) -> bool:
-        """Whether a topic is, or was mirrored from, a heartbeats topic."""
+        """Return whether a topic is a heartbeats topic, or was mirrored from one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultReplicationPolicy:
-    """The remote topic is the source's alias, a separator and the topic."""
+    """Names remote topics by the source's alias, a separator and the topic."""
 
     separator: str = "."
     internal_separator: str = "."
-    """What MM2's own topics are written with: the separator, or a dot (KIP-949)."""
+    """The separator in names of MM2's own topics: the separator, or a dot (KIP-949)."""
     renames: Renames = NO_RENAMES
-    """Of one flow, from its source to its target."""
+    """Renames of one flow, from its source to its target."""
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
         return f"{source_alias}{self.separator}{self.renamed(topic)}"
 
     def renamed(self, topic: str) -> str:
-        """A source topic's name before the alias is put in front. Heartbeats keep theirs: by it
-        everybody finds them.
+        """Return a source topic's name before the alias is prepended.
+
+        Heartbeats keep their name, by which all clients find them.
         """
         if not self.renames or self.is_heartbeats_topic(topic):
             return topic
@@ -94,8 +98,8 @@ class DefaultReplicationPolicy:
 
     def topic_source(self, topic: str) -> str | None:
         source, _, rest = topic.partition(self.separator)
-        # Java's split drops empty parts at the end: `a.` and `a..` are no remote topics, `.a` is
-        # one
+        # Java's split drops empty parts at the end: `a.` and `a..` are not remote topics, but `.a`
+        # is one
         return source if rest.replace(self.separator, "") else None
 
     def upstream_topic(self, topic: str) -> str | None:
@@ -141,10 +145,12 @@ class DefaultReplicationPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityReplicationPolicy(DefaultReplicationPolicy):
-    """The remote topic has the source's name; only heartbeats are named by the default policy."""
+    """Gives remote topics the source's name. Only heartbeats are named by the default policy."""
 
     source_alias: str | None
-    """What every topic is said to come from: names do not tell. None where nobody said it."""
+    """The alias that is assumed as the origin of every topic, because names do not show it; None if
+    it is not configured.
+    """
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
         if _is_heartbeats(topic):

@@ -1,4 +1,4 @@
-"""From the configuration of a replication policy to the policy itself."""
+"""Creates a replication policy from its configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from twinlog.mirror.names.naming import DefaultReplicationPolicy, IdentityReplic
 
 
 def policy_from(config: PolicyConfig, source_alias: str | None) -> DefaultReplicationPolicy:
-    """The policy; `source_alias` is what one that keeps names says that topics come from."""
+    """Return the policy. `source_alias` is the assumed origin of topics for a policy that keeps
+    names.
+    """
     if config.custom:
         made = custom_policy(
             config.custom,

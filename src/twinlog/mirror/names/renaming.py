@@ -26,7 +26,7 @@ RENAME_INVALID: Final = "RENAME_INVALID"
 
 
 def refused_names(flow: FlowConfig, topics: Iterable[str]) -> dict[str, PartitionError]:
-    """Of these topics of the source, those that cannot be copied under their new names, and why."""
+    """Return the source topics that cannot be copied under their new names, and why."""
     if not flow.policy.renames:
         return {}
     policy = policy_of(flow)
@@ -45,7 +45,7 @@ def refused_names(flow: FlowConfig, topics: Iterable[str]) -> dict[str, Partitio
 
 
 def is_renamed(flow: FlowConfig, topic: str) -> bool:
-    """Whether a topic of the source has another remote name than without any rule."""
+    """Return whether a rule gives a source topic another remote name."""
     if not flow.policy.renames:
         return False
     policy, alias = policy_of(flow), flow.source_alias
@@ -71,13 +71,15 @@ def unkept_names(flow: FlowConfig, topics: Iterable[str]) -> list[str]:
         return []
     return [
         f"{flow.flow}: topics do not keep their names on {flow.flow.target} if these end in "
-        f"{HEARTBEATS_TOPIC}, as with MirrorMaker 2: {', '.join(odd)}; clients there need the new "
-        "names"
+        f"{HEARTBEATS_TOPIC}, as with MirrorMaker 2: {', '.join(odd)}; "
+        "clients there need the new names"
     ]
 
 
 def plain_upstream(config: FlowConfig, remote: str) -> str | None:
-    """What the name alone says; None where `twinlog.rename` would not give that name."""
+    """Return the upstream name by the remote name alone, or None if `twinlog.rename` would not give
+    that remote name.
+    """
     policy, alias = policy_of(config), config.source_alias
     if config.policy.kind is PolicyKind.IDENTITY:
         upstream: str | None = remote

@@ -1,6 +1,6 @@
-"""Where the copy of a partition resumes: both logs are checked, and nothing is believed.
+"""Determines where the copy of a partition resumes, by checking both logs.
 
-Read `position` (the steps), then `cold_start` (many partitions at once), `tail_check` and
-`resume_point` (records compared), `our_end` and `fan_start` (topics that others write to),
-`first_start` (partitions without a row).
+Read `position` (the steps), then `cold_start` (many partitions together), `tail_check` and
+`resume_point` (comparison of records), `our_end` and `fan_start` (topics to which other clients
+write, too), and `first_start` (partitions without a row in the offset map).
 """

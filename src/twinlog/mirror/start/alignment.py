@@ -1,17 +1,20 @@
-"""Which source record the last record of a target topic is, when somebody else copied it there.
+"""Finds which source record a target topic's last record is, if another mirror copied it.
 
-MirrorMaker 2 is at least once: behind the position that it noted last the target may hold more
+MirrorMaker 2 copies at least once: after the position that it last noted, the target may hold more
 records, and after a restart some of them twice. So the end of the target's log is compared with the
-source, backwards, record by record, as `tail_check` compares:
+source, backwards, record by record, in the same way as `tail_check` compares:
 
     source   38 39 40 41 42 43 44            noted: 40
     target   .. 41 42 | 39 40 41 42 43       its last record is 43: the copy resumes at 44
 
-A place is taken when everything before it fits as well, up to the beginning of what is compared; or
-else up to a jump back that a restart explains (the record before it, 42, lies at or behind the one
-after it, 39). Where compaction made holes, as many records of the other side may be missing; where
-a topic is not compacted, markers lie there, and nothing is missing. Of
-several such places the lowest is taken: nothing is skipped.
+A source position is accepted if all records before it match as well, up to the beginning of the
+compared range, or up to a jump back that a restart explains. (In the example, the record before the
+jump, 42, is at or after the one that follows it, 39.)
+
+Where compaction left holes on one side, as many records of the other side may be missing. In a
+topic that is not compacted, holes are transaction markers, and no record is missing.
+
+If several positions match, the lowest is used, so that no record is skipped.
 """
 
 from __future__ import annotations
@@ -25,62 +28,65 @@ from twinlog.mirror.start.tail_check import comparable_headers
 from twinlog.wire.records import Record
 
 MOST_SKIPPED: Final = 200
-"""Records of a hole that are tried."""
+"""Maximum number of records within a hole that are tried."""
 BEHIND_A_JUMP: Final = 200_000
-"""Source records read behind a place with a jump, for one that fits without."""
+"""Source records read after a match with a jump, in search of a match without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aligned:
-    """The place of the target's last record."""
+    """The source position of the target's last record."""
 
     upstream: int
-    """Of the last record on the target that the source still has."""
+    """Upstream offset of the last target record that the source still has."""
     jumped_back: bool
-    """A restart of MirrorMaker 2 wrote some of the last records twice."""
+    """Whether a restart of MirrorMaker 2 wrote some of the last records twice."""
 
 
 def identity(record: Record, *, with_timestamp: bool) -> int:
-    """A number that two records share when a consumer sees the same in them."""
+    """Return a number that two records share if a consumer sees the same content."""
     timestamp = record.timestamp if with_timestamp else 0
     return hash((timestamp, record.key, record.value, comparable_headers(record.headers)))
 
 
 @dataclass(slots=True, kw_only=True)
 class Alignment:
-    """The target's last records, and the source's from before the noted position on, as far as
-    they were read.
+    """The target's last records, and the source's records read so far, starting before the noted
+    position.
     """
 
     target_offsets: Sequence[int]
     target: Sequence[int]
     """Identities of the target's last records."""
     noted: int
-    """The upstream offset that surely was copied; -1: none."""
+    """An upstream offset that was certainly copied; -1: none."""
     source_may_lack: bool
-    """Records may be missing between its offsets: it is compacted. Else what is between them is a
-    marker, or was rolled back.
+    """Whether the source is compacted, so that records may be missing between its offsets.
+    Otherwise offsets in between are markers or aborted records.
     """
     target_may_lack: bool
     source_offsets: array[int] = field(default_factory=lambda: array("q"))
     source: array[int] = field(default_factory=lambda: array("q"))
     _suspects: list[tuple[int, int]] = field(default_factory=list)
-    """Places that fit up to a jump that nothing explained yet."""
+    """Positions that match up to a jump that is not explained yet."""
     _jumped: Aligned | None = None
-    """The lowest place with a jump back."""
+    """The lowest position with a jump back."""
     _jumped_at: int = -1
     _searched: int = -1
-    """The last of the source's that was tried."""
+    """Index of the last source record that was tried."""
 
     def add(self, records: Iterable[tuple[int, int]]) -> None:
-        """More of the source: (offset, identity), rising."""
+        """Add source records as (offset, identity), in rising order."""
         for offset, number in records:
             self.source_offsets.append(offset)
             self.source.append(number)
 
     def search(self, *, is_end: bool, source_end: int) -> Aligned | None:
-        """The lowest place among what was added; `is_end`: the source has no more."""
-        # the hole behind the last one is not known before more is read
+        """Return the lowest position among the added records, or None if there is none yet.
+
+        `is_end`: the source has no more records.
+        """
+        # the hole after the last record is unknown until more is read
         known = len(self.source) - (0 if is_end else 1)
         for at in range(self._searched + 1, known):
             self._searched = at
@@ -108,14 +114,17 @@ class Alignment:
         return Aligned(upstream=self.source_offsets[at], jumped_back=True)
 
     def _skipped(self, at: int, hole: int) -> int | None:
-        """How many of the target's last records lie in the hole behind this source record."""
+        """Return how many of the target's last records are in the hole after this source record, or
+        None if no record matches.
+        """
         for skipped in range(min(hole, len(self.target) - 1, MOST_SKIPPED) + 1):
             if self.target[-1 - skipped] == self.source[at]:
                 return skipped
         return None
 
     def _lowest_jumped(self) -> Aligned | None:
-        for at, last in self._suspects:  # what explains them may have been read since
+        # the records that explain them may have been read in the meantime
+        for at, last in self._suspects:
             if self._jumped is not None and at > self._jumped_at:
                 break
             if self._fits(at, last)[0]:
@@ -123,7 +132,7 @@ class Alignment:
         return self._jumped
 
     def _fits(self, at: int, last: int) -> tuple[bool, bool]:
-        """(everything before fits, there is a jump back that is explained)."""
+        """Return (whether everything before matches, whether there is an explained jump back)."""
         here, there = at, last
         while here > 0 and there > 0:
             step = self._step_back(here, there)
@@ -134,9 +143,10 @@ class Alignment:
         return True, False
 
     def _step_back(self, here: int, there: int) -> tuple[int, int] | None:
-        """The nearest equal pair before this one, over holes of both sides; None: there is none.
+        """Step back to the nearest equal pair before this one, over holes of both sides.
 
-        (0, x) ends the comparison: all that is left may lie in a hole.
+        Returns None if there is none. (0, x) ends the comparison: the remaining records may be in a
+        hole.
         """
         if self.source[here - 1] == self.target[there - 1]:
             return 1, 1

@@ -1,5 +1,5 @@
-"""Both logs of a partition as its start looks at them: their ends at one moment, and what lies in
-them now.
+"""Both logs of a partition, as its start sees them: their ends at one moment and their records
+now.
 """
 
 from __future__ import annotations
@@ -29,19 +29,21 @@ from twinlog.wire.record_batch import read_headers
 from twinlog.wire.records import Record
 
 MAX_SEARCH_READS: Final = 20
-"""Fetches of about 1 MB that a search of the neighbourhood may take, to each side."""
+"""Maximum fetches of about 1 MB for a search of the neighbourhood, to each side."""
 
 NEIGHBOURHOOD: Final = 2_000
-"""Upstream offsets to both sides of the expected place in which the tail is searched."""
+"""Upstream offsets on both sides of the expected position in which the tail is searched."""
 
 
 def tail_start(there: LogEnds) -> int:
-    """Where the tail check begins to read the target."""
+    """Return the target offset at which the tail check begins to read."""
     return max(there.log_start, there.log_end - TAIL_RECORDS)
 
 
 def tail_source(runs: Sequence[Run], there: LogEnds) -> int | None:
-    """Where it then begins to read the source, if no record of the tail is missing."""
+    """Return the source offset at which the tail check begins to read, if no tail record is
+    missing.
+    """
     if not runs or there.log_end <= there.log_start:
         return None
     ordinal = tail_start(there) - (runs[0].downstream - runs[0].ordinal)
@@ -50,7 +52,7 @@ def tail_source(runs: Sequence[Run], there: LogEnds) -> int | None:
 
 
 class Near(NamedTuple):
-    """What is copied of what the source has near by: nothing is left out from `low` on."""
+    """Copied source records near an offset. The list is complete from `low` on."""
 
     records: dict[int, Known]
     low: int
@@ -76,15 +78,15 @@ class BothLogs:
         self.isolation = isolation
 
     def read_source(self, offset: int) -> memoryview:
-        """Whole batches from an offset on."""
+        """Return whole batches from an offset on."""
         return _read(self.source, self.request.source, offset)
 
     def read_target(self, offset: int) -> memoryview:
-        """Whole batches from an offset on."""
+        """Return whole batches from an offset on."""
         return _read(self.target, self.request.target, offset)
 
     def target_tail(self) -> TargetTail:
-        """The records of the target's last offsets, as far back as the bounds of a look go."""
+        """Return the records of the target's last offsets, as far back as the read limits allow."""
         low, end = tail_start(self.there), self.there.log_end
         answers, whole_from = newest_first(self.read_target, range(low, end))
         if any(
@@ -93,28 +95,30 @@ class BothLogs:
             for header, _ in read_headers(raw)
         ):
             raise PartitionError(
-                f"{self.request.target}: a lane of this flow that was thought dead wrote to it "
-                f"while we looked (its log ended at {end}); looking again",
+                f"{self.request.target}: a lane of this flow that was considered dead wrote to it "
+                f"during the check (its log ended at {end}); checking again",
                 code="OTHER_WRITER",
                 fate=Fate.RETRIABLE,
             )
         return joined((read_tail(raw, low, end) for raw in answers), whole_from)
 
     def target_records(self, low: int, high: int) -> tuple[Record, ...]:
-        """The target's records in [low, high), the newest of them, as far back as the bounds of a
-        look go.
+        """Return the target's newest records in [low, high), as far back as the read limits
+        allow.
         """
         answers, whole_from = newest_first(self.read_target, range(low, high))
         tail = joined((read_tail(raw, low, high) for raw in answers), whole_from)
         return tuple(record for record in tail.records if record.offset >= whole_from)
 
     def target_record(self, offset: int) -> Record | None:
-        """One record of the target."""
+        """Return the target's record at an offset, or None."""
         raw = self.read_target(offset)
         return next(iter(read_tail(raw, offset, offset + 1).records), None)
 
     def source_record(self, offset: int) -> Known | None:
-        """The record as it is now: a log that was cut may be filled again while we look."""
+        """Return the source's current record at an offset: a truncated log may be refilled at any
+        time.
+        """
         if offset < self.here.log_start:
             return None
         try:
@@ -126,20 +130,24 @@ class BothLogs:
         return self._decoded(raw, upto=offset)[0].get(offset)
 
     def are_same(self, upstream: int, downstream: int) -> bool | None:
-        """Whether the records there are the same one; None: not both logs have one."""
+        """Return whether both offsets hold the same record, or None if one of the logs has no
+        record.
+        """
         here, there = self.source_record(upstream), self.target_record(downstream)
         if here is None or there is None:
             return None
         return same_record(here[0], there, compare_timestamp=True)
 
     def epoch_before(self, offset: int) -> int:
-        """The leader epoch of the source's record before an offset, as its own batch says; -1 where
-        no batch covers it. It makes the first fetch find a source that is cut from now on.
+        """Return the leader epoch of the source's record before an offset, from its batch, or -1 if
+        no batch covers it.
+
+        With this epoch the first fetch detects a source that is truncated from now on.
         """
         if not self.here.log_start < offset <= self.here.high_watermark:
             return -1
         if (skip := skipped(self.request.skips, offset - 1)) is not None and skip.is_batch:
-            return -1  # of bytes that are wrong the epoch may be wrong, too
+            return -1  # if the bytes are wrong, the epoch may be wrong, too
         try:
             raw = self.read_source(offset - 1)
         except TwinlogError as error:
@@ -152,12 +160,12 @@ class BothLogs:
         return first.leader_epoch
 
     def source_before(self, offset: int) -> Known | None:
-        """The newest record before an offset that the source still has."""
+        """Return the newest record before an offset that the source still has."""
         before, *_ = self._before(offset)
         return before[max(before)] if before else None
 
     def sources(self, tail: TargetTail, runs: Sequence[Run], k: int) -> dict[int, Known]:
-        """What the source has where the map says that the tail's records come from."""
+        """Return the source records that the tail consists of according to the map."""
         wanted = [
             offset
             for offset in upstream_offsets(tail, runs, k)
@@ -169,7 +177,7 @@ class BothLogs:
         return out
 
     def around(self, offset: int, begin: int | None = None) -> Near:
-        """On both sides of an offset; `begin`: from there on instead, up to the offset."""
+        """Return source records on both sides of an offset, or from `begin` on if that is given."""
         found, low, answers = self._before(offset, begin)
         found |= self.source_records(offset, offset + NEIGHBOURHOOD, answers)
         committed = self.isolation is Isolation.READ_COMMITTED
@@ -192,15 +200,16 @@ class BothLogs:
         return source_records(raw, upto=upto, skips=self.request.skips)
 
     def _without_skipped(self, found: dict[int, Known]) -> dict[int, Known]:
-        """In order of their neighbours: a record that was left out is no neighbour of any."""
+        """Return the records without skipped ones, which have no neighbours on the target."""
         skips = self.request.skips
         return {at: one for at, one in found.items() if skipped(skips, at) is None}
 
     def source_records(
         self, low: int, high: int, read: list[memoryview] | None = None
     ) -> dict[int, Known]:
-        """What the source has between two offsets, as far as the bounds of a look go; the answers
-        are appended to `read`.
+        """Return the source's records between two offsets, as far as the read limits allow.
+
+        The responses are appended to `read`.
         """
         out: dict[int, Known] = {}
         offset = max(low, self.here.log_start)
@@ -230,18 +239,18 @@ def _read(view: LogView, tp: TopicPartition, offset: int) -> memoryview:
 # Logs have holes: a response that begins after a wanted offset shows that nothing is in between.
 
 MAX_READS: Final = 20
-"""Of the newest records only: a hundred of 600 KB would be 60 MB."""
+"""Only of the newest records: a hundred records of 600 KB would be 60 MB."""
 
 MAX_BYTES: Final = 24 << 20
-"""A single batch may be larger than an answer usually is."""
+"""A single batch may be larger than a response usually is."""
 
 
 class Newest(NamedTuple):
-    """What was read; the answers overlap, and are in no order."""
+    """The responses that were read. They overlap and are in no order."""
 
     answers: list[memoryview]
     whole_from: int
-    """Nothing from this wanted offset on was left out."""
+    """All wanted offsets from this one on are included."""
 
 
 def newest_first(
@@ -251,7 +260,9 @@ def newest_first(
     max_reads: int = MAX_READS,
     max_bytes: int = MAX_BYTES,
 ) -> Newest:
-    """Answers that hold the newest of these offsets (rising), and older ones within the bounds."""
+    """Return responses with the newest of these offsets (given in rising order), and older ones
+    within the limits.
+    """
     answers: list[memoryview] = []
     top, step = len(wanted), len(wanted)
     done: list[tuple[int, int]] = []
@@ -273,11 +284,11 @@ def newest_first(
             top = older[0]
     if top < len(wanted):
         return Newest(answers, wanted[top])
-    return Newest(answers, wanted[-1] + 1 if wanted else 0)  # the bound came before the end
+    return Newest(answers, wanted[-1] + 1 if wanted else 0)  # the limit was reached before the end
 
 
 def _reached(raw: memoryview, wanted: Sequence[int]) -> int:
-    """How many of the wanted offsets lie before the end of an answer."""
+    """Return how many of the wanted offsets are before the end of a response."""
     after = -1
     for header, _ in read_headers(raw):
         after = header.next_offset

@@ -1,9 +1,9 @@
-"""Where a target log left the K invariant: the first batch that does not lie where its sequence
-says.
+"""Finds where a target log violates the K invariant: the first batch whose offset does not match
+its sequence.
 
-Before that place every batch of ours lies at `K + ordinal`; from it on all of them are off by what
-is missing or too much, and a foreign batch is too much by itself. So a binary search over the
-headers finds it.
+Before that point, every batch of this flow is at `K + ordinal`. After it, all are off by the number
+of missing or surplus records, and a foreign batch is itself surplus. So a binary search over batch
+headers finds the point.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ from twinlog.wire.record_batch import BatchHeader, read_headers
 
 
 class Break(NamedTuple):
-    """The first batch at the wrong place."""
+    """The first batch at the wrong offset."""
 
     offset: int
     """Its target offset."""
     distance: int
-    """How many records are missing before it; negative: how many are too many; 0: it is not
-    ours.
+    """Number of records missing before it; negative: number of surplus records; 0: the batch is
+    foreign.
     """
 
 
 def find_break(
     read: Callable[[int], memoryview], *, low: int, high: int, k: int, producers: frozenset[int]
 ) -> Break | None:
-    """Search [low, high); `read` fetches whole batches from an offset on. None when all lies
-    right.
+    """Search [low, high) and return the first wrong batch, or None if all are right.
+
+    `read` fetches whole batches from an offset on.
     """
     found: Break | None = None
     while low < high:
         middle = (low + high) // 2
         header = _first_batch(read(middle), middle)
         if header is None or header.base_offset >= high:
-            high = middle  # cleaned: nothing lies there
+            high = middle  # cleaned: no batch left here
             continue
         wrong = _judge(header, k, producers)
         if wrong is None:

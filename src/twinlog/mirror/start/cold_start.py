@@ -1,8 +1,8 @@
-"""Cold starts of many partitions together: what they ask is asked once for all of them.
+"""Starts many partitions together, with shared requests.
 
-First the topics must be the ones the map speaks of (by their ids), else `TARGET_RECREATED` or
-`SOURCE_RECREATED`; then all log ends and producer states are read as of one moment (`one_moment`),
-then tails in groups, and each partition's `StartSearch` judges its own.
+First, the topic IDs must be the ones in the offset map, else `TARGET_RECREATED` or
+`SOURCE_RECREATED`. Then all log ends and producer states are read as of one moment (`one_moment`),
+then the log tails in groups. Each partition is then judged by its own `StartSearch`.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from twinlog.wire.record_batch import read_headers
 T = TypeVar("T")
 
 ATTEMPTS: Final = 5
-"""How often the state of a partition is asked for that changes while we search."""
+"""How often a state is queried that changes during the search."""
 
 AT_ONCE: Final = 32
-"""Tails in memory at a time, of about 1 MB each at the most, and that on both sides."""
+"""Tails in memory at the same time, of at most about 1 MB each, on both sides."""
 
 
 class ReadAhead:
-    """A view of a cluster's logs that has read one place of each of some partitions already."""
+    """A view of a cluster's logs with some reads already done, one per partition."""
 
     def __init__(self, view: LogView, offsets: Mapping[TopicPartition, int]) -> None:
         self._view = view
@@ -74,8 +74,9 @@ class ReadAhead:
         return out
 
     def _known(self, tp: TopicPartition, offset: int) -> RawRecords | None:
-        """What was read, from the batch on that holds the offset, or follows it. That nothing lay
-        there is no answer to whoever asks later.
+        """Return the prefetched records from the batch on that contains or follows the offset.
+
+        An empty prefetch is no answer for a later read.
         """
         found, begin = self._read.get(tp), self._offsets.get(tp, offset + 1)
         if found is None or not found.records:
@@ -96,8 +97,10 @@ class ReadAhead:
 def starts_in_groups(
     requests: Sequence[StartRequest], source: LogView, target: LogView, rules: StartRules
 ) -> Iterator[Mapping[TopicPartition, StartPoint | TwinlogError]]:
-    """A start point or the reason against it, by *source* topic-partition, as each is found: nobody
-    waits for all tails, and who wrote last for the least.
+    """Yield start points, or the reasons against them, by *source* topic-partition, as they are
+    found.
+
+    Partitions need not wait for all tails. The most recently written ones come first.
     """
     out: dict[TopicPartition, StartPoint | TwinlogError] = {}
     source_ids = source.topic_ids({r.source.topic for r in requests})
@@ -110,7 +113,7 @@ def starts_in_groups(
             out[one.source] = error
         else:
             there_still.append(one)
-    # only of these: a client waits seconds for a topic that it does not find
+    # only for these: a client waits seconds for a topic that it does not find
     moment = read_both(there_still, source, target, rules.producer_id)
     new = {
         one.source: one.start
@@ -151,8 +154,8 @@ def _tails(
     moment: Moment,
     rules: StartRules,
 ) -> tuple[ReadAhead, ReadAhead]:
-    """Both logs, with what these partitions will read first already read: for the tail check, or
-    in a shared topic from our last record at the mark on.
+    """Prefetch what these partitions read first on both sides: the tail, or in a shared topic the
+    part from this flow's last record at the mark on.
     """
     here: dict[TopicPartition, int] = {}
     there: dict[TopicPartition, int] = {}
@@ -174,27 +177,27 @@ def _tails(
 
 
 class Moment(NamedTuple):
-    """What both clusters said of some partitions as of one moment."""
+    """The state of some partitions on both clusters, as of one moment."""
 
     here: Mapping[TopicPartition, LogEnds]
-    """Of the source partitions."""
+    """Ends of the source partitions."""
     there: Mapping[TopicPartition, LogEnds]
-    """Of the target partitions, and of those that the former topic was copied to."""
+    """Ends of the target partitions, and of those that a former topic was copied to."""
     producers: Mapping[TopicPartition, ProducerTail] | None
-    """What the target remembers of our producer id; None where it may not be asked."""
+    """The target's state of this producer ID, or None if it may not be queried."""
     moving: frozenset[TopicPartition]
-    """Target partitions that never came to rest."""
+    """Target partitions whose state kept changing."""
 
     def last_written_ms(self, tp: TopicPartition) -> int:
-        """The newest timestamp of ours that the target remembers; -1: none."""
+        """Return the newest timestamp of this flow that the target remembers, or -1."""
         found = (self.producers or {}).get(tp)
         return -1 if found is None else found.last_timestamp
 
     def producer_of(self, tp: TopicPartition, target: LogView) -> ProducerTail | None:
-        """Raises what keeps a start from taking the answers of this target partition."""
+        """Return the producer state of a target partition. Raises if its answers cannot be used."""
         if tp in self.moving:
             raise PartitionError(
-                f"{tp}: a lane of this flow that was thought dead still writes to it; looking "
+                f"{tp}: a lane of this flow that was considered dead still writes to it; checking "
                 "again",
                 code="OTHER_WRITER",
                 fate=Fate.RETRIABLE,
@@ -202,14 +205,17 @@ class Moment(NamedTuple):
         if self.producers is None:
             return None
         if tp not in self.producers and tp in target.problems:
-            raise target.problems[tp]  # a leader that did not answer has not said "nothing"
+            # a leader that did not respond has not reported an empty state
+            raise target.problems[tp]
         return self.producers.get(tp)
 
 
 def read_both(
     requests: Sequence[StartRequest], source: LogView, target: LogView, producer_id: int
 ) -> Moment:
-    """The target first: what a lane thought dead copied meanwhile is at the source then."""
+    """Query the target first: whatever a seemingly dead lane copies in between is then at the
+    source.
+    """
     targets = {one.target for one in requests}
     there, producers, moving = one_moment(target, targets, producer_id)
     here = source.ends({one.source for one in requests})
@@ -225,15 +231,15 @@ def one_moment(
     Mapping[TopicPartition, ProducerTail] | None,
     frozenset[TopicPartition],
 ]:
-    """Log ends, producer states (None where they may not be asked), and partitions that never came
-    to rest while we looked.
+    """Return log ends, producer states (None if they may not be queried), and partitions whose
+    state kept changing.
 
-    A late batch of a lane thought dead may land between two questions: a log end from before it and
-    a producer state from after it are 10 and 13, as if three records were missing. So the state is
-    asked before and after the ends, until both times it is the same: then no batch of ours came in
-    between, and the ends are those of that state, whoever else writes. An expiry or a new leader in
-    between changes it as well. A batch that lands later is for the first request to find: it is
-    refused, or answered as a repeat.
+    A late batch of a seemingly dead lane may be appended between two queries. A log end from before
+    it and a producer state from after it would be 10 and 13, as if three records were missing. So
+    the producer state is queried before and after the log ends, until both are equal. Then no batch
+    of this flow was appended in between, and the log ends belong to that state, whoever else
+    writes. An expiry or a new leader in between changes the state as well. A batch that is appended
+    later is detected by the first request, which is then rejected or answered as a repeat.
     """
     ends: dict[TopicPartition, LogEnds] = {}
     states: dict[TopicPartition, ProducerTail] = {}
@@ -285,14 +291,14 @@ def with_begin(
     begins: Mapping[TopicPartition, int],
     view: LogView,
 ) -> StartRequest:
-    """The request with the start that was found, where the partition has none yet."""
+    """Return the request with the begin that was found, if the partition has none yet."""
     if one.source not in new:
         return one
-    begin = answer_of(begins, one.source, view, "its leader does not say where to begin")
+    begin = answer_of(begins, one.source, view, "its leader does not report where to begin")
     return replace(one, begin=begin)
 
 
 def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """The items in portions (itertools has it from Python 3.12 on)."""
+    """Return the items in portions (itertools has this from Python 3.12 on)."""
     for start in range(0, len(items), size):
         yield items[start : start + size]

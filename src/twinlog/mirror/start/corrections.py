@@ -1,46 +1,44 @@
-"""What the offset map has wrong near its end, and the runs that put it right.
+"""Corrects runs of the offset map before its end, if it has lost its newest rows (`LostRuns`).
 
-Where it lost its newest rows, it has more wrong than the last records show (`LostRuns`).
-
-An unclean election of the map's topic takes them. The tail check finds the last 100 records, and
-what they are; where the map has the oldest of them wrong, it lacks runs before it:
+An unclean election of the map's topic can lose rows. The tail check then finds the last 100 records
+by content. If the map is wrong for the oldest of them, it also lacks runs before it:
 
     ordinal    0 ... 49 | 50 .......... 299 | 300 ... 399
                the map  |  it lacks runs    |  the tail, found by content
 
-1. The newest run that is left announced its own first record, and is believed for that.
-2. From the tail backwards each record that the source has must be the target's next one, or one
-   as many places before it as the source has offsets between; so each pair that is found is found
-   from one that is known. As soon as the map agrees, all is known: offsets rise
-   on both sides, and the map has no gap before it.
-3. Where it cannot be followed, all between it and (1) gets the highest offsets that it can have had
-   (rule E of `mirror.map.rebuilt_runs`): a group is set to an earlier record than the true one,
-   never a later. If the source has records there, the start says so (`StartPoint.undecided`).
+1. The newest remaining run of the map announced its own first record, so that record is trusted.
+2. From the tail backwards, each source record must be the target's next one, or as many records
+   earlier as the source has offsets in between. So each pair is found from a known pair. As soon as
+   the map agrees, the search is done: offsets rise on both sides, and the map has no gap before.
+3. If a record cannot be followed, everything between it and (1) gets the highest offsets that are
+   possible (rule E of `mirror.map.rebuilt_runs`). A group is then translated to an earlier record
+   than the true one, never to a later one. If the source has records there, the start reports this
+   (`StartPoint.undecided`).
 
-Reads, only where the map has the oldest of the tail wrong: for each 10,000 records 20 fetches of
-about 1 MB of each log at most, and as many behind for markers; 32 times.
+Reads, only if the map is wrong for the oldest tail record: for each 10,000 records at most 20
+fetches of about 1 MB per log, and as many after them for markers; at most 32 times.
 
-What may come in between:
+Cases:
 
-- The process dies before the rows are written: the map is as it was, and the next start does the
-  same. Rows of more than a chunk are written in order; if only the first are there, the last
+- The process dies before the rows are written: the map is unchanged, and the next start repeats the
+  correction. Rows of several chunks are written in order. If only the first are there, the last
   records still differ from the map, so the next start resumes where those end.
-- The answer to a row is lost: the lane writes all again under higher chunks (`map_tail`); the late
-  row says the same.
-- A lane thought dead writes late rows of an older term: these runs are of a newer one, and begin
-  before all that such a lane has announced behind the rows that were lost, so they void it. If it
-  starts as well, it is refused its generation, or its term is the older one.
+- The response to a row is lost: the lane writes all rows again under higher chunks (`map_tail`).
+  The late row has the same content.
+- A seemingly dead lane writes late rows of an older term: these runs are of a newer term, and begin
+  before everything that such a lane announced after the lost rows, so they void its rows. If that
+  lane starts as well, its generation is rejected, or its term is the older one.
 - The source has deleted or compacted records: target records between two pairs are passed over, as
-  far as the source has offsets for them, and get the highest they can have had; what lies before
-  the source's first record as well. None of them has a record at the source that could be skipped.
-- The target has deleted records: only what it holds is compared. What its cleaner has removed
-  between two others ends the walk (3): which one of the source's records it was is not decided.
-- Foreign records: in a topic of ours alone the start has stopped at them before, or they were
-  accepted, and nothing before them is compared. In shared topics one record is compared, and
-  nothing is found again.
-- What was rolled back is left out where its marker lies within 2,000 offsets behind the tail; an
-  older open transaction's records are not on the target and end the walk (3).
-- A batch is damaged: it ends the walk (3), and keeps nothing from being copied.
+  far as the source has offsets for them, and get the highest possible offsets. The same holds
+  before the source's first record. None of them has a source record that could be skipped.
+- The target has deleted records: only existing records are compared. Records that its cleaner
+  removed between two others end the walk (3), because their source records are undecided.
+- Foreign records: in a topic to which only this flow writes, the start has stopped at them, or they
+  were accepted, and nothing before them is compared. In shared topics only one record is compared,
+  and nothing is corrected.
+- Aborted records are left out if their marker is within 2,000 offsets after the tail. Records of an
+  older open transaction are not on the target and end the walk (3).
+- A damaged batch ends the walk (3), but does not prevent any record from being copied.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ from twinlog.mirror.start.tail_check import TargetTail, same_record
 from twinlog.wire.records import Record
 
 PORTION: Final = 10_000
-"""Records that are followed at a time, of both logs in memory."""
+"""Records that are followed at a time, with both logs in memory."""
 MOST_PORTIONS: Final = 32
 
 Pair = tuple[int, int]
@@ -64,28 +62,29 @@ Pair = tuple[int, int]
 
 
 class ResumePoint(NamedTuple):
-    """Where a tail check says that the copy resumes."""
+    """The result of a tail check: where the copy resumes."""
 
     upstream: int
     leader_epoch: int
     """Source leader epoch of the offset before it, -1 when unknown."""
     corrected: tuple[Run, ...] = ()
-    """Runs before it that replace what the map says."""
+    """Runs before it that replace those of the map."""
     compared: int = 0
-    """How many of the last records are the same on both sides."""
+    """Number of last records that are the same on both sides."""
     undecided: tuple[int, int] | None = None
-    """Target offsets [first, next) before it of which it is not known which records they are."""
+    """Target offsets [first, next) before it whose source records are unknown."""
 
 
 def next_upstream(runs: Sequence[Run], ordinal: int, log_start: int) -> int:
-    """Where the source is read on when records below `ordinal` are on the target.
+    """Return the source offset to read next if all records below `ordinal` are on the target.
 
-    Right behind the last of them, also where the map announced what follows: what lies between was
-    skipped, and is skipped again, but only what is read can be checked by its leader epoch. Where
-    the source has that place no more, it is what was announced.
+    This is the offset right after the last copied record, even if the map announced a later one for
+    the next record. The offsets in between were skipped and are skipped again, but only what is
+    read can be checked by leader epoch. If the source no longer has that offset, the announced
+    offset is returned.
     """
     run, before = run_at(runs, ordinal), run_at(runs, ordinal - 1)
-    assert run is not None  # noqa: S101 (the caller has looked)
+    assert run is not None  # noqa: S101 (checked by the caller)
     announced = run.upstream_of(ordinal)
     if before is None:
         return announced
@@ -96,13 +95,13 @@ def next_upstream(runs: Sequence[Run], ordinal: int, log_start: int) -> int:
 def without_newest(
     runs: Sequence[Run], fingerprints: Mapping[int, int], count: int
 ) -> tuple[Sequence[Run], dict[int, int]]:
-    """The first `count` runs, and the fingerprints of records that they announce."""
+    """Return the first `count` runs, and the fingerprints of records that they announce."""
     dropped = runs[count].ordinal
     return runs[:count], {at: crc for at, crc in fingerprints.items() if at < dropped}
 
 
 def continued(runs: Sequence[Run], ordinal: int) -> Run:
-    """The last run that begins at or before `ordinal`, as a run that begins there."""
+    """Return the last run that begins at or before `ordinal`, as a run that begins there."""
     run = run_at(runs, ordinal)
     assert run is not None  # noqa: S101 (the first run begins the partition)
     return Run(ordinal, run.upstream_of(ordinal), run.downstream_of(ordinal))
@@ -111,7 +110,7 @@ def continued(runs: Sequence[Run], ordinal: int) -> Run:
 def found_by_content(
     tail: TargetTail, source: Mapping[int, tuple[Record, int]], newest: int, k: int
 ) -> tuple[Run, ...]:
-    """Runs of the target's last records, the last of which is upstream record `newest`."""
+    """Return runs of the target's last records, the last of which is upstream record `newest`."""
     found = [record for record in tail.records if record.offset >= tail.whole_from]
     upstream = [offset for offset in sorted(source) if offset <= newest][-len(found) :]
     return runs_of([*zip(found[-len(upstream) :], upstream, strict=True)], k)
@@ -124,11 +123,12 @@ def found_in_order(
     *,
     compare_timestamp: bool,
 ) -> list[tuple[Record, int]] | None:
-    """The target's last records with their upstream offsets, of which the one before them has
-    `after`; None: they do not follow from there.
+    """Return the target's last records with their upstream offsets, continuing after upstream
+    offset `after`, or None if they do not follow from there.
 
-    A lane copies each record in its order. So each that the source has behind `after` is one of
-    these, up to the last; those that the source has no more are passed over. Nothing is left out.
+    A lane copies records in order, so each record that the source has after `after` is one of
+    these, up to the last. Records that the source no longer has are passed over. No record is left
+    out.
     """
     pairs: list[tuple[Record, int]] = []
     left = iter(records)
@@ -144,7 +144,7 @@ def found_in_order(
 
 
 def runs_of(pairs: Sequence[tuple[Record, int]], k: int) -> tuple[Run, ...]:
-    """Runs of target records and their upstream offsets."""
+    """Return runs for target records and their upstream offsets."""
     runs: list[Run] = []
     for record, offset in pairs:
         run = Run(record.offset - k, offset, record.offset)
@@ -154,16 +154,16 @@ def runs_of(pairs: Sequence[tuple[Record, int]], k: int) -> tuple[Run, ...]:
 
 
 class Refound(NamedTuple):
-    """What takes the place of the map's runs."""
+    """Runs that replace those of the map."""
 
     runs: tuple[Run, ...]
     undecided: tuple[int, int] | None = None
-    """Target offsets [first, next) of which no record could be found."""
+    """Target offsets [first, next) for which no source record could be found."""
 
 
 class LostRuns:
-    """Finds runs before the last records, in a topic that is ours alone; K is the same in all that
-    is compared.
+    """Finds missing runs before the last records, in a topic to which only this flow writes. K is
+    the same for everything compared.
     """
 
     def __init__(self, logs: BothLogs, k: int, *, compare_timestamp: bool) -> None:
@@ -173,9 +173,7 @@ class LostRuns:
         self._own_time = compare_timestamp
 
     def before(self, found: tuple[Run, ...]) -> Refound:
-        """With runs in front of these, which are the target's last records, where the map lacks
-        any.
-        """
+        """Return the target's last records with the missing runs before them."""
         begin, upstream = found[0].ordinal, found[0].upstream
         if begin <= self._runs[0].ordinal or self._said(begin) == upstream:
             return Refound(found)
@@ -187,11 +185,11 @@ class LostRuns:
         pairs = self._followed_back(low, behind, (begin, upstream))
         oldest, its = pairs[-1]
         if self._said(oldest) == its:
-            low, behind = oldest, its  # what the map has before it is right
+            low, behind = oldest, its  # the map is right before it
         runs = self._runs_of(low, pairs[::-1])
         gaps = (its - behind) - (oldest - low)
         if gaps < 0:
-            return Refound(found, (self._k + low, self._k + begin))  # repeated records: none fits
+            return Refound(found, (self._k + low, self._k + begin))  # repeated records: no match
         if oldest > low and gaps and self._has_before(its):
             return Refound((*runs, *found[1:]), (self._k + low, self._k + oldest))
         return Refound((*runs, *found[1:]))
@@ -207,8 +205,9 @@ class LostRuns:
         return -1 if run is None else run.upstream_of(ordinal)
 
     def _followed_back(self, low: int, behind: int, known: Pair) -> list[Pair]:
-        """Pairs, falling, from a known one to `low` or as far as can be; `behind` is the lowest
-        upstream offset that `low` can have.
+        """Return pairs in falling order, from a known one to `low` or as far as possible.
+
+        `behind` is the lowest upstream offset that `low` can have.
         """
         pairs = [known]
         for _ in range(MOST_PORTIONS):
@@ -231,7 +230,7 @@ class LostRuns:
         return pairs
 
     def _runs_of(self, low: int, pairs: Sequence[Pair]) -> list[Run]:
-        """From `low` on; what lies before a pair and has none itself follows up to it."""
+        """Return runs from `low` on. Records without a pair are numbered up to the next pair."""
         runs: list[Run] = []
         for ordinal, upstream in pairs:
             run = Run(low, upstream - (ordinal - low), self._k + low)
@@ -248,9 +247,10 @@ def paired_back(
     *,
     compare_timestamp: bool,
 ) -> list[tuple[int, int]]:
-    """(target offset, upstream offset) of records before a known pair, falling: each record of the
-    source is the next one of the target, or one that lies as many places before it as there is room
-    at the source. As far as that is so.
+    """Return (target offset, upstream offset) of records before a known pair, in falling order.
+
+    Each source record must be the target's next one, or as many records earlier as the source has
+    offsets in between. The search ends at the first record for which this does not hold.
     """
     pairs: list[tuple[int, int]] = []
     offset, upstream = known

@@ -1,4 +1,6 @@
-"""Where two logs part: the first record of ours whose source record is another one now."""
+"""Finds where two logs diverge: the first copied record whose source record is now a different
+one.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ Known = tuple[Record, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """Both logs as the search looks at them, by ordinal."""
+    """Both logs for the search, by ordinal."""
 
     runs: Sequence[Run]
     k: int
@@ -29,18 +31,18 @@ class Logs:
     compare_timestamp: bool
     source_start: int
     was_cut: bool
-    """The source is known to have lost records that were copied."""
+    """Whether the source is known to have lost copied records."""
     target_at: Callable[[int], Record | None]
     source_at: Callable[[int], Known | None]
-    """The record at an upstream offset, None where there is none now."""
+    """Returns the record at an upstream offset, or None if there is none now."""
     source_before: Callable[[int], Known | None]
-    """The newest one before it that is still there: compaction may have left a gap."""
+    """Returns the newest remaining record before an offset: compaction may have left a gap."""
 
     def upstream_of(self, ordinal: int) -> int:
         return (run_at(self.runs, ordinal) or self.runs[0]).upstream_of(ordinal)
 
     def same(self, ordinal: int) -> bool:
-        """Records that one side does not have any more count as equal: nothing is known of them."""
+        """Return whether both records are equal. Records missing on one side count as equal."""
         there, here = self.target_at(self.k + ordinal), self.source_at(self.upstream_of(ordinal))
         if there is None or here is None:
             return True
@@ -48,16 +50,16 @@ class Logs:
 
 
 class Divergence(NamedTuple):
-    """The first difference, and whether the source's own log shows why."""
+    """The first difference, and whether the source's own log shows the cause."""
 
     upstream: int
     downstream: int
     was_rewritten: bool
-    """A newer leader epoch of the source begins there: its log was cut and written again."""
+    """A newer leader epoch of the source begins there: its log was truncated and rewritten."""
 
 
 def find_parting(logs: Logs) -> Divergence:
-    """Binary search: what was copied before the first difference is equal."""
+    """Find the first difference by binary search: everything copied before it is equal."""
     low, high = logs.low, logs.high
     if logs.upstream_of(low) < logs.source_start:
         first = run_at_upstream(logs.runs, logs.source_start) or logs.runs[0]
@@ -79,8 +81,9 @@ def find_parting(logs: Logs) -> Divergence:
 def source_diverged(
     what: str, target: TopicPartition, span: findings.Span | None = None, *, lost: tuple[int, int]
 ) -> PartitionError:
-    """The source lost [first, next) of what was copied; `span`: where the target has it, where that
-    is known.
+    """Return the error for a source that lost the copied records [first, next).
+
+    `span`: their target offsets, if known.
     """
     error = findings.LogFinding(code="SOURCE_DIVERGED", what=what, target=target, span=span).error()
     error.lost = lost
@@ -88,17 +91,19 @@ def source_diverged(
 
 
 def not_disproved(lost: tuple[int, int], *, source: TopicPartition) -> PartitionError:
-    """It was found that the source lost records, and now nothing is left that could say so.
+    """Return the error for a source that is known to have lost records, when there is no evidence
+    left.
 
-    A later look may see less: what took their place was compacted or deleted. That the source's log
-    was cut is history, which nothing takes back but the copied records themselves, found again at
-    the source. A new target topic begins again; a new generation looks afresh.
+    A later check may see less, because the replacing records may have been compacted or deleted.
+    That the source's log was truncated remains a fact, which only the copied records themselves,
+    found again at the source, can disprove. A new target topic begins again, and a new generation
+    checks without this memory.
     """
     first, following = lost
     error = PartitionError(
         f"{source}: the source's log was cut at {first} and rewritten: upstream records "
-        f"[{first}, {following}) were copied, and whether the source has others there now cannot "
-        "be seen any more; the target still holds what was copied",
+        f"[{first}, {following}) were copied, and it can no longer be seen whether the source has "
+        "others there now; the target still holds the copied ones",
         code="SOURCE_DIVERGED",
     )
     error.lost = lost
@@ -113,7 +118,7 @@ def diverged(
     upstream: int,
     downstream: int,
 ) -> PartitionError:
-    """What to tell of it; `upstream` and `downstream` are where the copy would have continued."""
+    """Return the error. `upstream` and `downstream` are where the copy would have continued."""
     held = f"target offsets [{parting.downstream}, {downstream})"
     copied = f"upstream records [{parting.upstream}, {upstream})"
     if parting.was_rewritten:
@@ -128,8 +133,8 @@ def diverged(
     return findings.LogFinding(
         code="DIVERGED",
         what=(
-            f"{target}: {held} do not hold {copied} of {source}, as the offset map says, and no "
-            "other place near by fits"
+            f"{target}: {held} do not hold {copied} of {source}, as the offset map requires, and "
+            "no other position nearby matches"
         ),
         target=target,
         span=findings.Span(parting.downstream, downstream),

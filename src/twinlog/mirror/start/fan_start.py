@@ -1,14 +1,15 @@
-"""Where the branches of a source partition resume: in topics that all source partitions write to.
+"""Determines where the branches of a source partition resume, in topics that all source partitions
+write to.
 
-The end of each branch is found as in any topic that others may write to (`our_end`). Three things
-differ from the start of a whole partition:
+The end of each branch is found as in any topic to which other clients may write (`our_end`). Three
+things differ from the start of a whole partition:
 
-- Others write between our batches all the time, which means nothing.
-- The map knows single places (the last record of each batch, and how far the source was read), not
-  every record in between. A log ends behind a whole batch, so the end is such a place, unless
-  another lane wrote a batch that this map does not announce: then its last record is searched at
-  the source.
-- A branch without a row has written nothing, and begins where the others did.
+- Other source partitions write between a branch's batches all the time, which is normal.
+- The map has single positions (the last record of each batch, and how far the source was read), not
+  every record in between. A log ends after a whole batch, so its end is such a position, unless
+  another lane wrote a batch that this map does not announce. In that case its last record is
+  searched at the source.
+- A branch without a row has written nothing, and begins where the other branches did.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ def find_fan_start(
     target: LogView,
     rules: StartRules,
 ) -> FanStart:
-    """Where each branch resumes; all are requests for one source partition.
+    """Return where each branch resumes. All requests are for one source partition.
 
-    Raises TwinlogError when one branch cannot
-    continue: the others then wait for it, for they are read together.
+    Raises TwinlogError if one branch cannot continue. The other branches then wait for it, because
+    they are read together.
     """
     tp = requests[0].source
     requests = _beginning_together(requests)
@@ -81,9 +82,11 @@ def find_fan_start(
 
 
 def _beginning_together(requests: Sequence[StartRequest]) -> Sequence[StartRequest]:
-    """The first rows of all branches say how far the source was read, and are written in the order
-    of the branches, not in one batch. Who died between two left a branch without: it has written
-    nothing, and begins where the others did.
+    """Give branches without a row the begin of the others.
+
+    The first rows of all branches state how far the source was read. They are written in the order
+    of the branches, not in one batch. If the process died between two of them, a branch has no row.
+    It has written nothing, so it begins where the others did.
     """
     firsts = [one.runs[0] for one in requests if one.runs]
     if not firsts or len(firsts) == len(requests):
@@ -91,18 +94,18 @@ def _beginning_together(requests: Sequence[StartRequest]) -> Sequence[StartReque
     begins = [first.upstream for first in firsts if not is_record(first)]
     if not begins:
         raise CorruptData(
-            f"{requests[0].source}: the offset map has rows for some of its target partitions "
-            "only, and they do not say where the others began",
+            f"{requests[0].source}: the offset map has rows for only some of its target "
+            "partitions, and they do not show where the other ones began",
             code="STATE_CORRUPT",
         )
     return [one if one.runs else replace(one, siblings_at=min(begins)) for one in requests]
 
 
 class BranchSearch(StartSearch):
-    """One branch's start, with all answers at hand."""
+    """The start of one branch, with all answers available."""
 
     branches: int = 0
-    """Among how many target partitions the records of the source partition go."""
+    """Number of target partitions among which the source partition's records are distributed."""
 
     def _source_behind(self, ours: OurEnd) -> ResumePoint:
         before = run_at(self.request.runs, ours.ordinal - 1)
@@ -116,7 +119,9 @@ class BranchSearch(StartSearch):
         return ResumePoint(self._check_source(self._searched(ours) if found is None else found), -1)
 
     def _searched(self, ours: OurEnd) -> int:
-        """A batch that our map does not announce is there: its last record, at the source."""
+        """Return the upstream offset after the branch's last record, which no map row announces, by
+        finding that record at the source.
+        """
         before = [run for run in self.request.runs if run.ordinal < ours.ordinal]
         offset = ours.downstream - 1
         there = None
@@ -134,7 +139,8 @@ class BranchSearch(StartSearch):
             if len(equal) == 1:
                 return equal[0] + 1
         raise self._wrong(
-            f"which record of {self.request.source} our last one is, at offset {offset}, is not "
-            "known: the offset map does not say it, nor is there one record like it",
+            f"cannot tell which record of {self.request.source} this flow's last one is, at "
+            f"offset {offset}: the offset map has no row for it, and no single source record "
+            "matches",
             code="DIVERGED",
         )

@@ -1,13 +1,14 @@
-"""A partition that has no row in the offset map: is it new, did it lose its row, and does its
+"""Checks a partition that has no row in the offset map: is it new, has it lost its row, or does its
 target hold the copy of an earlier topic?
 
-A source topic that was deleted and created again is another topic, and its remote topic holds the
-former one: nothing of the new life is appended to the old. All partitions wait, for one remote
-topic must not hold two lives: also those that the former topic did not have, and those whose own
-target partition is empty. They begin when the remote topic is another one, or holds nothing of the
-old any more. Each start looks at all logs that were copied to before, so it does not matter when
-the topic was created again, nor what died in between; and until the first row of the new life is
-there, each partition is judged by the logs alone.
+A source topic that was deleted and created again is a different topic, and its remote topic holds
+the copy of the former one. Records of the new topic are not appended to that copy. All partitions
+wait, because one remote topic must not hold copies of both topics. This includes partitions that
+the former topic did not have, and those whose own target partition is empty. They begin when the
+remote topic is a different one, or holds no records of the former topic any more. Each start checks
+all logs to which the former topic was copied, so it does not matter when the topic was created
+again or which process died in between. Until the first row of the new topic exists, each partition
+is judged by the logs alone.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from twinlog.wire.record_batch import read_headers
 
 
 def check_is_new(logs: BothLogs, *, is_alone: bool, is_listed: bool) -> None:
-    """Raises where the copy had begun, or where its target is somebody else's.
+    """Raise if the copy had already begun, or if the target holds records of another writer.
 
-    The first row is written at once, and before any record. So it was lost where the state topic
-    knows of it (`StartRequest.had_row`), or where the broker knows that our id wrote here
-    (`is_listed`). That holds in every kind of topic. An earlier life of one of the two topics may
-    be why our id is listed; it is no reason why a row of this very pair of topics is gone.
+    The first row is written before any record. So it was lost if the state topic lists it
+    (`StartRequest.had_row`), or if the broker lists this producer ID (`is_listed`). This holds in
+    every kind of topic. A former topic of this name may explain why the producer ID is listed, but
+    not why a row of this very pair of topics is missing.
     """
     request, there = logs.request, logs.there
     had_other_life = request.began_at >= 0 or request.is_another
@@ -47,13 +48,13 @@ def check_is_new(logs: BothLogs, *, is_alone: bool, is_listed: bool) -> None:
 
 
 def begin_of(request: StartRequest, log_end: int) -> int:
-    """The upstream offset at which the copy begins. Raises START_BEYOND_END."""
+    """Return the upstream offset at which the copy begins. Raises START_BEYOND_END."""
     if request.siblings_at >= 0:
         return request.siblings_at
     if request.began_at > log_end:
         raise PartitionError(
             f"{request.source}: a former copy of this topic began at offset {request.began_at}, "
-            f"but the log ends at {log_end}: the source has lost records; see what it has before "
+            f"but the log ends at {log_end}: the source has lost records; check it before "
             "anything is copied",
             code="START_BEYOND_END",
         )
@@ -61,9 +62,9 @@ def begin_of(request: StartRequest, log_end: int) -> int:
         return request.began_at
     if request.group_at > log_end:
         raise PartitionError(
-            f"{request.source}: the source's consumer group stands at offset {request.group_at}, "
+            f"{request.source}: the source's consumer group is at offset {request.group_at}, "
             f"but the log ends at {log_end}: the source lost its end, or the topic is another one "
-            "than the group read; correct the group's offset with kafka-consumer-groups.sh",
+            "than the one the group read; correct the group's offset with kafka-consumer-groups.sh",
             code="START_BEYOND_END",
         )
     if request.group_at >= 0:
@@ -81,34 +82,36 @@ def _map_missing(logs: BothLogs, *, is_alone: bool) -> PartitionError:
     source, target = logs.request.source, logs.request.target
     holds = findings.Span(logs.there.log_start, logs.there.log_end)
     what = (
-        f"{target}: the offset map has no row of this partition any more: its topic was deleted, "
+        f"{target}: the offset map no longer has a row of this partition: its topic was deleted, "
         "lost its end, or was not compacted for a while"
     )
     if is_alone and holds.is_empty:
         what = (
             f"{what}. This flow wrote records up to offset {holds.next}, which the target has "
-            f"deleted since, so where to resume in {source} is not known. Other partitions of its "
-            "topic may hold what is nowhere else. Say where to begin with twinlog.start"
+            f"since deleted, so where to resume in {source} is unknown. Other partitions of its "
+            "topic may hold the only copy of records. Set where to begin with twinlog.start"
         )
         return findings.LogFinding(code="MAP_MISSING", what=what, target=target).error()
     if is_alone:
         text = (
-            f"{what}. The target holds {holds}, and where to resume in {source} is not known. Run "
-            "twinlog offsets rebuild: it rebuilds the rows, or says why it cannot"
+            f"{what}. The target holds {holds}, and where to resume in {source} is unknown. Run "
+            "twinlog offsets rebuild: it rebuilds the rows, or reports why it cannot"
         )
     else:
         text = (
-            f"{what}. The target holds {holds}, and where to resume in {source} is not known; "
+            f"{what}. The target holds {holds}, and where to resume in {source} is unknown; "
             "nothing is copied a second time. Run twinlog offsets rebuild: it rebuilds the rows "
-            "unless others wrote behind our records, or says why it cannot. Where it cannot, "
-            "restore the rows of the map's topic, or leave the topic out of the flow with "
+            "unless other clients wrote after this flow's records, or reports why it cannot. If it "
+            "cannot, restore the rows of the map's topic, or leave the topic out of the flow with "
             "topics.exclude and let its clients change over"
         )
     return PartitionError(text, code="MAP_MISSING")
 
 
 def _lacks_its_beginning(logs: BothLogs) -> bool:
-    """The oldest batch is ours, but not all records before it can ever have been here."""
+    """Return whether the oldest batch is this flow's, but records before it were never appended
+    here.
+    """
     raw = logs.read_target(logs.there.log_start)
     first = next((header for header, _ in read_headers(raw)), None)
     if first is None or first.producer_id not in logs.request.our_producers:
@@ -117,41 +120,43 @@ def _lacks_its_beginning(logs: BothLogs) -> bool:
 
 
 def _written_by_name(logs: BothLogs) -> PartitionError:
-    """A lane had a batch on its way when the topic was deleted and created again, and its broker
-    takes names only (Produce below version 13): it stands at the beginning of the new topic, where
-    the records before it belong.
+    """Return the error for a target topic that begins with records from the middle of the copy.
 
-    They cannot be put before it, and it must not come twice. So nothing is written until these
-    records are gone; what follows them then begins with the first record. We do not take them away
-    ourselves: whether the source has them still is for people to see.
+    A lane had a batch in flight when the topic was deleted and created again, and its broker
+    identifies topics only by name (Produce below version 13). The batch is now at the beginning of
+    the new topic, where the records before it belong.
+
+    Those records cannot be inserted before it, and the batch must not be appended twice. So nothing
+    is written until these records are gone. The copy then begins with the first record. Twinlog
+    does not delete them itself: people must check whether the source still has them.
     """
     target = logs.request.target
     holds = findings.Span(logs.there.log_start, logs.there.log_end)
-    said = "whether the source still has them is not known"
+    said = "it is unknown whether the source still has them"
     records = logs.target_tail().records
     for at, (record, _) in logs.around(logs.here.high_watermark).records.items():
         if records and same_record(record, records[-1], compare_timestamp=False):
             said = f"the last of them is upstream record {at}, which the source still has"
     what = (
         f"{target}: the target topic was deleted and created again while a batch for it was on its "
-        f"way, and this broker knows topics by name only: records {holds} of the new topic are "
-        f"ours, and those before them are missing; {said}"
+        f"way, and this broker identifies topics by name only: records {holds} of the new topic "
+        f"are this flow's, and those before them are missing; {said}"
     )
     finding = findings.LogFinding(code="TARGET_RECREATED", what=what, target=target, span=holds)
     return finding.error()
 
 
 def former_targets(requests: Iterable[StartRequest]) -> set[TopicPartition]:
-    """Whose ends must be known beside those of the targets themselves."""
+    """Return target partitions whose log ends are needed in addition to those of the targets."""
     return {tp for one in requests for tp in _former(one)}
 
 
 def check_former(one: StartRequest, ends: Mapping[TopicPartition, LogEnds], view: LogView) -> None:
-    """Raises SOURCE_RECREATED where the remote topic holds the former life still."""
+    """Raise SOURCE_RECREATED if the remote topic still holds records of the former topic."""
     for tp in _former(one):
         missing = (
-            "its leader does not say whether it holds records of the topic that was "
-            f"{one.source.topic} before"
+            "its leader does not report whether it holds records of the former topic "
+            f"{one.source.topic}"
         )
         found = answer_of(ends, tp, view, missing)
         if found.log_end > found.log_start:

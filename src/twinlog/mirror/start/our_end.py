@@ -1,31 +1,36 @@
-"""Where our records end in a topic that others may write to: one walk, for topics that keep their
-names (identity) and for those whose records are placed by key.
+"""Finds where this flow's records end in a topic to which other clients may write.
 
-In a topic that is ours alone the log's end says it, for K never changes (`position`). Here K moves,
-so the walk begins at the map's mark, which says how far the copy surely got, and reads the headers
-of the batches behind it. A batch of one of our producer ids moves our end; its sequences must
-follow those before. What the broker remembers of our id is the cross-check, and ends the walk:
-where all that is remembered was seen, nothing of ours lies further. So does a mark that is *final*:
-it was written with nothing on its way (`Mark.is_final`). That the log still has what was written
-before it, no mark says.
+The same walk serves topics that keep their names (identity) and topics whose records are
+distributed by key.
 
-A target that lost its end (unclean election) and was written to by others since is longer than the
-mark again, and nothing behind the mark is ours. While the broker knows our id it says how far we
-are; where it has forgotten us, the offset of our last record decides: a log gives an offset once,
-so a batch of somebody else that covers it proves the loss (`TARGET_TRUNCATED`). That counts only
-where the offset is known: by the map, up to the mark; and not where the record that lies there is
-the one that the source has. Such a one was there before us: a flow back begins behind the records
-that both sides have. In a compacted topic only two records that differ count: one that is cleaned
-away may have been the same.
+In a topic to which only this flow writes, K is constant, so the log end determines the position
+(`position`). Here K moves. So the walk begins at the map's mark, which states how far the copy
+certainly got, and reads the batch headers after it. A batch of one of this flow's producer IDs
+moves the end, and its sequences must follow those before it. The broker's producer state is the
+cross-check and ends the walk: once every remembered record was seen, no record of this flow
+follows. A *final* mark ends it, too, because it was written with nothing in flight
+(`Mark.is_final`). No mark states that the log still has what was written before it.
 
-What others wrote since the mark may be any amount. A look of many partitions reads little of it:
-where that is not enough (`LongSearch`), the partition gets a look of its own.
+A target that lost its end (unclean election) and was then written to by other clients may be longer
+than the mark again, although nothing after the mark is this flow's. While the broker knows this
+flow's producer ID, its state shows the position. If the broker has forgotten the ID, the offset of
+this flow's last record decides: a log assigns an offset once, so a foreign batch that covers that
+offset proves the loss (`TARGET_TRUNCATED`). This requires that
 
-A Fetch ends at the high watermark. What is ours above it was sent, and is neither missing nor there
-to stay: a walk that could not read so far has no answer yet (`TARGET_UNDER_MIN_ISR`).
+- the offset is known, from the map, up to the mark;
+- the record at that offset is not equal to the source's record. An equal one was there before this
+  flow: a reverse flow begins after the records that both sides have;
+- in a compacted topic, both records exist and differ. A record that was cleaned away may have been
+  equal.
 
-The walk reads, and changes nothing, whoever else reads or dies. ADR 32 has the table of what is
-found in which kind of topic, and why.
+Other clients may have written any amount since the mark. A start of many partitions reads only a
+little of it. If that is not enough (`LongSearch`), the partition gets a start of its own.
+
+A Fetch ends at the high watermark. This flow's records above it were sent, and are neither missing
+nor durable, so a walk that could not read so far has no result yet (`TARGET_UNDER_MIN_ISR`).
+
+The walk only reads, so concurrent readers and crashes do not matter. ADR 32 has the table of
+findings for each kind of topic, and the reasons.
 """
 
 from __future__ import annotations
@@ -45,29 +50,34 @@ from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Record, decode_batch
 
 MOST_BYTES: Final = 16 << 20
-"""Of one Fetch of a long search: brokers may be far, and each takes a round trip."""
+"""Maximum bytes per Fetch of a long search: brokers may be far away, and each Fetch takes a round
+trip.
+"""
 
 READS_FOR_STRANGERS: Final = 4
-"""Fetches behind our last batch that look for a stranger's, where other flows of ours write, too:
-what they wrote may be any amount. The rest is the watch's (`lane.watches.foreign_records`)."""
+"""Maximum fetches after this flow's last batch in search of a foreign one, if other flows of this
+process write there, too: they may have written any amount. The watch checks the rest
+(`lane.watches.foreign_records`).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OurEnd:
-    """The end of our part of a topic."""
+    """The end of this flow's part of a topic."""
 
     ordinal: int
-    """Next ordinal."""
+    """The next ordinal of this flow."""
     downstream: int
-    """Target offset behind our last record; -1: nothing of ours was written, or where it was
-    cannot be said."""
+    """Target offset after this flow's last record; -1: nothing was written, or the offset is
+    unknown.
+    """
     foreign: int | None = None
-    """Target offset of the first stranger's record behind our last one."""
+    """Target offset of the first foreign record after this flow's last one."""
     has_company: bool = False
-    """Another flow of ours writes there."""
+    """Whether another Twinlog flow writes there."""
     jumps: tuple[Run, ...] = ()
-    """Where batches of ours lie elsewhere than the map says: others wrote between our records, and
-    the lane that learned of it may have died before it wrote the row.
+    """Runs for batches of this flow whose offset differs from the map. Other clients wrote between
+    its records, and the lane that noticed it may have died before it wrote the row.
     """
 
 
@@ -79,10 +89,10 @@ def find_end(
     known_producers: frozenset[int],
     is_copy: Callable[[int, int], bool | None],
 ) -> OurEnd:
-    """How far our records go, from the map's mark on.
+    """Find how far this flow's records go, from the map's mark on.
 
-    `known_producers`: of all flows of ours. `is_copy`: whether an upstream offset and a target
-    offset hold the same record; None: not both hold one.
+    `known_producers`: the producer IDs of all known flows. `is_copy`: returns whether an upstream
+    offset and a target offset hold the same record, or None if one of them holds no record.
     """
     walk = _Walk(request, there, target, known_producers)
     remembered = _remembered(walk.mark, producer)
@@ -92,21 +102,21 @@ def find_end(
         _check_forgotten(walk, is_copy)
     if expected is None:
         return walk.end(walk.ordinal)
-    if expected < walk.mark.ordinal:  # and no batch behind the mark repeats records
+    if expected < walk.mark.ordinal:  # and no batch after the mark repeats records
         lost = f"{walk.mark.ordinal - expected} records that were acknowledged"
         raise truncated(request, lost, there)
     if expected < walk.ordinal:
-        what = f"the broker remembers our records up to ordinal {expected}, the log holds"
+        what = f"the broker remembers this flow up to ordinal {expected}, the log holds"
         raise in_target(request.target, f"{what} {walk.ordinal}", code="EXTRA_RECORDS")
     return walk.end(expected)
 
 
 class LongSearch(TwinlogError):
-    """Our end lies further on than may be read here (`StartRequest.most_reads`)."""
+    """Raised if the end is further away than may be read here (`StartRequest.most_reads`)."""
 
 
 class _Walk:
-    """The headers from the mark on, and what they say so far."""
+    """Reads the headers from the mark on."""
 
     def __init__(
         self, request: StartRequest, there: LogEnds, target: LogView, known: frozenset[int]
@@ -116,14 +126,14 @@ class _Walk:
         self.first = first.ordinal
         self.mark = request.mark or Mark(first.ordinal, max(0, first.downstream))
         self.last = _offset_of(request, self.mark.ordinal - 1)
-        """Target offset of our last record at the mark; None: not known."""
+        """Target offset of this flow's last record at the mark, or None if unknown."""
         self._check_log_reaches()
         begin = self.mark.downstream
         if begin > there.log_end and self.last is not None:
-            begin = self.last + 1  # others' records are gone; ours are there
+            begin = self.last + 1  # the records of other clients are gone; this flow's are there
         self.begin = max(begin, there.log_start)
         self.is_whole = self.begin <= self.mark.downstream and not request.may_lose_batches
-        """No batch of ours behind the mark can have been deleted."""
+        """Whether no batch of this flow after the mark can have been deleted."""
         self.ordinal = self.mark.ordinal
         self._downstream = self.mark.downstream if self.last is None else self.last + 1
         self._foreign: int | None = None
@@ -131,9 +141,9 @@ class _Walk:
         self._jumps: list[Run] = []
 
     def _check_log_reaches(self) -> None:
-        """The target's log must not end before our last record at the mark.
+        """Raise if the target's log ends before this flow's last record at the mark.
 
-        A mark may lie further than it: what lies between, others wrote.
+        A mark may be further: the offsets in between were written by other clients.
         """
         reached = self.mark.downstream if self.last is None else self.last + 1
         if reached > self.there.log_end:
@@ -141,7 +151,9 @@ class _Walk:
             raise truncated(self.request, lost, self.there)
 
     def run(self, expected: int | None) -> None:
-        """Read on until nothing of ours can follow; `expected`: the ordinal at which that is so."""
+        """Read on until no record of this flow can follow. `expected`: the ordinal at which that is
+        so.
+        """
         tp, end, reads = self.request.target, self.there.log_end, -1
         headers = Headers(self._target, tp, self.begin, end, self.request.most_reads)
         for header in headers:
@@ -159,7 +171,7 @@ class _Walk:
                 self._has_company |= not header.is_control
             elif self._foreign is None:
                 self._foreign = max(header.base_offset, self.begin)
-        if self.ordinal != expected:  # else what others write may come and go
+        if self.ordinal != expected:  # else the records of other clients may come and go
             headers.check_all_read()
 
     def _is_ours(self, header: BatchHeader) -> bool:
@@ -171,25 +183,25 @@ class _Walk:
         return not self.request.is_branch and is_foreign(header, self._known)
 
     def _take(self, header: BatchHeader) -> None:
-        """A batch of ours: it must follow those before."""
+        """Process a batch of this flow. It must follow the batches before it."""
         request, ordinal = self.request, self.ordinal
         ahead = sequences_ahead(header.base_sequence, sequence_of(ordinal))
         if ahead < 0:
-            what = f"the batch at offset {header.base_offset} repeats records that are there before"
+            what = f"the batch at offset {header.base_offset} repeats earlier records"
             span = Span(header.base_offset, header.next_offset)
             raise in_target(request.target, what, code="EXTRA_RECORDS", span=span)
         if ahead and self.is_whole:
-            what = f"{ahead} records of ours are missing before offset {header.base_offset}"
+            what = f"{ahead} records of this flow are missing before offset {header.base_offset}"
             raise in_target(request.target, what, code="GAP_WRITTEN", source=request.source)
-        if not self.request.is_branch:  # whose map knows single records
+        if not self.request.is_branch:  # whose map has single records
             self._jumps += self._jump(ordinal + ahead, header)
         self.ordinal = ordinal + ahead + header.last_offset_delta + 1
         self._downstream, self._foreign = header.next_offset, None
-        # what was deleted lies before the first batch that is left
+        # deleted batches are before the first remaining batch
         self.is_whole = not request.may_lose_batches
 
     def _jump(self, first: int, header: BatchHeader) -> Iterator[Run]:
-        """The batch as a run, when it does not lie where the map and the jumps so far say."""
+        """Yield the batch as a run if its offset differs from the map and the jumps so far."""
         run = run_at(self.request.runs, first)
         if run is None:
             return
@@ -198,9 +210,9 @@ class _Walk:
             yield Run(first, run.upstream_of(first), header.base_offset)
 
     def end(self, ordinal: int) -> OurEnd:
-        """What was found, with the ordinal that is the right one."""
-        # all was read up to where the log ended when the broker was asked what it remembers
-        is_gone = ordinal > self.ordinal  # its last batch: where it lay cannot be said
+        """Return the result, with the right ordinal."""
+        # everything was read up to the log end at the time of the broker's producer state
+        is_gone = ordinal > self.ordinal  # its last batch: where it was is unknown
         is_nothing = ordinal == self.first
         return OurEnd(
             ordinal=ordinal,
@@ -212,8 +224,8 @@ class _Walk:
 
 
 def last_known(request: StartRequest) -> tuple[int | None, int]:
-    """Upstream and target offset of our last record at the mark, where a start begins to read;
-    the former is None where there is none.
+    """Return upstream and target offset of this flow's last record at the mark, where a start
+    begins to read. The upstream offset is None if there is no such record.
     """
     mark = request.mark
     run = None if mark is None else run_at(request.runs, mark.ordinal - 1)
@@ -223,9 +235,9 @@ def last_known(request: StartRequest) -> tuple[int | None, int]:
 
 
 def _offset_of(request: StartRequest, ordinal: int) -> int | None:
-    """The target offset of a record of ours by the map; None where the map does not know it.
+    """Return the target offset of a record of this flow by the map, or None if unknown.
 
-    Rows of a branch say where a record is at the source; K is a guess there.
+    Rows of a branch only locate a record at the source. Their K is a guess.
     """
     run = run_at(request.runs, ordinal)
     if run is None or request.is_branch or not is_record(run):
@@ -234,23 +246,24 @@ def _offset_of(request: StartRequest, ordinal: int) -> int | None:
 
 
 def _remembered(mark: Mark, producer: ProducerTail | None) -> int | None:
-    """The next ordinal by what the broker remembers of our id; None: it does not."""
+    """Return the next ordinal by the broker's producer state, or None if it has none."""
     if producer is None:
         return None
     return mark.ordinal + sequences_ahead(producer.last_sequence + 1, sequence_of(mark.ordinal))
 
 
 def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool | None]) -> None:
-    """The broker does not remember us, and nothing of ours was found behind the mark: was there
-    something?
+    """Check for lost records if the broker has forgotten the producer ID and no batch of this flow
+    was found after the mark.
     """
     request, mark, there = walk.request, walk.mark, walk.there
     if walk.ordinal != mark.ordinal:
         return
     if walk.begin > mark.downstream and not mark.is_final and _may_be_further(request, mark):
         what = (
-            f"the target deleted what was written behind offset {mark.downstream}, and does not "
-            f"remember how much of it was ours; it holds [{there.log_start}, {there.log_end})"
+            f"the target deleted what was written after offset {mark.downstream}, and does not "
+            f"remember how much of it was this flow's; it holds [{there.log_start}, "
+            f"{there.log_end})"
         )
         raise in_target(request.target, what, code="TARGET_TRUNCATED")
     last = walk.last
@@ -264,19 +277,20 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool | None]) ->
         headers.check_all_read()
         return
     if header.magic < 2 or header.base_offset > last:
-        return  # of a log whose batches are not those that were written nothing is known
+        return  # the batches of this log are not those that were written
     run = run_at(request.runs, mark.ordinal - 1)
     if header.producer_id in request.our_producers or run is None:
         return
     found = is_copy(run.upstream_of(mark.ordinal - 1), last)
     if found is False or (found is None and not request.may_lose_batches):
-        lost = f"our records up to ordinal {mark.ordinal - 1}, at offset {last},"
+        lost = f"this flow's records up to ordinal {mark.ordinal - 1}, at offset {last},"
         raise truncated(request, lost, there)
 
 
 def _may_be_further(request: StartRequest, mark: Mark) -> bool:
-    """Whether a batch behind the mark may have been written. Each batch of a branch is announced;
-    elsewhere only those that begin a run are.
+    """Return whether a batch after the mark may have been written.
+
+    Every batch of a branch is announced. Elsewhere only batches that begin a run are.
     """
     if not request.is_branch:
         return True
@@ -285,7 +299,7 @@ def _may_be_further(request: StartRequest, mark: Mark) -> bool:
 
 
 def truncated(request: StartRequest, what: str, there: LogEnds) -> PartitionError:
-    """The target lost the end of what we wrote: by its mark the copy had come further."""
+    """Return the error for a target that lost the end of the copy: the mark is further."""
     gone = f"{what} are gone from the target's log, which ends at {there.log_end}"
     return in_target(request.target, gone, code="TARGET_TRUNCATED")
 
@@ -293,9 +307,8 @@ def truncated(request: StartRequest, what: str, there: LogEnds) -> PartitionErro
 def record_before(
     raw: memoryview, downstream: int, ours: Container[int]
 ) -> tuple[Record, bool] | None:
-    """Our record at `downstream` - 1 in fetched bytes, and whether its timestamp is still its own.
-
-    None when it is gone, or not ours.
+    """Return this flow's record at `downstream` - 1 in fetched bytes, and whether its timestamp is
+    still its own, or None if it is gone or foreign.
     """
     for header, at in read_headers(raw):
         if header.next_offset == downstream and header.magic >= 2 and header.producer_id in ours:
@@ -306,7 +319,7 @@ def record_before(
 
 
 def with_jumps(runs: Sequence[Run], jumps: Sequence[Run], end: int) -> tuple[Run, ...]:
-    """The map's runs from the first jump to ordinal `end`, moved to where the records lie."""
+    """Return the map's runs from the first jump to ordinal `end`, moved to the records' offsets."""
     if not jumps:
         return ()
     starts = {run.ordinal: run for run in runs if jumps[0].ordinal < run.ordinal < end}
@@ -322,7 +335,7 @@ def with_jumps(runs: Sequence[Run], jumps: Sequence[Run], end: int) -> tuple[Run
 
 
 class Headers:
-    """The headers of all batches of a log between two offsets, as far as a consumer may read."""
+    """The headers of all batches of a log between two offsets, up to the high watermark."""
 
     def __init__(
         self,
@@ -337,9 +350,9 @@ class Headers:
         self._most_reads, self._size = most_reads, READ_BYTES
         self._is_search = True
         self.reads = 0
-        """Fetches so far."""
+        """Number of fetches so far."""
         self.high_watermark = end
-        """As the last of them said."""
+        """High watermark in the last response."""
 
     def __iter__(self) -> Iterator[BatchHeader]:
         while self._offset < self._end:
@@ -358,22 +371,25 @@ class Headers:
                     yield header
                     self._offset = header.next_offset
             if self._offset == before:
-                return  # cleaned up to the end, or up to the high watermark
+                return  # cleaned up to the end, or the high watermark was reached
 
     def search_is_over(self) -> None:
-        """What is sought was found: what is read from now on is a sample."""
+        """End the search: what is read from now on is a sample."""
         self._is_search, self._size = False, READ_BYTES
 
     def check_all_read(self) -> None:
-        """Raises TARGET_UNDER_MIN_ISR where the last Fetch ended at a high watermark that is lower
-        than the end: what lies above it may be ours.
+        """Raise TARGET_UNDER_MIN_ISR if the last Fetch ended at a high watermark below the end.
+
+        The records above it may be this flow's.
         """
         if max(self._offset, self.high_watermark) < self._end:
             raise under_min_isr(self._tp, self._end - self.high_watermark)
 
 
 def under_min_isr(target: TopicPartition, count: int) -> PartitionError:
-    """Records that may go away with their leader: nobody begins behind them."""
+    """Return the error for records that may disappear with their leader. No copy begins after
+    them.
+    """
     return PartitionError(
         f"{target}: {count} records are not on enough replicas; waiting until the in-sync replicas "
         "have them",
@@ -383,7 +399,7 @@ def under_min_isr(target: TopicPartition, count: int) -> PartitionError:
 
 
 def is_foreign(header: BatchHeader, known: frozenset[int]) -> bool:
-    """Whether no flow of ours wrote the batch."""
+    """Return whether no known flow wrote the batch."""
     if header.magic < 2:
         return True
     return not header.is_control and header.producer_id not in known

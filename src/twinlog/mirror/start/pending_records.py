@@ -1,4 +1,6 @@
-"""What of a source log is a record to a reader: markers and rolled back data are none."""
+"""Finds out whether part of a source log holds records for a reader. Markers and aborted records do
+not count.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import control_type
 
 MAX_READS: Final = 20
-"""Fetches of about 1 MB; a log with so much that is no record is taken to hold one."""
+"""Fetches of about 1 MB. A log with more data that is no record is assumed to hold one."""
 
 
 def holds_records(
@@ -22,8 +24,9 @@ def holds_records(
     isolation: Isolation,
     skips: Sequence[Skip] = (),
 ) -> bool:
-    """True when a reader of [low, high) would see a record that is not left out (`skips`); `read`
-    fetches whole batches.
+    """Return True if a reader of [low, high) would see a record that is not skipped (`skips`).
+
+    `read` fetches whole batches.
     """
     open_producers: set[int] = set()
     for _ in range(MAX_READS):
@@ -44,14 +47,14 @@ def holds_records(
             if _decides(header, raw[at : at + header.length], open_producers, isolation):
                 return True
         if low == before:
-            return False  # cleaned: nothing lies there
+            return False  # cleaned: no batch left here
     return True
 
 
 def _decides(
     header: BatchHeader, batch: memoryview, open_producers: set[int], isolation: Isolation
 ) -> bool:
-    """True when this batch proves that there is a record."""
+    """Return True if this batch proves that there is a record."""
     if header.magic < 2:
         return True
     if header.is_control:
@@ -67,8 +70,10 @@ def _decides(
 
 
 def rolled_back(answers: Iterable[memoryview]) -> set[int]:
-    """Offsets in fetched bytes whose transactions were aborted, as markers that were fetched with
-    them say; answers may overlap, and come in any order.
+    """Return offsets in fetched bytes whose transactions were aborted, by the markers fetched with
+    them.
+
+    Responses may overlap, and may be in any order.
     """
     found = {
         header.base_offset: (header, raw[at : at + header.length])

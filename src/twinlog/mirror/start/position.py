@@ -1,18 +1,19 @@
-"""Where one partition resumes: a look at both logs that trusts nothing that it can check.
+"""Determines where one partition resumes, by checking both logs.
 
-In order, after the topics are known to be the ones the map speaks of (`cold_start`):
+Steps, after the topics are known to be the ones in the map (`cold_start`):
 
-(b) the target's log end by OffsetForLeaderEpoch; a high watermark below it: `TARGET_UNDER_MIN_ISR`,
-    wait;
-(c) next ordinal = log end - K, cross-checked with what the broker remembers of our producer id and
-    with the last batch's header: `GAP_WRITTEN`, `EXTRA_RECORDS`, `POSITION_REGRESSED`;
-(d) the upstream offset from the map;
-(e) the tail check: `DIVERGED`, after a search of the neighbourhood for the place that does match;
-(f) the cut: the caller writes the term's first row before the first batch;
-(g) the first request goes alone (`mirror.copy.partition`).
+- (b) Read the target's log end by OffsetForLeaderEpoch. If the high watermark is below it, wait
+  (`TARGET_UNDER_MIN_ISR`).
+- (c) Next ordinal = log end - K. Compare it with the broker's producer state and with the header of
+  the last batch: `GAP_WRITTEN`, `EXTRA_RECORDS`, `POSITION_REGRESSED`.
+- (d) Take the upstream offset from the map.
+- (e) Run the tail check. On a mismatch, search the neighbourhood for the matching position, else
+  `DIVERGED`.
+- (f) The cut: the caller writes the term's first row before the first batch.
+- (g) The first request goes alone (`mirror.copy.partition`).
 
-A partition that has a row never uses the configured start again: retention, restarts and lost
-producer state cannot send it back to the beginning or, with `latest`, over records that nobody
+A partition that has a row never uses the configured start again. So retention, restarts and lost
+producer state cannot send it back to the beginning or, with `latest`, past records that were not
 copied.
 """
 
@@ -60,7 +61,7 @@ from twinlog.wire.records import Record
 
 
 class StartSearch:
-    """One partition's start, with all answers at hand."""
+    """The start of one partition, with all answers available."""
 
     def __init__(  # noqa: PLR0913, PLR0917 (all answers of one look)
         self,
@@ -81,10 +82,11 @@ class StartSearch:
         self.rules = rules
         self.logs = BothLogs(request, here, there, source, target, rules.isolation)
         self.lost: tuple[int, int] | None = None
-        """What the source deleted before it was copied, where the copy resumes behind it."""
+        """Records that the source deleted before they were copied, if the copy resumes after them.
+        """
 
     def resume(self) -> StartPoint:
-        """Where the copy resumes, or begins."""
+        """Return where the copy resumes, or begins."""
         if self._is_alone:
             self._check_replicated(self.there.log_end)
         if not self.request.runs:
@@ -96,11 +98,13 @@ class StartSearch:
         return self.rules.is_ours_alone and not self.request.is_branch
 
     def _check_replicated(self, end: int) -> None:
-        """What is ours must be there to stay; what others write may come and go."""
+        """Require that this flow's records are on enough replicas. Those of other clients may come
+        and go.
+        """
         if self.there.high_watermark < end:
             raise under_min_isr(self.request.target, end - self.there.high_watermark)
 
-    # -- a topic that is ours alone
+    # -- a topic to which only this flow writes
 
     def _own(self) -> StartPoint:
         runs, end = self.request.runs, self.there.log_end
@@ -136,8 +140,8 @@ class StartSearch:
         return resume_point._replace(leader_epoch=self._epoch(upstream, resume_point.leader_epoch))
 
     def _behind_accepted(self, stretch: TailStretch) -> StartPoint | None:
-        """Behind records of somebody else that lie there exactly as they were accepted; None: there
-        are none of which the map does not know.
+        """Return a start point after foreign records that are exactly as they were accepted, or
+        None if the map already covers all of them.
         """
         runs, end = self.request.runs, self.there.log_end
         low = max(self.there.log_start, stretch.low)
@@ -148,7 +152,7 @@ class StartSearch:
                 break
         else:
             return None
-        assert found is not None  # noqa: S101 (it is what is accepted)
+        assert found is not None  # noqa: S101 (set before the break)
         ordinal, k = found.next_ordinal, found.accepted.k
         if run_at(runs, ordinal) is None:
             return None
@@ -159,7 +163,7 @@ class StartSearch:
         tail = logs.target_tail()
         resume_point = self._resume_point(logs, tail, view.log_end - ordinal, ordinal)
         if resume_point.corrected:
-            return None  # the map is wrong as well: one at a time
+            return None  # the map is wrong as well: one correction at a time
         learnt = _learnt(runs, found, resume_point.upstream)
         return self._point(ordinal, resume_point._replace(corrected=learnt), k, tail)
 
@@ -177,13 +181,13 @@ class StartSearch:
         begin = begin_of(request, self.here.log_end)
         is_group = request.group_at >= 0 > max(request.siblings_at, request.began_at)
         if is_group and begin < upstream:
-            # the group would have passed over it, too: that is reported
+            # the group would have skipped it, too: that is reported
             self.lost = begin, upstream
         upstream = max(upstream, begin)
         ordinal = 0
         if self.producer is not None:
-            # our id wrote here already: for a source topic of this name that was deleted since, or
-            # by name before we knew of this topic (`first_start`)
+            # this producer ID wrote here before: for a former source topic of this name, or by
+            # topic name before this topic was known (`first_start`)
             self._check_replicated(self.there.log_end)
             ordinal = sequence_of(self.producer.last_sequence + 1)
         return StartPoint(
@@ -199,7 +203,9 @@ class StartSearch:
     def _wrong(
         self, what: str, *, code: str, source: TopicPartition | None = None
     ) -> PartitionError:
-        """Something about the target's log; `source`: where records that are missing lie."""
+        """Return an error about the target's log. `source`: the partition that has missing
+        records.
+        """
         held = findings.sides(self.here, self.there, self.request.runs)
         return findings.in_target(self.request.target, what, code=code, source=source, held=held)
 
@@ -224,15 +230,15 @@ class StartSearch:
     def _check_last_batch(self, tail: TargetTail, ordinal: int, k: int) -> None:
         last = tail.last_header
         if last is None or last.magic < 2 or last.base_offset < k:
-            return  # below K it was there before this copy began (`control.adopt.adoption`)
+            return  # records below K were there before this copy began (`control.adopt.adoption`)
         if last.producer_id in self.request.our_producers and not last.is_control:
             should = sequence_of(last.base_offset - k)
             if off := sequences_ahead(last.base_sequence, should):
                 raise self._k_broken(ordinal, k, off, "the last batch")
         elif last.producer_id not in self.rules.known_producers:
             raise self._wrong(
-                f"the batch at offset {last.base_offset} was not written by this flow: somebody "
-                "else produces to the target topic",
+                f"the batch at offset {last.base_offset} was not written by this flow: another "
+                "client produces to the target topic",
                 code="EXTRA_RECORDS",
             )
 
@@ -252,8 +258,7 @@ class StartSearch:
                 lost = upstream_range(self.request.runs, at.offset - k, at.distance)
                 where = (
                     f"before offset {at.offset}: upstream records {lost} of {self.request.source} "
-                    "are not on "
-                    "the target"
+                    "are not on the target"
                 )
             what = f"{off} records are missing {where} ({said})"
             return self._wrong(what, code="GAP_WRITTEN", source=self.request.source)
@@ -261,7 +266,7 @@ class StartSearch:
         what = f"{-off} records {where} were not written by this flow, or twice ({said})"
         return self._wrong(what, code="EXTRA_RECORDS")
 
-    # -- a topic that others may write to
+    # -- a topic to which other clients may write
 
     def _shared(self) -> StartPoint:
         ours = find_end(
@@ -290,15 +295,16 @@ class StartSearch:
         )
 
     def _k(self, ordinal: int, foreign: int | None = None) -> int:
-        """K, an estimate from below where others write: what lies above the high watermark and is
-        not ours may go away with its leader, and then no record of ours is missing.
+        """Return K, estimated from below if other clients write to the topic.
 
-        Of a copy that was taken over it says where it ended: before the first stranger's record.
+        Foreign records above the high watermark may disappear with their leader without a record of
+        this flow missing. For a copy that was taken over, K states where it ended: before the first
+        foreign record.
         """
         return (self.there.high_watermark if foreign is None else foreign) - ordinal
 
     def _source_behind(self, ours: OurEnd) -> ResumePoint:
-        """Where the source is read on, behind our last record."""
+        """Return where the source is read next, after this flow's last record."""
         runs = self.request.runs
         if run_at(runs, ours.ordinal) is None:
             raise CorruptData(
@@ -307,14 +313,15 @@ class StartSearch:
             )
         upstream = next_upstream(runs, ours.ordinal, self.here.log_start)
         if ours.foreign is not None:
-            stable = self._stable_end()  # before the look: what is below it is decided
+            stable = self._stable_end()  # read before the check: everything below it is decided
             self._check_taken_over(upstream, ours.foreign, max(stable, self.here.high_watermark))
         checked = self._check_source(upstream)
         last = self._check_last(ours)
         if last is None and self.request.lost is not None:
             raise not_disproved(self.request.lost, source=self.request.source)
         if ours.foreign is not None:
-            # markers, nothing that is copied; an open transaction may bring records yet
+            # below it are markers, which are not copied; an open transaction may still bring
+            # records
             checked = max(checked, stable)
         jumps = with_jumps(runs, ours.jumps, ours.ordinal)
         if last is not None and last.upstream >= checked:
@@ -324,7 +331,9 @@ class StartSearch:
         return ResumePoint(checked, epoch, jumps, 0 if last is None else 1)
 
     def _stable_end(self) -> int:
-        """Below it nothing of the source is open any more, for a copy of what is committed."""
+        """Return the source offset below which no transaction is open, when copying
+        read_committed.
+        """
         tp = self.request.source
         if self.rules.isolation is Isolation.READ_UNCOMMITTED:
             return self.here.high_watermark
@@ -334,10 +343,11 @@ class StartSearch:
         return answer_of(ends, tp, self.logs.source)
 
     def _check_taken_over(self, upstream: int, foreign: int, end: int) -> None:
-        """Others wrote behind our last record: the copy has ended, and the source as well?
+        """Raise TAKEN_OVER if the copy was ended by other writers but the source still has records
+        to copy.
 
-        `end`: of what is read. The marker of a transaction that is decided by now may lie behind
-        the end that the source had before.
+        `end`: end of the check. The marker of a decided transaction may be after the end that the
+        source had before.
         """
         if holds_records(
             self.logs.read_source,
@@ -347,17 +357,17 @@ class StartSearch:
             skips=self.request.skips,
         ):
             raise PartitionError(
-                f"{self.request.target}: others have written from offset {foreign} on, so "
-                "the copy had ended; "
-                f"upstream records [{upstream}, {end}) of "
-                f"{self.request.source} "
+                f"{self.request.target}: other clients wrote from offset {foreign} on, so the "
+                f"copy has ended; upstream records [{upstream}, {end}) of {self.request.source} "
                 "came later and are not copied",
                 code="TAKEN_OVER",
             )
 
     def _check_last(self, ours: OurEnd) -> Equal | None:
-        """The tail check of a shared topic, where others may lie between our records: the last one
-        only. None when there is nothing to compare.
+        """Run the tail check of a shared topic: only the last record, because other clients may
+        write in between.
+
+        Returns None if there is nothing to compare.
         """
         run = run_at(self.request.runs, ours.ordinal - 1)
         if run is None or ours.downstream <= self.there.log_start:
@@ -373,17 +383,19 @@ class StartSearch:
         if same_record(here[0], there[0], compare_timestamp=there[1]):
             return Equal(ours.ordinal - 1, upstream, here[1])
         raise self._wrong(
-            f"the record at offset {offset}, our last one, is not upstream record {upstream} of "
-            f"{self.request.source}, as the offset map says: the source's log was rewritten, or "
-            "the target's",
+            f"the record at offset {offset}, this flow's last one, is not upstream record "
+            f"{upstream} of {self.request.source}, as the offset map requires: the source's log "
+            "was rewritten, or the target's",
             code="DIVERGED",
         )
 
     def _last_elsewhere(
         self, ours: OurEnd, upstream: int, there: tuple[Record, bool]
     ) -> Equal | None:
-        """Our last record further on at the source, behind a gap that no row foretold: a lane
-        thought dead may have written it. One record alone is proof only by its own timestamp.
+        """Find this flow's last record further on at the source, after a gap that no row announced.
+
+        A seemingly dead lane may have written it. A single record is proof only if its own
+        timestamp is kept.
         """
         record, has_own_time = there
         found = {
@@ -399,7 +411,9 @@ class StartSearch:
     # -- both
 
     def _epoch(self, upstream: int, known: int = -1) -> int:
-        """Of the record before: an idle copy would learn it only with its next record."""
+        """Return the epoch of the record before: an idle copy would learn it only with its next
+        record.
+        """
         return known if known >= 0 else self.logs.epoch_before(upstream)
 
     def _check_source(self, upstream: int) -> int:
@@ -443,7 +457,9 @@ class StartSearch:
 
 
 def _learnt(runs: tuple[Run, ...], found: ForeignWalk, upstream: int) -> tuple[Run, ...]:
-    """What the map has to learn of an acceptance; the copy resumes at this upstream offset."""
+    """Return the runs that the map must learn from an acceptance. The copy resumes at
+    `upstream`.
+    """
     jumps = []
     for ordinal, downstream in found.jumps:
         run = run_at(runs, ordinal)

@@ -1,4 +1,4 @@
-"""What is known of a partition before its logs are checked."""
+"""The known facts about a partition before its logs are checked."""
 
 from __future__ import annotations
 
@@ -15,74 +15,82 @@ from twinlog.model import EARLIEST, Isolation, StartAt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRequest(Pairing):
-    """One partition to be started, with all that is known of it."""
+    """A partition to be started."""
 
     runs: tuple[Run, ...]
-    """The first one, and from ordinal `runs_from` on all."""
+    """The first run, and all runs from ordinal `runs_from` on."""
     runs_from: int = -1
-    """-1: none is left out."""
+    """-1: no run is left out."""
     mark: Mark | None = None
     is_branch: bool = False
-    """Its records are those of a source partition that belong here by key (`copy.fan_out`)."""
+    """Whether this is a branch: the source records that belong here by key (`copy.fan_out`)."""
     had_row: bool = False
-    """A row of this partition, between these two topics, was in the offset map."""
+    """Whether the offset map had a row of this partition between these two topics."""
     fingerprints: Mapping[int, int] = field(default_factory=dict)
     our_producers: frozenset[int] = frozenset()
-    """Producer ids under which records of ours may lie there, the present one among them."""
+    """Producer IDs under which records of this flow may be there, including the current one."""
     start: StartAt = EARLIEST
-    """Used once, when there is no row."""
+    """Used once, if there is no row."""
     begin: int = -1
-    """What `start` means in the log as it is: found once, and fixed by the first row."""
+    """The offset that `start` means in the current log: determined once, and fixed by the first
+    row.
+    """
     group_at: int = -1
-    """Where the source's consumer group stands: counts instead of `start`; -1: nowhere."""
+    """Offset of the source's consumer group, which replaces `start`; -1: none."""
     began_at: int = -1
-    """Where the copy began in a target topic that was deleted since; -1 when there was none."""
+    """Where the copy began in a target topic that was since deleted; -1: none."""
     siblings_at: int = -1
-    """Where the other branches of its source partition began; -1: none has."""
+    """Where the other branches of its source partition began; -1: none has begun."""
     former: tuple[int, ...] = ()
-    """Target partitions that a source topic of this name was copied to which was deleted since."""
+    """Target partitions to which a former source topic of this name was copied, which was since
+    deleted.
+    """
     is_another: bool = False
-    """This partition was copied to this target topic before, from such a topic."""
+    """Whether this partition was copied to this target topic before, from such a former topic."""
     acked_ordinal: int = -1
-    """The highest next ordinal that was acknowledged in this generation."""
+    """The highest next ordinal acknowledged in this generation."""
     acked_epoch: int = -1
     """The target's leader epoch at that time."""
     lost: tuple[int, int] | None = None
     """[first, next) of copied upstream offsets that the source was found to have lost, earlier in
-    this generation."""
+    this generation.
+    """
     may_lose_batches: bool = False
-    """The target topic is compacted, or may be: not every batch of ours need be there."""
+    """Whether the target topic is, or may be, compacted, so that not every batch need be there."""
     skips: tuple[Skip, ...] = ()
-    """Upstream records that are left out since somebody wants it."""
+    """Upstream records to skip, as configured by the operator."""
     accepted: tuple[Accepted, ...] = ()
-    """Records of somebody else in the target's log that stay there."""
+    """Foreign records in the target's log that were accepted and stay there."""
     most_reads: int | None = None
-    """Fetches behind the mark of a shared topic, where others wait for the same look; None: as many
-    as it takes."""
+    """Maximum fetches after the mark of a shared topic, if other partitions wait for the same
+    check; None: no limit.
+    """
     accept_source_loss: bool = False
-    """Continue behind records that the source deleted before they were copied."""
+    """Continue after records that the source deleted before they were copied."""
 
     @property
     def asks_where(self) -> bool:
-        """Only the source can say where it begins."""
+        """Whether only the source can determine where it begins."""
         return not self.runs and max(self.siblings_at, self.began_at, self.group_at) < 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRules:
-    """What a flow decides for all its starts."""
+    """Settings of a flow for all its starts."""
 
     producer_id: int
     is_ours_alone: bool
     isolation: Isolation
     known_producers: frozenset[int] = frozenset()
-    """Producer ids of other flows of ours: their records are not foreign."""
+    """Producer IDs of other known flows: their records are not foreign."""
 
 
 def runs_for_start(known: PartitionMap, most: int) -> tuple[tuple[Run, ...], int]:
-    """What a start needs of a map: the first run, which knows K, and the newest ones, with all of
-    the newest chunk and all from the last record before the mark on; and the ordinal from which on
-    none is left out (-1: from the first).
+    """Return the part of a map that a start needs, and the ordinal from which on it is complete
+    (-1: from the first).
+
+    The part is the first run, which has K, and the newest runs: all of the newest chunk, and all
+    from the last record before the mark on.
     """
     runs = known.runs
     begin = max(0, len(runs) - most)

@@ -1,4 +1,4 @@
-"""Where the last records of a partition's copy say that it resumes: the map's word, and theirs."""
+"""Determines where a copy resumes from the map and from the target's last records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from twinlog.mirror.start.tail_check import (
 
 
 class TailCheck:
-    """The tail check of one start; `ordinal` is the next one by the target's log end."""
+    """The tail check of one start. `ordinal` is the next ordinal by the target's log end."""
 
     def __init__(self, logs: BothLogs, tail: TargetTail, k: int, ordinal: int) -> None:
         self._logs = logs
@@ -39,13 +39,14 @@ class TailCheck:
         self._ordinal = ordinal
 
     def resume_point(self) -> ResumePoint:
-        """Where the source is read on, by the map or, where the records speak against it, by them.
+        """Return where the source is read next: by the map or, if the records contradict it, by the
+        records.
 
-        Three answers: the records are those that the map says (`ResumePoint.compared` of them),
-        they are others (DIVERGED, SOURCE_DIVERGED), or there is none that could be compared: the
-        target deleted its tail, or the source did. Then K, the producer state and the map are what
-        there is, and they are right unless one of them lost its end as well: a start refuses
-        nothing that is only old.
+        There are three results. The records are those in the map (`ResumePoint.compared` of them).
+        They are different ones (DIVERGED, SOURCE_DIVERGED). Or no record can be compared, because
+        the target or the source deleted its tail. Then K, the producer state and the map are all
+        there is. They are right unless one of them lost its end as well. A start is not refused
+        merely because records are old.
         """
         logs, lost = self._logs, self._request.lost
         upstream = next_upstream(self._runs, self._ordinal, logs.here.log_start)
@@ -85,13 +86,14 @@ class TailCheck:
         )
 
     def _corrected(self, upstream: int, known: dict[int, Known]) -> ResumePoint | None:
-        """What else the last records may be; only with evidence for it, else None.
+        """Return another resume point that the last records prove, or None without evidence.
 
-        The newest rows of a map may announce what was never written, since another lane was first.
-        Without them its records follow those before, or fall into a gap of the source where there
-        is nothing to compare them with. So such a map counts where the last record is found equal;
-        or, where the source has that record no more, when the record that a row announced is not
-        the one that lies there (its fingerprint says so), and the last one is nowhere near by.
+        The newest rows of a map may announce records that were never written, because another lane
+        was first. Without these rows, the records follow the earlier rows, or fall into a gap of
+        the source where nothing can be compared. So the shortened map is accepted if the last
+        record is found equal. If the source no longer has that record, it is accepted if a row's
+        fingerprint shows that the record there is not the announced one, and the last record is
+        nowhere nearby.
         """
         gone: ResumePoint | None = None
         runs, prints = self._runs, self._request.fingerprints
@@ -99,7 +101,7 @@ class TailCheck:
             dropped = runs[count]
             void = is_void(dropped, self._tail, self._k, prints)
             if void is False:
-                break  # it lies where it was announced: that row is right, and so are those before
+                break  # its own record is there: that row is right, and so are those before it
             earlier, fewer = without_newest(runs, prints, count)
             known |= self._logs.sources(self._tail, earlier, self._k)
             found = self._compare(earlier, known, fewer)
@@ -115,14 +117,15 @@ class TailCheck:
         return self._near_by(upstream, gone)
 
     def _elsewhere(self, accepted: ResumePoint) -> ResumePoint:
-        """Where the source has no record at the place of the last one, it may have it near by: a
-        lane thought dead may have written it with a row that was not read, or is void.
+        """Search nearby if the source has no record at the last record's position.
+
+        A seemingly dead lane may have written it with a row that was not read, or that is void.
         """
         first, records = self._runs[0].ordinal, self._tail.records
         if not records or records[-1].offset != self._k + self._ordinal - 1:
             return accepted
         if self._ordinal <= first:
-            return accepted  # nothing is ours yet: what lies there another mirror wrote
+            return accepted  # nothing there is this flow's yet: another mirror wrote it
         near = self._logs.around(accepted.upstream)
         around = near.records
         newest = search(self._tail, around)
@@ -136,20 +139,21 @@ class TailCheck:
     def _found(
         self, newest: int, around: Mapping[int, Known], runs: tuple[Run, ...], compared: int
     ) -> ResumePoint:
-        """Behind this source record, by the target's last records, which are these runs. If the map
-        has already the first of them wrong, it lacks runs before it as well.
+        """Return the resume point after this source record. `runs` are the target's last records.
+
+        If the map is wrong for the first of them, it lacks runs before it as well.
         """
         own_time = not self._tail.is_log_append_time
         refound = LostRuns(self._logs, self._k, compare_timestamp=own_time).before(runs)
         return ResumePoint(newest + 1, around[newest][1], refound.runs, compared, refound.undecided)
 
     def _near_by(self, upstream: int, gone: ResumePoint | None) -> ResumePoint | None:
-        """The only place in the neighbourhood whose records are the last ones of the target; `gone`
-        when the last record is nowhere there.
+        """Return the only nearby position whose records are the target's last ones, or `gone` if
+        the last record is nowhere there.
         """
         logs, last = self._logs, self._tail.records[-1]
         if last.offset != self._k + self._ordinal - 1:
-            return None  # cleaned: how far the last one that is left lies before the end is unknown
+            return None  # cleaned: how far the remaining last record is from the end is unknown
         near = logs.around(upstream)
         around = near.records
         newest = search(self._tail, around)
@@ -164,8 +168,8 @@ class TailCheck:
         return gone
 
     def _in_order(self, near: Near) -> ResumePoint | None:
-        """By the order of the records behind the newest one that lies where the map says, or of all
-        that the source has.
+        """Match by record order, after the newest record that is where the map has it, or from the
+        source's first record.
         """
         tail, around, own_time = self._tail, near.records, not self._tail.is_log_append_time
         start, behind = self._logs.here.log_start, list(tail.records)

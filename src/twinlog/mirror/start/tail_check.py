@@ -1,10 +1,8 @@
-"""The tail check: the last records on the target equal the source records that the map says they
-are.
+"""The tail check: the target's last records must equal the source records given by the map.
 
-It is what makes a start safe when everything else may be wrong: a map that lost its newest row, a
-source that was truncated and refilled, records that somebody else wrote. Compared are key, value,
-headers and timestamp; bytes are not, since a target may compress again, stamp its own time or have
-been cleaned.
+It makes a start safe even if everything else is wrong: a map that lost its newest row, a source
+that was truncated and refilled, or records of another writer. Key, value, headers and timestamp are
+compared. Bytes are not, because a target may recompress, stamp its own time, or have been cleaned.
 """
 
 from __future__ import annotations
@@ -25,15 +23,16 @@ REPLACED: Final = re.compile("\ufffd+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTail:
-    """The end of the target's log: records of its last 100 offsets, oldest first, and the header of
-    the last batch.
+    """The end of the target's log.
+
+    It has the records of the last 100 offsets, oldest first, and the header of the last batch.
     """
 
     records: tuple[Record, ...]
     last_header: BatchHeader | None
     is_log_append_time: bool
     whole_from: int = 0
-    """Before this offset some large records may have been left out."""
+    """Before this offset, some large records may have been left out."""
 
 
 class Equal(NamedTuple):
@@ -42,41 +41,38 @@ class Equal(NamedTuple):
     ordinal: int
     upstream: int
     leader_epoch: int
-    """Of the source's batch that holds it."""
+    """Leader epoch of the source batch that contains it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What a tail check found: records that differ, or that none does of so many, or nothing at
-    all.
-    """
+    """The result of a tail check."""
 
     equal: int
-    """How many records were really compared, and are the same."""
+    """Number of records that were compared and are equal."""
     gone: int
-    """Target records whose source records do not exist any more, or were not read."""
+    """Number of target records whose source records no longer exist, or were not read."""
     differing: tuple[tuple[int, int], ...]
-    """(target offset, upstream offset) of records that are not equal, or never existed at the
-    source.
-    """
+    """(target offset, upstream offset) of records that differ or never existed at the source."""
     newest: Equal | None
-    """The newest record of the tail, where that one is equal: the position is right behind it."""
+    """The newest record of the tail if it is equal: the position is right after it."""
 
     @property
     def holds(self) -> bool:
-        """Nothing speaks against the map. With `equal` 0 nothing speaks for it either."""
+        """Whether nothing contradicts the map. If `equal` is 0, nothing confirms it either."""
         return not self.differing
 
     def proves(self, ordinal: int) -> bool:
-        """The record before this ordinal is the one that the map says it is."""
+        """Whether the record before this ordinal is confirmed to be the one in the map."""
         return self.holds and self.newest is not None and self.newest.ordinal == ordinal - 1
 
     def epoch_before(self, ordinal: int, upstream: int) -> int:
-        """Source leader epoch of offset `upstream` - 1; -1 unless that is the very record before
-        `ordinal`.
+        """Return the source leader epoch of offset `upstream` - 1, or -1 unless that is exactly the
+        record before `ordinal`.
 
-        Not that of an older record: behind it the source may have had a new leader, and then it
-        answers that the older epoch ends before our position, as if its log had been cut.
+        The epoch of an older record would not do: the source may have had a new leader after it,
+        and would then report that the older epoch ends before the position, as if its log had been
+        truncated.
         """
         if not self.proves(ordinal) or self.newest is None or self.newest.upstream != upstream - 1:
             return -1
@@ -84,7 +80,7 @@ class Comparison:
 
 
 def read_tail(raw: memoryview, low: int, log_end: int) -> TargetTail:
-    """The records of [low, log_end) in fetched bytes; control batches are no records."""
+    """Return the records of [low, log_end) in fetched bytes, without control batches."""
     records: list[Record] = []
     last: BatchHeader | None = None
     append_time = False
@@ -101,7 +97,7 @@ def read_tail(raw: memoryview, low: int, log_end: int) -> TargetTail:
 
 
 def joined(tails: Iterable[TargetTail], whole_from: int) -> TargetTail:
-    """One tail of several that overlap."""
+    """Merge several overlapping tails."""
     records: dict[int, Record] = {}
     last: BatchHeader | None = None
     append_time = False
@@ -120,15 +116,15 @@ def joined(tails: Iterable[TargetTail], whole_from: int) -> TargetTail:
 
 
 def upstream_offsets(tail: TargetTail, runs: Sequence[Run], k: int) -> list[int]:
-    """Where the map says that the tail's records are at the source, rising."""
+    """Return the upstream offsets of the tail's records by the map, in rising order."""
     at = (record.offset - k for record in tail.records)
     return sorted({run.upstream_of(ordinal) for ordinal in at if (run := run_at(runs, ordinal))})
 
 
 def is_void(run: Run, tail: TargetTail, k: int, fingerprints: Mapping[int, int]) -> bool | None:
-    """Whether another record than this run announced lies at its place on the target.
+    """Return whether the target has a different record than this run announced.
 
-    False: its own lies there, so the run is right. None: it cannot be said.
+    False: it has the announced one, so the run is right. None: unknown.
     """
     known = fingerprints.get(run.ordinal)
     found = next((record for record in tail.records if record.offset - k == run.ordinal), None)
@@ -138,17 +134,17 @@ def is_void(run: Run, tail: TargetTail, k: int, fingerprints: Mapping[int, int])
 
 
 def decode(header: BatchHeader, batch: memoryview) -> Sequence[Record]:
-    """The records of a batch of any format."""
+    """Return the records of a batch of any format."""
     return decode_legacy(batch) if header.magic < 2 else decode_batch(batch)
 
 
 def source_records(
     raw: memoryview, *, upto: int | None = None, skips: Sequence[Skip] = ()
 ) -> tuple[dict[int, tuple[Record, int]], int]:
-    """(offset -> (record, leader epoch), the offset behind) of fetched source bytes.
+    """Return (offset -> (record, leader epoch), the next offset) for fetched source bytes.
 
-    Batches behind offset `upto` are not decoded, nor those that are left out as a whole: one that
-    is corrupt must not keep anybody from looking at those before it.
+    Batches after offset `upto` are not decoded, nor batches that are skipped as a whole, so that a
+    corrupt batch does not prevent reading those before it.
     """
     out: dict[int, tuple[Record, int]] = {}
     after = -1
@@ -169,7 +165,7 @@ def source_records(
 
 
 def same_record(source: Record, target: Record, *, compare_timestamp: bool) -> bool:
-    """Equality as a consumer sees it, offsets apart."""
+    """Return whether a consumer sees the same record, apart from offsets."""
     return (
         source.key == target.key
         and source.value == target.value
@@ -181,18 +177,18 @@ def same_record(source: Record, target: Record, *, compare_timestamp: bool) -> b
 def _same_headers(source: Headers, target: Headers) -> bool:
     if source == target:
         return True
-    # a broker that recompresses decodes header keys: what is not UTF-8 is U+FFFD after that
+    # a broker that recompresses decodes header keys and replaces invalid UTF-8 by U+FFFD
     return len(source) == len(target) and comparable_headers(source) == comparable_headers(target)
 
 
 def comparable_headers(headers: Headers) -> Headers:
-    """Headers as they are when a broker or a Java client has written them again."""
+    """Return headers as they are after a broker or a Java client has rewritten them."""
     return tuple((_as_brokers_decode(key), value) for key, value in headers)
 
 
 def _as_brokers_decode(key: str) -> str:
     replaced = key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return REPLACED.sub("\ufffd", replaced)  # decoders differ in how many they write for a sequence
+    return REPLACED.sub("\ufffd", replaced)  # decoders differ in the number per sequence
 
 
 def compare(
@@ -203,7 +199,7 @@ def compare(
     k: int,
     fingerprints: Mapping[int, int],
 ) -> Comparison:
-    """Compare the tail with what the map says it is."""
+    """Compare the tail with the map."""
     equal = gone = 0
     newest: Equal | None = None
     differing: list[tuple[int, int]] = []
@@ -212,7 +208,7 @@ def compare(
         ordinal = record.offset - k
         run = run_at(runs, ordinal)
         if run is None:
-            continue  # written before the part of the map that we were given
+            continue  # written before the given part of the map
         upstream = run.upstream_of(ordinal)
         found = source.get(upstream)
         if found is None:
@@ -231,9 +227,9 @@ def compare(
 
 
 def search(tail: TargetTail, source: Mapping[int, tuple[Record, int]]) -> int | None:
-    """The upstream offset of the tail's newest record, found by content in the neighbourhood.
+    """Return the upstream offset of the tail's newest record, found by content nearby, or None.
 
-    The last records must match one after the other, and the place must be the only one; else None.
+    The last records must match one after the other, at exactly one position.
     """
     wanted = [record for record in tail.records if record.offset >= tail.whole_from]
     if len(wanted) < 2:

@@ -1,4 +1,6 @@
-"""Records of the state topic: who leads a flow (`generations`), which topics are copies (`copies`),
-what people want of a flow (`intents`, with `skipping` and `acceptance` of single records), what
-`twinlog verify` found last (`verified`).
+"""Records of the state topic.
+
+They hold the leaders of a flow (`generations`), the topics that are copies (`copies`), the
+operators' intents for a flow (`intents`, with `skipping` and `acceptance` of single records), and
+the last result of `twinlog verify` (`verified`).
 """

@@ -1,12 +1,13 @@
-"""Records of somebody else in a remote topic that are accepted, as rows of the state topic: one of
-the things that people want (`intents`), of one log, and never taken back.
+"""Accepted foreign records of a remote topic, as rows of the state topic.
+
+An acceptance is an intent (`intents`) for one log, and cannot be revoked.
 
     key    ["flow", FLOW, "intent", "accept", TOPIC, TOPIC_ID, PARTITION, FIRST]
     value  {"v": 1, "ranges": [first, next, ...], "k": ..., "digest": ..., "who": ..., ...}
 
-Topic and id are those of the target: a topic that is created again has other records. To write a
-row twice is to write it once. Who accepts more of the same log from the same record on replaces it.
-A release that does not know such rows begins nothing new (`STATE_CORRUPT`).
+Topic and ID are those of the target: a re-created topic has different records. Writing a row twice
+has no effect. An acceptance of more records of the same log from the same first record replaces it.
+A release that does not know such rows starts nothing new (`STATE_CORRUPT`).
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ ACCEPT: Final = "accept"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedAcceptance:
-    """One row."""
+    """One acceptance of foreign records."""
 
     flow: str
     topic: str
-    """On the target."""
+    """Name on the target."""
     topic_id: TopicId
     partition: int
     accepted: Accepted
@@ -38,7 +39,7 @@ class WantedAcceptance:
     reason: str = ""
 
     def encode(self) -> tuple[bytes, bytes]:
-        """(key, value)"""
+        """Return (key, value)."""
         key = ["flow", self.flow, "intent", ACCEPT, *self.record_key]
         value = {
             "ranges": [offset for one in self.accepted.ranges for offset in one],
@@ -55,7 +56,7 @@ class WantedAcceptance:
         return self.topic, str(self.topic_id), self.partition, self.accepted.first
 
     def is_of(self, tp: TopicPartition, topic_id: str) -> bool:
-        """Whether it is about records of this very log; never where brokers have no topic ids."""
+        """Return whether it is for this log. Always False if brokers have no topic IDs."""
         known = self.topic_id != NO_TOPIC_ID and self.topic_id == topic_id
         return known and tp == (self.topic, self.partition)
 
@@ -65,13 +66,15 @@ class WantedAcceptance:
 
 
 def wanted_acceptance(parts: list[Any], fields: dict[str, Any]) -> WantedAcceptance:
-    """From the parts of a key and the fields of its value; CorruptData where they are none."""
+    """Return the acceptance for the parts of a key and the fields of its value. Raises CorruptData
+    if they are invalid.
+    """
     try:
         _, flow, _, _, topic, topic_id, partition, first = parts
         offsets = [of_type(int, offset) for offset in fields["ranges"]]
         rises = all(before < after for before, after in pairwise(offsets))
         if not offsets or len(offsets) % 2 or not rises or offsets[0] != first or first < 0:
-            raise ValueError("its offsets are no ranges")
+            raise ValueError("its offsets are not valid ranges")
         return WantedAcceptance(
             flow=of_type(str, flow),
             topic=of_type(str, topic),
@@ -88,7 +91,6 @@ def wanted_acceptance(parts: list[Any], fields: dict[str, Any]) -> WantedAccepta
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptData(
-            f"a row of the state topic that says which records are accepted cannot be read: "
-            f"{error!r}",
+            f"a row of accepted records in the state topic cannot be read: {error!r}",
             code="STATE_CORRUPT",
         ) from error

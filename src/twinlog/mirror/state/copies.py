@@ -1,23 +1,24 @@
-"""Which topics of a cluster are copies, of what and by whom: records of the state topic beside the
-claims.
+"""The topics of a cluster that are copies, with their origin: records of the state topic.
 
-A name says where a topic came from only under the default policy, and only to those who use the
-same aliases and separators. A row says it by ids: this topic of this cluster holds records of that
-topic of that cluster. It is written by the flow that copies, on its target, before the topic is
-made, and once more, with the topic's id, before a lane hears of it. So whoever reads the topic
-finds it there before its first record:
+A topic's name shows its origin only under the default policy, and only to clients that use the same
+aliases and separators. A row shows it by ID: this topic of this cluster holds records of that topic
+of that cluster. The flow that copies writes the row on its target before the topic is created, and
+again, with the topic's ID, before a lane uses the topic. So a reader of the topic finds the row
+before the topic's first record:
 
-- the writer dies behind the row, or its answer is lost: the row says more than there is, the next
-  start of the flow writes the same one, and a reader has held back what was to come anyway;
-- a zombie writes it: it says the same, for the flow and its clusters are the same;
-- rows of a flow and topic have one key: compaction keeps the newest;
-- the topic is deleted and created again by somebody else: its id is another one, the row is void.
+- The writer dies after the row, or its response is lost: the row announces a topic that may not
+  exist yet. The next start of the flow writes the same row, and a reader holds back only what was
+  to come anyway.
+- A zombie writes the row: it has the same content, because flow and clusters are the same.
+- Rows of a flow and topic have the same key: compaction keeps the newest.
+- The topic is deleted and created again by another client: it has a different ID, so the row is
+  void.
 
-`lineage` are the clusters through which the records had come before they were at the source. The
-flow finds it in its source's own rows, so that a ring closes for nobody: who would bring records
-back to a cluster finds that cluster's id there, however the aliases and topics are named.
+`lineage` lists the clusters that the records passed before they were at the source. The flow takes
+it from the rows of its source. So no ring can close: a flow that would bring records back to a
+cluster finds that cluster's ID there, whatever the aliases and topics are called.
 
-A row that has `ended` is void too: the flow writes that topic no more. That is how a topic may
+A row that has `ended` is void, too: the flow no longer writes to that topic. This allows a topic to
 change its direction (ADR 12).
 """
 
@@ -35,29 +36,32 @@ COPY: Final = "copy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyRow:
-    """One topic that one flow writes, or is about to."""
+    """One topic to which a flow writes, or is about to write."""
 
     flow: str
     topic: str
-    """On the target; empty where only its id is known."""
+    """Name on the target; empty if only its ID is known."""
     topic_id: TopicId = NO_TOPIC_ID
-    """The zero id: not made yet, or the brokers have none."""
+    """The zero ID if it is not created yet, or if the brokers have no IDs."""
     target_cluster_id: str
     source_cluster_id: str
     source_topic: str
     source_topic_id: TopicId
     lineage: tuple[str, ...] = ()
-    """Ids of clusters, sorted; without the source's own."""
+    """Cluster IDs, sorted, without the source's own."""
     begun: bool = False
-    """Lanes may have written to it; before that it is an intention, which may be taken back."""
+    """Whether lanes may have written to it. Until then it is an intention, which may be
+    withdrawn.
+    """
     ended: bool = False
     source_alias: str = ""
     """The source's alias in names of remote topics; empty and not written if it is the source's
     name in the flow's name.
     """
     renamed: bool = False
-    """`twinlog.rename` gave the topic another name; written only where it did, so that rows of
-    other topics are what they were."""
+    """Whether `twinlog.rename` gave the topic another name. Only written if it did, so that rows of
+    other topics do not change.
+    """
 
     @property
     def is_live(self) -> bool:
@@ -82,7 +86,7 @@ class CopyRow:
         return encode_row(["flow", self.flow, COPY, self.topic], value)
 
     def is_of(self, topic: str, topic_id: TopicId) -> bool:
-        """Whether it speaks of this topic, and not of an earlier one of that name."""
+        """Return whether it is for this topic, and not for an earlier one of the same name."""
         if self.topic and self.topic != topic:
             return False
         if NO_TOPIC_ID in (self.topic_id, topic_id):
@@ -90,21 +94,23 @@ class CopyRow:
         return self.topic_id == topic_id
 
     def is_from(self, cluster_id: str, topic: str, topic_id: TopicId) -> bool:
-        """Whether it is a copy of this topic."""
+        """Return whether it is a copy of this topic."""
         if NO_TOPIC_ID in (self.source_topic_id, topic_id):
             return self.source_topic == topic and self.source_cluster_id == cluster_id != ""
         return self.source_topic_id == topic_id
 
     @property
     def origins(self) -> frozenset[str]:
-        """All clusters where these records were before."""
+        """All clusters that these records passed before."""
         return frozenset(one for one in (self.source_cluster_id, *self.lineage) if one)
 
 
 def copy_rows(
     records: Iterable[tuple[bytes | None, bytes | None]],
 ) -> dict[tuple[str, str], CopyRow]:
-    """The newest row by flow and topic, from (key, value) in log order; ended ones too."""
+    """Return the newest row by flow and topic, including ended ones, from (key, value) in log
+    order.
+    """
     out: dict[tuple[str, str], CopyRow] = {}
     for key, value in records:
         if key is None or value is None:

@@ -1,11 +1,11 @@
-"""Who leads a flow, as its own log arbitrates: records of the one-partition, compacted state topic.
+"""Leadership of a flow, decided by a log: records of the compacted state topic with one partition.
 
-A claim is a record that names the next generation number and the claimant. The first claim of a
-number in the log wins, whoever read what in between: so two processes that both believe to lead
-find out before either sends a batch. Keys carry the claimant, so that compaction keeps both claims,
-in their order; for that no claim is written twice (`internal_log.append_once`). A generation that
-ended in order is closed by a record under another key; one that is not closed may have lanes that
-still send. The process that wins a claim removes the claims below it.
+A claim is a record with the next generation number and the claimant. The first claim of a number in
+the log wins, whatever each process read before. So two processes that both consider themselves
+leader find out before either sends a batch. Keys contain the claimant, so that compaction keeps
+both claims in order. For that reason no claim is written twice (`internal_log.append_once`). A
+generation that ended cleanly is closed by a record with another key. One that is not closed may
+have lanes that still send. The process that wins a claim removes the claims below it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ T = TypeVar("T")
 STATE_VERSION: Final = 1
 WROTE: Final = "wrote"
 OF_PRODUCERS: Final = ("generation", "producer", WROTE)
-"""Kinds of rows that name a producer id."""
+"""Kinds of rows that name a producer ID."""
 CLAIMS: Final = ("generation", "closed")
-"""Kinds of rows that say who leads a flow."""
+"""Kinds of rows that determine the leader of a flow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Claim:
     claimant: str
     producer_id: int
     meaning: str
-    """Hash of what decides which records the flow writes: filters, isolation, start."""
+    """Hash of the settings that decide which records the flow writes: filters, isolation, start."""
     host: str
     pid: int
     started_ms: int
@@ -58,12 +58,14 @@ class Claim:
 
 
 def closing(flow: str, generation: int) -> tuple[bytes, bytes]:
-    """The record that says: all lanes of this generation have drained."""
+    """Return the record stating that all lanes of this generation have drained."""
     return encode_row(["flow", flow, "closed", generation], {})
 
 
 def giving_producer(flow: str, number: int, claimant: str, producer_id: int) -> tuple[bytes, bytes]:
-    """The record that gives a producer id to the source partitions of this number (`fan_out`)."""
+    """Return the record that assigns a producer ID to the source partitions of this number
+    (`fan_out`).
+    """
     key = ["flow", flow, "producer", number, claimant]
     return encode_row(key, {"producer_id": producer_id})
 
@@ -105,7 +107,7 @@ def superseded(
 def fan_producers(
     records: Iterable[tuple[bytes | None, bytes | None]],
 ) -> dict[tuple[str, int], int]:
-    """Producer ids by flow and number: the first in the log wins."""
+    """Return the producer IDs by flow and number: the first in the log wins."""
     out: dict[tuple[str, int], int] = {}
     for key, value in records:
         if key is None or value is None:
@@ -118,15 +120,15 @@ def fan_producers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowHistory:
-    """What the state topic says of one flow."""
+    """The leadership of one flow, by the state topic."""
 
     latest: Claim | None
     is_closed: bool
-    """The latest generation ended in order."""
+    """Whether the latest generation ended cleanly."""
 
 
 def winning_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[str, FlowHistory]:
-    """The history of every flow, from (key, value) in log order."""
+    """Return the history of every flow, from (key, value) in log order."""
     claims: dict[tuple[str, int], Claim] = {}
     closed: set[tuple[str, int]] = set()
     for key, value in records:
@@ -144,8 +146,9 @@ def winning_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict
 
 
 def producers_of(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> frozenset[int]:
-    """Return every producer id under which a generation of the flow may have written. Producer ids
-    of partitions that are placed by key are included only if their own rows were lost.
+    """Return every producer ID under which a generation of the flow may have written.
+
+    Producer IDs of partitions that are copied by key are included only if their own rows were lost.
     """
     out = set()
     for key, value in records:
@@ -160,7 +163,7 @@ def producers_of(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]
 def producers_of_others(
     flow: str, records: Iterable[tuple[bytes | None, bytes | None]]
 ) -> frozenset[int]:
-    """Every producer id under which other flows of ours may have written to this cluster."""
+    """Return every producer ID under which other Twinlog flows may have written to this cluster."""
     out = set()
     for key, value in records:
         if key is None or value is None:
@@ -172,18 +175,17 @@ def producers_of_others(
 
 
 def having_written(flow: str, producer_id: int) -> tuple[bytes, bytes]:
-    """Return the row that says that the flow has written under this id, because its claim is gone:
-    a later leader has removed it, or the state topic lost it or was re-created. The row stays
-    true, so it may be written twice, late, and by a zombie.
+    """Return the row stating that the flow has written under this ID.
+
+    It is needed because the claim is gone: a later leader removed it, or the state topic lost it or
+    was re-created. The row stays true, so it may be written twice, late, and by a zombie.
     """
     key = ["flow", flow, WROTE, producer_id]
     return encode_row(key, {"producer_id": producer_id})
 
 
 def producer_of(key: bytes | None, value: bytes | None) -> int | None:
-    """The producer id that a row names as a flow's, or some of its partitions'; None: it names
-    none.
-    """
+    """Return the producer ID that a row assigns to a flow or to some of its partitions, or None."""
     if key is None or value is None:
         return None
     parts, fields = read_row(key, value)
@@ -206,7 +208,7 @@ def _claim(parts: list, fields: dict) -> Claim:  # type: ignore[type-arg]
 
 
 def read_row(key: bytes, value: bytes) -> tuple[list, dict]:  # type: ignore[type-arg]
-    """The parts of a key and the fields of its value, of any record of the state topic."""
+    """Return the parts of the key and the fields of the value of a state topic record."""
     try:
         fields = json.loads(value)
         version = fields["v"]
@@ -219,27 +221,26 @@ def read_row(key: bytes, value: bytes) -> tuple[list, dict]:  # type: ignore[typ
     if version > STATE_VERSION:
         raise CorruptData(
             f"the state topic was written by a newer release (version {version}, this one reads "
-            "up to "
-            f"{STATE_VERSION}): upgrade Twinlog",
+            f"up to {STATE_VERSION}): upgrade Twinlog",
             code="STATE_TOO_NEW",
         )
     return parts, fields
 
 
 def of_type(kind: type[T], value: object) -> T:
-    """A field of a row; raises TypeError where its value is of another type."""
+    """Return a field of a row. Raises TypeError if its value has another type."""
     if type(value) is not kind:
         raise TypeError(f"{type(value).__name__} in place of {kind.__name__}")
     return value
 
 
 def encode_row(parts: Sequence[object], fields: Mapping[str, object]) -> tuple[bytes, bytes]:
-    """(key, value) of a record of the state topic, as `read_row` reads it."""
+    """Return (key, value) of a state topic record, as `read_row` reads it."""
     return row_key(*parts), _json({"v": STATE_VERSION, **fields})
 
 
 def row_key(*parts: object) -> bytes:
-    """The key of such a record."""
+    """Return the key of a state topic record."""
     return _json(parts)
 
 

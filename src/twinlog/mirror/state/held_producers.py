@@ -1,5 +1,6 @@
-"""That a flow holds the producers of its source back, as a row of the state topic says it: whoever
-leads next, or a command, removes what a process that was killed left behind.
+"""The quota that a flow set on its source's producers, as a row of the state topic.
+
+The next leader, or a command, uses it to remove a quota that a killed process left behind.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ _KIND: Final = "producers-held"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldProducers:
-    """One row; the newest counts."""
+    """One row. The newest counts."""
 
     flow: str
     rates: tuple[int, ...]
-    """Every quota that was set, or was about to be, in bytes per second, newest last; none: they
-    are held back no more.
+    """Every quota that was set or was about to be set, in bytes per second, newest last. Empty:
+    there is no quota any more.
     """
     at_ms: int
 
@@ -31,7 +32,7 @@ class HeldProducers:
 
 
 def is_held_row(key: bytes | None, flow: str) -> bool:
-    """Whether it is the row of this flow."""
+    """Return whether it is the row of this flow."""
     try:
         return bool(json.loads(key or b"null") == ["flow", flow, _KIND])
     except ValueError:
@@ -39,7 +40,7 @@ def is_held_row(key: bytes | None, flow: str) -> bool:
 
 
 def held_producers(key: bytes, value: bytes | None) -> HeldProducers | None:
-    """None: they are not held back. Raises CorruptData."""
+    """Return the row's content, or None if producers are not throttled. Raises CorruptData."""
     if value is None:
         return None
     parts, fields = read_row(key, value)

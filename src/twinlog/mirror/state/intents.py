@@ -1,16 +1,15 @@
-"""What people want of a flow: rows of the state topic beside the claims, which whoever leads it
-follows.
+"""The operators' intents for a flow: rows of the state topic that the flow's leader follows.
 
-An intent is wanted or taken back; the newest row of a key counts, and compaction keeps it. So it
-outlives every process, and to write one twice is to write it once:
+An intent is set or revoked. The newest row of a key counts, and compaction keeps it. So an intent
+outlives every process, and writing one twice has no effect:
 
-- the writer dies before the row: nothing happened; behind it, or its answer is lost: it is written,
-  and the same command finds it and writes nothing;
-- a leader that was frozen, or has lost its lead, follows it later or not at all: its lanes end by
-  the rules of the lead, as without it;
-- two people want different things: the later row counts, for all;
-- a row cannot be read, or is of a newer release: what it wants is not known. Nothing that runs is
-  stopped for it, and nothing begins (`RunState.holds_back`).
+- The writer dies before the row: nothing happened. It dies after the row, or its response is lost:
+  the row is written, and the same command finds it and writes nothing.
+- A leader that was frozen, or has lost its leadership, follows it later or not at all: its lanes
+  end by the rules of leadership, as always.
+- Two operators want different things: the later row counts, for all.
+- A row cannot be read, or is of a newer release: the intent is unknown. Nothing running is stopped
+  because of it, and nothing is started (`RunState.holds_back`).
 """
 
 from __future__ import annotations
@@ -31,42 +30,45 @@ INTENT: Final = "intent"
 
 
 class IntentKind(StrEnum):
-    """What can be wanted."""
+    """Kinds of intents."""
 
     PAUSE = "pause"
-    """Of a flow or a topic: nothing is copied until it is taken back."""
+    """For a flow or a topic: nothing is copied until it is revoked."""
     RELEASE = "release"
-    """Of a topic: it is not mirrored any more, and its remote topic is left alone."""
+    """For a topic: it is no longer mirrored, and its remote topic is left alone."""
     LIMIT = "limit"
-    """Of a flow: bytes per second, in place of what the configuration says."""
+    """For a flow: bytes per second, which replace the configured value."""
     PROMOTE = "promote"
-    """Of a topic: its remote topic is the original now, and is left alone. Of a flow: nothing is
-    copied any more, of whatever topic."""
+    """For a topic: its remote topic is now the original, and is left alone. For a flow: no topic is
+    copied any more.
+    """
     FENCE = "fence"
-    """Of a topic: an ACL that keeps producers from it on the source is ours, and ours to remove."""
+    """For a topic: an ACL that blocks its producers on the source was created by Twinlog, and may
+    be removed by it.
+    """
     REPLAY = "replay"
-    """Of a topic: the divergent tail of its source was begun to be appended to its remote topic."""
+    """For a topic: appending the divergent tail of its source to its remote topic has begun."""
 
     @property
     def participle(self) -> str:
-        """What a flow or topic is then: `paused`."""
+        """The state of such a flow or topic: `paused`."""
         return f"{self}d" if self.endswith("e") else f"{self}ed"
 
 
 RESUMED: Final = (IntentKind.PAUSE, IntentKind.RELEASE)
-"""What `topic resume` takes back."""
+"""Intents that `topic resume` revokes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """One row."""
+    """One intent: a row of the state topic."""
 
     flow: str
     kind: IntentKind
     topic: str = ""
-    """On the source; empty: the whole flow."""
+    """Name on the source; empty: the whole flow."""
     is_set: bool
-    """False: it was taken back."""
+    """False: it was revoked."""
     bytes_per_second: int | None = None
     who: str
     at_ms: int
@@ -91,51 +93,51 @@ class Intent:
 
     @property
     def whose(self) -> str:
-        """Who wanted it, and why."""
+        """Who set it, and why."""
         return f"{self.who}: {self.reason}" if self.reason else self.who
 
 
 @dataclass(frozen=True, slots=True)
 class FlowIntents:
-    """Everything that is wanted of one flow now."""
+    """All current intents for one flow."""
 
     _set: Mapping[tuple[IntentKind, str], Intent] = field(default_factory=dict)
     skips: tuple[WantedSkip, ...] = ()
-    """Records that are left out, in the order of their places; nobody takes that back."""
+    """Records to skip, in the order of their positions. Skips cannot be revoked."""
     accepted: tuple[WantedAcceptance, ...] = ()
-    """Records of somebody else in remote topics; nor that."""
+    """Accepted foreign records in remote topics. Acceptances cannot be revoked."""
 
     def get(self, kind: IntentKind, topic: str = "") -> Intent | None:
-        """The intent, where it is wanted now."""
+        """Return the intent if it is currently set."""
         return self._set.get((kind, topic))
 
     @property
     def pause(self) -> Intent | None:
-        """Of the whole flow."""
+        """Pause of the whole flow."""
         return self.get(IntentKind.PAUSE)
 
     @property
     def limit(self) -> int | None:
-        """Bytes per second; None: as the configuration says."""
+        """Bytes per second; None: as configured."""
         found = self.get(IntentKind.LIMIT)
         return None if found is None else found.bytes_per_second
 
     def pause_of(self, topic: str) -> Intent | None:
-        """Why the topic is not copied: its own pause, or that of the flow."""
+        """Return why the topic is not copied: its own pause, or that of the flow."""
         return self.get(IntentKind.PAUSE, topic) or self.pause
 
     def keys(self) -> Iterable[tuple[IntentKind, str]]:
-        """Everything that is wanted, by kind and topic."""
+        """Return kind and topic of all intents that are set."""
         return self._set.keys()
 
     @property
     def promotion(self) -> Intent | None:
-        """Of the whole flow."""
+        """Promotion of the whole flow."""
         return self.get(IntentKind.PROMOTE)
 
     @property
     def released(self) -> frozenset[str]:
-        """Topics that are not to be mirrored."""
+        """Topics that are not mirrored."""
         kinds = (IntentKind.RELEASE, IntentKind.PROMOTE)
         return frozenset(topic for kind in kinds for topic in self.topics(kind))
 
@@ -144,7 +146,7 @@ class FlowIntents:
         return self.promotion is not None or topic in self.released
 
     def topics(self, kind: IntentKind) -> list[str]:
-        """Of which topics it is wanted, beside the flow."""
+        """Return the topics for which an intent of this kind is set, apart from the flow's own."""
         return sorted(topic for one, topic in self._set if one is kind and topic)
 
     @property
@@ -164,16 +166,16 @@ class FlowIntents:
         return replace(self, _set=found)
 
     def rows(self) -> list[tuple[bytes, bytes]]:
-        """(key, value) of all of it."""
+        """Return (key, value) of all intents."""
         repairs = [*(one.encode() for one in self.skips), *(one.encode() for one in self.accepted)]
         return [*(one.encode() for one in self._set.values()), *repairs]
 
 
 def promoted(flow: str, promotion: Intent) -> str:
-    """Why a flow copies nothing any more, for people."""
+    """Return a message: why a flow no longer copies anything."""
     return (
         f"{flow} was promoted {promotion}, {in_iso(promotion.at_ms)}: its remote topics are the "
-        "originals now, and nothing is copied to them; twinlog flow demote takes it back"
+        "originals now, and nothing is copied to them; twinlog flow demote reverts it"
     )
 
 
@@ -181,12 +183,12 @@ def topic_promoted(promotion: Intent) -> str:
     """Return a message: why a topic that was promoted by name is no longer copied."""
     return (
         f"promoted {promotion}, {in_iso(promotion.at_ms)}: its remote topic is the original now, "
-        "and nothing is copied to it; twinlog topic demote takes it back"
+        "and nothing is copied to it; twinlog topic demote reverts it"
     )
 
 
 def is_intent_row(key: bytes | None, flow: str) -> bool:
-    """Whether a row may be an intent of this flow; also one whose key cannot be read."""
+    """Return whether a row may be an intent of this flow, also if its key cannot be read."""
     try:
         parts = json.loads(key or b"null")
         return bool(parts[1] == flow and parts[2] == INTENT)
@@ -200,11 +202,12 @@ def flow_intents(
     known: FlowIntents | None = None,
     corrupt: set[tuple[IntentKind, str]] | None = None,
 ) -> FlowIntents:
-    """From (key, value) in log order. Raises CorruptData for a newest row that cannot be read.
+    """Return the intents, from (key, value) in log order. Raises CorruptData if a newest row cannot
+    be read.
 
-    `known`: what was wanted before, and is wanted still where no row takes it back: the topic may
-    have been created again. `corrupt`: gets kind and topic of pauses and limits that are
-    STATE_CORRUPT, which then raise nothing.
+    `known`: earlier intents, which stay set unless a row revokes them: the topic may have been
+    re-created. `corrupt`: receives kind and topic of pauses and limits that are STATE_CORRUPT.
+    These then do not raise.
     """
     known = known or FlowIntents()
     found = dict(known._set)
@@ -240,8 +243,9 @@ def flow_intents(
 def fenced_since_promotion(
     flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
 ) -> set[str]:
-    """Return the topics with a fence that is newer than their last promotion row or the flow's,
-    even if that row took a promotion back. `rows` are (key, value) in log order.
+    """Return the topics with a fence newer than the last promotion row of the topic or flow.
+
+    A row that revokes a promotion counts, too. `rows` are (key, value) in log order.
     """
     fenced: set[str] = set()
     for key, value in _newest(flow, rows):
@@ -254,7 +258,9 @@ def fenced_since_promotion(
 
 
 def _replaceable(key: bytes) -> tuple[IntentKind, str] | None:
-    """Of a pause or a limit, by its key alone: the next row of that key says what is wanted."""
+    """Return kind and topic of a pause or limit, from its key: the next row of that key replaces
+    it.
+    """
     try:
         _, _, _, kind, topic = json.loads(key)
     except ValueError:
@@ -307,5 +313,5 @@ def _intent(parts: list[Any], fields: dict[str, Any]) -> Intent:
 
 def _rate(value: object) -> int | None:
     if value is not None and (type(value) is not int or value <= 0):
-        raise ValueError("bytes_per_second is no positive number")
+        raise ValueError("bytes_per_second is not a positive number")
     return value

@@ -1,20 +1,20 @@
-"""Which copies have rows in the offset map: records of the state topic.
+"""The copies that have rows in the offset map: records of the state topic.
 
-A partition without a row begins again. That must not happen to one whose rows were lost (their
-topic was not compacted for a while, lost its end, was deleted): all would be copied a second time.
-So the flow notes which partitions of a copy have rows, once it has seen them. A copy is a pair of
-topic ids: a topic that is created again on either side is another one.
+A partition without a row begins again. That must not happen to one whose rows were lost because
+their topic was not compacted for a while, lost its end, or was deleted: everything would be copied
+a second time. So the flow notes which partitions of a copy have rows, once it has seen them. A copy
+is a pair of topic IDs: a topic that is re-created on either side is a different copy.
 
-- Dies before the record: the next round writes it. Dies behind it, or its answer is lost: it is
-  written once more, and says the same.
-- A zombie writes an older record: it says fewer partitions, never more than there were. So all
-  records count together, as long as compaction leaves them.
-- The state topic loses the record, or is created again: less is known, as before it was written.
-  The flow that runs writes it again.
+- The process dies before the record: the next round writes it. It dies after the record, or its
+  response is lost: the record is written again with the same content.
+- A zombie writes an older record: it lists fewer partitions, never too many. So all records that
+  compaction leaves are combined.
+- The state topic loses the record, or is re-created: less is known, as before it was written. The
+  running flow writes it again.
 
-A record counts the partitions that have rows from the first one on, and lists the others: one that
-waits for its leader takes no others along. `map-lost` says the same of all partitions of a topic,
-when the map topic itself was found deleted.
+A record has the number of consecutive partitions with rows, from the first one on, and lists the
+others: a partition that waits for its leader does not hide later ones. `map-lost` states the same
+for all partitions of a topic, when the map topic itself was found deleted.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ Copy = tuple[TopicId, TopicId]
 
 @dataclass(slots=True)
 class MappedCopies:
-    """What the state topic says of one flow."""
+    """The copies of one flow that are known to have rows."""
 
     partitions: dict[Copy, frozenset[int]] = field(default_factory=dict)
-    """Which partitions have rows."""
+    """Partitions that have rows."""
     lost: set[TopicId] = field(default_factory=set)
     """Target topics whose rows were lost with the map topic."""
 
     def has_row(self, source: TopicId, target: TopicId, partition: int) -> bool:
-        """Whether this partition of the copy between the two topics had a row."""
+        """Return whether this partition of the copy between the two topics had a row."""
         return target in self.lost or partition in self.partitions.get((source, target), ())
 
     def was_copied_to(self, target: TopicId, partition: int) -> bool:
-        """Whether a copy of any source topic had a row for this partition of it."""
+        """Return whether a copy of any source topic had a row for this partition of it."""
         noted = (some for (_, there), some in self.partitions.items() if there == target)
         return target in self.lost or any(partition in some for some in noted)
 
 
 def noting_rows(flow: str, copy: Copy, partitions: Collection[int]) -> tuple[bytes, bytes]:
-    """The record that says: these partitions of the copy have rows."""
+    """Return the record stating that these partitions of the copy have rows."""
     count = next(number for number in itertools.count() if number not in partitions)
     fields: dict[str, object] = {"partitions": count}
     if others := sorted(one for one in partitions if one > count):
@@ -64,14 +64,16 @@ def noting_rows(flow: str, copy: Copy, partitions: Collection[int]) -> tuple[byt
 
 
 def losing_map(flow: str, generation: int, targets: Iterable[TopicId]) -> tuple[bytes, bytes]:
-    """The record that says: this generation found the offset map topic deleted, and makes it again.
-    It had rows of these target topics.
+    """Return the record stating that this generation found the offset map topic deleted and
+    re-creates it.
+
+    The topic had rows of these target topics.
     """
     return encode_row(["flow", flow, _LOST, generation], {"targets": sorted(targets)})
 
 
 def is_mapped_row(key: bytes, flow: str) -> bool:
-    """Whether a row of the state topic says something of this kind of the flow."""
+    """Return whether a row of the state topic is of this kind and flow."""
     try:
         parts = json.loads(key)
         return bool(parts[1] == flow and parts[2] in (_KIND, _LOST))
@@ -80,7 +82,7 @@ def is_mapped_row(key: bytes, flow: str) -> bool:
 
 
 def mapped_copies(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> MappedCopies:
-    """What is noted of a flow, from (key, value) in any order."""
+    """Return everything noted for a flow, from (key, value) in any order."""
     out = MappedCopies()
     for key, value in records:
         if key is None or value is None:
@@ -98,5 +100,5 @@ def mapped_copies(flow: str, records: Iterable[tuple[bytes | None, bytes | None]
 
 
 def is_known(source: TopicId, target: TopicId) -> bool:
-    """Whether ids tell this copy from another one: brokers without topic ids have none."""
+    """Return whether the IDs identify this copy: brokers without topic IDs have none."""
     return NO_TOPIC_ID not in (source, target)

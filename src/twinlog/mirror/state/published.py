@@ -1,14 +1,13 @@
-"""Rows of the status topic: what a flow looks like to the process that leads it, for those who look
-from another host.
+"""Rows of the status topic: a flow's status as seen by its leader, for readers on other hosts.
 
     key    ["flow", FLOW, "status"]
     value  {"v": 1, "at_ms": ..., "host": ..., "state": ..., ..., "unusual": [...]}
 
-It holds totals and what is not normal. A row that is older than `lives_ms` says only who ran the
-flow last.
+A row has totals and the partitions that are not normal. A row older than `lives_ms` only shows
+which process led the flow last.
 
-A process that cannot set the flow up has no generation, and so no place among leaders. It writes
-the same fields under a key of its own, which replaces no leader's row:
+A process that cannot set the flow up has no generation, and so no rank among leaders. It writes the
+same fields under its own key, which replaces no leader's row:
 
     key    ["flow", FLOW, "setup"]
 """
@@ -25,11 +24,11 @@ from twinlog.mirror.skips import Poison, Skip
 from twinlog.mirror.state.generations import encode_row, read_row, row_key
 
 LIVE_MS: Final = 45_000
-"""A leader that has not written for so long, and for three of its intervals, may be gone."""
+"""A leader that has not written for this long, and for three of its intervals, may be gone."""
 
 LONGEST_LIFE_MS: Final = 600_000
 BEYOND: Final = 10**14
-"""Times in milliseconds end before (in the year 5138), and so do numbers of records."""
+"""Times in milliseconds are below this (it is in the year 5138), and so are record counts."""
 
 MOST_UNUSUAL: Final = 50
 MOST_BEHIND: Final = 50
@@ -41,7 +40,7 @@ Row = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unusual:
-    """A partition that is not simply copied."""
+    """A partition that is not copied normally."""
 
     topic: str
     partition: int
@@ -49,63 +48,63 @@ class Unusual:
     code: str
     message: str
     poison: Poison | None = None
-    """The record that holds it up, where that is known exactly; earlier releases do not say."""
+    """The record that blocks it, if known exactly. Earlier releases do not write it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behind:
-    """A partition of which records were known that were not on the target."""
+    """A partition with records known to be missing on the target."""
 
     topic: str
     partition: int
     upstream: int
-    """All below it were."""
+    """All records below it were on the target."""
     end: int
-    """Where the source's log ended."""
+    """End of the source's log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What of the copy its leader has compared with the source."""
+    """How much of the copy its leader has compared with the source."""
 
     mode: str
-    """twinlog.verify"""
+    """Value of twinlog.verify."""
     at_ms: int
-    """When last; 0: nothing yet."""
+    """Time of the last comparison; 0: none yet."""
     records: int
-    """That are equal on both sides."""
+    """Records that are equal on both sides."""
     differences: int
     is_complete: bool
-    """All that was copied was compared."""
+    """Whether all copied records were compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """How soon the source deletes what waits to be copied."""
+    """How soon the source deletes records that wait to be copied."""
 
     ms: int
-    """For how long at least the next record is kept where that is shortest; -1: no end is in sight
-    where it is known.
-    """
+    """The shortest time for which a next record is certainly kept; -1: no deletion expected."""
     topic: str
-    """Where that is."""
+    """The topic with that time."""
     near_deletion: tuple[str, ...]
-    """Topics of which records will be deleted before they are copied, as things are; the first."""
+    """Topics of which records will be deleted before they are copied, at the current rate; the
+    first ones.
+    """
     is_known: bool
-    """Of every partition that is behind."""
+    """Whether it is known for every partition that lags."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedStatus:
-    """One flow at one moment, as its leader saw it, or a process that could not set it up; figures
-    are -1 while they are not known.
+    """One flow at one moment, as seen by its leader or by a process that could not set it up.
+    Unknown figures are -1.
     """
 
     flow: str
     at_ms: int
     """Wall clock of the leader's host."""
     every_ms: int
-    """How often it is written."""
+    """Interval at which it is written."""
     host: str
     pid: int
     generation: int
@@ -122,25 +121,27 @@ class PublishedStatus:
     loss_unknown: int
     partitions: int
     unusual_partitions: int
-    """How many there are, of which `unusual` has the first."""
+    """Total number of such partitions, of which `unusual` has the first."""
     unusual: tuple[Unusual, ...]
     behind: tuple[Behind, ...] = ()
-    """Those that lack most; the row of an earlier release has neither these nor what follows."""
+    """The partitions that lack most. Rows of earlier releases have neither these nor the fields
+    below.
+    """
     lag: int = -1
-    """Records that wait, of partitions where that is known."""
+    """Waiting records of partitions whose lag is known."""
     lag_unknown: int = -1
-    """Partitions where it is not."""
+    """Partitions whose lag is unknown."""
     rpo_ms: int = -1
-    """twinlog.rpo.seconds; -1: none is set."""
+    """twinlog.rpo.seconds; -1: not set."""
     rpo_excess: str = ""
-    """Why it is not kept."""
+    """Why the RPO is exceeded."""
     proof: Proof | None = None
     p50_ms: int = -1
-    """So long half of the batches of the last minute were on their way; -1: there was none."""
+    """Median latency of the batches of the last minute; -1: there were none."""
     p99_ms: int = -1
-    """So long 99 of 100 of them."""
+    """99th percentile of it."""
     code: str = ""
-    """Of what keeps it from its work."""
+    """Code of the problem that keeps it from working."""
     kept: Kept | None = None
     """None: its leader is of an earlier release."""
 
@@ -151,20 +152,20 @@ class PublishedStatus:
 
     @property
     def is_of_leader(self) -> bool:
-        """And not of a process that could not set the flow up."""
+        """Whether its writer was the leader, and not a process that could not set the flow up."""
         return self.generation >= 0
 
     @property
     def lives_ms(self) -> int:
-        """How old it may be and still tell of now."""
+        """Maximum age at which it is still considered current."""
         return max(LIVE_MS, min(3 * self.every_ms, LONGEST_LIFE_MS))
 
     def is_of(self, now_ms: int) -> bool:
-        """Whoever wrote it runs, as far as can be seen."""
+        """Return whether its writer is running, as far as can be seen."""
         return self.state != FlowState.STOPPED and abs(now_ms - self.at_ms) <= self.lives_ms
 
     def encode(self) -> Row:
-        """(key, value)"""
+        """Return (key, value)."""
         value = asdict(self)
         del value["flow"]
         return encode_row(["flow", self.flow, _KIND if self.is_of_leader else _SET_UP], value)
@@ -173,8 +174,10 @@ class PublishedStatus:
 def published_status(
     flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
 ) -> PublishedStatus | None:
-    """That of the newest leader, and its newest; raises CorruptData where rows cannot be read and
-    none else is there. One that lost its lead without knowing it may write behind its successor.
+    """Return the newest status of the newest leader.
+
+    A leader that has lost its leadership without knowing it may write after its successor. Raises
+    CorruptData if there are rows but none can be read.
     """
     wanted = row_key("flow", flow, _KIND)
     found: list[PublishedStatus] = []
@@ -194,9 +197,10 @@ def published_status(
 def failed_set_up(
     flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
 ) -> PublishedStatus | None:
-    """What a process wrote last that cannot set the flow up, where no leader wrote behind it: by
-    the order of the log, whatever clocks say. One that fails no more says nothing of the others.
-    Raises CorruptData where the last row cannot be read.
+    """Return the last status of a process that cannot set the flow up, if no leader wrote after it.
+
+    The order of the log decides, whatever clocks show. A process that no longer fails says nothing
+    about the others. Raises CorruptData if the last row cannot be read.
     """
     leaders, wanted = row_key("flow", flow, _KIND), row_key("flow", flow, _SET_UP)
     since: list[bytes] = []
@@ -232,7 +236,7 @@ def _read(flow: str, key: bytes, value: bytes) -> PublishedStatus:
 
 
 def _status(flow: str, values: dict[str, Any]) -> PublishedStatus:
-    # what a later release says besides is left out
+    # fields of later releases are ignored
     unusual = tuple(
         Unusual(
             **{name: one[name] for name in _names(Unusual) - {"poison"}},
@@ -263,7 +267,7 @@ def _status(flow: str, values: dict[str, Any]) -> PublishedStatus:
 _LATER: Final = frozenset(
     ("lag", "lag_unknown", "rpo_ms", "rpo_excess", "p50_ms", "p99_ms", "code")
 )
-"""What rows of earlier releases do not say."""
+"""Fields that rows of earlier releases lack."""
 
 
 def _proof(value: dict[str, Any] | None) -> Proof | None:
@@ -279,7 +283,7 @@ def _kept(value: dict[str, Any] | None) -> Kept | None:
         return None
     near = value["near_deletion"]
     if type(near) is not list or any(type(topic) is not str for topic in near):
-        raise ValueError("near_deletion is no list of topics")
+        raise ValueError("near_deletion is not a list of topics")
     found = Kept(**{name: value[name] for name in _names(Kept)} | {"near_deletion": tuple(near)})
     check_fields(found)
     return found
@@ -291,18 +295,18 @@ def _poison(value: dict[str, Any] | None) -> Poison | None:
     skip = Skip(**{name: value["skip"][name] for name in _names(Skip)})
     is_range = type(skip.first) is type(skip.next) is int and 0 <= skip.first < skip.next < BEYOND
     if not is_range or type(skip.is_batch) is not bool or type(value["topic_id"]) is not str:
-        raise ValueError("poison is no range of a topic")
+        raise ValueError("poison is not a range of a topic")
     return Poison(skip=skip, topic_id=value["topic_id"])
 
 
 def check_fields(one: Any) -> None:
-    """Of a dataclass that was read; raises TypeError and ValueError."""
+    """Check the fields of a dataclass that was read. Raises TypeError and ValueError."""
     for field in fields(one):
         value, kind = getattr(one, field.name), _KINDS.get(str(field.type))
         if kind is not None and type(value) is not kind:
             raise TypeError(f"{field.name} is of type {type(value).__name__}")
         if kind is int and abs(value) >= BEYOND:
-            raise ValueError(f"{field.name} is no number of this world")
+            raise ValueError(f"{field.name} is out of range")
 
 
 _KINDS: Final = {"str": str, "int": int, "bool": bool}

@@ -1,11 +1,12 @@
-"""Rows of the status topic: what happened lately to a flow, for those who look from another host.
+"""Rows of the status topic: recent events of a flow, for readers on other hosts.
 
     key    ["flow", FLOW, "events"]
     value  {"v": 1, "host": ..., "pid": ..., "run": ...,
             "events": [{"number": ..., "at_ms": ..., ...}, ...]}
 
-A row of its own, and not a part of the flow's status: it is written when something has happened,
-and not every few seconds. An event stays true whoever leads the flow by now, so every row counts.
+It is a separate row, not a part of the flow's status, because it is written when something has
+happened, and not every few seconds. An event stays true whichever process leads the flow now, so
+every row counts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from twinlog.mirror.state.published import Row, check_fields
 
 MOST_EVENTS: Final = 20
 MOST_CHARACTERS: Final = 2000
-"""Of the messages of one row together."""
+"""Total of the messages of one row."""
 LONGEST_MESSAGE: Final = 300
 LEVELS: Final = ("INFO", "WARNING", "ERROR", "CRITICAL")
 _KIND: Final = "events"
@@ -31,28 +32,28 @@ class PublishedEvent:
     """One line of the log of the process that leads the flow."""
 
     number: int
-    """Of that run of a process; they grow."""
+    """Rising number within a run of a process."""
     at_ms: int
     level: str
     message: str
     code: str
     topic: str
     partition: int
-    """-1: it is about none."""
+    """-1: it concerns no partition."""
     person: str
-    """Who wanted it, where somebody did."""
+    """The person who requested it, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedEvents:
-    """The newest of one process about one flow, the oldest first."""
+    """The newest events of one process for one flow, oldest first."""
 
     flow: str
     host: str
     pid: int
     events: tuple[PublishedEvent, ...]
     run: str = ""
-    """What no other run of any process has; the row of an earlier release has none."""
+    """Unique ID of the run of a process. Rows of earlier releases have none."""
 
     @property
     def where(self) -> str:
@@ -60,14 +61,16 @@ class PublishedEvents:
         return f"{self.host} (process {self.pid})"
 
     def encode(self) -> Row:
-        """(key, value)"""
+        """Return (key, value)."""
         value = asdict(self)
         del value["flow"]
         return encode_row(["flow", self.flow, _KIND], value)
 
 
 def within_bounds(events: Iterable[PublishedEvent]) -> tuple[PublishedEvent, ...]:
-    """The newest that fit into one row; `events` and what is given: the oldest first."""
+    """Return the newest events that fit into one row. Input and result are in order,
+    oldest first.
+    """
     kept: list[PublishedEvent] = []
     left = MOST_CHARACTERS
     for one in reversed([*events][-MOST_EVENTS:]):
@@ -81,7 +84,9 @@ def within_bounds(events: Iterable[PublishedEvent]) -> tuple[PublishedEvent, ...
 def published_events(
     flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
 ) -> tuple[PublishedEvents, ...]:
-    """Of every row, the oldest first; raises CorruptData where none of them can be read."""
+    """Return the events of every row, oldest first. Raises CorruptData if there are rows but none
+    can be read.
+    """
     wanted = row_key("flow", flow, _KIND)
     found: list[PublishedEvents] = []
     problem: CorruptData | None = None
@@ -100,7 +105,7 @@ def published_events(
 def _read(flow: str, key: bytes, value: bytes) -> PublishedEvents:
     try:
         _, values = read_row(key, value)
-        # what a later release says besides is left out
+        # fields of later releases are ignored
         events = tuple(_event(one) for one in values["events"][-MOST_EVENTS:])
         found = PublishedEvents(
             flow=flow,
@@ -111,7 +116,7 @@ def _read(flow: str, key: bytes, value: bytes) -> PublishedEvents:
         )
         check_fields(found)
         if len(found.host) + len(found.run) > MOST_CHARACTERS:
-            raise ValueError("no host of ours")
+            raise ValueError("host and run are too long")
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise CorruptData(
             f"the events that were written for {flow} cannot be read: {error!r}; they are "
@@ -125,5 +130,5 @@ def _event(value: dict[str, Any]) -> PublishedEvent:
     check_fields(found)
     texts = found.message, found.code, found.topic, found.person
     if found.level not in LEVELS or found.at_ms < 0 or sum(map(len, texts)) > MOST_CHARACTERS:
-        raise ValueError("no event of ours")
+        raise ValueError("invalid event")
     return found

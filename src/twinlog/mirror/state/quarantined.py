@@ -1,13 +1,13 @@
-"""A record of the quarantine topic: one that was left out of a copy, and where it was.
+"""A record of the quarantine topic: a skipped record, and its origin.
 
-Key, value and headers are the record's own, as far as they can be read; of a batch that cannot be
-decoded the value is its bytes. Behind its own headers stand these, as text:
+Key, value and headers are the record's own, as far as they can be read. For a batch that cannot be
+decoded, the value is the batch's bytes. After its own headers come these, as text:
 
     twinlog.topic       on the source        twinlog.code     why the partition had stopped
-    twinlog.topic.id    of that topic        twinlog.reason   what somebody gave as --reason
-    twinlog.partition                        twinlog.who      who wanted it left out
+    twinlog.topic.id    of that topic        twinlog.reason   the value of --reason
+    twinlog.partition                        twinlog.who      who requested the skip
     twinlog.offset      of the record        twinlog.at       when, ISO 8601
-    twinlog.next        first one behind it  twinlog.flow     whose copy
+    twinlog.next        the next offset      twinlog.flow     the flow that skipped it
     twinlog.timestamp   of the record, ms    twinlog.content  `record` or `batch`
 """
 
@@ -24,7 +24,7 @@ _ORIGIN: Final = ("topic.id", "topic", "partition", "offset")
 
 
 class RecordOrigin(NamedTuple):
-    """Where a record was."""
+    """The origin of a record."""
 
     topic_id: str
     topic: str
@@ -33,7 +33,9 @@ class RecordOrigin(NamedTuple):
 
 
 def quarantined(wanted: WantedSkip, record: Record, *, is_batch: bool, now_ms: int) -> Record:
-    """As it is written; its own timestamp is now, so that the brokers remember who wrote it."""
+    """Return the record to write. Its timestamp is the current time, so that brokers remember its
+    producer.
+    """
     said = {
         "topic": wanted.topic,
         "topic.id": str(wanted.topic_id),
@@ -53,13 +55,15 @@ def quarantined(wanted: WantedSkip, record: Record, *, is_batch: bool, now_ms: i
 
 
 def origin_in(wanted: WantedSkip, offset: int) -> RecordOrigin:
-    """Of the record at this offset."""
+    """Return the origin of the record at this offset."""
     return RecordOrigin(str(wanted.topic_id), wanted.topic, str(wanted.partition), str(offset))
 
 
 def origin_of(record: Record) -> RecordOrigin | None:
-    """Where a record of the quarantine topic was; None: it is none of ours."""
-    said = dict(record.headers)  # the last of a name: the record's own come first
+    """Return the origin of a record in the quarantine topic, or None if Twinlog did not
+    write it.
+    """
+    said = dict(record.headers)  # the last of a name: the record's own headers come first
     found = [said.get(_PREFIX + name) for name in _ORIGIN]
     if any(value is None for value in found):
         return None

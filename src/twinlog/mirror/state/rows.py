@@ -104,7 +104,7 @@ class StateRows(Iterable[Row]):
 
     @cached_property
     def producers(self) -> frozenset[int]:
-        """The producer ids of all flows."""
+        """The producer IDs of all flows."""
         found = (producer_of(*row) for row in self.of_kinds(*OF_PRODUCERS))
         return frozenset(one for one in found if one is not None)
 

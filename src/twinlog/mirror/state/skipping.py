@@ -1,15 +1,16 @@
-"""Records that are to be left out, as rows of the state topic: one of the things that people want
-(`intents`), but of one record, and never taken back.
+"""Records to skip, as rows of the state topic.
+
+A skip is an intent (`intents`) for one record, and cannot be revoked.
 
     key    ["flow", FLOW, "intent", "skip", TOPIC, TOPIC_ID, PARTITION, FIRST]
     value  {"v": 1, "next": ..., "is_batch": ..., "code": ..., "who": ..., "at_ms": ..., ...}
 
-The key is the place, by the id of the topic: of a topic that is created again nothing is left out.
-To write a row twice is to write it once, and two people who want the same record left out want the
-same. The row stays for as long as there is a state topic: whoever reads the source again from
-before it (a new leader, a new remote topic, a rebuild of the map) leaves out the same.
+The key is the position, with the topic's ID: nothing of a re-created topic is skipped. Writing a
+row twice has no effect, and two people who skip the same record want the same. The row stays as
+long as the state topic exists: every later reader of that part of the source (a new leader, a new
+remote topic, a rebuild of the map) skips the same records.
 
-A release that does not know such rows begins nothing new (`STATE_CORRUPT`): it would stop at the
+A release that does not know such rows starts nothing new (`STATE_CORRUPT`): it would stop at the
 record, or copy it where another record has its ordinal.
 """
 
@@ -28,22 +29,22 @@ SKIP: Final = "skip"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedSkip:
-    """One row."""
+    """One skip of records."""
 
     flow: str
     topic: str
-    """On the source."""
+    """Name on the source."""
     topic_id: TopicId
     partition: int
     skip: Skip
     code: str
-    """Why the partition had stopped there."""
+    """Code with which the partition had stopped there."""
     who: str
     at_ms: int
     reason: str = ""
 
     def encode(self) -> tuple[bytes, bytes]:
-        """(key, value)"""
+        """Return (key, value)."""
         key = ["flow", self.flow, "intent", SKIP, *self.record_key]
         value = {
             "next": self.skip.next,
@@ -60,7 +61,7 @@ class WantedSkip:
         return self.topic, str(self.topic_id), self.partition, self.skip.first
 
     def is_of(self, tp: TopicPartition, topic_id: str) -> bool:
-        """Whether it is about a record of this very partition."""
+        """Return whether it is for a record of this partition."""
         known = NO_TOPIC_ID in (self.topic_id, topic_id) or self.topic_id == topic_id
         return known and tp == (self.topic, self.partition)
 
@@ -70,7 +71,9 @@ class WantedSkip:
 
 
 def wanted_skip(parts: list[Any], fields: dict[str, Any]) -> WantedSkip:
-    """From the parts of a key and the fields of its value; CorruptData where they are none."""
+    """Return the skip for the parts of a key and the fields of its value. Raises CorruptData if
+    they are invalid.
+    """
     try:
         _, flow, _, _, topic, topic_id, partition, first = parts
         return WantedSkip(
@@ -86,8 +89,7 @@ def wanted_skip(parts: list[Any], fields: dict[str, Any]) -> WantedSkip:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptData(
-            "a row of the state topic that says which record is left out cannot be read: "
-            f"{error!r}",
+            f"a row of skipped records in the state topic cannot be read: {error!r}",
             code="STATE_CORRUPT",
         ) from error
 
@@ -95,5 +97,5 @@ def wanted_skip(parts: list[Any], fields: dict[str, Any]) -> WantedSkip:
 def _range(first: object, following: object, is_batch: object) -> Skip:
     begin, end = of_type(int, first), of_type(int, following)
     if not 0 <= begin < end:
-        raise ValueError("its offsets are no range")
+        raise ValueError("its offsets are not a valid range")
     return Skip(first=begin, next=end, is_batch=of_type(bool, is_batch))

@@ -1,11 +1,11 @@
-"""What a verification of a flow found, as a row of the state topic says it to whoever looks later.
+"""Results of verifications of a flow, as rows of the state topic.
 
     key    ["flow", FLOW, "verified", "whole" | "part"]
     value  {"v": 1, "began_ms": ..., "who": ..., "answer": ..., "counts": {...}, ...}
 
-What was found of a part of the flow does not stand in for what was found of all of it. Nothing is
-decided by these rows: one that cannot be read is a row less to show, and earlier releases pass over
-them, as over every kind that they do not know.
+The result for a part of the flow does not replace the result for all of it. Nothing is decided by
+these rows: one that cannot be read is not shown. Earlier releases ignore them, as they ignore every
+unknown kind.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _WHOLE, _PART = "whole", "part"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRun:
-    """One verification that came to its end."""
+    """One completed verification."""
 
     flow: str
     began_ms: int
-    """Both logs were compared up to where they ended then."""
+    """Both logs were compared up to their ends at this time."""
     ended_ms: int
     who: str
     answer: str
@@ -35,35 +35,37 @@ class VerifyRun:
     topics: str | None
     """A regular expression; None: all."""
     since: str | None
-    """As it was asked for: times of the source's records."""
+    """As requested: times of the source's records."""
     until: str | None
     deep: bool
     partitions: int
     equal_records: int
     ranges: Mapping[str, int]
-    """That differ, by kind: missing, extra, ..."""
+    """Differing ranges by kind: missing, extra, ..."""
     not_compared: int
-    """Partitions, of which all or a part could not be asked."""
+    """Number of partitions that could not be read, in whole or in part."""
     configs: int
-    """That differ."""
+    """Number of differing configs."""
     groups: int
-    """Offsets of groups that would skip records."""
+    """Number of group offsets that would skip records."""
     sha256: str
-    """Of the flow's part of the report, as the report's own digest is made."""
+    """Digest of the flow's part of the report, computed like the report's own digest."""
 
     @property
     def is_whole(self) -> bool:
-        """All topics, from the beginning of their logs to the end."""
+        """Whether it covers all topics, from the beginning of their logs to the end."""
         return self.topics is None and self.since is None and self.until is None
 
     def is_outdated_by(self, other: VerifyRun) -> bool:
-        """Whether that one, which is on the target already, began later. By a clock that is ahead
-        of ours it began when this one had ended: then it says nothing, and the later row counts.
+        """Return whether `other`, which is already on the target, began later.
+
+        If `other` began after this one ended, its clock is ahead of the local one. Then it does not
+        count as newer, and the later row replaces it.
         """
         return self.began_ms < other.began_ms <= self.ended_ms
 
     def encode(self) -> tuple[bytes, bytes]:
-        """(key, value)"""
+        """Return (key, value)."""
         value = asdict(self)
         del value["flow"]
         return encode_row(["flow", self.flow, VERIFIED, _WHOLE if self.is_whole else _PART], value)
@@ -72,7 +74,9 @@ class VerifyRun:
 def verify_runs(
     flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
 ) -> tuple[VerifyRun, ...]:
-    """The last whole one and the last of a part, as far as they can be read; the newer one first.
+    """Return the last whole and the last partial verification that can be read, the newer one
+    first.
+
     `rows` are (key, value) in log order.
     """
     wanted = {row_key("flow", flow, VERIFIED, part) for part in (_WHOLE, _PART)}
@@ -93,7 +97,7 @@ def verify_runs(
 
 
 def _run(flow: str, values: dict[str, Any]) -> VerifyRun:
-    # what a later release says besides is left out
+    # fields of later releases are ignored
     names = [one.name for one in fields(VerifyRun) if one.name not in ("flow", "ranges")]
     for name in names:
         is_optional = name in ("topics", "since", "until") and values[name] is None

@@ -1,7 +1,6 @@
-"""Whether a target partition holds what its source partition holds, by the offset map that pairs
-them.
+"""Verifies that a target partition holds what its source partition holds, paired by the offset map.
 
-Read `difference` (what is found) with `tally` (counts by day), `pairs` (which record is where by
-the map), `side` (one log as it is walked), then `walk` (both logs), with `batches` for those that
-are equal and `realignment` for where both logs part.
+Read `difference` (the results) with `tally` (counts by day), `pairs` (record positions by the map)
+and `side` (one log during the walk), then `walk` (both logs), with `batches` for equal batches and
+`realignment` for differences.
 """

@@ -1,7 +1,8 @@
-"""Whether two batches, or rows of them, hold the same records, without an object for any.
+"""Compares two batches, or rows of them, without creating an object per record.
 
-Equal headers give equal bytes behind them the same meaning. So batches of one codec are compared as
-they are stored, and others uncompressed. A deep comparison reads each record of equal batches, too.
+Equal headers give equal bytes after them the same meaning. So batches of the same codec are
+compared as stored, and others uncompressed. A deep comparison also reads each record of equal
+batches.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from twinlog.wire.record_batch import CODEC_MASK, HEADER_BYTES, BatchHeader, ver
 
 
 def are_equal(here: Piece, there: Piece, found: Compared, *, is_deep: bool) -> bool:
-    """Counts them by their days where they are. False where record by record has to say it."""
+    """Count equal batches by day and return True, or return False if records must be compared one
+    by one.
+    """
     if not _may_be_equal(here.header, there.header):
         return False
     try:
@@ -29,11 +32,11 @@ def are_equal(here: Piece, there: Piece, found: Compared, *, is_deep: bool) -> b
             return _by_bytes(here, there, found)
         return _by_payload(here, there, found)
     except CorruptData:
-        return False  # it is found again record by record, and said
+        return False  # the comparison by record finds it again and reports it
 
 
 def _may_be_equal(header: BatchHeader, other: BatchHeader) -> bool:
-    """Records of equal bytes, uncompressed, are equal records."""
+    """Return whether equal uncompressed bytes would mean equal records."""
     return (
         not (header.is_log_append_time or other.is_log_append_time)
         and header.is_dense
@@ -45,7 +48,7 @@ def _may_be_equal(header: BatchHeader, other: BatchHeader) -> bool:
 
 def _by_bytes(here: Piece, there: Piece, found: Compared) -> bool:
     header = here.header
-    # copies, since memoryviews are compared value by value
+    # copies, because memoryviews are compared value by value
     if bytes(here.data[HEADER_BYTES:]) != bytes(there.data[HEADER_BYTES:]):
         return False
     found.by_bytes += header.count
@@ -76,8 +79,8 @@ def _by_records(here: Piece, there: Piece, found: Compared) -> bool:
 def count_equal(
     here: RecordTable, there: RecordTable, most: int, found: Compared, *, is_deep: bool
 ) -> int:
-    """How many records, of at most `most`, follow each other equally on both sides, from the next
-    ones on; counts them by their days.
+    """Count, by day, how many of the next records (at most `most`) are equal and contiguous on both
+    sides.
     """
     if here.is_own_time or there.is_own_time:
         return 0
@@ -99,7 +102,7 @@ def count_equal(
 
 
 def _columns(rows: RecordTable, count: int) -> tuple[Sequence[int], ...]:
-    """Offset, timestamp, begin and end of key, value and headers."""
+    """Return offset, timestamp, and begin and end of key, value and headers."""
     columns = (OFFSET, TIMESTAMP, REST, END)
     return tuple(rows.table.column(one, rows.at, rows.at + count) for one in columns)
 

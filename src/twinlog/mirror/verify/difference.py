@@ -1,4 +1,4 @@
-"""What a comparison of two logs finds: differences by range, and gaps that are no differences."""
+"""Results of comparing two logs: differing ranges, and gaps that are no differences."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any, Final, NamedTuple
 from twinlog.mirror.verify.tally import Day, day_of
 
 MOST_KEPT: Final = 10_000
-"""Ranges of one partition that are kept; the rest is counted."""
+"""Maximum ranges kept per partition. Further ones are only counted."""
 
 
 class DifferenceKind(StrEnum):
     """How two logs differ."""
 
     MISSING = "missing"
-    """The source has the records, the target has not."""
+    """The source has the records, the target does not."""
     EXTRA = "extra"
-    """The target has the records, and they are no copies of the source's."""
+    """The target has records that are not copies of the source's."""
     DIFFERENT = "different"
-    """Both have a record there, and a consumer sees something else in it."""
+    """Both have a record there, with different content for a consumer."""
     REORDERED = "reordered"
-    """Both have the records, in another order."""
+    """Both have the records, in different order."""
     SHIFTED = "shifted"
-    """The target has equal records in order, but not where the offset map says."""
+    """The target has equal records in order, but not at the offsets in the map."""
 
 
 class GapCause(StrEnum):
-    """Why records of one side are rightly not on the other, or are not compared."""
+    """Valid reasons why records of one side are not on the other, or are not compared."""
 
     BEFORE_COPY = "before the copy began"
     BEFORE_MAP = "on the target before the offset map begins"
@@ -46,7 +46,7 @@ class GapCause(StrEnum):
 
 
 class Range(NamedTuple):
-    """Offsets from `first` to before `next` of one log."""
+    """Offsets from `first` up to, but not including, `next` of one log."""
 
     first: int
     next: int
@@ -57,7 +57,7 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One range of records."""
+    """One range of differing records."""
 
     kind: DifferenceKind
     source: Range | None
@@ -66,7 +66,7 @@ class Difference:
     why: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Ranges as [first, next]."""
+        """Return the difference for JSON, with ranges as [first, next]."""
         return {
             "kind": self.kind.value,
             "source": None if self.source is None else list(self.source),
@@ -78,37 +78,37 @@ class Difference:
 
 @dataclass(slots=True, kw_only=True)
 class Compared:
-    """One partition; filled while both logs are walked."""
+    """The result for one partition, filled while both logs are walked."""
 
     differences: list[Difference] = field(default_factory=list)
     unkept: int = 0
-    """Differences behind the first MOST_KEPT."""
+    """Number of differences after the first MOST_KEPT."""
     equal: int = 0
-    """Records that are the same and lie where the map says."""
+    """Records that are equal and at the offsets in the map."""
     by_bytes: int = 0
-    """Of all that were compared, those whose batch is byte-equal, so that nothing was decoded."""
+    """Compared records whose batches are byte-equal, so that nothing was decoded."""
     bytes: int = 0
-    """Of the target's batches that were read."""
+    """Bytes of the target's batches that were read."""
     gaps: Counter[GapCause] = field(default_factory=Counter)
-    """Records; of what is deleted and of markers offsets."""
+    """Number of records; for deleted records and markers, number of offsets."""
     pending: Range | None = None
-    """Source offsets from the first record on that is not copied yet."""
+    """Source offsets from the first record that is not copied yet."""
     days: dict[int, Day] = field(default_factory=dict)
-    """By the timestamps of the records, as `tally.day_of` numbers days."""
+    """Counts by the timestamps of the records, with days numbered by `tally.day_of`."""
     _is_open: bool = False
-    """The last difference continues: nothing equal came since."""
+    """Whether the last difference continues: no equal record has followed."""
 
     @property
     def is_identical(self) -> bool:
         return not self.differences
 
     def same(self, count: int) -> None:
-        """So many records are equal."""
+        """Count equal records."""
         self.equal += count
         self._is_open = False
 
     def day(self, timestamp_ms: int) -> Day:
-        """The counts of the day on which a record was made."""
+        """Return the counts for the day of a record's timestamp."""
         number = day_of(timestamp_ms, self.days)
         day = self.days.get(number)
         if day is None:
@@ -116,7 +116,7 @@ class Compared:
         return day
 
     def add(self, behind: Compared) -> None:
-        """What was found in a section of the partition that follows this one."""
+        """Add the result for the next section of the partition."""
         room = MOST_KEPT - len(self.differences)
         self.differences += behind.differences[:room]
         self.unkept += behind.unkept + len(behind.differences[room:])
@@ -136,7 +136,9 @@ class Compared:
         records: int,
         why: str = "",
     ) -> None:
-        """Records of these ranges; continues with the last difference where it is of one kind."""
+        """Report a difference. It is merged with the last one if that is of the same kind and
+        continues.
+        """
         found = Difference(kind=kind, source=source, target=target, records=records, why=why)
         last = self.differences[-1] if self.differences else None
         joined = None if last is None or not self._is_open else _joined(last, found)

@@ -1,4 +1,4 @@
-"""Which record of the target is which of the source, by the offset map."""
+"""The pairing of target and source records, by the offset map."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ ENDLESS: Final = 1 << 62
 
 
 class MappedOffset(NamedTuple):
-    """Where an offset of one side lies on the other."""
+    """The offset on the other side that corresponds to an offset."""
 
     offset: int
     is_known: bool
-    """False: the map has no record of that offset; `offset` is where it would lie, were there no
-    gap in the map.
+    """False: the map has no record at that offset, and `offset` is where it would be if the map had
+    no gap.
     """
     room: int
-    """How many records from this one on follow one another on both sides."""
+    """Number of records from this one on that are contiguous on both sides."""
 
 
 class Pairs:
-    """Both ways; at least one run."""
+    """Translates in both directions. Needs at least one run."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = runs
         self._at = [0, 0, 0]
-        """The run of the last question, by field: questions rise."""
+        """The run of the last lookup, by field: lookups rise."""
 
     @property
     def first(self) -> Run:
         return self.runs[0]
 
     def counterpart(self, upstream: int) -> MappedOffset | None:
-        """Of a source offset; None before the map begins."""
+        """Return the target offset for a source offset, or None before the map begins."""
         return self._mapped(upstream, UPSTREAM, DOWNSTREAM)
 
     def origin(self, downstream: int) -> MappedOffset | None:
-        """Of a target offset; None before the map begins."""
+        """Return the source offset for a target offset, or None before the map begins."""
         return self._mapped(downstream, DOWNSTREAM, UPSTREAM)
 
     def first_counterpart(self, upstream: int) -> int:
-        """Where the first record at or behind a source offset lies."""
+        """Return the target offset of the first record at or after a source offset."""
         return self._first(upstream, UPSTREAM, DOWNSTREAM)
 
     def first_origin(self, downstream: int) -> int:
-        """The source offset of the first copied record at or behind a target offset."""
+        """Return the source offset of the first copied record at or after a target offset."""
         return self._first(downstream, DOWNSTREAM, UPSTREAM)
 
     def _first(self, at: int, here: int, there: int) -> int:
@@ -85,11 +85,12 @@ class Pairs:
 def with_own_batches(
     runs: Sequence[Run], mark: Mark, headers: Iterable[BatchHeader], producers: frozenset[int]
 ) -> tuple[list[Run], Mark]:
-    """The runs of a shared topic as its log has them behind the mark, and how far they reach.
+    """Return the runs of a shared topic with actual offsets after the mark, and how far they reach.
 
-    Rows announce a record where it was to lie; that others wrote first is in the map a moment
-    later, or never where the lane died. But the sequences of our batches are ordinals (modulo
-    2^31), so their headers say which records they are. `headers`: of all batches from the mark on.
+    Rows announce a record at its planned offset. If other clients wrote first, the map is corrected
+    a moment later, or never if the lane died. But the sequences of this flow's batches are ordinals
+    (modulo 2^31), so their headers identify the records. `headers`: of all batches from the mark
+    on.
     """
     out = [run for run in runs if run.ordinal < mark.ordinal] or [runs[0]]
     reached = mark
@@ -99,7 +100,7 @@ def with_own_batches(
             continue
         ahead = (header.base_sequence - reached.ordinal) % SEQUENCE_MODULUS
         if ahead > SEQUENCE_MODULUS // 2:
-            continue  # of another life of the flow
+            continue  # of a former copy under the same flow
         ordinal = reached.ordinal + ahead
         end = ordinal + header.last_offset_delta + 1
         out += _pieces(runs, ordinal, end, header.base_offset)

@@ -1,10 +1,10 @@
-"""Where two logs continue alike behind a difference, and what lies before that.
+"""Finds where two logs match again after a difference, and classifies the records before that.
 
     source   5 6 7 8 9 ..            target   5 5 6 7 8 9 ..
-               ^ 6 is not 5                     ^ one is extra, and from here on all lies one later
+               ^ 6 is not 5                     ^ one is extra: all later ones are shifted by 1
 
-The nearest place is taken at which as many records as ALIKE follow one another equally on both
-sides, or all that is left does. Two equal records alone say little where records repeat.
+The nearest position is used at which ALIKE consecutive records are equal on both sides, or all
+remaining ones are. Two equal records alone prove little if records repeat.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Final, NamedTuple
 
 ALIKE: Final = 8
 WINDOWS: Final = (64, 512, 4096)
-"""Records of each side that are checked: more only where fewer do not do."""
+"""Number of records of each side to check: a larger window only if a smaller one does not
+suffice.
+"""
 END: Final = object()
 
 
@@ -24,7 +26,7 @@ class Seen(NamedTuple):
 
     offset: int
     at: int
-    """Where it lies on the target, or should by what was known up to here."""
+    """Its offset on the target, or the expected one by what is known so far."""
     number: int
     """Equal for equal records."""
 
@@ -32,9 +34,10 @@ class Seen(NamedTuple):
 def meeting(
     source: Sequence[Seen], target: Sequence[Seen], *, is_whole: bool, may_lack: bool
 ) -> tuple[int, int] | None:
-    """The indexes at which both continue alike; None: not in these.
+    """Return the indexes at which both sides match again, or None if they do not within these
+    records.
 
-    `is_whole`: nothing follows them. `may_lack`: either side may lack single records.
+    `is_whole`: no records follow. `may_lack`: either side may lack single records.
     """
     here, there = range(len(source)), range(len(target))
     if may_lack:
@@ -64,7 +67,7 @@ def _nearest(ours: Sequence[object], theirs: Sequence[object]) -> tuple[int, int
     for at in range(len(ours) - ALIKE + 1):
         if best is not None and at >= sum(best):
             break
-        # of equal distances the one that leaves the pairing as it is
+        # of equal distances, the one that keeps the pairing
         for other in starts.get(tuple(ours[at : at + ALIKE]), ()):
             rank = at + other, abs(at - other)
             if best is None or rank < (sum(best), abs(best[0] - best[1])):
@@ -73,10 +76,10 @@ def _nearest(ours: Sequence[object], theirs: Sequence[object]) -> tuple[int, int
 
 
 class Parted(NamedTuple):
-    """What lies before the place at which both continue alike."""
+    """The classified records before the position at which both sides match again."""
 
     same: list[tuple[Seen, Seen]]
-    """At their place all the same."""
+    """Equal, and at the right position."""
     different: list[tuple[Seen, Seen]]
     moved_here: list[Seen]
     moved_there: list[Seen]
@@ -85,7 +88,7 @@ class Parted(NamedTuple):
 
 
 def parted(source: Sequence[Seen], target: Sequence[Seen]) -> Parted:
-    """Take apart what does not go alike: each record is in one list."""
+    """Classify records that do not match. Each record is in one list."""
     same = list(_at_their_offset(source, target, is_equal=True))
     done_here = {one.offset for one, _ in same}
     done_there = {one.offset for _, one in same}
@@ -111,7 +114,9 @@ def parted(source: Sequence[Seen], target: Sequence[Seen]) -> Parted:
 def _at_their_offset(
     source: Sequence[Seen], target: Sequence[Seen], *, is_equal: bool
 ) -> Iterator[tuple[Seen, Seen]]:
-    """Pairs at one place, each record once: a wrong map may name one place twice."""
+    """Yield pairs at the same position, each record once: a wrong map may contain a
+    position twice.
+    """
     by_offset = {one.at: one for one in target}
     for one in source:
         other = by_offset.get(one.at)

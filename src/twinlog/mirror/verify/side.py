@@ -1,4 +1,4 @@
-"""One log as it is walked: batch by batch as bytes, as rows of tables, or record by record."""
+"""One log during a walk: batch by batch as bytes, as table rows, or record by record."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from twinlog.wire.records import Record
 from twinlog.wire.rows import records_of
 
 MOST_SPOILT: Final = 1 << 20
-"""Offsets of a batch whose records cannot be read: its own header may lie about them."""
+"""Maximum offsets of a batch whose records cannot be read: its own header may be wrong."""
 HIDDEN_KEPT: Final = 1_000
 
 
 class Piece(NamedTuple):
-    """A batch of a log, as it was fetched."""
+    """A batch of a log, as fetched."""
 
     header: BatchHeader
     data: memoryview
     hides: GapCause | None = None
-    """Why no reader sees its records."""
+    """Why readers do not see its records."""
 
 
 class Entry(NamedTuple):
-    """A record at its place in the log."""
+    """A record with its offset in the log."""
 
     offset: int
     record: Record | None
     """None: the batch cannot be read."""
     is_own_time: bool = False
-    """The broker of this log set the timestamp."""
+    """Whether the broker of this log set the timestamp."""
     problem: str = ""
 
     def number(self, *, with_timestamp: bool) -> int:
-        """Equal for records in which a consumer sees the same."""
+        """Return a number that is equal for records with the same content for a consumer."""
         if self.record is None:
             return hash((self.problem, self.offset))
         return identity(self.record, with_timestamp=with_timestamp)
 
 
 class RecordTable:
-    """Records of one batch as a table, from `at` on: none of them is an object yet."""
+    """Records of one batch as a table, from `at` on, without an object per record."""
 
     __slots__ = ("at", "end", "is_own_time", "table")
 
@@ -62,13 +62,13 @@ class RecordTable:
         return self.table.cells[self.at]
 
     def entries(self) -> list[Entry]:
-        """The same as objects."""
+        """Return the records as objects."""
         records = records_of(self.table, range(self.at, self.end))
         return [Entry(one.offset, one, self.is_own_time) for one in records]
 
 
 class ReadSide:
-    """One log; `start` is where it begins now, which may rise while it is read."""
+    """One log. `start` is its current log start, which may rise while it is read."""
 
     def __init__(
         self,
@@ -83,9 +83,9 @@ class ReadSide:
         self.begin, self.limit = begin, limit
         self.start = start
         self.may_lack = may_lack
-        """It is compacted: offsets without a record may have had one."""
+        """Whether it is compacted: offsets without a record may have had one."""
         self.hidden: deque[Range] = deque(maxlen=HIDDEN_KEPT)
-        """Offsets that no reader sees, of those that were passed."""
+        """Offsets passed that no reader sees."""
         self._pieces = pieces
         self._compared = compared
         self._piece: Piece | None = None
@@ -93,7 +93,7 @@ class ReadSide:
         self._entries: deque[Entry] = deque()
 
     def batch(self) -> Piece | None:
-        """The batch that comes next; None where that is within one, or at the limit."""
+        """Return the next batch, or None if the position is within a batch or at the limit."""
         if self._entries or self._rows is not None:
             return None
         piece = self._next_piece()
@@ -102,11 +102,11 @@ class ReadSide:
         return piece if piece.header.next_offset <= self.limit else None
 
     def pass_batch(self) -> None:
-        """The batch that comes next is done."""
+        """Move past the next batch."""
         self._piece = None
 
     def rows(self) -> RecordTable | None:
-        """Records that come next, of one batch; None where they have to be objects, or at the
+        """Return the next records of one batch, or None if they must be objects, or at the
         limit.
         """
         while not self._entries and self._rows is None:
@@ -117,7 +117,7 @@ class ReadSide:
                 verify_crc(piece.data, 0, piece.header)
                 table = decode_table(piece.data)
             except CorruptData:
-                return None  # which `entry` says of each of its records
+                return None  # `entry` reports it for each of its records
             self._piece = None
             offsets = table.column(OFFSET)
             first, end = bisect_left(offsets, self.begin), bisect_left(offsets, self.limit)
@@ -130,15 +130,15 @@ class ReadSide:
         return rows if rows is not None and rows.offset < self.limit else None
 
     def pass_rows(self, count: int) -> None:
-        """So many of those that come next are done."""
+        """Move past the next `count` rows."""
         rows = self._rows
-        assert rows is not None  # noqa: S101 (they were asked for)
+        assert rows is not None  # noqa: S101 (the caller has them from rows)
         rows.at += count
         if rows.at >= rows.end:
             self._rows = None
 
     def entry(self) -> Entry | None:
-        """The record that comes next; None at the limit."""
+        """Return the next record, or None at the limit."""
         if self._rows is not None:
             self._entries += self._rows.entries()
             self._rows = None
@@ -152,19 +152,20 @@ class ReadSide:
         return first if first.offset < self.limit else None
 
     def pass_entry(self) -> None:
-        """The record that comes next is done."""
+        """Move past the next record."""
         self._entries.popleft()
 
     def give_back(self, entries: Iterable[Entry]) -> None:
-        """They come next, in this order."""
+        """Put entries back in front, in this order."""
         self._entries.extendleft(reversed(list(entries)))
 
     def hides(self, offset: int) -> bool:
-        """Whether a marker or a record that was rolled back lies at an offset that was passed."""
+        """Return whether a marker or an aborted record is at an offset that was passed."""
         return any(one.first <= offset < one.next for one in self.hidden)
 
     def _first_of(self, piece: Piece) -> int:
-        # of messages of old formats this may be the last offset: they are decoded to know
+        # for messages of old formats this may be the last offset: they are decoded to find the
+        # first
         return piece.header.base_offset if piece.header.magic >= 2 else self.begin
 
     def _next_piece(self) -> Piece | None:

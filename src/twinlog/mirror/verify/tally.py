@@ -1,10 +1,10 @@
-"""What was compared, counted by the day of its records, with a digest that needs no order.
+"""Counts compared records by day, with a digest that does not depend on order.
 
-The digest of a record is BLAKE2b of its offset, timestamp, and key, value and headers as a batch
-holds them. Those of all records of a day are added up modulo 2^128, so sections and days are put
-together in any order, and the record's place is in its own digest. Equal records have their offset
-of the source on both sides: so both sides' sums are equal exactly if nothing differs, whatever
-batches, codecs and offsets the target has them in. It shows accidents, not forgeries.
+The digest of a record is BLAKE2b of its offset, its timestamp, and key, value and headers as stored
+in a batch. The digests of all records of a day are added modulo 2^128. So sections and days can be
+combined in any order, and the position of a record is part of its own digest. Equal records are
+digested with their source offset on both sides, so both sums are equal exactly if nothing differs,
+whatever batches, codecs and offsets the target has. The digest detects accidents, not forgeries.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ _OFFSET_AND_TIME: Final = struct.Struct(">qq")
 
 DAY_MS: Final = 86_400_000
 NO_DAY: Final = -1
-"""Of records without a time, and of those of further days where there are too many."""
+"""For records without a timestamp, and for further days if there are too many."""
 MOST_DAYS: Final = 10_000
-"""Timestamps are anybody's."""
+"""Producers may set any timestamp."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """Some records of one side."""
+    """Counts for some records of one side."""
 
     records: int = 0
     digested: int = 0
-    """Of these, those that are in the digest."""
+    """Records among them that are in the digest."""
     batch_bytes: int = 0
-    """Of batches that were compared as bytes, as they are stored."""
+    """Bytes of batches that were compared as stored."""
     record_bytes: int = 0
-    """Of records that were decoded: keys, values and headers."""
+    """Bytes of decoded records: keys, values and headers."""
     digest: int = 0
 
     def add(self, other: Tally) -> None:
-        """Those of another section."""
+        """Add the counts of another section."""
         self.records += other.records
         self.digested += other.digested
         self.batch_bytes += other.batch_bytes
@@ -48,17 +48,17 @@ class Tally:
         self.digest = (self.digest + other.digest) % _MODULUS
 
     def add_batch(self, records: int, size: int) -> None:
-        """A batch that was not decoded."""
+        """Count a batch that was not decoded."""
         self.records += records
         self.batch_bytes += size
 
     def add_records(self, records: int, size: int) -> None:
-        """Decoded ones that are not digested."""
+        """Count decoded records without a digest."""
         self.records += records
         self.record_bytes += size
 
     def add_digest(self, offset: int, timestamp: int, rest: bytes) -> None:
-        """A record; `rest`: key, value and headers, as a batch holds them."""
+        """Count a record with its digest. `rest`: key, value and headers, as stored in a batch."""
         self.records += 1
         self.digested += 1
         self.record_bytes += len(rest)
@@ -69,16 +69,16 @@ class Tally:
 
 @dataclass(slots=True, kw_only=True)
 class Day:
-    """Of both sides."""
+    """The counts of one day, for both sides."""
 
     both: Tally = field(default_factory=Tally)
     """Records that are equal."""
     source: Tally = field(default_factory=Tally)
-    """Records of the source that are not."""
+    """Source records that are not equal."""
     target: Tally = field(default_factory=Tally)
 
     def add(self, other: Day) -> None:
-        """The same day of another section."""
+        """Add the same day of another section."""
         self.both.add(other.both)
         self.source.add(other.source)
         self.target.add(other.target)
@@ -88,7 +88,7 @@ class _Days(Container[int], Sized, Protocol): ...
 
 
 def day_of(timestamp_ms: int, known: _Days) -> int:
-    """Days since 1970, in UTC."""
+    """Return the days since 1970, in UTC, or NO_DAY."""
     if timestamp_ms < 0:
         return NO_DAY
     number = timestamp_ms // DAY_MS

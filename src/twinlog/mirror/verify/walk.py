@@ -1,20 +1,21 @@
-"""Walks over both logs of a partition, and says where they differ.
+"""Walks over both logs of a partition and reports their differences.
 
-Nearly every batch of the target is the source's but for its header: base offset, leader epoch,
-producer fields, checksum. Such a pair is compared as bytes, from the header's timestamps on, and
-nothing is unpacked. Where batches do not line up (joined, holes, packed again, size limits,
-LogAppendTime) records are decoded and compared, as rows of tables as long as they are equal, else
-as a consumer sees them. Both walks meet again at the next two batches that begin together.
+Nearly every batch of the target equals the source's, apart from its header: base offset, leader
+epoch, producer fields, checksum. Such pairs are compared as bytes, from the header's timestamps on,
+without decompression. If batches do not line up (joined, holes, recompressed, size limits,
+LogAppendTime), records are decoded and compared: as table rows while they are equal, else as a
+consumer sees them. The walk returns to whole batches at the next two batches that begin together.
 
-Batches of the same records in another codec are decompressed and compared as bytes, too. So are all
-of a deep walk, which reads each record of them, and adds it to the digest of its day.
+Batches of the same records in another codec are decompressed and compared as bytes, too. In a deep
+walk all batches are, and each of their records is read and added to the digest of its day.
 
-The offset map pairs the records. Where it does not say what is there, both logs are read on until
-they continue alike (`realignment`); from there records are compared at their distance to the map,
+The offset map pairs the records. If it has no record for what is there, both logs are read on until
+they match again (`realignment`). From there on, records are compared at their distance to the map,
 and are `SHIFTED`, until the map is right again.
 
-What one side lacks is a difference, unless there is a reason: it is compacted, its log begins
-later, a person skipped or accepted it, others write to the topic too.
+Records that one side lacks are a difference, unless there is a reason: the side is compacted, its
+log begins later, an operator skipped or accepted the records, or other clients write to the topic,
+too.
 """
 
 from __future__ import annotations
@@ -43,19 +44,19 @@ NO_SUCH_SOURCE: Final = "the source has no such record there"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What of one partition is no difference."""
+    """Exceptions that are no differences, for one partition."""
 
     skips: Sequence[Skip] = ()
     accepted: Sequence[tuple[int, int]] = ()
     """[first, next) of target offsets."""
     is_shared: bool = False
-    """Others may write to the target's topic."""
+    """Whether other clients may write to the target's topic."""
     is_deep: bool = False
-    """Every record is decoded, also of equal batches."""
+    """Whether every record is decoded, even in equal batches."""
 
 
 class LogWalk:
-    """One partition, from the beginnings of both sides to their limits."""
+    """The walk over one partition, from the beginnings of both sides to their limits."""
 
     def __init__(
         self,
@@ -74,10 +75,10 @@ class LogWalk:
         self._found = compared
         self._on_step = on_step
         self._shift = 0
-        """By how much records lie behind where the map says."""
+        """By how many offsets records are after their positions in the map."""
 
     def walk(self) -> None:
-        """To the limit of both sides."""
+        """Walk to the limit of both sides."""
         while True:
             if self._pass_equal_batches() or self._pass_equal_rows():
                 continue
@@ -88,8 +89,9 @@ class LogWalk:
                 self._realign()
 
     def find_pending(self, end: int, *, count_all: bool = True) -> int:
-        """How many records the source has from its limit to `end`: they are not copied yet. Not
-        `count_all`: whether there is one.
+        """Return the number of source records from its limit to `end`, which are not copied yet.
+
+        Without `count_all`: stop after the first one.
         """
         source, self._source.limit = self._source, end
         records = 0
@@ -131,7 +133,7 @@ class LogWalk:
         return True
 
     def _pass_equal_rows(self) -> bool:
-        """Of batches that do not line up, as many records as follow each other on both sides."""
+        """Pass as many contiguous equal records as possible, for batches that do not line up."""
         here, there = self._source.rows(), self._target.rows()
         if here is None or there is None or self._rules.skips or self._rules.accepted:
             return False
@@ -153,7 +155,9 @@ class LogWalk:
         return True
 
     def _is_counterpart(self, header: BatchHeader, other: BatchHeader) -> bool:
-        """All records of the one should lie where the other is, and nobody wants any left out."""
+        """Return whether all records of one batch should be where the other is, and none is to be
+        skipped.
+        """
         mapped = self._pairs.counterpart(header.base_offset)
         if mapped is None or not mapped.is_known or mapped.room < header.count:
             return False
@@ -166,7 +170,7 @@ class LogWalk:
     # -- record by record
 
     def _step(self, here: Entry | None, there: Entry | None) -> bool:
-        """Pass one record of a side, or one of each; False where they part."""
+        """Pass one record of one side, or one of each. Returns False if they differ."""
         if here is not None and self._pass_skipped(here):
             return True
         if there is not None and self._pass_of_others(there):
@@ -203,10 +207,10 @@ class LogWalk:
             self._found.same(1)
 
     def _count(self, entry: Entry, offset: int, side: Callable[[Day], Tally]) -> None:
-        """Into the day of a record; `offset`: what its digest says of where it is."""
+        """Count a record in its day. `offset`: its position for the digest."""
         record = entry.record
         if record is None:
-            return  # nobody can read it
+            return  # it cannot be read
         tally = side(self._found.day(record.timestamp))
         if self._rules.is_deep:
             tally.add_digest(offset, record.timestamp, rest_of(record))
@@ -247,7 +251,7 @@ class LogWalk:
         return GapCause.OTHERS if origin is not None and not origin.is_known else None
 
     def _lacks_there(self, mapped: MappedOffset, at: int) -> bool:
-        """The target has no record there; True where it need not."""
+        """Handle a record that the target lacks. Returns True if there is a reason for it."""
         reason = self._why_gone_there(mapped, at)
         if reason is None:
             return False
@@ -265,7 +269,7 @@ class LogWalk:
         )
 
     def _lacks_here(self, there: Entry, here: Entry | None) -> bool:
-        """The source has no record for it; True where it need not."""
+        """Handle a record that the source lacks. Returns True if there is a reason for it."""
         reason = self._why_gone_here(there.offset, here)
         if reason is None:
             return False
@@ -284,7 +288,7 @@ class LogWalk:
             return None
         return None if self._source.hides(origin.offset) else GapCause.SOURCE_CLEANED
 
-    # -- where they part
+    # -- differences
 
     def _realign(self) -> None:
         here: list[Entry] = []
@@ -303,7 +307,7 @@ class LogWalk:
                 break
         until = self._as_far_as_both(*seen) if met is None else met
         if met == (0, 0) and not self._moves(here, there):
-            # equal but for timestamps, among records with the target's own
+            # equal except for timestamps, among records with the target's own
             pair = (
                 Range(here[0].offset, here[0].offset + 1),
                 Range(there[0].offset, there[0].offset + 1),
@@ -325,7 +329,7 @@ class LogWalk:
             self._on_step(there[until[1] - 1].offset + 1)
 
     def _shift_at(self, here: Sequence[Entry], there: Sequence[Entry]) -> int:
-        """By how much the first of these lie behind where the map says."""
+        """Return by how many offsets the first of these are after their positions in the map."""
         mapped = self._pairs.counterpart(here[0].offset) if here and there else None
         return self._shift if mapped is None else there[0].offset - mapped.offset
 
@@ -333,7 +337,7 @@ class LogWalk:
         return not (here and there) or self._shift_at(here, there) != self._shift
 
     def _fill(self, side: ReadSide, entries: list[Entry], size: int) -> bool:
-        """Up to so many; whether there may be more."""
+        """Read up to `size` entries. Returns whether there may be more."""
         while len(entries) < size:
             entry = side.entry()
             if entry is None:
@@ -357,7 +361,7 @@ class LogWalk:
         return ours, theirs
 
     def _as_far_as_both(self, here: Sequence[Seen], there: Sequence[Seen]) -> tuple[int, int]:
-        """Nothing is alike in all that was checked: as far as both sides reach."""
+        """Return how far both sides reach, if no part of the checked records matches."""
         last = min((some[-1].at for some in (here, there) if some), default=0)
         until = sum(one.at <= last for one in here), sum(one.at <= last for one in there)
         return until if any(until) else (len(here), len(there))
@@ -391,11 +395,11 @@ class LogWalk:
         for one in (*sorts.moved_here, *(one for one, _ in sorts.different), *lost):
             self._count(here[one.offset], one.offset, lambda day: day.source)
         for other in (*sorts.moved_there, *(other for _, other in sorts.different), *added):
-            # no offset of the source: the digests of both sides shall differ
+            # not a source offset: the digests of both sides must differ
             self._count(there[other.offset], ~other.offset, lambda day: day.target)
 
     def _sort_out_missing(self, one: Seen) -> bool:
-        """Whether it should be there."""
+        """Report a missing record. Returns False if there is a reason for it."""
         mapped = self._pairs.counterpart(one.offset)
         reason = None if mapped is None else self._why_gone_there(mapped, one.at)
         if reason is not None:
@@ -406,7 +410,7 @@ class LogWalk:
         return True
 
     def _sort_out_extra(self, other: Seen, last: int | None, problem: str) -> bool:
-        """Whether it should not be there."""
+        """Report an extra record. Returns False if there is a reason for it."""
         origin = self._pairs.origin(other.at - self._shift)
         if origin is not None and origin.is_known and origin.offset < self._source.start():
             self._found.gaps[GapCause.SOURCE_DELETED] += 1
@@ -435,7 +439,7 @@ class LogWalk:
 
 
 def _size(record: Record) -> int:
-    """Of what a batch holds of it, but for a few bytes of lengths."""
+    """Return the size of a record in a batch, without a few bytes of lengths."""
     parts = [record.key, record.value]
     parts += (value for _, value in record.headers)
     return sum(len(part) for part in parts if part) + sum(len(key) for key, _ in record.headers)

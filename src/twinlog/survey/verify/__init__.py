@@ -1,6 +1,5 @@
-"""Both logs of a partition read and compared, by a process or by tasks of Spark.
+"""Reads and compares both logs of a partition, in a process or in Spark tasks.
 
-Read `partition` (what is queried before, and the comparison), `pieces` (a log batch by batch), then
-`sections` (a partition split for several tasks). The rules are
-`mirror.verify`'s.
+Read `partition` (the queries before, and the comparison), `pieces` (a log batch by batch), then
+`sections` (a partition split for several tasks). The rules are those of `mirror.verify`.
 """

@@ -1,9 +1,9 @@
-"""One partition, or a section of it: both logs walked from where both still have records to how far
-the copy is.
+"""Verifies one partition or a section of it: walks both logs from where both still have records to
+the end of the copy.
 
-Sections of a partition are walked apart, each by what the map says of it. So one that begins behind
-a lost record finds the records before its limit missing, and others instead: what they find is put
-together in `sections`.
+Sections of a partition are walked separately, each by its part of the map. So a section that begins
+after a lost record finds the records before its limit missing, and others instead. `sections`
+combines the results.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from twinlog.mirror.verify.walk import LogWalk, Rules
 from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.verify.pieces import READ_BYTES, VerifiedLog
 
-NOT_COPIED = "not copied, and no mirror runs that would"
-NO_TOPIC = "the target has no such topic, and no mirror runs that would make it"
+NOT_COPIED = "not copied, and no mirror is running"
+NO_TOPIC = "the target has no such topic, and no mirror is running"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionBounds:
-    """Of a log, asked once."""
+    """Bounds of a log, queried once."""
 
     start: int
     end: int
@@ -37,9 +37,10 @@ class PartitionBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyTask:
-    """A partition or a section of it, and all that was asked of it before, in this order: the
-    source's end, the target's, the map. So what the map and the target's end say is copied lies
-    below them.
+    """A partition or a section of it, with everything queried before the comparison.
+
+    The order was: the source's end, the target's end, the map. So everything that is copied by the
+    map and the target's end is below them.
     """
 
     source: TopicPartition
@@ -47,10 +48,10 @@ class VerifyTask:
     here: PartitionBounds
     there: PartitionBounds
     here_later: int
-    """The source's end, asked last: every copy that was read is of a record below it."""
+    """The source's end, queried last: every copied record that was read is below it."""
     written: MappedCopy
     producers: frozenset[int]
-    """All of the flow, and of the partition's map."""
+    """All producer IDs of the flow and of the partition's map."""
     rules: Rules
     isolation: Isolation
     is_led: bool
@@ -60,25 +61,27 @@ class VerifyTask:
     until: int | None = None
     """Offsets of the source; None: to its end."""
     is_first: bool = True
-    """What lies before it is counted here; of the sections of a partition one does."""
+    """Whether records before it are counted here. Exactly one section of a partition does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedCopy:
-    """What of a partition is copied, as the offset map has it."""
+    """The copied part of a partition, by the offset map."""
 
     runs: Sequence[Run] = ()
-    """Empty: the map has none of it."""
+    """Empty: the map has no row of it."""
     mark: Mark | None = None
     reach: Reach | None = None
-    """None: others write to the topic, too, and the log has to say it."""
+    """None: other clients write to the topic, too, and the log must show it."""
 
     @classmethod
     def of(
         cls, known: PartitionMap | None, there_end: int, there_later: int, *, is_shared: bool
     ) -> MappedCopy:
-        """By the target's end before the map was read, or further where the map says that the copy
-        was: `there_later` is the end once it was read, and no mark of the map lies behind it.
+        """Return the copy up to the target's end before the map was read, or further if the map
+        shows that it was longer.
+
+        `there_later` is the target's end after the map was read. No mark of the map is after it.
         """
         if known is None or not known.runs:
             return cls()
@@ -92,14 +95,16 @@ class MappedCopy:
 
     @classmethod
     def up_to_mark(cls, known: PartitionMap) -> MappedCopy:
-        """Where others write to the topic, too: the map has all of ours that are below its mark."""
+        """Return the copy up to the map's mark, for a topic to which other clients write, too: the
+        map has all of this flow's records below its mark.
+        """
         if known.mark is None or not known.runs:
             return cls()
         return cls(runs=known.runs, mark=known.mark, reach=_reach(known.runs, known.mark))
 
 
 OnStep = Callable[[int], None]
-"""Told so many more offsets of the target."""
+"""Called with the number of further target offsets compared."""
 
 
 def verify_partition(
@@ -111,7 +116,7 @@ def verify_partition(
     *,
     read_bytes: int = READ_BYTES,
 ) -> None:
-    """Fills in what differs. Raises TwinlogError where that cannot be told of the rest."""
+    """Fill in the differences. Raises TwinlogError if the rest cannot be compared."""
     here = VerifiedLog(
         client=source,
         tp=wanted.source,
@@ -155,8 +160,8 @@ class _Partition:
             return
         if there.end > there.start and not self._wanted.rules.is_shared:
             raise PartitionError(
-                f"{there.tp}: holds records, but the offset map has no row that says which: "
-                "twinlog offsets rebuild rebuilds it from both logs",
+                f"{there.tp}: holds records, but the offset map has no row for them: rebuild it "
+                "from both logs with twinlog offsets rebuild",
                 code="MAP_MISSING",
             )
         self._never_copied()
@@ -164,7 +169,7 @@ class _Partition:
     def _never_copied(self) -> None:
         begin = max(self._here.start, self._since)
         side = self._source_side(begin, begin)
-        # a walk needs a run: where everything is still to come, it is at the beginning
+        # a walk needs a run: if nothing is copied yet, it is at the beginning
         walk = LogWalk(
             pairs=Pairs([Run(0, begin, self._there.end)]),
             source=side,
@@ -179,7 +184,7 @@ class _Partition:
         pairs, wanted = Pairs(runs), self._wanted
         limit = reach.upstream if wanted.until is None else min(reach.upstream, wanted.until)
         begin, there = self._begin(pairs, limit)
-        # what a mirror copied since the source's end was asked is read, too
+        # records that a mirror copied since the source's end was queried are read, too
         self._here.end = max(self._here.end, limit)
         # but no offset that the source has not reached: nothing was compacted away there
         here_end = max(wanted.here_later, wanted.here.end)
@@ -220,7 +225,7 @@ class _Partition:
         return end if until is None else min(until, end)
 
     def _reached(self) -> tuple[Sequence[Run], Reach]:
-        """The runs, and how far the copy is."""
+        """Return the runs, and how far the copy is."""
         written, there = self._wanted.written, self._there
         if written.reach is not None:
             return written.runs, written.reach
@@ -232,7 +237,9 @@ class _Partition:
         return runs, _reach(runs, mark)
 
     def _begin(self, pairs: Pairs, limit: int) -> tuple[int, int]:
-        """(source offset, target offset) from which both may have all; counts what is before."""
+        """Return (source offset, target offset) from which both may have everything, and count
+        earlier gaps.
+        """
         gaps, first = self._found.gaps, pairs.first
         here, there = self._here, self._there
         begin = max(here.start, first.upstream)
@@ -284,7 +291,9 @@ def _reach(runs: Sequence[Run], mark: Mark) -> Reach:
 
 
 def never_made(here: Range) -> Compared:
-    """Of a partition whose target topic is not there, while nobody makes it."""
+    """Return the result for a partition whose target topic does not exist, while no mirror is
+    running.
+    """
     found = Compared()
     found.differs(DifferenceKind.MISSING, here, None, here.next - here.first, NO_TOPIC)
     return found

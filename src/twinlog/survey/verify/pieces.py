@@ -1,4 +1,4 @@
-"""Reads a log batch by batch, with what no reader sees of it."""
+"""Reads a log batch by batch, with the batches that no reader sees."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ READ_BYTES: Final = 4 << 20
 
 @dataclass(slots=True, kw_only=True)
 class VerifiedLog:
-    """One partition's log; `start` rises where retention deletes what was to be read next."""
+    """One partition's log. `start` rises if retention deletes records before they are read."""
 
     client: ClusterClient
     tp: TopicPartition
     start: int
     end: int
-    """Asked once: what comes later is not read."""
+    """Queried once: later records are not read."""
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     read_bytes: int = READ_BYTES
-    """Most bytes of one fetch."""
+    """Maximum bytes per fetch."""
     bytes: int = 0
-    """Of the batches that were read."""
+    """Bytes of the batches that were read."""
     _asked_end: int = field(init=False)
-    """So far the log surely reached, whatever `end` is raised to."""
+    """The log certainly reached this offset, even if `end` is raised."""
 
     def __post_init__(self) -> None:
         self._asked_end = self.end
 
     def pieces(self, begin: int) -> Iterator[Piece]:
-        """All batches from the one with an offset on, that begin below the end.
+        """Yield all batches that begin below the end, from the one with offset `begin` on.
 
-        Raises TwinlogError where the cluster cannot be asked, and CorruptData where a header makes
-        no sense; what checksums say is the caller's.
+        Raises TwinlogError if the cluster cannot be queried, and CorruptData if a header is
+        invalid. The caller verifies checksums.
         """
         position = begin
         while position < self.end:
@@ -71,8 +71,10 @@ class VerifiedLog:
                 return  # cleaned up to the end
 
     def _require_whole(self, answer: FetchedRecords, position: int) -> None:
-        """A new leader answers nothing until it knows again how far the log is committed; one that
-        lost the log's end never does. In a compacted topic either would look as cleaned.
+        """Raise if the response is shorter than the log is known to be.
+
+        A new leader returns nothing until it knows again how far the log is committed. One that
+        lost the log's end never does. In a compacted topic both would look like a cleaned log.
         """
         is_committed = self.isolation is Isolation.READ_COMMITTED
         end = answer.last_stable_offset if is_committed else answer.high_watermark
@@ -85,7 +87,7 @@ class VerifiedLog:
             )
 
     def _fetch(self, position: int) -> FetchedRecords | None:
-        """What is there; None where it was deleted a moment ago."""
+        """Return the records at a position, or None if they were just deleted."""
 
         def ask() -> FetchedRecords:
             answer = fetch_partition(

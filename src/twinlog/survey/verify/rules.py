@@ -1,4 +1,6 @@
-"""What people decided about the records of a partition: no difference for a verification."""
+"""The operator's decisions about records of a partition, which are no differences for a
+verification.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ def rules_of(
     is_shared: bool,
     is_deep: bool = False,
 ) -> Rules:
-    """By the intents that hold now; partitions with the ids of their topics."""
+    """Return the rules by the current intents. Partitions are given with the IDs of their
+    topics.
+    """
     return Rules(
         skips=tuple(one.skip for one in intents.skips if one.is_of(*source)),
         accepted=tuple(

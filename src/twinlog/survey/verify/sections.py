@@ -1,9 +1,9 @@
-"""Splits partitions into sections that tasks walk side by side, and puts together what they find.
+"""Splits partitions into sections that tasks walk in parallel, and combines the results.
 
-A section is walked by what the map says, so behind a lost record each of them finds the records
-before its limit missing and its last ones extra. That is right of the section and wrong of the
-partition. So neighbours that both differ are walked once more as one section. One that differs
-alone stays: its neighbours are identical, so both logs go by the map at both of its limits.
+A section is walked by the map. After a lost record, each section finds the records before its limit
+missing and its last ones extra. That is right for the section but wrong for the partition. So
+adjacent sections that both differ are walked again as one section. A section that differs alone
+keeps its result: its neighbours are identical, so both logs match the map at both of its limits.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from twinlog.mirror.verify.difference import Compared
 from twinlog.survey.verify.partition import VerifyTask
 
 LEAST_OFFSETS: Final = 100_000
-"""A smaller section is not worth a task of its own."""
+"""A smaller section is not worth a separate task."""
 MOST_OFFSETS: Final = 1_000_000
-"""A task that is lost is done again, and what its section needs of the map is one message."""
+"""A lost task is repeated, and the part of the map that its section needs is one message."""
 TASKS: Final = 64
-"""So many sections at least, of all partitions together, where they are not too small."""
+"""Minimum number of sections of all partitions together, unless they would be too small."""
 
 
 def size(wanted: Sequence[VerifyTask]) -> int:
-    """How many offsets a section of these partitions has."""
+    """Return the number of offsets per section for these partitions."""
     total = sum(max(0, one.there.end - one.there.start) for one in wanted)
     return min(max(total // TASKS, LEAST_OFFSETS), MOST_OFFSETS)
 
 
 def split(wanted: VerifyTask, offsets: int) -> list[VerifyTask]:
-    """Sections of at most so many offsets of the source, in order; one where others write to the
-    topic, too: which records of it are ours is known by reading from the map's mark on.
+    """Split into sections of at most `offsets` source offsets, in order.
+
+    There is only one if other clients write to the topic, too: which records are this flow's is
+    then known only by reading from the map's mark on.
     """
     reach = wanted.written.reach
     if reach is None:
@@ -50,8 +52,8 @@ def split(wanted: VerifyTask, offsets: int) -> list[VerifyTask]:
 
 
 def narrowed(wanted: VerifyTask) -> VerifyTask:
-    """With no more of the map than the section needs: the runs that say something of it, and one
-    behind, which ends the last of them. A map may have millions.
+    """Return the section with only the part of the map that it needs: its runs, and one more that
+    ends the last of them. A map may have millions.
     """
     runs, reach = wanted.written.runs, wanted.written.reach
     if reach is None:
@@ -62,7 +64,7 @@ def narrowed(wanted: VerifyTask) -> VerifyTask:
 
 
 def doubtful(sections: Sequence[VerifyTask], found: Sequence[Compared]) -> list[tuple[int, int]]:
-    """Ranges [first, next) of neighbouring sections that are to be walked as one."""
+    """Return ranges [first, next) of adjacent sections that must be walked again as one."""
     out: list[tuple[int, int]] = []
     first = 0
     for at in range(len(sections) + 1):
@@ -75,12 +77,12 @@ def doubtful(sections: Sequence[VerifyTask], found: Sequence[Compared]) -> list[
 
 
 def joined(sections: Sequence[VerifyTask]) -> VerifyTask:
-    """Neighbouring sections of a partition as one."""
+    """Join adjacent sections of a partition."""
     return replace(sections[0], until=sections[-1].until)
 
 
 def together(found: Sequence[Compared]) -> Compared:
-    """What the sections of a partition found, in order."""
+    """Combine the results for the sections of a partition, in order."""
     out = Compared()
     for one in found:
         out.add(one)

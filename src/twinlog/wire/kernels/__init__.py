@@ -1,6 +1,6 @@
-"""The loops over records that Python is too slow for: compiled, with a twin in Python.
+"""The loops over records that are too slow in Python: compiled, with an equivalent in Python.
 
-Read `shapes` (what goes in and comes out), `twin` (what each function does), then `kernels.c` (the
-same, fast). `chosen` says which of the two this process has; `library` loads the compiled one,
-which `hatch_build.py`, at the top of the repository, makes when Twinlog is installed.
+Read `shapes` (inputs and outputs), `twin` (what each function does), then `kernels.c` (the same,
+but fast). `chosen` selects one of the two for this process; `library` loads the compiled one, which
+`hatch_build.py`, in the root of the repository, builds when Twinlog is installed.
 """

@@ -1,4 +1,4 @@
-"""Which kernels this process has: the compiled ones, or their twin."""
+"""The kernels that this process uses: the compiled ones, or their Python twin."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from twinlog.wire.kernels.shapes import Kernels
 from twinlog.wire.kernels.twin import TWIN
 
 VARIABLE: Final = "TWINLOG_KERNELS"
-"""`python` asks for the twin, to compare or to rule the library out."""
+"""`python` selects the twin, for a comparison or to rule out the library as a cause."""
 
 KERNELS_MISSING: Final = "KERNELS_MISSING"
 
 
 class Chosen:
-    """What is used, and why it is not the library."""
+    """The kernels in use, and the reason if they are not the compiled ones."""
 
     def __init__(self, path: Path) -> None:
         self.kernels: Kernels = TWIN
         self.why_slow: str | None = None
         if os.environ.get(VARIABLE) == "python":
-            self.why_slow = f"{VARIABLE}=python asks for it"
+            self.why_slow = f"{VARIABLE}=python selects the Python version"
             return
         try:
             self.kernels = Library(path)
@@ -35,7 +35,10 @@ class Chosen:
         return self.why_slow is None
 
     def warning(self, what: str) -> str:
-        """Of those that are not compiled: what takes several times the CPU, and what to do."""
+        """Return the warning for uncompiled kernels.
+
+        `what` says which work takes several times the CPU, with its verb.
+        """
         return (
             f"the compiled kernels are not used ({self.why_slow}): {what} several times the CPU; "
             f"install a wheel of this platform, or a C compiler and then Twinlog again; unset "

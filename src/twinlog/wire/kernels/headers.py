@@ -1,4 +1,4 @@
-"""The kernels of headers in Python: a part of `twin`."""
+"""The kernels for headers in Python: a part of `twin`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from twinlog.wire.varint import encode_varint, read_varint
 
 
 def unpack_headers(data: bytes, starts: array[int], ends: array[int]) -> HeaderColumns:
-    """`Kernels.unpack_headers`. A key that is no UTF-8 has U+FFFD instead, as in Java's consumer.
+    """Implement `Kernels.unpack_headers`.
 
-    Raises CorruptData.
+    A key that is not UTF-8 gets U+FFFD for the invalid bytes, as in Java's consumer. Raises
+    CorruptData.
     """
     keys, values = bytearray(), bytearray()
     list_ends, key_ends, value_ends = (array("i", [0]) for _ in range(3))
@@ -49,7 +50,7 @@ def unpack_headers(data: bytes, starts: array[int], ends: array[int]) -> HeaderC
 
 
 def pack_headers(counts: array[int], key: Strings, value: Strings) -> Strings:
-    """`Kernels.pack_headers`."""
+    """Implement `Kernels.pack_headers`."""
     data, starts, sizes = bytearray(), array("q"), array("q")
     pairs = zip(key.rows(), value.rows(), strict=True)
     for count in counts:

@@ -1,14 +1,15 @@
-/* Loops over bytes of record batches that are too slow in Python; `twin.py` does the same there.
+/* Loops over the bytes of record batches that are too slow in Python; `twin.py` is the same there.
  *
  * Rules of this file:
- * - No library, no allocation, no global that is written after `twinlog_prepare`: what is read and
- *   written was given by the caller, with its size.
- * - No byte is read before its position was compared with the end, and none is written before the
- *   room was. A length is compared before it is added. Sums that may overflow are unsigned.
- * - What looks wrong is not explained: the answer is BAD, and the twin finds the words.
+ * - No library, no allocation, no global that is written after `twinlog_prepare`: all memory that
+ *   is read or written is passed by the caller, with its size.
+ * - Before a byte is read, its position is compared with the end; before a byte is written, the
+ *   remaining room is checked. A length is compared before it is added. Sums that may overflow are
+ *   unsigned.
+ * - Errors are not explained: the result is BAD, and the twin finds the message.
  *
- * It knows nothing of Python: one file serves all its versions. `twinlog_version` must match
- * `library.py`.
+ * It does not use Python's API, so one library serves all Python versions. `twinlog_version` must
+ * match `library.py`.
  */
 
 #include <stdint.h>
@@ -28,14 +29,14 @@ enum { OFFSET, TIMESTAMP, REST, KEY, KEY_SIZE, VALUE, VALUE_SIZE, HEADERS, END }
 /* numbers of `scan` that are kept between two calls */
 enum { POSITION, LEFT, LAST_DELTA, MOST_DELTA, BASE_OFFSET, BASE_TIME, HAS_TIME, TIME };
 
-/* most bytes of a record in front of its key length: length, attributes, two deltas */
+/* most bytes of a record before its key length: length, attributes, two deltas */
 #define MOST_FRONT (5 + 1 + 10 + 5)
 
 EXPORT i64 twinlog_version(void) { return 3; }
 
 /* ---- integers ---- */
 
-/* Zigzag, at most `most` bytes (5 or 10) below `end`; 0 when it is cut short or too long. */
+/* Zigzag, at most `most` bytes (5 or 10) below `end`; returns 0 if it is truncated or too long. */
 static inline int read_int(const u8 *data, i64 *position, i64 end, int most, i64 *value) {
     u64 raw = 0;
     i64 at = *position;
@@ -106,7 +107,7 @@ static inline u32 little32(const u8 *at) {
     return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? value : __builtin_bswap32(value);
 }
 
-/* A loop of our own would become a call of memcpy anyway. */
+/* The compiler would turn a hand-written loop into a call of memcpy anyway. */
 static inline void copy(u8 *to, const u8 *from, i64 size) {
     if (size > 0) __builtin_memcpy(to, from, (size_t)size);
 }
@@ -172,20 +173,20 @@ struct header {
     i64 key, key_size, value, value_size;
 };
 
-/* The header at *position: a key is never null, a value may be. */
+/* Reads the header at *position: a key is never null, a value may be. */
 static inline int read_header(const u8 *data, i64 *position, i64 end, struct header *one) {
     if (!read_bytes(data, position, end, &one->key, &one->key_size) || one->key_size < 0) return 0;
     return read_bytes(data, position, end, &one->value, &one->value_size);
 }
 
-/* The record at *position, and *position behind it; 0 when it is none. */
+/* Reads the record at *position and moves *position after it; returns 0 if it is not a record. */
 static inline int read_record(const u8 *data, i64 *position, i64 size, struct record *one) {
     i64 at = *position, length, count;
     struct header header;
     if (!read32(data, &at, size, &length) || length < 0 || length > size - at) return 0;
     i64 end = at + length;
     if (at >= end) return 0;
-    at++; /* attributes, of which none is defined */
+    at++; /* attributes: none is defined */
     if (!read_int(data, &at, end, 10, &one->time_delta)) return 0;
     if (!read32(data, &at, end, &one->delta)) return 0;
     one->rest = at;
@@ -201,7 +202,7 @@ static inline int read_record(const u8 *data, i64 *position, i64 size, struct re
     return 1;
 }
 
-/* Writes it with these deltas; the caller has seen that there is room for MOST_FRONT and the rest. */
+/* Writes a row with these deltas; the caller has checked that MOST_FRONT and the rest fit. */
 static inline u8 *write_record(u8 *out, const u8 *data, i64 rest, i64 end, i64 time_delta, i64 delta) {
     out = write_int(out, 1 + size_of(time_delta) + size_of(delta) + (end - rest));
     *out++ = 0;
@@ -213,7 +214,8 @@ static inline u8 *write_record(u8 *out, const u8 *data, i64 rest, i64 end, i64 t
 
 /* ---- a payload becomes a table ---- */
 
-/* At most `most` records from state[POSITION] on; how many, or BAD with the state as it was. */
+/* Scans at most `most` records from state[POSITION] on; returns their number, or BAD with the state
+ * unchanged. */
 EXPORT i64 twinlog_scan(const u8 *data, i64 size, i64 *state, i64 most, i64 *table, i64 stride) {
     i64 position = state[POSITION], left = state[LEFT], last_delta = state[LAST_DELTA], rows = 0;
     struct record one;
@@ -242,8 +244,8 @@ EXPORT i64 twinlog_scan(const u8 *data, i64 size, i64 *state, i64 most, i64 *tab
 
 /* ---- rows of a table become a payload ---- */
 
-/* Of `count` rows, which `picked` names: bytes of their payload, where the first of them is record
- * `number` of a batch that begins at timestamp `base`; least and greatest timestamp. */
+/* Returns the payload size of the `count` rows in `picked`, where the first of them is record
+ * `number` of a batch that begins at timestamp `base`; also their least and greatest timestamp. */
 EXPORT i64 twinlog_measure(const i64 *table, i64 stride, const i64 *picked, i64 count, i64 number,
                            i64 base, i64 *times) {
     i64 total = 0, least = INT64_MAX, most = INT64_MIN;
@@ -261,7 +263,7 @@ EXPORT i64 twinlog_measure(const i64 *table, i64 stride, const i64 *picked, i64 
     return total;
 }
 
-/* Those rows as records of that batch, dense; bytes written, BAD without room. */
+/* Writes these rows as records of that batch, dense; returns its bytes, BAD without room. */
 EXPORT i64 twinlog_rebuild(const u8 *data, i64 size, const i64 *table, i64 stride,
                            const i64 *picked, i64 count, i64 number, i64 base, u8 *out, i64 room) {
     u8 *at = out;
@@ -277,7 +279,7 @@ EXPORT i64 twinlog_rebuild(const u8 *data, i64 size, const i64 *table, i64 strid
     return at - out;
 }
 
-/* At which of the rows the offset is not the one behind that of the row before; how many. */
+/* Finds the rows whose offset does not follow the previous row's; returns their number. */
 EXPORT i64 twinlog_breaks(const i64 *offsets, const i64 *picked, i64 count, i64 *breaks) {
     i64 found = 0;
     for (i64 n = 1; n < count; n++)
@@ -285,7 +287,7 @@ EXPORT i64 twinlog_breaks(const i64 *offsets, const i64 *picked, i64 count, i64 
     return found;
 }
 
-/* ---- where keys go ---- */
+/* ---- partitions of keys ---- */
 
 static u32 murmur2(const u8 *data, i64 size) {
     const u32 m = 0x5BD1E995u;
@@ -302,8 +304,8 @@ static u32 murmur2(const u8 *data, i64 size) {
     return value ^ value >> 15;
 }
 
-/* The rows in `picked`, by partition and in order: into `placed`, which has room for as many;
- * counts[p + 1] ends partition p, and counts[0] is 0. */
+/* Writes the rows in `picked` to `placed`, which has room for as many, by partition and in order;
+ * counts[p + 1] is the end of partition p, and counts[0] is 0. */
 EXPORT i64 twinlog_place(const u8 *data, i64 size, const i64 *table, i64 stride, const i64 *picked,
                          i64 count, i64 partitions, i64 *where, i64 *placed, i64 *counts) {
     for (i64 p = 0; p <= partitions; p++) counts[p] = 0;
@@ -324,7 +326,7 @@ EXPORT i64 twinlog_place(const u8 *data, i64 size, const i64 *table, i64 stride,
     }
     for (i64 p = 0; p < partitions; p++) counts[p + 1] += counts[p];
     for (i64 n = count - 1; n >= 0; n--) placed[--counts[where[n] + 1]] = picked[n];
-    /* each was counted down to its begin, which is the end of the one before */
+    /* each was counted down to its begin, which is the end of the previous one */
     for (i64 p = 0; p < partitions; p++) counts[p] = counts[p + 1];
     counts[partitions] = count;
     return count;
@@ -332,8 +334,8 @@ EXPORT i64 twinlog_place(const u8 *data, i64 size, const i64 *table, i64 stride,
 
 /* ---- columns of bytes ---- */
 
-/* Bytes of one column's rows, one behind the other, where each ends, and which are there (a bit
- * each, as Arrow has them); how many are null, BAD without room. */
+/* Copies the bytes of one column's rows one after another, and sets the end of each and a bit for
+ * each that is not null, as in Arrow; returns the number of nulls, BAD without room. */
 EXPORT i64 twinlog_gather(const u8 *data, i64 size, const i64 *from, const i64 *sizes, i64 count,
                           u8 *out, i64 room, int32_t *ends, u8 *present) {
     i64 filled = 0, nulls = 0;
@@ -361,15 +363,16 @@ struct strings {
     const i64 *starts, *sizes;
 };
 
-/* Row n of a column, whose size may be negative: null; 0 when it is outside of its data. */
+/* Reads row n of a column; a negative size means null. Returns 0 if it is outside of its data. */
 static inline int find_bytes(const struct strings *from, i64 n, i64 *start, i64 *size) {
     *start = from->starts[n];
     *size = from->sizes[n];
     return *size <= 0 || (*start >= 0 && *start <= from->size && *size <= from->size - *start);
 }
 
-/* Rows as records whose offsets are 0, 1, ..: the table, and its bytes in `out`; how many, or BAD
- * without room or when a column is outside of its data. Headers are copied as they are. */
+/* Builds records with the offsets 0, 1, ... from rows: the table, and its bytes in `out`. Headers
+ * are copied unchanged. Returns the bytes written, or BAD without room or if a column is outside of
+ * its data. */
 EXPORT i64 twinlog_pack(const u8 *keys, i64 keys_size, const i64 *key_at, const i64 *key_sizes,
                         const u8 *values, i64 values_size, const i64 *value_at,
                         const i64 *value_sizes, const u8 *headers, i64 headers_size,
@@ -413,10 +416,10 @@ EXPORT i64 twinlog_pack(const u8 *keys, i64 keys_size, const i64 *key_at, const 
 
 /* ---- headers of records become columns, and columns headers ---- */
 
-/* numbers of all headers of some records */
+/* totals over the headers of some records */
 enum { HEADER_COUNT, KEY_BYTES, VALUE_BYTES, ROWS_WITHOUT, NULL_VALUES };
 
-/* UTF-8 without surrogates, as Arrow and Python have it. */
+/* Whether it is UTF-8 without surrogates, as Arrow and Python require. */
 static int is_text(const u8 *text, i64 size) {
     for (i64 n = 0; n < size;) {
         u8 first = text[n], low = 0x80, high = 0xBF;
@@ -442,15 +445,15 @@ static int is_text(const u8 *text, i64 size) {
     return 1;
 }
 
-/* Where row n has its headers, *at behind their count; 0 when that is none. */
+/* Finds the headers of row n and moves *at after their count; returns 0 if they are invalid. */
 static inline int read_count(const u8 *data, i64 size, i64 start, i64 end, i64 *at, i64 *count) {
     if (start < 0 || start > end || end > size) return 0;
     *at = start;
     return read32(data, at, end, count) && *count >= 0 && *count <= end - *at;
 }
 
-/* Of rows whose headers are [starts[n], ends[n]): how much there is to unpack; BAD where they are
- * none, where a key is no UTF-8, or where an Arrow column of 32 bits cannot hold them. */
+/* Measures the headers [starts[n], ends[n]) of rows; BAD if they are invalid, a key is not UTF-8,
+ * or they do not fit into an Arrow column of 32 bits. */
 EXPORT i64 twinlog_measure_headers(const u8 *data, i64 size, const i64 *starts, const i64 *ends,
                                    i64 rows, i64 *found) {
     i64 headers = 0, keys = 0, values = 0, without = 0, nulls = 0;
@@ -478,8 +481,9 @@ EXPORT i64 twinlog_measure_headers(const u8 *data, i64 size, const i64 *starts, 
     return rows;
 }
 
-/* Those headers as buffers of an Arrow column: where the list of each row ends and which rows have
- * one, where each key ends, the keys, and so the values. `room` is what measuring found. */
+/* Unpacks these headers to the buffers of an Arrow column: the end of each row's list and which
+ * rows have one, the end of each key, the keys, and the same for the values. `room` is the result
+ * of measuring. */
 EXPORT i64 twinlog_unpack_headers(const u8 *data, i64 size, const i64 *starts, const i64 *ends,
                                   i64 rows, const i64 *room, int32_t *list_ends, u8 *has_list,
                                   int32_t *key_ends, u8 *keys, int32_t *value_ends, u8 *has_value,
@@ -511,8 +515,9 @@ EXPORT i64 twinlog_unpack_headers(const u8 *data, i64 size, const i64 *starts, c
     return header;
 }
 
-/* The other way: row n has counts[n] of the headers, as its record has them, of no size: none.
- * Their bytes, or BAD without room, where a key is null, or a column is outside of its data. */
+/* The inverse: encodes the headers of records; row n has counts[n] of them, and size 0 means none.
+ * Returns the bytes written, or BAD without room, if a key is null, or if a column is outside of
+ * its data. */
 EXPORT i64 twinlog_pack_headers(const u8 *keys, i64 keys_size, const i64 *key_at,
                                 const i64 *key_sizes, const u8 *values, i64 values_size,
                                 const i64 *value_at, const i64 *value_sizes, i64 headers,
@@ -548,12 +553,13 @@ EXPORT i64 twinlog_pack_headers(const u8 *keys, i64 keys_size, const i64 *key_at
 /* ---- small batches become one ---- */
 
 #define HEADER_BYTES 61
-/* what joining is told, and behind it what it answers */
+/* inputs of a join, followed by its results */
 enum { AT, NEXT_OFFSET, END_OFFSET, FEW, MOST_RECORDS, IS_CHECKED,
        BATCHES, RECORDS, EPOCH, BASE, RECORD_TIME, BATCH_TIME, OLDEST };
 
-/* Batches from state[AT] on that follow each other and pass as they are (magic 2, no codec, dense,
- * CreateTime, CRC right, one leader epoch), as one payload of at most `room` bytes; its size. */
+/* Joins consecutive batches from state[AT] on that can be sent unchanged (magic 2, no codec, dense,
+ * CreateTime, correct CRC, one leader epoch) to one payload of at most `room` bytes; returns its
+ * size. */
 EXPORT i64 twinlog_join(const u8 *buffer, i64 size, i64 *state, u8 *out, i64 room) {
     i64 at = state[AT], next = state[NEXT_OFFSET], records = 0, batches = 0, filled = 0;
     i64 epoch = 0, base = 0, record_time = 0, batch_time = 0, oldest = 0;

@@ -1,8 +1,8 @@
-"""The compiled loops, as Python calls them.
+"""The compiled loops, called from Python.
 
-They are one shared library beside this file, made when Twinlog is installed (`hatch_build.py`): it
-knows nothing of Python, is mapped in some milliseconds, shares its pages between lanes, and nothing
-is compiled or written when a lane starts. Every call gives the size of each buffer with it.
+They are one shared library beside this file, built when Twinlog is installed (`hatch_build.py`). It
+does not use Python's API, is loaded in some milliseconds and shares its pages between lanes;
+nothing is compiled or written when a lane starts. Every call passes the size of each buffer.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from twinlog.wire.kernels.twin import TWIN
 
 NAME: Final = "kernels.so"
 VERSION: Final = 3
-"""Of the functions and their arguments; `kernels.c` says the same."""
+"""The version of the functions and their arguments; `kernels.c` has the same number."""
 
 _BAD: Final = -1
 _LENGTHS: Final = 5 + 5 + 1
-"""Most bytes of a record's key length, value length, and count of headers where it has none."""
+"""Most bytes of a record's key length, value length, and header count if it has no headers."""
 _AT, _SIZE, _BYTES = ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
 _FUNCTIONS: Final[dict[str, Sequence[Any]]] = {
     "twinlog_version": (),
@@ -59,15 +59,15 @@ _FUNCTIONS: Final[dict[str, Sequence[Any]]] = {
 
 
 class NotLoaded(Exception):
-    """There is no library that this machine can load; its text says why."""
+    """There is no library that this machine can load; the text gives the reason."""
 
 
 class Library:
-    """The kernels of one library file; the methods are `twin`'s functions."""
+    """The kernels of one library file; the methods are the functions of `twin`."""
 
     def __init__(self, path: Path) -> None:
         if struct.calcsize("P") != 8:
-            raise NotLoaded("this Python is not of 64 bits")
+            raise NotLoaded("this Python is not a 64-bit one")
         try:
             loaded = ctypes.CDLL(str(path))
             for name, arguments in _FUNCTIONS.items():
@@ -76,7 +76,7 @@ class Library:
         except (OSError, AttributeError) as error:
             raise NotLoaded(str(error)) from None
         if loaded.twinlog_version() != VERSION:
-            raise NotLoaded(f"{path} was made of another release")
+            raise NotLoaded(f"{path} was built for another release")
         loaded.twinlog_prepare()
         self._scan, self._measure = loaded.twinlog_scan, loaded.twinlog_measure
         self._rebuild, self._breaks = loaded.twinlog_rebuild, loaded.twinlog_breaks
@@ -88,7 +88,7 @@ class Library:
         self._join = loaded.twinlog_join
 
     def scan(self, data: bytes, state: ScanState[int], most: int) -> Table | None:
-        # a record has 7 bytes or more, so a count that lies costs no memory
+        # a record has 7 bytes or more, so a wrong count does not cost memory
         stride = min(most, state[1], len(data) // 7)
         cells = array("q", bytes(8 * COLUMNS * stride))
         at, _ = cells.buffer_info()
@@ -181,7 +181,7 @@ class Library:
         count, columns = len(times), (key, value, headers)
         if any(len(one.starts) != count or len(one.sizes) != count for one in columns):
             raise ValueError("columns differ in length")
-        # a null of each column takes 1 off
+        # a null in each column subtracts 1
         out = bytearray(sum(sum(one.sizes) for one in columns) + count * (_LENGTHS + 3))
         cells = array("q", bytes(8 * COLUMNS * count))
         filled = self._pack(
@@ -230,7 +230,7 @@ class Library:
         headers, rows = len(key.sizes), len(counts)
         if {len(key.starts), len(value.starts), len(value.sizes)} != {headers}:
             raise ValueError("columns differ in length")
-        # a null of each column takes 1 off
+        # a null in each column subtracts 1
         room = sum(key.sizes) + sum(value.sizes) + headers * (5 + 5 + 2) + rows * 5
         out = bytearray(max(0, room))
         starts, sizes = (array("q", bytes(8 * rows)) for _ in range(2))

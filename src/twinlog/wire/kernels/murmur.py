@@ -1,4 +1,4 @@
-"""The hash by which Kafka's Java producer partitions keys."""
+"""The hash that Kafka's Java producer uses to partition by key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _INT: Final = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """`Utils.murmur2` of Kafka's clients, as an unsigned number."""
+    """Return `Utils.murmur2` of Kafka's clients, as an unsigned number."""
     whole = len(data) & ~3
     value = _SEED ^ len(data)
     for at in range(0, whole, 4):

@@ -1,13 +1,14 @@
 """What the kernels read and write: a table of records, and the numbers of a scan and of a join.
 
-A table is nine columns of 64 bits over one decompressed payload. Its bytes stay where they are; a
-row says where a record's key, value and headers begin, so nothing is an object until one is wanted:
+A table consists of nine columns of 64-bit numbers over one decompressed payload. The payload bytes
+are not moved; a row gives the positions of a record's key, value and headers, so that no object is
+created until it is needed:
 
     offset, timestamp     absolute, as a consumer sees them
     rest, end             bytes [rest, end): key length, key, value length, value, headers. They
-                          hold no trace of the batch, so they go into any other as they are
-    key, key size         where the key begins; its size, negative: null
-    value, value size     of the value
+                          do not depend on the batch, so they fit into any other unchanged
+    key, key size         where the key begins; its size, negative for null
+    value, value size     the same for the value
     headers               where their count begins
 """
 
@@ -28,7 +29,7 @@ HEADERS: Final = 7
 END: Final = 8
 COLUMNS: Final = 9
 
-ScanState = array  # of 64 bits: what a scan begins with, and where the next one resumes
+ScanState = array  # 64-bit numbers: the input of a scan, and where the next one resumes
 POSITION: Final = 0
 LEFT: Final = 1
 LAST_DELTA: Final = 2
@@ -39,27 +40,27 @@ HAS_TIME: Final = 6
 TIME: Final = 7
 
 JoinState = array
-"""Of 64 bits: what joining gets (to `IS_CHECKED`), then what it answers."""
+"""64-bit numbers: the inputs of a join (up to `IS_CHECKED`), then its results."""
 AT: Final = 0
 NEXT_OFFSET: Final = 1
 END_OFFSET: Final = 2
 FEW: Final = 3
 MOST_RECORDS: Final = 4
 IS_CHECKED: Final = 5
-"""1: nobody asks for CRCs any more."""
+"""1: the CRCs are already checked."""
 BATCHES: Final = 6
 RECORDS: Final = 7
 EPOCH: Final = 8
 FIRST_TIMESTAMP: Final = 9
 MOST_TIMESTAMP: Final = 10
-"""Of the records; the two behind it are of what the batches' headers say."""
+"""Taken from the records; the two after it from the headers of the batches."""
 MOST_OF_BATCHES: Final = 11
 LEAST_OF_BATCHES: Final = 12
 JOIN_NUMBERS: Final = 13
 
 
 class Table:
-    """Records of one payload, as columns; `rows` of `stride` cells of each are filled."""
+    """Records of one payload, as columns; `rows` of the `stride` cells of each are filled."""
 
     __slots__ = ("cells", "data", "is_rising", "rows", "stride")
 
@@ -71,23 +72,23 @@ class Table:
         self.stride = stride
         self.rows = rows
         self.is_rising = is_rising
-        """Offsets rise from row to row: always in a batch of magic 2."""
+        """Whether offsets increase from row to row: always true in a batch of magic 2."""
 
     def column(self, number: int, first: int = 0, end: int | None = None) -> Sequence[int]:
-        """Its cells of the rows [first, end)."""
+        """Return the cells of a column in the rows [first, end)."""
         at = number * self.stride
         return self.cells[at + first : at + (self.rows if end is None else end)]
 
 
 class Strings(NamedTuple):
-    """A column of bytes: row n has data[starts[n]:starts[n] + sizes[n]]; a negative size: null."""
+    """A column of bytes: row n is data[starts[n]:starts[n] + sizes[n]]; null if its size is < 0."""
 
     data: bytes
     starts: array[int]
     sizes: array[int]
 
     def rows(self) -> list[bytes | None]:
-        """Each as an object. Raises ValueError where one is outside of the data."""
+        """Return each row as an object; raises ValueError if one is outside of the data."""
         out: list[bytes | None] = []
         for start, size in zip(self.starts, self.sizes, strict=True):
             if size > 0 and not 0 <= start <= len(self.data) - size:
@@ -97,19 +98,20 @@ class Strings(NamedTuple):
 
 
 class HeaderColumns(NamedTuple):
-    """Headers of records as an Arrow column of lists has them. Ends are of 32 bits, with a 0 in
-    front; `present` is a bit for each that is there.
+    """Headers of records as an Arrow list column.
+
+    Ends are 32-bit numbers, preceded by a 0; `present` has a bit for each entry that is not null.
     """
 
     headers: int
-    """How many."""
+    """The number of headers."""
     ends: bytearray
-    """In headers, of the list of each row."""
+    """The end of each row's list, counted in headers."""
     present: bytearray
-    """Of rows: one without headers is null."""
+    """A bit for each row: a row without headers is null."""
     nulls: int
     keys: bytearray
-    """UTF-8."""
+    """Encoded as UTF-8."""
     key_ends: bytearray
     values: bytearray
     value_ends: bytearray
@@ -121,13 +123,14 @@ class Kernels(Protocol):
     """The functions; `picked` are row numbers of the table, in order."""
 
     def scan(self, data: bytes, state: ScanState[int], most: int) -> Table | None:
-        """At most `most` records; None: they are corrupt, and the twin says why."""
+        """Return at most `most` records; None if they are corrupt (the twin gives the reason)."""
 
     def measure(
         self, table: Table, picked: array[int], number: int, base: int
     ) -> tuple[int, int, int]:
-        """Bytes of these rows in a batch that begins at timestamp `base` (ms), the first of them as
-        its record `number`; their least and their greatest timestamp.
+        """Return the size of these rows in a batch, and their least and greatest timestamp.
+
+        The batch begins at timestamp `base` (ms), and the first row is its record `number`.
         """
 
     def rebuild(
@@ -139,45 +142,52 @@ class Kernels(Protocol):
         out: bytearray,
         start: int,
     ) -> int:
-        """Write them so from `start` on; bytes written, -1 without room."""
+        """Write the rows as `measure` counts them, from `start` on.
+
+        Returns the bytes written, or -1 if there is not enough room.
+        """
 
     def breaks(self, table: Table, picked: array[int]) -> array[int]:
-        """Places in `picked` whose offset does not follow the one before."""
+        """Return the indexes in `picked` whose offset does not follow the previous one."""
 
     def gather(
         self, table: Table, column: int, first: int, end: int
     ) -> tuple[bytearray, bytearray, bytearray, int]:
-        """KEY or VALUE of the rows [first, end): their bytes, the ends of each (of 32 bits, with a
-        0 in front), a bit for each that is there, and how many are null.
+        """Return KEY or VALUE of the rows [first, end).
+
+        The result is their bytes, the end of each (32-bit numbers, preceded by a 0), a bit for each
+        that is not null, and the number of nulls.
         """
 
     def partition(self, table: Table, picked: array[int], partitions: int) -> list[array[int]]:
-        """The rows of each partition, as Kafka's Java producer partitions by key."""
+        """Return the rows of each partition, as Kafka's Java producer partitions by key."""
 
     def pack(self, key: Strings, value: Strings, headers: Strings, times: array[int]) -> Table:
-        """Columns as records whose offsets are 0, 1, ..; headers are encoded, of no size: none.
+        """Build records with the offsets 0, 1, ... from columns.
 
-        Raises ValueError where a column is outside of its data.
+        Headers are already encoded; size 0 means no headers. Raises ValueError if a column is
+        outside of its data.
         """
 
     def unpack_headers(
         self, data: bytes, starts: array[int], ends: array[int]
     ) -> HeaderColumns | None:
-        """Headers as columns: those of row n are data[starts[n]:ends[n]], their count in front.
+        """Return headers as columns.
 
-        None: they are corrupt, a key is no UTF-8, or they are too many for 32 bits; the twin says
-        what becomes of them.
+        The headers of row n are data[starts[n]:ends[n]], preceded by their count. Returns None if
+        they are corrupt, a key is not UTF-8, or they are too many for 32 bits; the twin then
+        handles these cases.
         """
 
     def pack_headers(self, counts: array[int], key: Strings, value: Strings) -> Strings:
-        """Columns of headers, of which the rows have so many each, as `pack` takes them.
+        """Encode columns of headers as `pack` expects them.
 
-        Raises ValueError where a key is null, the counts are not those of the columns, or a column
-        is outside of its data.
+        `counts` is the number of headers of each row. Raises ValueError if a key is null, the
+        counts do not match the columns, or a column is outside of its data.
         """
 
     def join(self, buffer: memoryview, state: JoinState[int], out: bytearray, start: int) -> int:
-        """Take small batches that follow each other as one payload, from `start` on; its bytes.
+        """Join consecutive small batches into one payload, from `start` on; return its size.
 
-        It ends in front of the first batch that does not pass as it is, or has no room.
+        Stops before the first batch that cannot be sent unchanged or for which there is no room.
         """

@@ -1,4 +1,4 @@
-"""The kernels in Python: the oracle for the compiled ones, and the fallback without them.
+"""The kernels in Python: the reference for the compiled ones, and the fallback without them.
 
 A record (KIP-98), all numbers zigzag varints:
 
@@ -6,8 +6,8 @@ A record (KIP-98), all numbers zigzag varints:
     key length (negative: null), key, value length (negative: null), value,
     number of headers, each: key length, key, value length (negative: null), value
 
-Nothing here trusts a length: a record ends where its length says and the batch where its last
-record does, or the batch is corrupt.
+Nothing here trusts a length: a record must end where its length says, and the batch where its last
+record ends; otherwise the batch is corrupt.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from twinlog.wire.varint import encode_varint, read_varint, read_varlong
 
 _INT64_SPAN: Final = 1 << 64
 _INT64_MAX: Final = (1 << 63) - 1
-_SAFE_TERM: Final = 1 << 62  # two terms below it cannot leave 64 bits
+_SAFE_TERM: Final = 1 << 62  # the sum of two smaller terms fits into 64 bits
 _NOT_AS_IT_IS: Final = CODEC_MASK | LOG_APPEND_TIME_BIT | CONTROL_BIT
 _POSITIVE: Final = 0x7FFFFFFF
 
@@ -44,14 +44,14 @@ def _length(number: int) -> int:
 
 _MANY: Final = 1 << 13
 _LENGTHS: Final = bytes(_length(number) for number in range(_MANY))
-"""Of integers as a record has them: bytes that each takes."""
+"""The number of bytes that each integer takes as a varint."""
 
 
 class Twin:
-    """All of them; it keeps nothing."""
+    """All kernels in Python; an instance has no state."""
 
     def scan(self, data: bytes, state: ScanState[int], most: int) -> Table:
-        """Raises CorruptData; the state then says which record it met."""
+        """Raises CorruptData; the state then tells which record is corrupt."""
         columns: list[list[int]] = [[] for _ in range(shapes.COLUMNS)]
         try:
             _parse(data, state, most, columns)
@@ -125,7 +125,7 @@ class Twin:
         keys, sizes = table.column(shapes.KEY), table.column(shapes.KEY_SIZE)
         for row in picked:
             size, at = sizes[row], keys[row]
-            # the offset itself is no good: markers of transactions leave only every other one
+            # not the offset itself: transaction markers leave only every other offset
             key = data[at : at + size] if size >= 0 else offsets[row].to_bytes(8, "big")
             by_partition[(murmur2(key) & _POSITIVE) % partitions].append(row)
         return by_partition
@@ -149,7 +149,7 @@ class Twin:
         return Table(bytes(data), flat, len(times), len(times))
 
     def unpack_headers(self, data: bytes, starts: array[int], ends: array[int]) -> HeaderColumns:
-        """Raises CorruptData."""
+        """Return headers as columns; raises CorruptData."""
         return of_headers.unpack_headers(data, starts, ends)
 
     def pack_headers(self, counts: array[int], key: Strings, value: Strings) -> Strings:
@@ -166,7 +166,7 @@ class Twin:
                 if not joining.add(header, bytes(buffer[at + HEADER_BYTES : at + header.length])):
                     break
         except CorruptData:
-            pass  # whoever takes this batch by itself says so
+            pass  # reported when this batch is read by itself
         joining.answer(state)
         out[start : start + len(joining.payload)] = joining.payload
         return len(joining.payload)
@@ -176,12 +176,12 @@ TWIN: Final = Twin()
 
 
 def wrapped(number: int) -> int:
-    """Java adds in 64 bits: a delta between extreme timestamps overflows there and back."""
+    """Wrap to 64 bits like Java, where deltas of extreme timestamps overflow and return."""
     return (number + _INT64_MAX + 1) % _INT64_SPAN - _INT64_MAX - 1
 
 
 def _append(data: bytearray, value: bytes | None) -> int:
-    """Length and bytes; where the bytes begin."""
+    """Append length and bytes; return where the bytes begin."""
     data += encode_varint(-1 if value is None else len(value))
     at = len(data)
     data += value or b""
@@ -189,7 +189,7 @@ def _append(data: bytearray, value: bytes | None) -> int:
 
 
 class _Joining:
-    """One joined batch while it grows."""
+    """One joined batch while it is built."""
 
     def __init__(self, state: JoinState[int], room: int) -> None:
         self.payload = bytearray()
@@ -245,7 +245,7 @@ class _Joining:
 
 
 def scan_state(header: BatchHeader) -> ScanState[int]:
-    """What a scan of this batch's payload begins with."""
+    """Return the initial state for a scan of this batch's payload."""
     is_stamped = header.is_log_append_time
     return array(
         "q",
@@ -276,7 +276,7 @@ def _payload(table: Table, picked: array[int], number: int, base: int) -> bytear
 
 
 def _record(table: Table, row: int, time_delta: int, delta: int) -> bytes:
-    """A row's bytes with these deltas."""
+    """Return the bytes of a row with these deltas."""
     at = row + shapes.REST * table.stride
     rest = table.data[table.cells[at] : table.cells[at + (shapes.END - shapes.REST) * table.stride]]
     front = b"\x00" + encode_varint(time_delta) + encode_varint(delta)
@@ -286,7 +286,9 @@ def _record(table: Table, row: int, time_delta: int, delta: int) -> bytes:
 def _parse(  # noqa: C901, PLR0912, PLR0915 - one loop without calls, see below
     data: bytes, state: ScanState[int], most: int, columns: list[list[int]]
 ) -> None:
-    """Varints of one and two bytes are read in place: a call for each of a record's seven numbers
+    """Parse records.
+
+    Varints of one and two bytes are read in place: a call for each of the seven numbers of a record
     would double the time.
     """
     position, left, last_delta, most_delta, base_offset, base_time, has_time, time = state
@@ -310,7 +312,7 @@ def _parse(  # noqa: C901, PLR0912, PLR0915 - one loop without calls, see below
         if length < 0 or end > size:
             raise CorruptData(f"its length leads to byte {end} of {size}")
 
-        position += 1  # attributes, of which none is defined
+        position += 1  # attributes: none is defined
         raw = data[position]
         if raw < 0x80:
             position += 1

@@ -1,1 +1,1 @@
-"""Fetch and Produce, which carry batches: the copy builds and reads them without a schema."""
+"""Fetch and Produce, which carry batches: the copy encodes and decodes them without a schema."""

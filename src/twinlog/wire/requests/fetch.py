@@ -1,12 +1,12 @@
-"""Raw Fetch with incremental sessions (KIP-227): batches come back as the broker stores them.
+"""Fetch with incremental sessions (KIP-227): batches are returned as the broker stores them.
 
-A session remembers on the broker what we want, so a request names only the partitions that changed
-since the last one: a thousand quiet partitions cost an empty request twice a second. Version 13
-names topics by id (KIP-516), so that a re-created topic is an error and not a surprise; version 12
-by name. Both carry `current_leader_epoch` and `last_fetched_epoch` (KIP-320, KIP-595): a source
-that was truncated and refilled answers with a diverging epoch.
+The broker remembers the wanted partitions in a session, so a request names only the partitions that
+changed since the last one: a thousand idle partitions cost an empty request twice a second. Version
+13 names topics by id (KIP-516), so that a re-created topic causes an error and is not read as the
+old one; version 12 uses names. Both contain `current_leader_epoch` and `last_fetched_epoch`
+(KIP-320, KIP-595): a source that was truncated and refilled responds with a diverging epoch.
 
-Layouts: FetchRequest.json and FetchResponse.json of Kafka 4.3.
+Formats: FetchRequest.json and FetchResponse.json of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ VERSION_BY_ID: Final = 13
 VERSION_BY_NAME: Final = 12
 
 SESSION_ERRORS: Final = frozenset({70, 71, 106})
-"""FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR: open a
-new session.
+"""FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR: open a new
+session.
 """
 
 _REQUEST_HEAD = struct.Struct(">iiiibii")
@@ -38,7 +38,7 @@ _EPOCH_END = struct.Struct(">iq")
 
 
 class FetchPosition(NamedTuple):
-    """Where to read next; epochs are -1 when unknown."""
+    """The position to read next; epochs are -1 if unknown."""
 
     offset: int
     leader_epoch: int
@@ -47,7 +47,7 @@ class FetchPosition(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """Records of this producer from `first_offset` to its next abort marker were rolled back."""
+    """The producer's records from `first_offset` to its next abort marker were rolled back."""
 
     producer_id: int
     first_offset: int
@@ -55,9 +55,7 @@ class AbortedTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPartition:
-    """One partition of a Fetch answer; `records` is a slice of the answer's own buffer,
-    writable.
-    """
+    """One partition of a Fetch response; `records` is a writable slice of the response's buffer."""
 
     tp: TopicPartition
     error: int
@@ -66,15 +64,15 @@ class FetchedPartition:
     log_start: int
     aborted: tuple[AbortedTransaction, ...]
     diverging: tuple[int, int] | None
-    """(epoch, end offset of that epoch) where the broker's log leaves ours."""
+    """(epoch, end offset of that epoch) where the broker's log diverges from the fetched one."""
     preferred_replica: int
-    """Read from this one instead (KIP-392); -1: from the leader."""
+    """Read from this replica instead (KIP-392); -1: from the leader."""
     records: memoryview | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAnswer:
-    """A whole Fetch answer; `error` is the session's, the partitions carry their own."""
+    """A whole Fetch response; `error` is that of the session, each partition has its own."""
 
     throttle_ms: int
     error: int
@@ -82,9 +80,7 @@ class FetchAnswer:
 
 
 class FetchSession:
-    """What one connection wants to read from one broker, and what the broker already knows of
-    it.
-    """
+    """What one connection wants to read from one broker, and what the broker knows of it."""
 
     def __init__(self, version: int, isolation: Isolation, rack: str = "") -> None:
         self.version = version
@@ -96,7 +92,7 @@ class FetchSession:
         self._ids: dict[str, TopicId] = {}
         self._names: dict[bytes, str] = {}
         self._ends: dict[TopicPartition, tuple[int, int]] = {}
-        """High watermark and last stable offset, as the broker told them last."""
+        """High watermark and last stable offset, as the broker last reported them."""
         self._session_id = 0
         self._session_epoch = 0
 
@@ -111,8 +107,8 @@ class FetchSession:
         if topic_id != NO_TOPIC_ID and self._ids.get(tp.topic) != topic_id:
             before = self._ids.get(tp.topic)
             if before is not None:
-                # the broker keeps the topic that was deleted in its session, and answers for it
-                # for ever: only a new session forgets it
+                # the broker keeps a deleted topic in its session and continues to respond for it;
+                # only a new session removes it
                 self._names.pop(before.raw, None)
                 self.reset()
             self._ids[tp.topic] = topic_id
@@ -126,10 +122,10 @@ class FetchSession:
             self._changed[tp] = None
 
     def reported_end(self, tp: TopicPartition) -> int:
-        """The end that the broker told last, while it knows that we want the partition; else -1.
+        """Return the last reported end if the broker knows that the partition is wanted, else -1.
 
-        It tells an end when it changes. Who wants a partition again before a request has said that
-        it was left out hears nothing until then.
+        The broker reports an end when it changes. If a partition is wanted again before a request
+        has removed it from the session, the broker reports nothing until the next change.
         """
         if tp not in self._known or tp not in self._ends:
             return -1
@@ -137,7 +133,7 @@ class FetchSession:
         return last_stable if self._isolation is Isolation.READ_COMMITTED else high_watermark
 
     def request(self, *, max_wait_ms: int, max_bytes: int, min_bytes: int = 1) -> list[bytes]:
-        """The body of the next request; the answer of the one before must have been parsed."""
+        """Return the body of the next request; the previous response must have been parsed."""
         if self._session_epoch == 0:
             named, forgotten = list(self._wanted), []
         else:
@@ -197,7 +193,7 @@ class FetchSession:
         return b"".join(out)
 
     def parse(self, view: memoryview) -> FetchAnswer:
-        """Read an answer and step the session; CorruptData when the bytes make no sense."""
+        """Decode a response and advance the session; CorruptData if the bytes are invalid."""
         reader = Reader(view)
         throttle_ms, error, session_id = reader.unpack(_RESPONSE_HEAD)
         partitions: list[FetchedPartition] = []
@@ -223,7 +219,7 @@ class FetchSession:
         self._session_epoch = 1 if self._session_epoch == 0x7FFFFFFF else self._session_epoch + 1
 
     def reset(self) -> None:
-        """Begin a new session with the next request: the broker has forgotten the old one."""
+        """Begin a new session with the next request: the broker has lost the old one."""
         self._session_id = self._session_epoch = 0
         self._known.clear()
         self._ends.clear()

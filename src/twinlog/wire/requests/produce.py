@@ -1,10 +1,10 @@
-"""Raw Produce: whole record batches, one per partition and request, many partitions to a request.
+"""Produce: whole record batches, one per partition and request, many partitions per request.
 
-Version 13 names topics by id, so a batch meant for a topic that was deleted and created again is
-refused (UNKNOWN_TOPIC_ID) and not appended to the new one; version 9 by name. acks is always all: a
-producer id needs it.
+Version 13 names topics by id: a batch for a topic that was deleted and created again is refused
+(UNKNOWN_TOPIC_ID) and not appended to the new topic. Version 9 uses names. acks is always all,
+because a producer id requires it.
 
-Layouts: ProduceRequest.json and ProduceResponse.json of Kafka 4.3.
+Formats: ProduceRequest.json and ProduceResponse.json of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducedPartition:
-    """The broker's answer for one batch.
+    """The broker's result for one batch.
 
-    `log_append_time_ms` is -1 for an append to a CreateTime topic; for a batch that the broker
-    recognised as a repeat it is that batch's timestamp: so a dedupe is visible.
+    `log_append_time_ms` is -1 for an append to a CreateTime topic. For a batch that the broker
+    recognised as a duplicate it is the timestamp of the first one, so deduplication is visible.
     """
 
     tp: TopicPartition
@@ -44,7 +44,7 @@ class ProducedPartition:
     log_start: int
     message: str | None
     record: int = -1
-    """Of a refused batch: the index of the first record that is at fault; -1: it is not said."""
+    """The index of the first invalid record in a refused batch; -1 if it is not known."""
 
 
 def produce_request(
@@ -53,7 +53,7 @@ def produce_request(
     topic_ids: Mapping[str, TopicId],
     timeout_ms: int,
 ) -> list[Buffer]:
-    """Parts of a request body; the batches themselves are not copied."""
+    """Return the parts of a request body; the batches themselves are not copied."""
     by_topic: dict[str, list[TopicPartition]] = {}
     for tp in batches:
         by_topic.setdefault(tp.topic, []).append(tp)
@@ -75,7 +75,7 @@ def produce_request(
 def produce_answer(
     version: int, view: memoryview, names: Mapping[bytes, str]
 ) -> tuple[int, Sequence[ProducedPartition]]:
-    """(throttle in ms, one answer per batch); `names` turns raw topic ids back into names."""
+    """Return (throttle in ms, one result per batch); `names` maps raw topic ids to names."""
     reader = Reader(view)
     answers: list[ProducedPartition] = []
     for _ in range(reader.array_length()):
