@@ -146,7 +146,7 @@ def test_says_which_topics_must_not_grow_and_differ(
 
 def test_a_topic_that_is_not_there_is_a_note(checked: Checked) -> None:
     (flow,) = checked.report("topics = not-there-yet").flows
-    assert "topic not-there-yet is not there" in flow.notes[0]
+    assert "topic not-there-yet does not exist" in flow.notes[0]
 
 
 def test_foreign_data_in_a_prefixed_topic(
@@ -213,7 +213,7 @@ def test_a_name_that_is_too_long_is_a_problem_and_does_not_stretch_the_table(
     topics = f"topics = {fresh_topic}.*"
     (problem,) = checked.report(topics).problems
     assert (problem.code, problem.topic) == ("NAME_TOO_LONG", long)
-    assert f"with {len(checked.source) + 1 + 249} characters" in problem.message
+    assert f"a name of {len(checked.source) + 1 + 249} characters" in problem.message
     assert run(["check", str(checked.write(topics))]) == 1
     rows = [line for line in capsys.readouterr().out.splitlines() if "would be created" in line]
     assert len(rows) == 2
@@ -240,8 +240,8 @@ def test_clusters_that_cannot_be_reached_are_waited_for_together_and_not_in_sile
         config, said = load(checked.write(), environment={}), list[str]()
         report = check(config, gives_up_s=5.0, say=said.append)
     assert said == [
-        f"no answer yet from cluster {checked.source} at 127.0.0.1:{source}: trying for 5 s",
-        f"no answer yet from cluster {checked.target} at 127.0.0.1:{target}: trying for 5 s",
+        f"no answer yet from cluster {checked.source} at 127.0.0.1:{source}; giving up after 5 s",
+        f"no answer yet from cluster {checked.target} at 127.0.0.1:{target}; giving up after 5 s",
     ]
     assert codes(report) == ["UNREACHABLE", "UNREACHABLE"]
     assert str(source) in report.problems[0].message

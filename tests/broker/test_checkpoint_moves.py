@@ -90,7 +90,7 @@ def test_a_stream_goes_over_and_comes_back(
     for path in (tmp_path / "killed" / "commits").glob("*1*"):
         path.unlink()
     assert rewrite("on-A", "on-B") == 0
-    assert "the query resumes behind micro-batch 1\n" in capsys.readouterr().out
+    assert "the query resumes after micro-batch 1\n" in capsys.readouterr().out
     assert rewrite("killed", "killed-on-B") == 0
     assert "the query repeats micro-batch 1\n" in capsys.readouterr().out
     produce(source_cluster, fresh_topic, numbers(20, 30))

@@ -89,7 +89,7 @@ def test_tail_is_found_and_saved_once_though_the_command_dies_at_each_step(
         "run", "--tail", "keep", "--save", str(case.folder), "--dry-run"
     )
     assert (code, case.folder.exists()) == (0, False)
-    assert "6 records that never arrived, and 2 that were rolled back" in out
+    assert "6 records that never arrived, and 2 of aborted transactions" in out
     for moment, where in (("before", LINK), ("behind", LINK), ("before", MANIFEST)):
         case.killed(moment, where)
     code, said = case.run()

@@ -529,6 +529,6 @@ def test_log_that_changes_or_ends_while_it_is_read_is_refused(rig: Rig) -> None:
         list(source_records(log, 0, with_timestamp=True))
     assert moved.value.code == "REBUILD_MOVED"
     longer = replace(log, start=5, end=12)  # than the broker can give
-    with pytest.raises(PartitionError, match="cannot be read on from offset 10") as stuck:
+    with pytest.raises(PartitionError, match="cannot be read after offset 10") as stuck:
         list(source_records(longer, 5, with_timestamp=True))
     assert stuck.value.code == "REBUILD_UNREADABLE"

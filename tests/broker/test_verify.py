@@ -226,7 +226,7 @@ def test_what_compares_nothing_is_not_called_identical(
     for words, said in (
         (("--since", str(NOW + 20), "--until", str(NOW + 20)), "the range is empty"),
         (("--topics", "nothing-.*"), "no flow mirrors a topic that matches nothing-.*"),
-        (("--topics", "["), "[ is no regular expression"),
+        (("--topics", "["), "[ is not a regular expression"),
         (("--master", "nonsense"), "nonsense is not a Spark master"),
     ):
         capsys.readouterr()

@@ -189,7 +189,7 @@ def test_counts_that_change_stop_the_copy_for_nothing_is_placed_anew(flow: Rig) 
     add_partitions(flow.target, flow.remote, TARGETS + 1)
     code, message = flow.fail_once(KEYED)
     assert code == "PARTITIONS_DIFFER"
-    assert f"among {TARGETS} target partitions" in message
+    assert f"partitioned by key into {TARGETS} target partitions" in message
     # also where the counts have become equal
     add_partitions(flow.source, flow.topic, TARGETS + 1)
     with flow.mirror(once=True, keys=KEYED) as mirror:

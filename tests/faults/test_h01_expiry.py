@@ -135,7 +135,7 @@ def test_gap_in_a_topic_that_others_write_to_is_told_again_at_a_restart(rig: Rig
 
     code, message = rig.fail_once()
     assert code == "GAP_WRITTEN"
-    assert "5 records of ours are missing before offset 10" in message
+    assert "5 records of this flow are missing before offset 10" in message
     assert rig.end() == 20
 
 

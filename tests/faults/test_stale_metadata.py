@@ -168,7 +168,7 @@ def test_once_that_names_a_topic_which_is_not_there_does_not_end_well(rig: Rig) 
     delete_topic(rig.source, rig.topic)
     code, message = rig.fail_once()
     assert code == "TOPIC_MISSING"
-    assert f"topic {rig.topic} is not there" in message
+    assert f"topic {rig.topic} does not exist" in message
 
 
 def test_once_whose_pattern_matches_nothing_says_so(

@@ -48,7 +48,7 @@ def test_only_spark_and_data_frames_import_pyspark() -> None:
     [
         (("check", "--explain"), 0, "A.bootstrap.servers"),
         (("check",), 1, "UNREACHABLE"),
-        (("status",), 0, "A->B  UNKNOWN"),
+        (("status",), 3, "A->B  UNKNOWN"),
         (("mirror",), 1, "pip install 'twinlog[spark]' [ENVIRONMENT]"),
         (("verify", "--master", "local"), 2, "pip install 'twinlog[spark]' [ENVIRONMENT]"),
     ],

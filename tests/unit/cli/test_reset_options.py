@@ -37,7 +37,7 @@ def file(tmp_path: Path) -> str:
         ((GOAL,), "give --group NAME"),
         ((*GROUP, "--all", GOAL), "give --group NAME"),
         ((*GROUP, GOAL, "--topic", "a", "--topics", "a"), "give --topic or --topics"),
-        ((*GROUP, GOAL, "--topics", "["), "--topics: [ is no regular expression"),
+        ((*GROUP, GOAL, "--topics", "["), "--topics: [ is not a regular expression"),
         ((*GROUP, GOAL), "give --yes, or --dry-run"),
         ((*GROUP, GOAL, "--yes", "--cluster", "C"), "--cluster: C is not a cluster of a flow"),
         ((*GROUP, GOAL, "--yes", "--cluster", "B", "--flow", "A->B"), "--cluster or --flow"),

@@ -108,7 +108,7 @@ def old_broker(sock: socket.socket) -> None:
         (saying(b"\x15\x03\x03\x00\x02\x02\x50"), CorruptData, "TLS listener"),
         (saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"), CorruptData, "not Kafka's protocol"),
         (saying(struct.pack(">i", -5)), CorruptData, "not Kafka's protocol"),
-        (saying(api_versions_answer(999)), CorruptData, "correlation id 999"),
+        (saying(api_versions_answer(999)), CorruptData, "correlation ID 999"),
         (saying(struct.pack(">ii", 4, 1)), CorruptData, "cannot be read"),
         (saying(struct.pack(">ib", 1, 0)), CorruptData, "has only 1 bytes"),
     ],

@@ -154,7 +154,7 @@ class TestRequest:
     @pytest.mark.parametrize("address", ["127.0.0.1:1", "login..svc", "a" * 64 + ".svc"])
     def test_nobody_listens(self, endpoint: Endpoint, address: str) -> None:
         settings = replace(endpoint.settings(), token_endpoint_url=f"http://{address}/token")
-        with pytest.raises(Unreachable, match="does not answer"):
+        with pytest.raises(Unreachable, match="does not respond"):
             fetch_token(settings, NOW)
 
     def test_an_address_that_is_none_is_not_quoted(self, endpoint: Endpoint) -> None:

@@ -54,7 +54,9 @@ MISSPELT: tuple[Callable[[str], str], ...] = (
 
 def said(key: str) -> str | None:
     """What is said of a key that does nothing where it stands, or None if it is accepted."""
-    raw = Settings({key: Setting(key=key, value="x", file="f", line=1)})
+    # no class that is warned of under any key
+    value = "org.apache.kafka.connect.converters.ByteArrayConverter"
+    raw = Settings({key: Setting(key=key, value=value, file="f", line=1)})
     try:
         check_own_keys(raw, ALIASES)
     except ConfigError as error:

@@ -29,6 +29,14 @@ CLIENT_VALUES = {
     "auto.offset.reset": "latest",
     "compression.type": "zstd",
 }
+OF_CLASSES = (
+    *("key.converter", "value.converter", "header.converter", "metric.reporters", "plugin.path"),
+    *("rest.extension.classes", "partitioner.class", "security.providers"),
+    "connector.client.config.override.policy",
+)
+BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+CLASSES = dict.fromkeys(OF_CLASSES, BYTES)
+"""Any other Java class is warned of (test_warnings.py)."""
 VALUES_OF_OLD = {"twinlog.source.start": "latest"}
 ALIAS_OF = {Role.PRODUCER: "B", Role.CONSUMER: "A", Role.ADMIN: "A"}
 
@@ -38,7 +46,7 @@ def value_of(definition: KeyDefinition) -> str:
         return "true"
     if definition.kind is KeyKind.CHOICE:
         return definition.choices[0]
-    return definition.default or VALUES[definition.kind]
+    return definition.default or CLASSES.get(definition.name) or VALUES[definition.kind]
 
 
 def useless(config: MirrorConfig) -> list[str]:
@@ -76,14 +84,14 @@ def test_an_old_name_acts_and_names_the_new_one(read: Loader, old: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(WORKER_KEYS - set(DEFINITIONS)))
 def test_a_key_of_connects_workers(read: Loader, name: str) -> None:
-    config = read(f"B.{name} = 1")
+    config = read(f"B.{name} = {CLASSES.get(name, '1')}")
     assert useless(config) == []
     assert [one.line for one in without_meaning(config)] == [5]
 
 
 @pytest.mark.parametrize("name", sorted(PROCESS_KEYS - {"clusters", "listeners"}))
 def test_a_key_of_the_process(read: Loader, name: str) -> None:
-    config = read(f"{name} = true")
+    config = read(f"{name} = {CLASSES.get(name, 'true')}")
     assert useless(config) == []
     assert [one.line for one in without_meaning(config)] == [5]
 
@@ -91,7 +99,7 @@ def test_a_key_of_the_process(read: Loader, name: str) -> None:
 @pytest.mark.parametrize("row", CLIENT_MEANINGS, ids=lambda row: f"{row.role}.{row.name}")
 def test_a_setting_of_a_client(read: Loader, row: ClientKey) -> None:
     key = f"{ALIAS_OF[row.role]}.{row.role}.{row.name}"
-    config = read(f"{key} = {CLIENT_VALUES.get(row.name, '5000')}")
+    config = read(f"{key} = {({**CLIENT_VALUES, **CLASSES}).get(row.name, '5000')}")
     assert useless(config) == []
     (explained,) = [one for one in explain(flow_of(config)).keys if one.line == 5]
     assert (explained.key, explained.support, explained.meaning) == (key, row.support, row.meaning)

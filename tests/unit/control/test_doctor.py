@@ -96,7 +96,7 @@ def test_degraded_flow_says_why() -> None:
 def test_a_reason_is_no_place_to_look_for_codes() -> None:
     """What somebody wrote there, a topic in brackets perhaps, is none."""
     found = only(seen(state="DEGRADED", reason="it is away since [MAP_MISSING]"), "degraded")
-    assert "it resumes by itself" in found.todo
+    assert "the flow resumes by itself" in found.todo
 
 
 def test_process_that_is_silent() -> None:
@@ -223,7 +223,7 @@ def test_fetches_that_are_too_small_for_the_way() -> None:
     tuning = Tuning(partition_fetch_bytes=MB, fetch_bytes=2 * MB)
     one = {TopicPartition("orders", 0): 20.0 * MB}
     found = only(seen(lagging(), source=far, tuning=tuning, rates=one), "small_fetches")
-    assert "1.0 MB each 40 ms is at most 25.0 MB/s for a partition" in found.what
+    assert "1.0 MB every 40 ms is at most 25.0 MB/s for a partition" in found.what
     assert found.todo == f"raise A.consumer.max.partition.fetch.bytes above {MB}"
     many = {TopicPartition("orders", n): 10.0 * MB for n in range(6)}
     behind = [lagging(n) for n in range(6)]

@@ -33,7 +33,7 @@ NAMES = DrillNames("twinlog-drill-0123abcd")
         ([0, 1, 3], ["1 record lost: 2"]),
         ([0, 1, 1, 2, 3], ["1 record doubled: 1"]),
         ([0, 2, 1, 3], ["1 record moved: 1"]),
-        ([0, 1, 2, 3, -1], ["1 record none of the drill's: -1", "1 record moved: -1"]),
+        ([0, 1, 2, 3, -1], ["1 record not written by the drill: -1", "1 record moved: -1"]),
         ([1, 1, 0], ["2 records lost: 2, 3", "1 record doubled: 1", "1 record moved: 0"]),
         ([], ["4 records lost: 0, 1, 2 and 1 more"]),
     ],

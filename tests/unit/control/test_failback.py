@@ -304,7 +304,7 @@ def test_a_tail_that_is_deleted_while_it_is_read_ends_the_run(
 
     monkeypatch.setattr(tail, "fetch_partition", refuse)
     client = cast("ClusterClient", SimpleNamespace(alias="A"))
-    with pytest.raises(FlowError, match="does not give offset 20") as caught:
+    with pytest.raises(FlowError, match="no longer has offset 20") as caught:
         next(tail.read_tail(client, TP, Span(20, 25)))
     assert caught.value.code == "TAIL_MOVED"
 
@@ -441,7 +441,10 @@ def test_what_would_stop_a_start_leaves_the_end_unknown(monkeypatch: pytest.Monk
     gone.write(OURS, 4, 2)
     gone.write(STRANGER, 0, 5)
     gone.log.delete_before(6)
-    for one, why in ((gap, "2 records of ours are missing"), (gone, "does not remember how much")):
+    for one, why in (
+        (gap, "2 records of this flow are missing"),
+        (gone, "does not remember how much"),
+    ):
         with pytest.raises(FlowError, match=why) as caught:
             one.end(monkeypatch)
         assert caught.value.code == "TAIL_UNKNOWN"

@@ -80,7 +80,7 @@ def test_a_reload_gets_no_more_lanes_than_this_spark_was_made_for(
         assert engine.lanes_for(flow, 4, 100, flows=1) == 2
         assert engine.lanes_for(flow, 4, 100, flows=1) == 2
     (said,) = caplog.messages
-    assert "gets 2 lanes and not 4 until the mirror is started again" in said
+    assert "gets 2 lanes and not 4 until the mirror is restarted" in said
     with an_engine(None, {}) as engine:  # a flow that was added
         assert engine.lanes_for(flow, 4, 100, flows=2) == 1
 

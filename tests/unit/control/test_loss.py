@@ -245,7 +245,7 @@ def test_what_lies_behind_an_open_transaction_would_be_lost() -> None:
     found = flow.pass_time(RPO_S + 2)
     assert [(part.state, part.lag) for part in found.partitions] == [("AT_END", 0)] * 2
     assert (found.loss_records, found.loss_ms) == (1000, 32_000)
-    assert "a transaction that is open at the source" in found.rpo_excess
+    assert "an open transaction at the source" in found.rpo_excess
 
 
 def held_back(flow: Flow, limit_s: float | None) -> None:
@@ -452,7 +452,9 @@ def test_a_copy_that_is_too_slow_for_the_retention_is_told_of_in_time(
             found = flow.pass_time(1)
     (said,) = [line for line in caplog.messages if "RETENTION_NEAR" in line]
     assert "orders: in 5" in said, "just below an hour is left"
-    assert "of 2 partitions (orders-0 first), and the copy needs 2 h" in said
+    assert (
+        "of 2 partitions that are not copied yet (orders-0 first), and the copy needs 2 h" in said
+    )
     assert found.state is FlowState.DEGRADED
     assert "[RETENTION_NEAR]" in found.reason
     flow.copied(10_000, end=10_000)

@@ -75,7 +75,7 @@ def rest(
         server = Server(served.address, tls)
         # it is not asked again before the test is over
         eventually(
-            lambda: b"could not be asked" in asked(server, get(token)), what="its target is away"
+            lambda: b"could not be queried" in asked(server, get(token)), what="its target is away"
         )
         yield server
 

@@ -99,7 +99,9 @@ def test_a_disk_that_takes_nothing_ends_no_copy_and_is_said_once(
             log.info("something happened")
             status.write([flow()])
             kept.save()
-        logged = [r.getMessage() for r in caplog.records if "cannot be written" in r.getMessage()]
+        logged = [
+            r.getMessage() for r in caplog.records if "cannot write the status" in r.getMessage()
+        ]
         assert len(logged) == 1
         folder.unlink()
         status.write([flow()])

@@ -109,7 +109,9 @@ def test_who_takes_the_name_of_a_cleaned_folder_ends_no_copy_and_gets_nothing(
             kept.save()
         assert len(list(folder.iterdir())) == 1, "the link alone"
         assert victim.read_text() == "precious"
-        logged = [r.getMessage() for r in caplog.records if "cannot be written" in r.getMessage()]
+        logged = [
+            r.getMessage() for r in caplog.records if "cannot write the status" in r.getMessage()
+        ]
         assert len(logged) == 1
         shutil.rmtree(folder)
         status.write([flow()])

@@ -21,7 +21,7 @@ MAKE_ROOM = "; make room on the disk of /scratch, or set TMPDIR to a folder with
     [
         (FULL, ROOM, f"No space left on device{MAKE_ROOM}"),
         ("", 8192, f"its disk has 8.2 KB left{MAKE_ROOM}"),
-        (ENDED + HALTS, ROOM, "Shutdown broker because all log dirs have failed; mend what that"),
+        (ENDED + HALTS, ROOM, "Shutdown broker because all log dirs have failed; fix this cause"),
         ("Exception: java.lang.OutOfMemoryError: heap\n", ROOM, "java.lang.OutOfMemoryError: heap"),
         (
             f"{ENDED}12:00:02.000 WARN Metadata: no\n",

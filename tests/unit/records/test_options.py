@@ -129,7 +129,7 @@ def test_isolation(given: dict[str, str], level: Isolation) -> None:
         ({"startingOffsetsByTimestampStrategy": "none"}, "write error or latest"),
         ({"commitGroup": "g"}, "only streams have it"),
         ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers: missing; add it"),
-        ({"kafka.bootstrap.servers": "kafka1"}, "'kafka1' is no address"),
+        ({"kafka.bootstrap.servers": "kafka1"}, "'kafka1' is not an address"),
         ({"kafka.fetch.min.byte": "1"}, "did you mean kafka.fetch.min.bytes?"),
         ({"kafka.ack": "1"}, "did you mean kafka.acks?"),
         ({"chekpointLocation": "x"}, "did you mean checkpointLocation?"),

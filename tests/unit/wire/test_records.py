@@ -200,7 +200,9 @@ def test_nothing_makes_no_batch() -> None:
 def test_a_record_over_the_limit_stops_its_partition(codec: Codec, neighbours: int) -> None:
     records = [Record(at, NOW_MS, None, b"small") for at in range(neighbours)]
     records.append(Record(4711, NOW_MS, None, os.urandom(5000)))
-    with pytest.raises(PartitionError, match=r"offset 4711 .* takes 1000: raise") as caught:
+    with pytest.raises(
+        PartitionError, match=r"offset 4711 .* accepts at most 1000: raise"
+    ) as caught:
         sized(records, codec=codec, limit_bytes=1000)
     assert caught.value.code == "RECORD_TOO_LARGE"
 

@@ -75,7 +75,7 @@ _SHARED = (
          "the cluster that has the offset-syncs topic", choices=("source", "target")),
     _key("emit.offset-syncs.enabled", _BOOLEAN, "true", _ACTS, "write offset syncs (KIP-1031)"),
     _key("topic.filter.class", _STRING, MIRROR_PACKAGE + "DefaultTopicFilter", _ACTS,
-         "only the default is accepted: Java classes cannot select topics in Twinlog"),
+         "Kafka's default, or a class in Python: `package.module:Class`"),
 )
 
 _SOURCE = (
@@ -89,7 +89,7 @@ _SOURCE = (
     _key("use.defaults.from", _STRING, "target", _ACTS,
          "`source` copies the source's default values as explicit values"),
     _key("config.property.filter.class", _STRING, MIRROR_PACKAGE + "DefaultConfigPropertyFilter",
-         _ACTS, "only the default is accepted: Java classes cannot select configs in Twinlog"),
+         _ACTS, "Kafka's default, or a class in Python: `package.module:Class`"),
     _key("refresh.topics.enabled", _BOOLEAN, "true", _ACTS, "discover new topics and partitions"),
     _key("refresh.topics.interval.seconds", _LONG, "600", _ACTS,
          "how often new topics are discovered; negative: never"),
@@ -136,7 +136,7 @@ _CHECKPOINT = (
     _key("groups.exclude", _NAMES, DEFAULT_GROUPS_EXCLUDE, _ACTS,
          "consumer groups to leave out", replaces=("groups.blacklist",)),
     _key("group.filter.class", _STRING, MIRROR_PACKAGE + "DefaultGroupFilter", _ACTS,
-         "only the default is accepted: Java classes cannot select groups in Twinlog"),
+         "Kafka's default, or a class in Python: `package.module:Class`"),
     _key("refresh.groups.enabled", _BOOLEAN, "true", _ACTS, "discover new consumer groups"),
     _key("refresh.groups.interval.seconds", _LONG, "600", _ACTS,
          "how often new groups are discovered"),
