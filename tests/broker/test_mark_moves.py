@@ -199,6 +199,7 @@ def test_a_mark_moves_if_its_topic_is_copied(
         (old / name).mkdir(parents=True)
     (old / "metadata").write_text('{"id":"7"}')
     (old / "offsets" / "3").write_text(f'v1\n{{"batchWatermarkMs":0}}\n{{"{read}":{{"0":5}}}}')
+    (old / "commits" / "3").write_text('v1\n{"nextBatchWatermarkMs":0}')
     group = mark_group(f"twinlog-{sink}", "7")
 
     def mark(batch: int) -> None:
