@@ -192,15 +192,15 @@ def test_a_mark_moves_if_its_topic_is_copied(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    read, old = f"{sink}-in", tmp_path / "on-A"
+    read, old, query = f"{sink}-in", tmp_path / "on-A", f"query-{sink}"
     create_topic(source_cluster, read)
     produce(source_cluster, read, numbered(0, 5))
     for name in ("offsets", "commits"):
         (old / name).mkdir(parents=True)
-    (old / "metadata").write_text('{"id":"7"}')
+    (old / "metadata").write_text(f'{{"id":"{query}"}}')
     (old / "offsets" / "3").write_text(f'v1\n{{"batchWatermarkMs":0}}\n{{"{read}":{{"0":5}}}}')
     (old / "commits" / "3").write_text('v1\n{"nextBatchWatermarkMs":0}')
-    group = mark_group(f"twinlog-{sink}", "7")
+    group = mark_group(f"twinlog-{sink}", query)
 
     def mark(batch: int) -> None:
         newest = CommitMark(batch=batch, rows=1, topics=frozenset((sink,)))
@@ -223,12 +223,12 @@ def test_a_mark_moves_if_its_topic_is_copied(
     copy()
     produce_transaction(source_cluster, sink, numbered(3, 1), commit=True)
     assert f"the flow has not copied all of {sink}-0" in rewrite("too-soon")
-    assert marks(target_cluster, "7") == {}
+    assert marks(target_cluster, query) == {}
     copy()
     rewrite("on-B")
     with ClusterClient(settings_of(target_cluster)) as client:
         moved, invalid = read_mark(
-            marks(target_cluster, "7")[group], client.metadata([]).cluster_id
+            marks(target_cluster, query)[group], client.metadata([]).cluster_id
         )
     assert (moved, invalid) == (CommitMark(batch=3, rows=1, topics=frozenset((sink,))), [])
     mark(2)
