@@ -371,8 +371,9 @@ def test_a_wrong_password(
 ) -> None:
     checked = Checked(tmp_path, guarded.bootstrap, target_cluster.bootstrap)
     lines = [
-        line.replace("reader-secret", "wrong") for line in login(checked.source, guarded, "reader")
+        line.replace("reader-secret", "mistaken-7f3")
+        for line in login(checked.source, guarded, "reader")
     ]
     report = checked.report(*lines)
     assert codes(report) == ["AUTHENTICATION_FAILED"]
-    assert "wrong" not in str(report.problems[0])
+    assert "mistaken-7f3" not in str(report.problems[0])

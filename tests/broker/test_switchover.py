@@ -134,6 +134,11 @@ def test_closed_gates_change_nothing(case: Case) -> None:
     closed = {name for name, one in found.items() if not one["is_open"]}
     assert {"mirror", "copy", "groups"} <= closed
     assert "no mirror leads the flow" in found["mirror"]["evidence"][0]
+    code, out, err = case.commands.do("run", "--yes", *_accepting(*closed))
+    assert (code, "[NOT_COPIED]" in err) == (1, True)
+    with Mirror(case.file, once=True) as mirror:
+        mirror.wait()
+    produce(pair.source, case.orders, numbered(10, 5))
     code, out, err = case.commands.do("run", "--yes")
     assert code == 1
     assert "[GATE_CLOSED]" in err
@@ -142,7 +147,7 @@ def test_closed_gates_change_nothing(case: Case) -> None:
     assert "no mirror runs" in err
     assert case.fences() == set()
     with Mirror(case.file) as mirror:
-        eventually(lambda: case.copied(case.orders) == 10)
+        eventually(lambda: case.copied(case.orders) == 15)
         eventually(lambda: case.commands.show("plan")[0] == 0)
         produce(pair.target, case.remote(case.orders), [Outgoing(value=b"stray")])
         code, out, _ = case.commands.do("plan")

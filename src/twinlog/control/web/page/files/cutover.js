@@ -58,6 +58,7 @@ function failover(flow, plan) {
   return [
     plan.promoted ? h("p", { class: "verdict warn" }, plan.promoted) : null,
     plan.source_problem ? h("p", { class: "warn" }, plan.source_problem) : h("p", {}, "The source is reachable, so a switchover would lose nothing."),
+    plan.groups_problem ? h("p", { class: "warn" }, plan.groups_problem) : null,
     ...notes(plan),
     h("p", { class: `verdict ${missing.length ? "bad" : "good"}`, role: "status" }, missing.length ? `${plural(missing.length, "partition")} would lose records, or the loss is unknown.` : "No records are known to be missing."),
     missing.length ? table("Possible loss", [
