@@ -62,6 +62,11 @@ _LEADER_MOVED = frozenset(
     }
 )
 _NO_ANSWER = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT})
+_STALLED_S = 60.0
+"""Metadata without any broker (the only one was fenced for a moment) may stall a client of
+librdkafka until it is replaced, although the broker responds to other clients.
+"""
+_CREATED = frozenset({KafkaError.TOPIC_ALREADY_EXISTS})
 _ANSWER_S = 2 * PATIENCE_S
 """Longer than the client itself waits: it then says what it waited for."""
 
@@ -95,6 +100,14 @@ def admin(cluster: LocalCluster | str, config: Mapping[str, Any] | None = None) 
         return _admins[key]
 
 
+def _forget(client: AdminClient) -> None:
+    """Let the next request to its cluster make a new client."""
+    with _lock:
+        for key, kept in list(_admins.items()):
+            if kept is client:
+                del _admins[key]
+
+
 def create_topic(
     cluster: LocalCluster | str,
     topic: str,
@@ -103,11 +116,22 @@ def create_topic(
     configs: Mapping[str, str] | None = None,
 ) -> str:
     """Create a topic, wait until every partition has a leader, return its name."""
-    client = admin(cluster)
     new = NewTopic(topic, partitions, replication_factor, config=dict(configs or {}))
-    _all(client, client.create_topics([new], request_timeout=PATIENCE_S))
-    _await_leaders(client, topic, partitions)
-    return topic
+    end, refused = time.monotonic() + PATIENCE_S, frozenset[int]()
+    while True:
+        client = admin(cluster)
+        try:
+            _all(client, client.create_topics([new], request_timeout=_STALLED_S))
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code in _NO_ANSWER and time.monotonic() < end:
+                _forget(client)
+                refused = _CREATED  # by the request whose answer was lost
+                continue
+            if code not in refused:
+                raise
+        _await_leaders(client, topic, partitions)
+        return topic
 
 
 def delete_topic(cluster: LocalCluster | str, topic: str) -> None:
