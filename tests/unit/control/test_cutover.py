@@ -16,7 +16,7 @@ from twinlog.cli.commands.cutover.begin import is_confirmed, require_an_answer
 from twinlog.cluster.logs.producers import ProducerState
 from twinlog.config.load import load
 from twinlog.control.cutover import failover as cutover_failover
-from twinlog.control.cutover import gates
+from twinlog.control.cutover import gates, newest_status
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.failover import Failover, FailoverPlan
 from twinlog.control.cutover.fence import fence_acl
@@ -31,7 +31,7 @@ from twinlog.mirror.map.runs import Run
 from twinlog.mirror.map.translation import others_behind
 from twinlog.mirror.names.acl_rules import fenced_topics
 from twinlog.mirror.names.filters import TopicSelector, policy_of
-from twinlog.mirror.state.published import Behind
+from twinlog.mirror.state.published import Behind, PublishedStatus
 from twinlog.model import SEQUENCE_MODULUS, TopicId, TopicPartition
 from twinlog.wire.topic_acl import WRITE, Pattern, Permission
 
@@ -136,6 +136,29 @@ def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> No
     assert failover(gone, NewestStatus(status=more)).missing(gone) == -1, "not all is in the row"
     unknown = replace(others, loss_unknown=1)
     assert failover(gone, NewestStatus(status=unknown)).missing(gone) == -1
+
+
+def test_a_row_of_another_clock_is_current_for_as_long_as_it_may_be_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By this host's clock, since the command first read it."""
+    scope = cast("CutoverScope", SimpleNamespace(seen_row=None, target=None, name="A->B"))
+    hour_ago = int(time.time() * 1000) - 3_600_000
+    # the first one waits for no other
+    rows = [replace(PUBLISHED, at_ms=hour_ago + more, every_ms=-1) for more in (0, 1)]
+    now = [100.0]
+
+    def is_current(row: PublishedStatus) -> bool:
+        monkeypatch.setattr(newest_status, "leader_status", lambda *_: row)
+        return newest_status.newest_status(scope).is_of_now
+
+    monkeypatch.setattr(newest_status, "_why_over", lambda *_: "")
+    monkeypatch.setattr(newest_status, "POLL_S", 0.0)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    assert not is_current(rows[0]), "it may be of any age"
+    assert is_current(rows[1])
+    now[0] += rows[1].lives_ms / 1000 + 1
+    assert not is_current(rows[1]), "its leader reports nothing any more"
 
 
 def test_clear_is_a_failover_that_loses_nothing_and_leaves_no_group() -> None:

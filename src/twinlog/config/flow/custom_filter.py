@@ -7,12 +7,10 @@ unless it reads them. docs/replication-policy.md has the contract.
 
 from __future__ import annotations
 
-import importlib
-import inspect
 from collections.abc import Callable
 from typing import Final
 
-from twinlog.config.flow.custom_policy import SEPARATES
+from twinlog.config.flow.custom_policy import SEPARATES, custom_instance
 from twinlog.config.regex.patterns import NamePattern
 from twinlog.config.values.origin import Setting, Settings, refuse
 from twinlog.config.values.types import trimmed
@@ -54,13 +52,10 @@ def custom_pattern(settings: Settings, name: str) -> NamePattern | None:
 
 
 def _accepts(given: Setting, method: str, settings: Settings) -> Callable[[str], bool]:
-    module, _, name = trimmed(given.value).partition(SEPARATES)
     todo = f"write package.module:Class of an importable class with the method {method}(name)"
     try:
-        made = getattr(importlib.import_module(module), name)
         properties = {key: one.value for key, one in settings.items() if not one.secret}
-        takes = "properties" in inspect.signature(made).parameters
-        accepts = getattr(made(properties=properties) if takes else made(), method)
+        accepts = getattr(custom_instance(trimmed(given.value), properties=properties), method)
     except Exception as error:
         what = f"{given.shown} cannot be used: {type(error).__name__}: {error}"
         raise refuse(given, what, todo) from error

@@ -37,17 +37,12 @@ _TODO: Final = (
 _WAY_BACK: Final = "make topic_source() and upstream_topic() undo format_remote_topic()"
 
 
-def custom_policy(
-    entry: str, *, separator: str, internal_separator: str, source_alias: str | None
-) -> Any:
-    """Return an instance of the class. Raises any error that its module raises."""
+def custom_instance(entry: str, **given: Any) -> Any:
+    """Return an instance of the class `module:Class`, with those arguments that its constructor
+    has. Raises any error that its module raises.
+    """
     module, _, name = entry.partition(SEPARATES)
     made = getattr(importlib.import_module(module), name)
-    given = {
-        "separator": separator,
-        "internal_separator": internal_separator,
-        "source_alias": source_alias,
-    }
     taken = inspect.signature(made).parameters
     return made(**{name: value for name, value in given.items() if name in taken})
 
@@ -58,7 +53,9 @@ def keeps_names(given: Setting, entry: str) -> bool:
     Raises ConfigError if the class cannot be loaded or is not a replication policy.
     """
     try:
-        policy = custom_policy(entry, separator=".", internal_separator=".", source_alias="source")
+        policy = custom_instance(
+            entry, separator=".", internal_separator=".", source_alias="source"
+        )
         missing = [name for name in _METHODS if not callable(getattr(policy, name, None))]
         remote = None if missing else policy.format_remote_topic("source", "topic")
         is_named = isinstance(remote, str)

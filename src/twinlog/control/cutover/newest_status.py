@@ -10,6 +10,7 @@ a leader looks old, the command waits for the next one: it is current, whatever 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -40,7 +41,9 @@ class NewestStatus:
     if it does.
     """
     is_new: bool = False
-    """The leader wrote the row after this command had begun."""
+    """The row replaced another one during this command, at most `lives_ms` ago by this host's
+    clock.
+    """
 
     @property
     def is_of_now(self) -> bool:
@@ -131,7 +134,7 @@ def newest_status(scope: CutoverScope) -> NewestStatus:
     If the flow is led, and the first row that a command reads looks too old, wait for another row,
     for two of the leader's intervals and at most LIVE_MS.
     """
-    began, waits = time.monotonic(), scope.first_row is None
+    began, waits = time.monotonic(), scope.seen_row is None
     while True:
         try:
             status = leader_status(scope.target, scope.name)
@@ -139,10 +142,14 @@ def newest_status(scope: CutoverScope) -> NewestStatus:
             return NewestStatus(status=None, problem=str(error))
         if status is None:
             return NewestStatus(status=None, problem=f"{STATUS_TOPIC} has no row of {scope.name}")
-        scope.first_row = scope.first_row or status
-        is_new = status.at_ms != scope.first_row.at_ms
+        now = time.monotonic()
+        if scope.seen_row is None:
+            scope.seen_row = status.at_ms, -math.inf  # it may be of any age
+        elif scope.seen_row[0] != status.at_ms:
+            scope.seen_row = status.at_ms, now
+        is_new = (now - scope.seen_row[1]) * 1000 <= status.lives_ms
         found = NewestStatus(status=status, over=_why_over(scope, status), is_new=is_new)
-        is_late = (time.monotonic() - began) * 1000 > min(2 * status.every_ms, LIVE_MS)
+        is_late = (now - began) * 1000 > min(2 * status.every_ms, LIVE_MS)
         if found.is_of_now or found.over or status.state == FlowState.STOPPED:
             return found
         if is_late or not waits:

@@ -21,7 +21,6 @@ from twinlog.errors import TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.mirror.state.generations import FlowHistory
 from twinlog.mirror.state.intents import FlowIntents, IntentKind
-from twinlog.mirror.state.published import PublishedStatus
 from twinlog.mirror.state.rows import StateRows
 from twinlog.model import Isolation
 from twinlog.survey.flow_clusters import never_led, source_changed, target_changed
@@ -66,8 +65,10 @@ class CutoverScope:
         self.require_same(None, self.target.metadata([]))
         self.source_problem = source_problem or self._ask_source()
         self._released, self._promoted = self._left_out()
-        self.first_row: PublishedStatus | None = None
-        """The leader's status row when it was first read; a different one is certainly newer."""
+        self.seen_row: tuple[int, float] | None = None
+        """Time of the status row that was read last, by its host's clock, and when this command
+        first read it (monotonic seconds), or minus infinity if it was there from the start.
+        """
         self._covered: dict[str, bool] = {}  # queried for each partition of each group
 
     def _left_out(self) -> tuple[set[str], set[str]]:

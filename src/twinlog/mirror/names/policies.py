@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from twinlog.config.flow.custom_policy import custom_policy
+from twinlog.config.flow.custom_policy import custom_instance
 from twinlog.config.flow.schema import PolicyConfig, PolicyKind
 from twinlog.mirror.names.naming import DefaultReplicationPolicy, IdentityReplicationPolicy
 
@@ -14,7 +14,7 @@ def policy_from(config: PolicyConfig, source_alias: str | None) -> DefaultReplic
     names.
     """
     if config.custom:
-        made = custom_policy(
+        made = custom_instance(
             config.custom,
             separator=config.separator,
             internal_separator=config.internal_separator,
