@@ -46,8 +46,20 @@ def test_rounds_go_on_until_it_is_stopped_and_then_close_in_their_own_thread() -
     duties.join(PATIENCE_S)
     ended_at = duty.rounds
     assert duty.closed_in == ["twinlog-counting"]
-    assert not any(t.name == "twinlog-counting" for t in threading.enumerate())
+    assert not duties.is_alive
     assert duty.rounds == ended_at
+
+
+def test_a_duty_that_pauses_needs_no_thread_and_is_closed_at_once() -> None:
+    duty = Counting(interval_s=1000.0)
+    duties = Duties("A->B", [duty])
+    duties.start()
+    eventually(lambda: duty.rounds)
+    eventually(lambda: all(t.name != "twinlog-counting" for t in threading.enumerate()))
+    assert duties.is_alive
+    duties.stop()
+    duties.join(PATIENCE_S)
+    assert (duty.rounds, duty.closed_in, duties.is_alive) == (1, ["twinlog-counting"], False)
 
 
 def test_no_round_begins_while_they_are_held(monkeypatch: pytest.MonkeyPatch) -> None:

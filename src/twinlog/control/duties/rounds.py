@@ -1,4 +1,4 @@
-"""Duties: the work of a flow's leader beside copying, in rounds, each duty in its own thread.
+"""Duties: the work of a flow's leader beside copying, in rounds, each in a thread of its own.
 
 A duty never stops the copy. A round that fails is logged in one line and tried again. So a round
 must be safe to repeat, to crash in, and to be run by a process that has just lost the lead without
@@ -32,6 +32,7 @@ from twinlog.mirror.state.generations import Claim
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published_events import PublishedEvents
 from twinlog.survey.map_reader import Maps
+from twinlog.threads import THREADS, Alarm
 
 log = logging.getLogger(__name__)
 
@@ -177,7 +178,7 @@ class Duty(Protocol):
         """Do the work that is due. If it raises TwinlogError, it is called again after a pause."""
 
     def close(self) -> None:
-        """Close connections; called in the thread of the rounds, after the last one."""
+        """Close connections; called after the last round."""
 
 
 @runtime_checkable
@@ -215,16 +216,14 @@ class Duties:
         self._on_error = on_error
         self._stop = threading.Event()
         self._is_held = False
-        self._threads: list[threading.Thread] = []
+        self._rounds: list[_Rounds] = []
 
     def start(self) -> None:
-        """Start the threads of the rounds."""
+        """Begin the first rounds."""
         for duty in self._duties:
-            thread = threading.Thread(
-                target=self._work, args=(duty,), name=f"twinlog-{duty.name}", daemon=True
-            )
-            self._threads.append(thread)
-            thread.start()
+            rounds = _Rounds(duty, _Troubles(self._name, duty.name), self._next, self._stop)
+            self._rounds.append(rounds)
+            rounds.start()
 
     def hold(self, *, is_held: bool) -> None:
         """Pause or resume the duties, except those that run while held. Last rounds still run."""
@@ -233,17 +232,19 @@ class Duties:
     def stop(self) -> None:
         """Start no further rounds; does not wait."""
         self._stop.set()
+        for rounds in self._rounds:
+            rounds.stop()
 
     @property
     def is_alive(self) -> bool:
         """Return True if a round or the end of a duty is still running."""
-        return any(thread.is_alive() for thread in self._threads)
+        return not all(rounds.ended.is_set() for rounds in self._rounds)
 
     def join(self, within_s: float) -> None:
         """Wait for running rounds to end; longer ones end with the process."""
         until = time.monotonic() + within_s
-        for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
+        for rounds in self._rounds:
+            rounds.ended.wait(max(0.0, until - time.monotonic()))
 
     def end(self, within_s: float, *, is_last: bool = True) -> None:
         """Wait for running rounds after the copy has drained, and then run the last rounds, unless
@@ -267,18 +268,14 @@ class Duties:
                 self._round(duty, _Troubles(self._name, duty.name))
                 duty.close()
 
-    def _work(self, duty: Duty) -> None:
-        troubles = _Troubles(self._name, duty.name)
-        pause_s = 0.0
-        while not self._stop.wait(pause_s):
-            if self._is_held and not isinstance(duty, RunsWhileHeld):
-                pause_s = HELD_PAUSE_S
-                continue
-            began = time.monotonic()
-            ok = self._round(duty, troubles)
-            took_s = time.monotonic() - began
-            pause_s = max(duty.interval_s - took_s, 0.0) if ok else troubles.pause_s
-        duty.close()
+    def _next(self, duty: Duty, troubles: _Troubles) -> float:
+        """Run a round, and return the seconds until the next one."""
+        if self._is_held and not isinstance(duty, RunsWhileHeld):
+            return HELD_PAUSE_S
+        began = time.monotonic()
+        if not self._round(duty, troubles):
+            return troubles.pause_s
+        return max(duty.interval_s - (time.monotonic() - began), 0.0)
 
     def _round(self, duty: Duty, troubles: _Troubles) -> bool:
         try:
@@ -298,6 +295,58 @@ class Duties:
             return False
         troubles.ended()
         return True
+
+
+class _Rounds:
+    """The rounds of one duty: one at a time, with pauses in which it needs no thread."""
+
+    def __init__(
+        self,
+        duty: Duty,
+        troubles: _Troubles,
+        work: Callable[[Duty, _Troubles], float],
+        stop: threading.Event,
+    ) -> None:
+        self._duty = duty
+        self._troubles = troubles
+        self._work = work
+        self._stop = stop
+        self._name = f"twinlog-{duty.name}"
+        self._lock = threading.Lock()
+        self._alarm: Alarm | None = None
+        """Of the next round; None while a round runs, and after the last one."""
+        self.ended = threading.Event()
+
+    def start(self) -> None:
+        """Begin the first round."""
+        THREADS.run(self._name, self._run)
+
+    def stop(self) -> None:
+        """Close the duty now if it pauses, else after its round; `_stop` is set."""
+        if (alarm := self._taken()) is not None:
+            alarm.cancel()
+            THREADS.run(self._name, self._run)
+
+    def _taken(self) -> Alarm | None:
+        """Return the alarm to the only caller that may run because of it."""
+        with self._lock:
+            alarm, self._alarm = self._alarm, None
+        return alarm
+
+    def _ring(self) -> None:
+        if self._taken() is not None:
+            self._run()
+
+    def _run(self) -> None:
+        pause_s = 0.0 if self._stop.is_set() else self._work(self._duty, self._troubles)
+        with self._lock:
+            if not self._stop.is_set():
+                self._alarm = THREADS.run_at(time.monotonic() + pause_s, self._name, self._ring)
+                return
+        try:
+            self._duty.close()
+        finally:
+            self.ended.set()
 
 
 class _Troubles:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import queue
-import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -37,6 +36,7 @@ from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.messages import EndLane
 from twinlog.mirror.map.synced_offsets import SyncedOffsets
 from twinlog.mirror.state.published_events import PublishedEvents
+from twinlog.threads import THREADS
 
 T = TypeVar("T")
 
@@ -404,9 +404,7 @@ class Calls(Generic[E]):
             else:
                 self.call(lambda: then(value))
 
-        # one thread per job: they are few, and a cluster that does not respond must not delay the
-        # end of the process
-        threading.Thread(target=work, name="twinlog-job", daemon=True).start()
+        THREADS.run("twinlog-job", work)
 
     def take(self, within_s: float) -> None:
         """Handle all queued calls, waiting at most `within_s` for the first one."""
