@@ -37,7 +37,7 @@ class Alarm:
         self.job = None
 
 
-class Threads:
+class ThreadPool:
     """Thread-safe."""
 
     def __init__(self) -> None:
@@ -109,5 +109,5 @@ def _is_lowered() -> bool:
     return os.getpriority(os.PRIO_PROCESS, thread) > os.getpriority(os.PRIO_PROCESS, process)
 
 
-THREADS: Final = Threads()
+THREADS: Final = ThreadPool()
 """Those of this process."""

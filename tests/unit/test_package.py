@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -58,7 +60,7 @@ def test_it_holds_the_source_and_nothing_of_this_machine(unpacked: Path) -> None
     assert set(sources.stdout.splitlines()) - files == set()
     assert {name.split("/")[0] for name in files} - {"PKG-INFO", ".gitignore"} == {
         *("src", "tests", "bin", "deploy", "hatch_build.py", "pyproject.toml"),
-        *("LICENSE", "README.md", "CHANGELOG.md"),
+        *("LICENSE", "NOTICE", "README.md", "CHANGELOG.md"),
         *("requirements.lock", "requirements-dev.lock", "requirements-build.lock"),
     }
 
@@ -83,6 +85,18 @@ def test_a_wheel_is_made_of_it_and_is_imported(unpacked: Path, tmp_path: Path) -
     )
     told = run(tmp_path, "-c", program, PYTHONPATH=str(installed), TWINLOG_KERNELS="")
     assert told.split() == [str(installed / "twinlog/__init__.py"), "True"]
+
+
+def test_the_notice_names_every_library_that_an_installation_brings() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    wanted = {
+        re.split(r"[>=<\[]", one)[0]
+        for one in itertools.chain(project["dependencies"], *extras)
+        if not one.startswith("twinlog[")
+    }
+    words = set(re.findall(r"[\w-]+", (ROOT / "NOTICE").read_text()))
+    assert wanted - words == set()
 
 
 def test_what_is_claimed_is_what_the_lock_was_made_for() -> None:

@@ -12,11 +12,11 @@ import pytest
 from tests.support.eventually import PATIENCE_S, eventually
 from twinlog import threads
 from twinlog.control.watch.thread_priority import give_way
-from twinlog.threads import Threads
+from twinlog.threads import ThreadPool
 
 
 def test_jobs_that_block_do_not_delay_others_and_their_threads_are_reused() -> None:
-    pool, end, used = Threads(), threading.Event(), list[threading.Thread]()
+    pool, end, used = ThreadPool(), threading.Event(), list[threading.Thread]()
 
     def job() -> None:
         used.append(threading.current_thread())
@@ -37,7 +37,7 @@ def test_jobs_that_block_do_not_delay_others_and_their_threads_are_reused() -> N
 
 def test_idle_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "IDLE_S", 0.01)
-    pool, used = Threads(), list[threading.Thread]()
+    pool, used = ThreadPool(), list[threading.Thread]()
     for n in range(200):
         pool.run("job", lambda: used.append(threading.current_thread()))
         time.sleep(0.01 * (n % 3))  # a job may come in the moment in which a thread ends
@@ -47,7 +47,7 @@ def test_idle_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "getpriority"), reason="no priorities")
 def test_a_thread_of_lowered_priority_is_not_reused() -> None:
-    pool, used = Threads(), list[threading.Thread]()
+    pool, used = ThreadPool(), list[threading.Thread]()
 
     def lowered() -> None:
         used.append(threading.current_thread())
@@ -58,7 +58,7 @@ def test_a_thread_of_lowered_priority_is_not_reused() -> None:
 
 
 def test_alarms_ring_in_their_order_and_not_after_they_were_cancelled() -> None:
-    pool, rung, now = Threads(), list[int](), time.monotonic()
+    pool, rung, now = ThreadPool(), list[int](), time.monotonic()
     alarms = [pool.run_at(now + 0.05 * n, "alarm", partial(rung.append, n)) for n in (3, 1, 2, 0)]
     alarms[2].cancel()
     eventually(lambda: len(rung) == 3)
