@@ -19,9 +19,13 @@ from tests.support.surgery import cut_log
 from tests.support.topics import create_topic, end_offsets, topic_names
 from twinlog.cli.main import run
 from twinlog.cluster.logs.offsets import log_ends
+from twinlog.config.load import load
 from twinlog.control.cutover import fence_proof, newest_status
 from twinlog.control.cutover.drain import Drain
-from twinlog.errors import or_raise
+from twinlog.control.cutover.scope import CutoverScope
+from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
+from twinlog.control.flow.wiring import flow_setup
+from twinlog.errors import TwinlogError, or_raise
 from twinlog.model import TopicPartition
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 
@@ -71,6 +75,20 @@ def test_lost_source_without_a_checkpoints_topic(case: Case) -> None:
         dead.write_text(re.sub(r"(?m)^(groups = ).*$", r"\1", dead.read_text()))
         assert plan() == (0, True, [0]), "the flow copies no groups"
         mirror.stop()
+
+
+def test_mirror_that_begins_after_the_command(case: Case) -> None:
+    """A drill starts its mirror after it has looked at the flow."""
+    (config,) = load(case.pair.config, environment={}).flows
+    with CutoverScope(flow_setup(config)) as scope:
+        work = Switchover(scope, Ways(fence=FenceKind.NONE), print)
+        for refused in (scope.require_copied, lambda: work.run(work.plan())):
+            with pytest.raises(TwinlogError) as error:
+                refused()
+            assert error.value.code == "NOT_COPIED"
+        with case.ready():
+            eventually(lambda: work.plan().is_open)
+            work.run(work.plan())
 
 
 def test_clock_of_the_mirrors_host_is_an_hour_behind(

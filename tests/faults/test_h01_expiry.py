@@ -175,14 +175,23 @@ TargetSide._submit = noted
 """A byte for each record that is sent, in a file."""
 
 
+REFUSED = """
+from twinlog.errors import Unauthorized
+import twinlog.lane.watches.expiry_watch as watch
+def refused(_client):
+    raise Unauthorized("DESCRIBE_CONFIGS on a broker")
+watch.producer_expiry = refused
+"""
+
+
 def in_flight_while_the_target_hangs(
-    rig: Rig, folder: Path, rounds: Rounds, *, age_ms: int, least: int
+    rig: Rig, folder: Path, rounds: Rounds, *, age_ms: int, least: int, prelude: str = ""
 ) -> int:
     """How many records a lane has sent that were not answered; so many are waited for."""
     rig.create()
     rig.put(range(10), age_ms=age_ms)
     sent = folder / "sent"
-    with rig.mirror(prelude=SENT.format(path=str(sent))) as mirror:
+    with rig.mirror(prelude=SENT.format(path=str(sent)) + prelude) as mirror:
         rig.copied(10)
         before = sent.stat().st_size
         batches = [[rig.record(n, age_ms=age_ms)] for n in range(10, 18)]
@@ -226,6 +235,6 @@ def test_user_who_may_not_read_the_expiry_of_a_target_that_forgets_after_a_minut
     rounds = lane_rounds(monkeypatch)
     with rig.target_forgets_after(60_000):
         found = in_flight_while_the_target_hangs(
-            rig, tmp_path, rounds, age_ms=120_000, least=batches
+            rig, tmp_path, rounds, age_ms=120_000, least=batches, prelude=REFUSED
         )
     assert found == batches

@@ -19,7 +19,7 @@ from twinlog.config.regex.patterns import NamePattern
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
-from twinlog.mirror.state.generations import FlowHistory
+from twinlog.mirror.state.generations import Claim, FlowHistory
 from twinlog.mirror.state.intents import FlowIntents, IntentKind
 from twinlog.mirror.state.rows import StateRows
 from twinlog.model import Isolation
@@ -59,9 +59,8 @@ class CutoverScope:
         self.source = prompt_client(setup.source, api_timeout_s=SOURCE_ANSWERS_WITHIN_S)
         self.target = prompt_client(setup.target, api_timeout_s=GIVES_UP_S)
         self.steering = FlowSteering(setup.config, setup.source, setup.target, reason)
-        history = self.history()
-        self.claim = None if history is None else history.latest
-        """The flow's newest claim on the target, or None if no mirror ever led the flow there."""
+        self.claim = self._newest_claim()
+        """The flow's newest claim on the target, or None if no mirror had led the flow there."""
         self.require_same(None, self.target.metadata([]))
         self.source_problem = source_problem or self._ask_source()
         self._released, self._promoted = self._left_out()
@@ -147,8 +146,13 @@ class CutoverScope:
 
     def require_copied(self) -> None:
         """Raise FlowError (NOT_COPIED) if no mirror ever led the flow into this target."""
+        self.claim = self.claim or self._newest_claim()  # the mirror of a drill starts later
         if self.claim is None:
             raise never_led(self.config)
+
+    def _newest_claim(self) -> Claim | None:
+        history = self.history()
+        return None if history is None else history.latest
 
     # -- current rows of the state topic
 
