@@ -98,6 +98,17 @@ def test_flows_say_their_state_their_loss_and_how_old_that_is(rest: Rest) -> Non
     assert rest.get(A_B)["flow"] == "A->B"
 
 
+def test_the_last_hour_is_told_of_a_flow_that_is_led_here(rest: Rest) -> None:
+    (row,) = rest.get(f"{A_B}/history")["rows"]
+    assert 0 <= time.time() * 1000 - row.pop("atMs") < 60_000
+    assert row == {
+        **{"state": "RUNNING", "generation": 0, "lag": 107, "lossRecords": 3, "lossMs": 2500},
+        **{"records": 590, "bytes": 60_000, "p50Ms": None, "p99Ms": None},
+    }
+    assert rest.get("/api/v1/flows/C->B/history")["rows"] == []
+    assert rest.ask("/api/v1/flows/X->B/history").status == 404
+
+
 def test_flows_that_clusters_leaves_to_others_are_shown_and_steered(
     monitor: Monitor, tmp_path: Path
 ) -> None:

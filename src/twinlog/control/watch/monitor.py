@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from twinlog.config.series import ALL_SERIES, SeriesConfig
+from twinlog.control.watch.history import FlowHistory
 from twinlog.control.watch.readiness import WITHIN_S, Readiness
 from twinlog.control.watch.series.readings import FlowTotals, PartitionRates, Reading
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -59,6 +60,7 @@ class Monitor:
         self._readiness = Readiness(ready_within_s)
         self._rates = PartitionRates()
         self._totals = FlowTotals()
+        self.history = FlowHistory()
         self._series = series
         self._reading: Reading | None = None
 
@@ -66,6 +68,7 @@ class Monitor:
         """Store the current snapshots of all flows."""
         now = self._clock()
         self._rates.update(now, flows)
+        self.history.update(now, int(time.time() * 1000), flows)
         # one assignment, so that a concurrent reader sees either the old or the new values
         self._reading = Reading(
             at=now,

@@ -210,6 +210,31 @@ class Flows(Value):
     flows: list[Flow]
 
 
+class HistoryRow(Value):
+    """A flow at one moment of the last hour."""
+
+    at_ms: int
+    state: FlowState
+    generation: int
+    lag: int | None
+    loss_records: int | None
+    loss_ms: int | None
+    records: int
+    """Records copied by this process since it leads the flow."""
+    bytes: int
+    p50_ms: int | None
+    p99_ms: int | None
+
+
+class History(Value):
+    """The last hour of a flow, one row every ten seconds, oldest first. Only the process that leads
+    the flow has rows, and keeps them in memory.
+    """
+
+    flow: str
+    rows: list[HistoryRow]
+
+
 class Partition(Value):
     """One partition of a flow."""
 

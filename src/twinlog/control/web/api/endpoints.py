@@ -71,6 +71,10 @@ async def _flow(asked: CheckedRequest) -> answers.Flow:
     return await asked.site.flow(asked.flow)
 
 
+async def _history(asked: CheckedRequest) -> answers.History:
+    return asked.site.history(asked.flow)
+
+
 async def _partitions(asked: CheckedRequest) -> answers.PartitionPage:
     query: answers.PartitionQuery = asked.query
     parts = await asked.site.parts(asked.flow)
@@ -314,6 +318,12 @@ ENDPOINTS: Final = (
         answers.Flow,
         _flow,
         is_kept=True,
+    ),
+    _get(
+        f"{_FLOW}/history",
+        "The last hour of a flow that this process leads, for charts.",
+        answers.History,
+        _history,
     ),
     _get(
         f"{_FLOW}/topics",

@@ -152,6 +152,13 @@ class Site:
         flows = () if reading is None else reading.flows
         return next((one for one in flows if one.flow == name), None)
 
+    def history(self, name: str) -> answers.History:
+        """Return the rows of this process about the flow. Raises NOT_FOUND."""
+        rows = self._monitor.history.rows(str(self.flow_config(name).flow))
+        return answers.History(
+            flow=name, rows=[answers.HistoryRow(**row._asdict()) for row in rows]
+        )
+
     async def parts(self, name: str) -> Parts:
         """Return the flow's partitions, immediately if this process leads it. Otherwise both
         clusters are queried, which may take seconds; until then the previous result is returned

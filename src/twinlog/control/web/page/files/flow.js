@@ -3,7 +3,7 @@
 import { ask, flowPath } from "./api.js";
 import { catchesUp, lagUnknown, loss, proof, speed } from "./overview.js";
 import { ago, explained, failure, missing, stateNow } from "./notes.js";
-import { badge, card, clock, count, duration, h, keptFor, plural, put, rate, spark, table } from "./view.js";
+import { badge, card, chart, clock, count, duration, h, keptFor, plural, put, rate, table } from "./view.js";
 import { changing } from "./change.js";
 
 export function flowScreen({ state, main, flow }) {
@@ -13,7 +13,7 @@ export function flowScreen({ state, main, flow }) {
     h("button", { class: "do", click: () => changing("pause", flow, "Pause") }, "Pause"),
     h("button", { class: "do", click: () => changing("resume", flow, "Resume") }, "Resume"),
     h("button", { class: "do", click: () => changing("limit", flow, "Limit") }, "Limit"), why);
-  const known = h("div", { hidden: true }, bar, numbers, doctor, h("h2", {}, "Since this page was opened"), lines, h("h2", {}, "Commands in effect"), wanted, h("h2", {}, "Latest events"), last);
+  const known = h("div", { hidden: true }, bar, numbers, doctor, h("h2", {}, "The last hour"), lines, h("h2", {}, "Commands in effect"), wanted, h("h2", {}, "Latest events"), last);
   main.append(head, known);
   let marks = [];
 
@@ -36,7 +36,7 @@ export function flowScreen({ state, main, flow }) {
   async function recent() {
     try {
       const { events } = await ask(`/events?limit=8&flow=${encodeURIComponent(flow)}`);
-      marks = events.map((one) => Date.parse(one.time)).filter((at) => !Number.isNaN(at));
+      marks = events.map((one) => [Date.parse(one.time), `${one.time} ${one.message}`]).filter(([at]) => !Number.isNaN(at));
       put(last, events.length
         ? h("ul", { class: "plain small" }, events.reverse().map((one) => h("li", {}, h("span", { class: "soft" }, `${one.time} `), explained(state, one.message, one.code))))
         : h("p", { class: "soft" }, "No events."));
@@ -71,9 +71,13 @@ export function flowScreen({ state, main, flow }) {
         card("guarantee", one.guarantee || "?"),
         card("lanes", count(one.lanes), one.generation === null ? "" : `generation ${one.generation}`),
         card("reported by", one.reportedBy, ago(state, one))));
-      const line = (label, field) => h("div", { class: "card" }, h("span", { class: "small soft" }, label),
-        spark(seen.map((row) => [row.at, row[field]]), label, marks));
-      put(lines, h("div", { class: "cards" }, line("bytes/s", "bytesPerS"), line("records/s", "recordsPerS"), line("lag", "lag"), line("latency p50, ms", "p50"), line("latency p99, ms", "p99"), line("records that would be lost", "loss"), line("time that would be lost", "lossMs")));
+      const line = (label, field, shown) => h("div", { class: "card" }, h("span", { class: "small soft" }, label),
+        chart(seen.map((row) => [row.at, row[field]]), label, shown, marks));
+      put(lines, h("div", { class: "cards wide" },
+        line("speed, bytes", "bytesPerS", rate), line("speed, records", "recordsPerS", (value) => `${count(Math.round(value))}/s`),
+        line("lag, records", "lag", count), line("latency, p50", "p50", duration), line("latency, p99", "p99", duration),
+        line("records that would be lost", "loss", count), line("time that would be lost", "lossMs", duration)),
+        marks.length > 0 && h("p", { class: "small soft" }, "Dashed lines are the events below."));
       put(wanted, one.wanted === null ? h("p", { class: "soft" }, `Unknown${one.problem && ", for the reason above"}.`)
         : one.wanted.length ? table("Commands", [
           { name: "Command", cell: (row) => row.intent },

@@ -1,7 +1,7 @@
 // The overview: a verdict in one sentence, a picture of the clusters, then each flow.
 
 import { ago, isOld, nowOf, once, stateNow } from "./notes.js";
-import { badge, clock, count, duration, h, kind, past, plural, put, rate, spark, svg, table } from "./view.js";
+import { badge, chart, clock, count, duration, h, kind, past, plural, put, rate, svg, table } from "./view.js";
 
 export function overview({ state, main }) {
   const verdict = h("p", { class: "verdict", role: "status", id: "verdict" });
@@ -59,7 +59,7 @@ function flows(state) {
     { name: "State", cell: (one) => [badge(one.state, stateNow(state, one)), h("div", { class: "small soft" }, `since ${clock(one.sinceMs)}`)] },
     { name: "Lost if the source died now", cell: (one) => loss(one) },
     { name: "Lag", number: true, cell: (one) => [count(one.lag), lagUnknown(one)] },
-    { name: "Recent lag", cell: (one) => spark((state.history.get(one.flow) || []).map((row) => [row.at, row.lag]), `lag of ${one.flow}`) },
+    { name: "Lag, last hour", cell: (one) => chart((state.history.get(one.flow) || []).map((row) => [row.at, row.lag]), `lag of ${one.flow}`, count) },
     { name: "Speed", number: true, cell: (one) => rate(speed(state, one)) },
     { name: "Caught up in", number: true, cell: (one) => caughtUp(state, one) },
     { name: "Last verification", cell: (one) => proof(state, one) },

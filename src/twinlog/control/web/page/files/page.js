@@ -1,6 +1,6 @@
-// The router, the poll of /flows every two seconds, and the history since the page was opened.
+// The router, the poll of /flows every two seconds, and the history of the last hour.
 
-import { Refused, WITHIN_MS, ask, setToken } from "./api.js";
+import { Refused, WITHIN_MS, ask, flowPath, setToken } from "./api.js";
 import { h, learn, past, put } from "./view.js";
 import { isOld, oldNote } from "./notes.js";
 import { overview } from "./overview.js";
@@ -12,7 +12,7 @@ import { compare } from "./compare.js";
 import { events } from "./events.js";
 
 const EVERY_MS = 2000;
-const KEPT = 450; // a quarter of an hour
+const KEPT_MS = 3600000;
 
 /** Shared by all screens: the flows as last reported, and their history. */
 const state = { flows: [], history: new Map(), codes: new Map(), states: [], problem: null, askedMs: 0 };
@@ -77,23 +77,41 @@ function open() {
   screen.update?.();
 }
 
+/** A row with its speed since the row before; null if the copy has started again in between. */
+function withSpeed(row, before) {
+  const seconds = before ? (row.at - before.at) / 1000 : 0;
+  const isOn = seconds > 0 && row.bytes !== null && before.bytes !== null && row.bytes >= before.bytes && row.generation === before.generation;
+  const perSecond = (field) => (isOn ? (row[field] - before[field]) / seconds : null);
+  return { ...row, bytesPerS: perSecond("bytes"), recordsPerS: perSecond("records") };
+}
+
 function remember(flows) {
-  const now = Date.now();
   for (const one of flows) {
-    const seen = state.history.get(one.flow) || [];
+    if (!state.history.has(one.flow)) recall(one.flow);
+    const seen = state.history.get(one.flow);
     const before = seen[seen.length - 1];
-    const seconds = before ? (now - before.at) / 1000 : 0;
-    const isOn = before && one.bytes !== null && before.bytes !== null && one.bytes >= before.bytes && one.generation === before.generation;
-    const row = {
-      at: now, lag: one.lag, loss: one.loss.records, lossMs: one.loss.ms, bytes: one.bytes, records: one.records,
-      generation: one.generation, state: one.state, p50: one.latency?.p50Ms ?? null, p99: one.latency?.p99Ms ?? null,
-      bytesPerS: isOn && seconds ? (one.bytes - before.bytes) / seconds : null,
-      recordsPerS: isOn && seconds ? (one.records - before.records) / seconds : null,
-    };
     if (before && before.asOf === one.asOfMs && one.asOfMs !== null) continue; // reported before
-    row.asOf = one.asOfMs;
-    seen.push(row);
-    state.history.set(one.flow, seen.slice(-KEPT));
+    const at = one.asOfMs ?? Date.now(); // by the clock of the process: the browser's may differ
+    seen.push(withSpeed({
+      at, asOf: one.asOfMs, lag: one.lag, loss: one.loss.records, lossMs: one.loss.ms, bytes: one.bytes, records: one.records,
+      generation: one.generation, state: one.state, p50: one.latency?.p50Ms ?? null, p99: one.latency?.p99Ms ?? null,
+    }, before));
+    while (seen[0].at < at - KEPT_MS) seen.shift();
+  }
+}
+
+/** Ask the process for the time before the page was opened. Charts begin now if it does not lead the flow. */
+async function recall(flow) {
+  const seen = [];
+  state.history.set(flow, seen);
+  try {
+    const { rows } = await ask(`${flowPath(flow)}/history`, undefined, WITHIN_MS);
+    const older = rows
+      .map((one) => ({ ...one, at: one.atMs, asOf: one.atMs, loss: one.lossRecords, p50: one.p50Ms, p99: one.p99Ms }))
+      .filter((one) => !seen.length || one.at < seen[0].at);
+    seen.unshift(...older.map((one, n) => withSpeed(one, older[n - 1])));
+  } catch {
+    // the poll shows why the process does not answer
   }
 }
 

@@ -127,14 +127,21 @@ export function table(caption, columns, rows, { sorted = "", onSort = null, note
     h("table", { class: stacked && "stacked" }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
 }
 
-/** A line chart of [ms, value]; `marks` are times. */
-export function spark(points, label, marks = []) {
+const GAP_MS = 60000;
+
+/** A line chart of [ms, value], with its largest value and its first and last time (UTC); `shown` formats a value. `marks` are [ms, text]. */
+export function chart(points, label, shown, marks = []) {
   const known = points.filter(([, value]) => value !== null && value !== undefined);
   if (known.length < 2) return h("p", { class: "small soft" }, "not enough data yet");
   const [first, last] = [known[0][0], known[known.length - 1][0]];
-  const top = Math.max(1, ...known.map(([, value]) => value));
+  const top = Math.max(...known.map(([, value]) => value));
   const x = (at) => ((at - first) / Math.max(1, last - first)) * 100;
-  const path = known.map(([at, value], n) => `${n ? "L" : "M"}${x(at).toFixed(2)} ${(30 - (value / top) * 28).toFixed(2)}`).join("");
-  const lines = marks.filter((at) => at >= first && at <= last).map((at) => svg("line", { x1: x(at), x2: x(at), y1: 0, y2: 30 }));
-  return svg("svg", { class: "spark", viewBox: "0 0 100 30", preserveAspectRatio: "none", role: "img", "aria-label": label }, svg("path", { d: path }), lines);
+  const y = (value) => (30 - (value / Math.max(1, top)) * 28).toFixed(2);
+  // after a minute without a value the line has a gap
+  const path = known.map(([at, value], n) => `${n && at - known[n - 1][0] < GAP_MS ? "L" : "M"}${x(at).toFixed(2)} ${y(value)}`).join("");
+  const lines = marks.filter(([at]) => at >= first && at <= last).map(([at, text]) => svg("line", { x1: x(at), x2: x(at), y1: 0, y2: 30 }, svg("title", {}, text)));
+  const time = (ms) => clock(ms).slice(11, last - first < 600000 ? 19 : 16);
+  return h("div", { class: "chart small soft" }, h("div", {}, `most: ${shown(top)}`),
+    svg("svg", { class: "spark", viewBox: "0 0 100 30", preserveAspectRatio: "none", role: "img", "aria-label": `${label}, at most ${shown(top)}` }, svg("path", { d: path }), lines),
+    h("div", { class: "times" }, h("span", {}, time(first)), h("span", {}, `${time(last)} UTC`)));
 }
