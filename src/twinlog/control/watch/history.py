@@ -30,7 +30,7 @@ class HistoryRow(NamedTuple):
     p99_ms: int | None
 
 
-class FlowHistory:
+class LastHour:
     """Written by one thread, read by any."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from twinlog.config.series import ALL_SERIES, SeriesConfig
-from twinlog.control.watch.history import FlowHistory
+from twinlog.control.watch.history import LastHour
 from twinlog.control.watch.readiness import WITHIN_S, Readiness
 from twinlog.control.watch.series.readings import FlowTotals, PartitionRates, Reading
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -60,7 +60,7 @@ class Monitor:
         self._readiness = Readiness(ready_within_s)
         self._rates = PartitionRates()
         self._totals = FlowTotals()
-        self.history = FlowHistory()
+        self.history = LastHour()
         self._series = series
         self._reading: Reading | None = None
 
