@@ -23,7 +23,7 @@ from twinlog.cli.options.run_options import (
 )
 from twinlog.cli.options.timeout_option import timeout_option
 from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, error_object, write_object, write_step
+from twinlog.cli.terminal.output import error_object, is_for_programs, write_object, write_step
 from twinlog.cli.terminal.status.topic_table import Cell, Column, fitted_table
 from twinlog.cli.terminal.tables import shown_width, text, write_all, write_warnings
 from twinlog.errors import ConfigError
@@ -76,7 +76,6 @@ def check(
     explain: bool,
     adopt_mm2: bool,
     connector: str | None,
-    output: Format,
     **given: Any,
 ) -> int:
     """Parse FILE, connect to every cluster, and print what would be mirrored and what is wrong.
@@ -102,8 +101,8 @@ def check(
     try:
         config = files_or_pair(files, clusters, given)()
         if explain:
-            if output.is_for_programs:
-                write_object(output, "check", explanation_json(config))
+            if is_for_programs():
+                write_object(explanation_json(config))
             else:
                 write_all(explanation_parts(config, with_defaults=defaults))
                 write_warnings(warning_parts(config.warnings))
@@ -113,14 +112,12 @@ def check(
             config, with_probe=probe, gives_up_s=timeout_s, adopts=adopts, say=write_step
         )
     except ConfigError as error:
-        if output.is_for_programs or not names_lines(error):
+        if is_for_programs() or not names_lines(error):
             raise
         write_warnings(error_parts(error))
         return error.exit_code
-    if output.is_for_programs:
+    if is_for_programs():
         write_object(
-            output,
-            "check",
             {**report.as_json(), **explanation_json(config)},
             [error_object(one.code, one.message) for one in report.problems],
         )

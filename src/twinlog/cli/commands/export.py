@@ -18,7 +18,7 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, write_line, write_object, write_warning
+from twinlog.cli.terminal.output import is_for_programs, write_line, write_object, write_warning
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -82,7 +82,6 @@ def export(  # noqa: PLR0913, PLR0917 (options of a command)
     until: int | None,
     path: Path,
     include_aborted: bool,
-    output: Format,
 ) -> int:
     """Write records of one cluster to a file, as one line of JSON each.
 
@@ -117,7 +116,7 @@ def export(  # noqa: PLR0913, PLR0917 (options of a command)
             with_aborted=include_aborted,
         )
         _write(work, path)
-    _say(work, settings.alias, path, output)
+    _say(work, settings.alias, path)
     return 0 if work.is_whole else 1
 
 
@@ -152,9 +151,9 @@ def _private(path: Path) -> TextIO:
     return os.fdopen(descriptor, "w", encoding="ascii")
 
 
-def _say(work: Export, alias: str, path: Path, output: Format) -> None:
+def _say(work: Export, alias: str, path: Path) -> None:
     counts, span = work.counts, work.span
-    if output.is_for_programs:
+    if is_for_programs():
         body = {
             "cluster": alias,
             "topic": work.tp.topic,
@@ -170,7 +169,7 @@ def _say(work: Export, alias: str, path: Path, output: Format) -> None:
             "unread": counts.unread,
             "output": str(path),
         }
-        write_object(output, "export", body)
+        write_object(body)
         return
     write_line(f"{work.tp} on {alias}, offsets {span}: {counts.records:,} records in {path}")
     for line in _remarks(work):

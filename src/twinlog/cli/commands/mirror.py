@@ -23,7 +23,13 @@ from twinlog.cli.options.run_options import (
 )
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
 from twinlog.cli.terminal.loudness import Loudness, loudness
-from twinlog.cli.terminal.output import Format, error_object, nowhere, write_line, write_object
+from twinlog.cli.terminal.output import (
+    error_object,
+    is_for_programs,
+    nowhere,
+    write_line,
+    write_object,
+)
 from twinlog.cli.terminal.signals import on_signals
 from twinlog.codes import FlowState, PartitionState
 from twinlog.errors import TwinlogError
@@ -55,7 +61,6 @@ class RunOptions:
     listen: str | None
     log_file: Path | None
     log_format: LogFormat
-    output: Format
     adopt_mm2: bool = False
     connector: str | None = None
 
@@ -159,18 +164,18 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     check_archive(options.master, options.archive)
     if options.listen is not None:
         parse_listen(options.listen)  # report wrong usage before reading the files
-    config, once, output = read(), options.once, options.output
+    config, once, for_programs = read(), options.once, is_for_programs()
     address = parse_listen(options.listen or str(config.http_listener or DEFAULT_LISTEN))
     for warning in config.warnings:
         write_line(f"warning: {warning}", sys.stderr)
-    people = _people(output, is_quiet=is_quiet)
+    people = _people(is_quiet, for_programs)
     commands = CommandPort()
     vital = Vital()
     current = CurrentConfig(config)
 
     def served(server: WebServer) -> None:
         # HTTP may start as late as a takeover, when the screen uses stdout
-        write_line(server.line, _people(output, is_quiet=is_quiet))
+        write_line(server.line, _people(is_quiet, for_programs))
 
     with (
         on_signals(
@@ -216,17 +221,17 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     if once:
         ran = {flow.flow for flow in result.flows if not never_began(flow)}
         _say_who_holds_back([one for one in config.flows if str(one.flow) in ran], wrong)
-    if output.is_for_programs:
-        write_object(output, "mirror", {"flows": report.flows}, report.errors())
+    if for_programs:
+        write_object({"flows": report.flows}, report.errors())
     return report.exit_code
 
 
-def _people(output: Format, *, is_quiet: bool) -> TextIO:
+def _people(is_quiet: bool, for_programs: bool) -> TextIO:
     """Return the stream for lines that people read."""
     if is_quiet:
         return nowhere()
     # stdout is reserved for the object for programs
-    return sys.stderr if output.is_for_programs else sys.stdout
+    return sys.stderr if for_programs else sys.stdout
 
 
 def _say_who_holds_back(flows: Iterable[FlowConfig], people: TextIO) -> None:

@@ -19,7 +19,7 @@ from twinlog.cli.options.flow_option import flow_option, one_flow
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import Format, write_object
+from twinlog.cli.terminal.output import is_for_programs, write_object
 from twinlog.cli.terminal.tables import offsets_table, row, text, write_all
 from twinlog.errors import UsageError
 from twinlog.model import Flow
@@ -65,7 +65,7 @@ offsets.add_command(rewrite_checkpoint)
 @option("--reverse", is_flag=True, help="Translate from the target to the source.")
 @secrets_option
 @format_option
-def translate(  # noqa: PLR0913, PLR0917 (options of a command)
+def translate(
     file: Path,
     flow: str | None,
     group: str | None,
@@ -73,7 +73,6 @@ def translate(  # noqa: PLR0913, PLR0917 (options of a command)
     partition: int | None,
     offset: int | None,
     reverse: bool,
-    output: Format,
 ) -> int:
     """Print the exact offsets to resume at on the other cluster, from the offset map.
 
@@ -107,14 +106,14 @@ def translate(  # noqa: PLR0913, PLR0917 (options of a command)
             assert topic is not None and offset is not None  # noqa: S101 (checked above)
             tp = TopicPartition(topic, partition or 0)
             found = TranslatedGroup(offsets=(translation.one(tp, offset, reverse=reverse),))
-    if output.is_for_programs:
+    if is_for_programs():
         body = {
             "flow": str(config.flow),
             "reverse": reverse,
             "from_checkpoints": found.from_checkpoints,
             "offsets": [one.as_json() for one in found.offsets],
         }
-        write_object(output, "offsets translate", body)
+        write_object(body)
     else:
         write_all(_translated(found, config.flow, reverse=reverse))
     return 0

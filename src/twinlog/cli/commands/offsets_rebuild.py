@@ -18,7 +18,7 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.output import is_for_programs, write_line, write_object
 from twinlog.cli.terminal.reading import ReadingLine
 from twinlog.cli.terminal.tables import plain_table, row, text, write_all, write_warnings
 from twinlog.errors import UsageError
@@ -39,9 +39,7 @@ NUMBERS: Final = ("partition", "from", "to", "runs", "source resumes at")
 @option("--yes", is_flag=True, help="Write without asking for confirmation.")
 @secrets_option
 @format_option
-def rebuild(
-    file: Path, flow: str | None, topics: str | None, dry_run: bool, yes: bool, output: Format
-) -> int:
+def rebuild(file: Path, flow: str | None, topics: str | None, dry_run: bool, yes: bool) -> int:
     """Rebuild a deleted offset map, if the remote topics still exist.
 
     For each partition that is missing in the map, both logs are read and compared record by record.
@@ -74,13 +72,13 @@ def rebuild(
                 return 1
             work.lead()
         lines = list(work.run(plans))
-    if output.is_for_programs:
+    if is_for_programs():
         body = {
             "flow": str(config.flow),
             "dry_run": dry_run,
             "partitions": [_as_json(line) for line in lines],
         }
-        write_object(output, "offsets rebuild", body)
+        write_object(body)
     else:
         write_all(_report(lines, dry_run=dry_run))
         if is_quiet():

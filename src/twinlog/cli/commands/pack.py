@@ -9,7 +9,7 @@ import click
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
-from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.output import is_for_programs, write_line, write_object
 from twinlog.quantities import plural, size
 
 
@@ -23,7 +23,7 @@ from twinlog.quantities import plural, size
     help="Path of the archive.",
 )
 @format_option
-def pack(path: Path, output: Format) -> int:
+def pack(path: Path) -> int:
     """Create the archive for executors of a Spark cluster on which Twinlog is not installed.
 
     \b
@@ -33,10 +33,8 @@ def pack(path: Path, output: Format) -> int:
     from twinlog.spark.pack import pack as make
 
     made = make(path)
-    if output.is_for_programs:
+    if is_for_programs():
         write_object(
-            output,
-            "pack",
             {
                 "path": str(made.path),
                 "size": made.size,

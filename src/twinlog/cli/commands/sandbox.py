@@ -12,7 +12,7 @@ from twinlog.cli.options.candidates import sandbox_clusters
 from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
-from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.output import is_for_programs, write_line, write_object
 from twinlog.errors import UsageError
 from twinlog.quantities import plural
 
@@ -56,7 +56,7 @@ _name_option = option(
     help="Brokers of each cluster; with 3, leaders can move.",
 )
 @format_option
-def up(names: tuple[str, ...], brokers: int, output: Format) -> int:
+def up(names: tuple[str, ...], brokers: int) -> int:
     """Start clusters (by default two: source and target), except those that already run.
 
     \b
@@ -65,13 +65,13 @@ def up(names: tuple[str, ...], brokers: int, output: Format) -> int:
     """
     from twinlog.sandbox import registry
 
-    _show("up", registry.up(names or DEFAULT_NAMES, brokers), output)
+    _show(registry.up(names or DEFAULT_NAMES, brokers))
     return 0
 
 
 @sandbox.command("status")
 @format_option
-def status(output: Format) -> int:
+def status() -> int:
     """Show the clusters that were started.
 
     \b
@@ -80,7 +80,7 @@ def status(output: Format) -> int:
     """
     from twinlog.sandbox import registry
 
-    _show("status", registry.status(), output)
+    _show(registry.status())
     return 0
 
 
@@ -120,7 +120,7 @@ def fill(name: str, records: int) -> int:
 @sandbox.command("down")
 @_name_option
 @format_option
-def down(names: tuple[str, ...], output: Format) -> int:
+def down(names: tuple[str, ...]) -> int:
     """Stop clusters (by default all) and remove their data.
 
     \b
@@ -130,19 +130,19 @@ def down(names: tuple[str, ...], output: Format) -> int:
     from twinlog.sandbox import registry
 
     ended = registry.down(names)
-    if output.is_for_programs:
-        _show("down", ended, output)
-    for cluster in ended if output is Format.TEXT else ():
+    if is_for_programs():
+        _show(ended)
+    for cluster in ended if not is_for_programs() else ():
         write_line(f"{cluster.name}: stopped, its data is removed")
-    if not ended and output is Format.TEXT:
+    if not ended and not is_for_programs():
         write_line("there are no clusters")
     return 0
 
 
-def _show(verb: str, clusters: Iterable[SandboxCluster], output: Format) -> None:
+def _show(clusters: Iterable[SandboxCluster]) -> None:
     found = list(clusters)
-    if output.is_for_programs:
-        write_object(output, f"sandbox {verb}", {"clusters": [_body(one) for one in found]})
+    if is_for_programs():
+        write_object({"clusters": [_body(one) for one in found]})
         return
     for one in found:
         state = "running" if one.running else f"{len(one.pids)} of {one.brokers} brokers run"

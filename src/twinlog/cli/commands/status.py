@@ -25,7 +25,13 @@ from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.options.timeout_option import timeout_option
 from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, error_object, write_line, write_object
+from twinlog.cli.terminal.output import (
+    ANSWER,
+    error_object,
+    is_for_programs,
+    write_line,
+    write_object,
+)
 from twinlog.cli.terminal.status.rows import rows, totals
 from twinlog.cli.terminal.status.screen import STALE_MS, ShownParts, screen
 from twinlog.cli.terminal.status.watching import watch
@@ -79,7 +85,6 @@ def status(
     lagging: bool,
     is_watched: bool,
     timeout_s: float,
-    output: Format,
     **given: Any,
 ) -> int:
     """Print flows, topics and partitions with their state, their lag, and since when.
@@ -104,8 +109,8 @@ def status(
     """
     from twinlog.cli.options.configuration import load_file
 
-    if is_watched and output.is_for_programs:
-        raise click.UsageError(f"--watch or --format {output}: give one of them")
+    if is_watched and is_for_programs():
+        raise click.UsageError(f"--watch or --format {ANSWER.get().output}: give one of them")
     read: Callable[[], MirrorConfig] | None = None
     if file is not None:
         no_pair(given)
@@ -121,12 +126,12 @@ def status(
     source, mirrors = read_mirrors()
     code = exit_code(mirrors, int(time.time() * 1000))
     mirrors = _only(mirrors, topics)
-    if lagging and output.is_for_programs:
+    if lagging and is_for_programs():
         mirrors = _behind(mirrors)
-    if output.is_for_programs:
+    if is_for_programs():
         sums = asdict(totals(flow for one in mirrors for flow in one["flows"]))
         body = {"source": source, "mirrors": mirrors, "totals": sums}
-        write_object(output, "status", body, _errors(mirrors))
+        write_object(body, _errors(mirrors))
     elif not mirrors:
         write_line(NOBODY_RUNS)
     else:

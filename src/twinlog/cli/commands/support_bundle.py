@@ -20,7 +20,7 @@ from twinlog.cli.options.mirror_maker_1_options import (
 )
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.output import is_for_programs, write_line, write_object
 from twinlog.errors import TwinlogError
 from twinlog.quantities import size
 
@@ -51,7 +51,6 @@ def support_bundle(
     files: tuple[Path, ...],
     archive: Path | None,
     logs: tuple[Path, ...],
-    output: Format,
     **given: Any,
 ) -> int:
     """Write an archive about the mirror of FILE: configuration, versions, states, recent events.
@@ -72,8 +71,8 @@ def support_bundle(
     more = [path for name in ("consumer", "producer") if (path := given[name]) is not None]
     parts = collect(dict(_configurations(files, given)), logs, more)
     write_bundle(archive, parts)
-    if output.is_for_programs:
-        write_object(output, "support-bundle", {"path": str(archive), "files": sorted(parts)})
+    if is_for_programs():
+        write_object({"path": str(archive), "files": sorted(parts)})
     else:
         write_line(f"{archive}: {size(archive.stat().st_size)}")
         for name in parts:

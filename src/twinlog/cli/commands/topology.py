@@ -15,7 +15,7 @@ from twinlog.cli.options.command import Command
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import Format, write_object
+from twinlog.cli.terminal.output import is_for_programs, write_object
 from twinlog.cli.terminal.tables import plain_table, row, text, write_all
 from twinlog.errors import UsageError
 from twinlog.quantities import duration
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 )
 @secrets_option
 @format_option
-def topology(file: Path, alias: str | None, output: Format) -> int:
+def topology(file: Path, alias: str | None) -> int:
     """Print the flows and clusters upstream of a cluster, and how many hops away each is.
 
     The command reads the heartbeats topics of this cluster only, written by Twinlog or MirrorMaker
@@ -50,8 +50,8 @@ def topology(file: Path, alias: str | None, output: Format) -> int:
     from twinlog.cli.options.configuration import load_file
 
     seen = _read(load_file(file), alias)
-    if output.is_for_programs:
-        write_object(output, "topology", seen.as_json())
+    if is_for_programs():
+        write_object(seen.as_json())
     else:
         write_all(_parts(seen, int(time.time() * 1000)))
     return 0

@@ -14,7 +14,7 @@ from twinlog.cli.options.flow_option import one_flow
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.output import is_for_programs, write_line, write_object
 from twinlog.config.values.times import in_iso
 from twinlog.errors import UsageError
 from twinlog.quantities import size
@@ -29,13 +29,13 @@ Ask = Callable[["FlowSteering"], list["Change"]]
 
 
 def steering_options(command: Any) -> Any:
-    """Pass file, flows, reason, dry_run and output to the command."""
+    """Pass file, flows, reason and dry_run to the command."""
     reason = option("--reason", default="", metavar="TEXT", help="Shown by `twinlog status`.")
     return chosen_flows(reason(command))
 
 
 def chosen_flows(command: Any) -> Any:
-    """Pass file, flows, dry_run and output to the command."""
+    """Pass file, flows, and dry_run to the command."""
     for one in (
         format_option,
         secrets_option,
@@ -80,15 +80,13 @@ def topic_pattern(topics: str | None) -> NamePattern | None:
     return None if topics is None else name_pattern(names_of(topics))
 
 
-def steer(  # noqa: PLR0913 (what the command was given)
-    command: str,
+def steer(
     file: Path,
     ask: Ask,
     *,
     flows: Sequence[str],
     reason: str,
     dry_run: bool,
-    output: Format,
     nothing: str = "",
 ) -> int:
     """Query every flow before writing anything: a flow that cannot be queried stops the command.
@@ -100,9 +98,8 @@ def steer(  # noqa: PLR0913 (what the command was given)
 
     chosen = _chosen(load_file(file).flows, flows)
     changes = wish(chosen, ask, reason=reason, dry_run=dry_run, nothing=nothing)
-    if output.is_for_programs:
-        body = {"dry_run": dry_run, "changes": [change.as_json() for change in changes]}
-        write_object(output, command, body)
+    if is_for_programs():
+        write_object({"dry_run": dry_run, "changes": [change.as_json() for change in changes]})
     else:
         for change in changes:
             write_line(_said(change, dry_run=dry_run))
@@ -117,7 +114,7 @@ def in_force(file: Path) -> str:
     return f"a running mirror applies it within 2 s, others when they start; see `{status}`"
 
 
-def let_go(file: Path, *, flows: Sequence[str], dry_run: bool, output: Format) -> int:
+def let_go(file: Path, *, flows: Sequence[str], dry_run: bool) -> int:
     """Remove producer quotas that the flows have left on the source."""
     from twinlog.cli.options.configuration import load_file
     from twinlog.client.producer_hold import Freed, ProducerHold
@@ -139,13 +136,13 @@ def let_go(file: Path, *, flows: Sequence[str], dry_run: bool, output: Format) -
                 "is_removed": done is Freed.REMOVED,
             }
         )
-        if not output.is_for_programs:
+        if not is_for_programs():
             would = "no producer quota is set" if rate is None else done.value
             if rate is not None and dry_run:
                 would = f"the quota of {size(rate)}/s for each user and broker would be removed"
             write_line(f"{config.flow}: {would}")
-    if output.is_for_programs:
-        write_object(output, "flow unthrottle", {"dry_run": dry_run, "flows": found})
+    if is_for_programs():
+        write_object({"dry_run": dry_run, "flows": found})
     return 0
 
 

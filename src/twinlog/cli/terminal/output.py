@@ -140,9 +140,12 @@ ANSWER: ContextVar[Envelope] = ContextVar("answer")
 """The object of the running command."""
 
 
+def is_for_programs() -> bool:
+    """Return whether stdout is for programs: the running command prints one object, at its end."""
+    return ANSWER.get().output.is_for_programs
+
+
 def write_object(
-    output: Format,
-    command: str,
     body: Mapping[str, Any],
     errors: Iterable[Mapping[str, Any]] = (),
     *,
@@ -155,8 +158,7 @@ def write_object(
     `version` changes when a field changes its meaning.
     """
     answer = ANSWER.get()
-    answer.output, answer.command, answer.version = output, command, version
-    answer.body = dict(body)
+    answer.version, answer.body = version, dict(body)
     answer.errors, answer.seal = [dict(one) for one in errors], seal
 
 

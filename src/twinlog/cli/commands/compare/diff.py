@@ -16,7 +16,7 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, write_object, write_step
+from twinlog.cli.terminal.output import is_for_programs, write_object, write_step
 from twinlog.cli.terminal.tables import plain_table, row, text, write_all, write_warnings
 from twinlog.quantities import count, plural
 
@@ -37,7 +37,7 @@ NAME_WIDTH: Final = 80
 @option("--all", "every", is_flag=True, help="Also print what the flow does not sync, and why.")
 @secrets_option
 @format_option
-def diff(file: Path, flow: str | None, topics: str | None, every: bool, output: Format) -> int:
+def diff(file: Path, flow: str | None, topics: str | None, every: bool) -> int:
     """Print differences between the clusters of each flow in everything that its mirror syncs.
 
     Compared are topics, partitions, replication factors, configs, ACLs and offsets of groups, by
@@ -58,13 +58,13 @@ def diff(file: Path, flow: str | None, topics: str | None, every: bool, output: 
     found = []
     for one in compare_flows(config, matches, with_left_alone=every, say=write_step):
         found.append(one)
-        if not output.is_for_programs:
+        if not is_for_programs():
             write_all(parts(one, with_left_alone=every))
             if is_quiet():
                 write_warnings(text(f"{one.flow}: {line(each)}") for each in one.differences)
-    if output.is_for_programs:
+    if is_for_programs():
         flows = [one.as_json(with_left_alone=every) for one in found]
-        write_object(output, "diff", {"flows": flows})
+        write_object({"flows": flows})
     return 1 if any(one.differences for one in found) else 0
 
 

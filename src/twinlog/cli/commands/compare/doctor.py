@@ -14,7 +14,7 @@ from twinlog.cli.options.flow_option import flow_option
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, write_object
+from twinlog.cli.terminal.output import is_for_programs, write_object
 from twinlog.cli.terminal.tables import text, write_all, write_warnings
 from twinlog.quantities import count, duration, plural, size
 
@@ -30,7 +30,7 @@ STYLES: Final[Mapping[str, str]] = {"certain": "red", "likely": "yellow", "possi
 @flow_option
 @secrets_option
 @format_option
-def doctor(file: Path, flow: str | None, output: Format) -> int:
+def doctor(file: Path, flow: str | None) -> int:
     """Print why a flow is slow or has stopped, the likeliest reason first.
 
     Each reason has a line with the number that was measured, and a line with the key to change or
@@ -49,9 +49,9 @@ def doctor(file: Path, flow: str | None, output: Format) -> int:
 
     config = load_flows(file, flow)
     found = [(seen, findings(seen)) for seen in observe(config, file)]
-    if output.is_for_programs:
+    if is_for_programs():
         flows = [as_json(seen, some) for seen, some in found]
-        write_object(output, "doctor", {"flows": flows})
+        write_object({"flows": flows})
     else:
         for seen, some in found:
             write_all(parts(seen, some))

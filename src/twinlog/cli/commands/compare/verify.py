@@ -17,7 +17,7 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import check_archive, secrets_option, spark_options
 from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, write_line, write_object, write_warning
+from twinlog.cli.terminal.output import is_for_programs, write_line, write_object, write_warning
 from twinlog.cli.terminal.reading import ReadingLine
 from twinlog.cli.terminal.tables import text, write_all, write_warnings
 from twinlog.config.values.times import NoTime, in_iso, to_milliseconds
@@ -65,7 +65,6 @@ def verify(
     since: str | None,
     until: str | None,
     deep: bool,
-    output: Format,
     **others: Any,
 ) -> int:
     """Compare the target with the source, record by record and in order.
@@ -116,7 +115,7 @@ def verify(
                 for line in records.add(one):
                     write_line(line, sys.stderr)
                 # a flow that has none of --topics is not compared, and would look identical
-                if not output.is_for_programs and (topics is None or one.partitions):
+                if not is_for_programs() and (topics is None or one.partitions):
                     write_all(parts(one))
                     if is_quiet():
                         write_warnings(text(f"{one.flow}: {line}") for line in problems(one))
@@ -126,7 +125,7 @@ def verify(
     if topics is not None and not any(one.partitions for one in found):
         raise UsageError(f"--topics: no flow mirrors a topic that matches {topics}")
     answer = worst([one.answer for one in found])
-    if output.is_for_programs:
+    if is_for_programs():
         body: dict[str, Any] = {
             "answer": answer.value,
             "began": in_iso(began_ms),
@@ -136,7 +135,7 @@ def verify(
             "deep": deep,
             "flows": [one.as_json() for one in found],
         }
-        write_object(output, "verify", body, seal=digest)
+        write_object(body, seal=digest)
     elif len(found) != 1:
         write_warning(answer.value)
     return answer.exit_code

@@ -20,7 +20,7 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.options.steering_options import topic_pattern
-from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.output import is_for_programs, write_line, write_object
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ def cutover_options(command: Any) -> Any:
 
     @wraps(command)
     def with_chosen(  # click gives each option by its name
-        file: Path, flow: str | None, topics: str | None, output: Format, **given: Any
+        file: Path, flow: str | None, topics: str | None, **given: Any
     ) -> int:
-        chosen = ChosenFlow(file=file, flow=flow, topics=topics, output=output)
+        chosen = ChosenFlow(file=file, flow=flow, topics=topics)
         exit_code: int = command(chosen, **given)
         return exit_code
 
@@ -94,12 +94,11 @@ def is_confirmed(flow: str, question: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenFlow:
-    """The flow and topics that a command acts on, and its output format."""
+    """The flow and topics that a command acts on."""
 
     file: Path
     flow: str | None
     topics: str | None
-    output: Format
 
     @contextmanager
     def scope(self, reason: str = "") -> Iterator[CutoverScope]:
@@ -113,12 +112,9 @@ class ChosenFlow:
         with CutoverScope(flow_setup(config), pattern, reason=reason) as scope:
             yield scope
 
-    def evidence(self, command: str) -> Evidence:
-        return Evidence(output=self.output, command=command)
-
-    def show_plan(self, command: str, plan: Callable[[CutoverScope, Say], PlanT]) -> PlanT:
+    def show_plan(self, plan: Callable[[CutoverScope, Say], PlanT]) -> PlanT:
         """Make and print the plan, changing nothing, and return it."""
-        shown = self.evidence(command)
+        shown = Evidence()
         with self.scope() as scope:
             found = plan(scope, shown.say)
         shown.show(found)
@@ -130,14 +126,12 @@ class ChosenFlow:
 class Evidence:
     """Prints lines for people as they come, or one object for programs at the end."""
 
-    output: Format
-    command: str
     lines: list[str] = field(default_factory=list)
 
     def say(self, line: str) -> None:
         """Print a line of evidence, for programs to stderr as well, because a run takes a while."""
         self.lines.append(line)
-        write_line(line, sys.stderr if self.output.is_for_programs else None)
+        write_line(line, sys.stderr if is_for_programs() else None)
 
     def show(self, plan: ShownPlan) -> None:
         for line in plan.lines():
@@ -160,5 +154,5 @@ class Evidence:
 
     def end(self, body: dict[str, Any]) -> None:
         """Print the object for programs."""
-        if self.output.is_for_programs:
-            write_object(self.output, self.command, {**body, "evidence": self.lines})
+        if is_for_programs():
+            write_object({**body, "evidence": self.lines})

@@ -22,7 +22,6 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_folder, secrets_option
 from twinlog.cli.options.steering_options import topic_pattern
-from twinlog.cli.terminal.output import Format
 from twinlog.errors import UsageError
 
 PARTS = ("switchover", "failover")
@@ -144,7 +143,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
         raise UsageError("--sign: give it with --report")
     key = None if sign is None else signing_key(sign)
     pattern = topic_pattern(chosen.topics)
-    shown = chosen.evidence("drill run")
+    shown = Evidence()
     raw = read_raw(chosen.file, secrets_folder())
     work = Drill(raw, one_flow(load_raw(raw).flows, chosen.flow), shown.say)
     load = Load(seconds=seconds, records_per_s=rate, record_bytes=record_bytes)
@@ -174,7 +173,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
 @flow_option
 @option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @option("--dry-run", is_flag=True, help="Print what drills have left, and change nothing.")
-def clean(file: Path, output: Format, flow: str | None, yes: bool, dry_run: bool) -> int:
+def clean(file: Path, flow: str | None, yes: bool, dry_run: bool) -> int:
     """Remove what killed drills have left on both clusters.
 
     Nothing is removed while a drill's group has members. Members of a killed drill expire within a
@@ -192,7 +191,7 @@ def clean(file: Path, output: Format, flow: str | None, yes: bool, dry_run: bool
     from twinlog.quantities import first_few
 
     require_an_answer(yes=yes, dry_run=dry_run)
-    shown = Evidence(output=output, command="drill clean")
+    shown = Evidence()
     setup = flow_setup(one_flow(load_file(file).flows, flow))
     with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
         found = [leftovers(source), leftovers(target)]

@@ -9,6 +9,7 @@ import click
 
 from twinlog.cli.commands.cutover.begin import (
     ChosenFlow,
+    Evidence,
     cutover_options,
     require_an_answer,
     run_options,
@@ -49,7 +50,7 @@ def plan(chosen: ChosenFlow) -> int:
     twinlog failback plan mm2.properties --flow 'A->B'
     twinlog failback plan mm2.properties --topics 'orders.*' --format json
     """
-    return _show(chosen, "plan")
+    return _show(chosen)
 
 
 @failback.command("status")
@@ -60,7 +61,7 @@ def status(chosen: ChosenFlow) -> int:
     \b
     twinlog failback status mm2.properties --flow 'A->B'
     """
-    return _show(chosen, "status")
+    return _show(chosen)
 
 
 @failback.command("run")
@@ -103,7 +104,7 @@ def run(
     if tail == "recreate":
         raise UsageError(RECREATE)
     require_an_answer(yes=yes, dry_run=dry_run)
-    shown = chosen.evidence("failback run")
+    shown = Evidence()
     with chosen.scope(reason) as scope:
         work = Failback(scope, shown.say)
         found = work.plan()
@@ -138,15 +139,15 @@ def abort(chosen: ChosenFlow) -> int:
     """
     from twinlog.control.failback.failback import Failback
 
-    shown = chosen.evidence("failback abort")
+    shown = Evidence()
     with chosen.scope() as scope:
         Failback(scope, shown.say).abort()
     shown.end({})
     return 0
 
 
-def _show(chosen: ChosenFlow, verb: str) -> int:
+def _show(chosen: ChosenFlow) -> int:
     from twinlog.control.failback.failback import Failback
 
-    found = chosen.show_plan(f"failback {verb}", lambda scope, say: Failback(scope, say).plan())
+    found = chosen.show_plan(lambda scope, say: Failback(scope, say).plan())
     return 0 if found.is_open else 1

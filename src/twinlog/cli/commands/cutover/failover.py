@@ -6,6 +6,7 @@ import click
 
 from twinlog.cli.commands.cutover.begin import (
     ChosenFlow,
+    Evidence,
     cutover_options,
     require_an_answer,
     run_options,
@@ -77,7 +78,7 @@ def run(
     from twinlog.control.cutover.failover import Failover
 
     require_an_answer(yes=yes, dry_run=dry_run)
-    shown = chosen.evidence("failover run")
+    shown = Evidence()
     with chosen.scope(reason) as scope:
         work = Failover(scope)
         found = work.plan()
@@ -100,7 +101,7 @@ def abort(chosen: ChosenFlow) -> int:
     """
     from twinlog.control.cutover.failover import Failover
 
-    shown = chosen.evidence("failover abort")
+    shown = Evidence()
     with chosen.scope() as scope:
         Failover(scope).abort(shown.say)
     shown.end({})
@@ -110,5 +111,5 @@ def abort(chosen: ChosenFlow) -> int:
 def _show(chosen: ChosenFlow, verb: str) -> int:
     from twinlog.control.cutover.failover import Failover
 
-    found = chosen.show_plan(f"failover {verb}", lambda scope, _: Failover(scope).plan())
+    found = chosen.show_plan(lambda scope, _: Failover(scope).plan())
     return 0 if found.is_clear or (verb == "status" and bool(found.promoted)) else 1

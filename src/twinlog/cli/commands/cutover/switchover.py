@@ -8,6 +8,7 @@ import click
 
 from twinlog.cli.commands.cutover.begin import (
     ChosenFlow,
+    Evidence,
     cutover_options,
     require_an_answer,
     run_options,
@@ -85,7 +86,7 @@ def plan(chosen: ChosenFlow, most_lag: int) -> int:
     twinlog switchover plan mm2.properties --flow 'A->B'
     twinlog switchover plan mm2.properties --topics 'orders.*' --format json
     """
-    return _show(chosen, "plan", most_lag)
+    return _show(chosen, most_lag)
 
 
 @switchover.command("status")
@@ -97,7 +98,7 @@ def status(chosen: ChosenFlow, most_lag: int) -> int:
     \b
     twinlog switchover status mm2.properties --flow 'A->B'
     """
-    return _show(chosen, "status", most_lag)
+    return _show(chosen, most_lag)
 
 
 @switchover.command("run")
@@ -153,7 +154,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
 
     require_an_answer(yes=yes, dry_run=dry_run)
-    shown = chosen.evidence("switchover run")
+    shown = Evidence()
     ways = Ways(
         fence=FenceKind(_checked(fence, fence_hook)),
         fence_hook=fence_hook,
@@ -189,7 +190,7 @@ def abort(
     """
     from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
 
-    shown = chosen.evidence("switchover abort")
+    shown = Evidence()
     ways = Ways(fence=FenceKind(_checked(fence, fence_hook)), fence_hook=fence_hook)
     with chosen.scope() as scope:
         Switchover(scope, ways, shown.say).abort()
@@ -203,11 +204,9 @@ def _checked(fence: str, fence_hook: str) -> str:
     return fence
 
 
-def _show(chosen: ChosenFlow, verb: str, most_lag: int) -> int:
+def _show(chosen: ChosenFlow, most_lag: int) -> int:
     from twinlog.control.cutover.switchover import Switchover, Ways
 
     ways = Ways(most_lag=most_lag)
-    found = chosen.show_plan(
-        f"switchover {verb}", lambda scope, say: Switchover(scope, ways, say).plan()
-    )
+    found = chosen.show_plan(lambda scope, say: Switchover(scope, ways, say).plan())
     return 0 if found.is_open else 1

@@ -15,7 +15,7 @@ from twinlog.cli.options.flow_option import flow_option
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import Format, write_object
+from twinlog.cli.terminal.output import is_for_programs, write_object
 from twinlog.cli.terminal.tables import plain_table, row, text, write_all
 from twinlog.errors import UsageError
 from twinlog.quantities import count, plural
@@ -45,7 +45,7 @@ def groups() -> None:
 @option("--group", "names", multiple=True, help="Only this group; may be given several times.")
 @secrets_option
 @format_option
-def ready(file: Path, flow: str | None, names: tuple[str, ...], output: Format) -> int:
+def ready(file: Path, flow: str | None, names: tuple[str, ...]) -> int:
     """Print which groups may move to the other cluster now, and what prevents the others.
 
     A group may move if it has no members on either cluster and each of its offsets translates
@@ -65,7 +65,7 @@ def ready(file: Path, flow: str | None, names: tuple[str, ...], output: Format) 
     seen = {one.group for each in found for one in each.groups}
     if missing := [name for name in names if name not in seen]:
         raise UsageError(f"--group: no flow selects a group {missing[0]} of its source")
-    if output.is_for_programs:
+    if is_for_programs():
         flows = [
             {
                 "flow": one.flow,
@@ -75,7 +75,7 @@ def ready(file: Path, flow: str | None, names: tuple[str, ...], output: Format) 
             }
             for one in found
         ]
-        write_object(output, "groups ready", {"flows": flows})
+        write_object({"flows": flows})
     else:
         write_all(part for one in found for part in parts(one))
     return 0 if all(group.is_ready for one in found for group in one.groups) else 1

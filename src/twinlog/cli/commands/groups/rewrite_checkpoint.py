@@ -15,7 +15,7 @@ from twinlog.cli.options.flow_option import flow_option, one_flow
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import Format, write_object
+from twinlog.cli.terminal.output import is_for_programs, write_object
 from twinlog.cli.terminal.tables import offsets_table, row, text, write_all
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ def rewrite_checkpoint(
     flow: str | None,
     reverse: bool,
     may_repeat: bool,
-    output: Format,
 ) -> int:
     """Rewrite a checkpoint of Spark Structured Streaming for the other cluster of a flow.
 
@@ -71,7 +70,7 @@ def rewrite_checkpoint(
         found = spark_checkpoint.rewrite_checkpoint(
             translation, config.flow, checkpoint, new, reverse=reverse, may_repeat=may_repeat
         )
-    if output.is_for_programs:
+    if is_for_programs():
         body = {
             "flow": str(config.flow),
             "reverse": reverse,
@@ -84,7 +83,7 @@ def rewrite_checkpoint(
             "marks": [one.as_json() for one in marks.moved],
             "marks_problem": marks.problem or None,
         }
-        write_object(output, "offsets rewrite-checkpoint", body)
+        write_object(body)
     else:
         here, there = config.flow.source, config.flow.target
         sides = (there, here) if reverse else (here, there)

@@ -45,7 +45,7 @@ def pause(file: Path, **given: Any) -> int:
     twinlog flow pause mm2.properties --reason 'brokers are upgraded'
     twinlog flow pause mm2.properties --flow 'A->B' --dry-run
     """
-    return steer("flow pause", file, lambda one: one.want(IntentKind.PAUSE), **given)
+    return steer(file, lambda one: one.want(IntentKind.PAUSE), **given)
 
 
 @flow.command("resume")
@@ -59,7 +59,7 @@ def resume(file: Path, **given: Any) -> int:
     twinlog flow resume mm2.properties
     twinlog flow resume mm2.properties --flow 'A->B'
     """
-    return steer("flow resume", file, lambda one: one.take_back(IntentKind.PAUSE), **given)
+    return steer(file, lambda one: one.take_back(IntentKind.PAUSE), **given)
 
 
 @flow.command("unthrottle")
@@ -95,7 +95,7 @@ def limit(file: Path, bytes_per_second: int | None, is_none: bool, **given: Any)
     """
     if (bytes_per_second is None) != is_none:
         raise UsageError("give either --bytes-per-second NUMBER or --none")
-    return steer("flow limit", file, lambda one: one.limit(bytes_per_second), **given)
+    return steer(file, lambda one: one.limit(bytes_per_second), **given)
 
 
 @flow.command("promote")
@@ -111,7 +111,7 @@ def promote(file: Path, **given: Any) -> int:
     twinlog flow promote mm2.properties --flow 'A->B' --reason 'A is lost'
     twinlog flow promote mm2.properties --dry-run
     """
-    return steer("flow promote", file, lambda one: one.want(IntentKind.PROMOTE), **given)
+    return steer(file, lambda one: one.want(IntentKind.PROMOTE), **given)
 
 
 @flow.command("demote")
@@ -127,4 +127,4 @@ def demote(file: Path, **given: Any) -> int:
     twinlog flow demote mm2.properties --flow 'A->B'
     twinlog flow demote mm2.properties --flow 'A->B' --dry-run
     """
-    return steer("flow demote", file, lambda one: one.take_back(IntentKind.PROMOTE), **given)
+    return steer(file, lambda one: one.take_back(IntentKind.PROMOTE), **given)

@@ -16,7 +16,7 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.options.steering_options import topic_pattern
-from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.output import is_for_programs, write_line, write_object
 from twinlog.errors import UsageError
 from twinlog.quantities import plural
 
@@ -47,7 +47,7 @@ def _options(command: Any) -> Any:
 @repair.command("plan")
 @click.argument("file", type=click.Path(path_type=Path))
 @_options
-def plan(file: Path, *, topics: str | None, flow: str | None, output: Format) -> int:
+def plan(file: Path, *, topics: str | None, flow: str | None) -> int:
     """Print records of other clients in remote topics, and where copying would resume.
 
     The plan has each partition that has stopped with EXTRA_RECORDS, TAKEN_OVER, GAP_WRITTEN or
@@ -60,9 +60,9 @@ def plan(file: Path, *, topics: str | None, flow: str | None, output: Format) ->
     """
     with _repair(file, flow, "") as (one, name):
         lines = one.plan(topic_pattern(topics))
-    if output.is_for_programs:
+    if is_for_programs():
         body = {"flow": name, "partitions": [line.as_json() for line in lines]}
-        write_object(output, "repair plan", body)
+        write_object(body)
     else:
         _show(lines)
     return 1 if any(line.found is None for line in lines) else 0
@@ -82,7 +82,6 @@ def run(
     reason: str,
     topics: str | None,
     flow: str | None,
-    output: Format,
 ) -> int:
     """Accept the records that `repair plan` shows: they stay, and copying resumes after them.
 
@@ -98,20 +97,20 @@ def run(
     with _repair(file, flow, reason) as (one, name):
         lines = one.plan(topic_pattern(topics))
         can = [line for line in lines if line.found is not None]
-        if not output.is_for_programs or not yes:
-            _show(lines, sys.stderr if output.is_for_programs else None)
+        if not is_for_programs() or not yes:
+            _show(lines, sys.stderr if is_for_programs() else None)
         if not dry_run and can and not (yes or _is_confirmed(name, can)):
             write_line("nothing was changed", sys.stderr)
             return 1
         if not dry_run:
             one.accept(can)
-    if output.is_for_programs:
+    if is_for_programs():
         body = {
             "flow": name,
             "dry_run": dry_run,
             "partitions": [line.as_json() for line in lines],
         }
-        write_object(output, "repair run", body)
+        write_object(body)
     elif can:
         write_line(f"{plural(len(can), 'partition')}: {'would be' if dry_run else 'is'} accepted")
     return 1 if len(can) < len(lines) else 0

@@ -14,7 +14,7 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.options.steering_options import in_force
-from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.output import is_for_programs, write_line, write_object
 from twinlog.config.values.times import in_iso
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ def skip(  # noqa: PLR0913 (what the command was given)
     reason: str,
     dry_run: bool,
     flow: str | None,
-    output: Format,
 ) -> int:
     """Skip the record of TOPIC at which copying has stopped, and copy the records after it.
 
@@ -85,10 +84,10 @@ def skip(  # noqa: PLR0913 (what the command was given)
             offsets = skipping.quarantine(change) if quarantine else []
             skipping.write(change)
         name = skipping.quarantine_topic if quarantine else None
-    if output.is_for_programs:
+    if is_for_programs():
         body: dict[str, Any] = {"dry_run": dry_run, "change": change.as_json()}
         body["quarantine"] = None if name is None else {"topic": name, "offsets": offsets}
-        write_object(output, "topic skip", body)
+        write_object(body)
         return 0
     write_line(_said(change, dry_run=dry_run))
     if name is not None:

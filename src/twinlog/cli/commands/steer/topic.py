@@ -42,7 +42,7 @@ def pause(file: Path, topics: str, **given: Any) -> int:
     twinlog topic pause mm2.properties --topics orders --reason 'a consumer is repaired'
     twinlog topic pause mm2.properties --topics 'logs-.*,audit' --dry-run
     """
-    return _want("topic pause", IntentKind.PAUSE, file, topics, **given)
+    return _want(IntentKind.PAUSE, file, topics, **given)
 
 
 @topic.command("resume")
@@ -57,9 +57,7 @@ def resume(file: Path, topics: str, **given: Any) -> int:
     twinlog topic resume mm2.properties --topics orders
     twinlog topic resume mm2.properties --topics '.*'
     """
-    return _take_back(
-        "topic resume", RESUMED, "is paused or released by name", file, topics, **given
-    )
+    return _take_back(RESUMED, "is paused or released by name", file, topics, **given)
 
 
 @topic.command("release")
@@ -75,7 +73,7 @@ def release(file: Path, topics: str, **given: Any) -> int:
     twinlog topic release mm2.properties --topics orders --reason 'moved to B'
     twinlog topic release mm2.properties --topics 'team-a-.*' --dry-run
     """
-    return _want("topic release", IntentKind.RELEASE, file, topics, **given)
+    return _want(IntentKind.RELEASE, file, topics, **given)
 
 
 @topic.command("promote")
@@ -90,7 +88,7 @@ def promote(file: Path, topics: str, **given: Any) -> int:
     twinlog topic promote mm2.properties --topics orders --reason 'its producers moved to B'
     twinlog topic promote mm2.properties --topics 'team-a-.*' --dry-run
     """
-    return _want("topic promote", IntentKind.PROMOTE, file, topics, **given)
+    return _want(IntentKind.PROMOTE, file, topics, **given)
 
 
 @topic.command("demote")
@@ -106,22 +104,18 @@ def demote(file: Path, topics: str, **given: Any) -> int:
     twinlog topic demote mm2.properties --topics orders
     twinlog topic demote mm2.properties --topics 'team-a-.*' --dry-run
     """
-    return _take_back(
-        "topic demote", [IntentKind.PROMOTE], "was promoted by name", file, topics, **given
-    )
+    return _take_back([IntentKind.PROMOTE], "was promoted by name", file, topics, **given)
 
 
-def _want(command: str, kind: IntentKind, file: Path, topics: str, **given: Any) -> int:
+def _want(kind: IntentKind, file: Path, topics: str, **given: Any) -> int:
     names = names_of(topics)
     nothing = f"--topics: no flow mirrors a topic that matches {topics}"
-    return steer(command, file, lambda one: one.want_topics(kind, names), nothing=nothing, **given)
+    return steer(file, lambda one: one.want_topics(kind, names), nothing=nothing, **given)
 
 
 def _take_back(
-    command: str, kinds: Sequence[IntentKind], what: str, file: Path, topics: str, **given: Any
+    kinds: Sequence[IntentKind], what: str, file: Path, topics: str, **given: Any
 ) -> int:
     names = names_of(topics)
     nothing = f"--topics: no topic that matches {topics} {what}"
-    return steer(
-        command, file, lambda one: one.take_back_topics(kinds, names), nothing=nothing, **given
-    )
+    return steer(file, lambda one: one.take_back_topics(kinds, names), nothing=nothing, **given)
