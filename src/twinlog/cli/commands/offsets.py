@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,12 +13,10 @@ from twinlog.cli.commands.groups.rewrite_checkpoint import rewrite_checkpoint
 from twinlog.cli.commands.offsets_rebuild import rebuild
 from twinlog.cli.options.candidates import names_of_topics
 from twinlog.cli.options.command import CommandGroup
-from twinlog.cli.options.flow_option import flow_option, one_flow
-from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.flow_option import ChosenFlow, on_flow
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import is_for_programs, write_object
-from twinlog.cli.terminal.tables import offsets_table, row, text, write_all
+from twinlog.cli.terminal.output import Answer
+from twinlog.cli.terminal.tables import offsets_table, row, text
 from twinlog.errors import UsageError
 from twinlog.model import Flow
 
@@ -48,8 +44,7 @@ offsets.add_command(rewrite_checkpoint)
 
 
 @offsets.command("translate")
-@click.argument("file", type=click.Path(path_type=Path))
-@flow_option
+@on_flow
 @option("--group", help="Translate all offsets that this group has committed.")
 @option(
     "--topic",
@@ -63,17 +58,14 @@ offsets.add_command(rewrite_checkpoint)
 )
 @option("--offset", type=click.IntRange(min=0), help="The offset of --topic to translate.")
 @option("--reverse", is_flag=True, help="Translate from the target to the source.")
-@secrets_option
-@format_option
 def translate(
-    file: Path,
-    flow: str | None,
+    chosen: ChosenFlow,
     group: str | None,
     topic: str | None,
     partition: int | None,
     offset: int | None,
     reverse: bool,
-) -> int:
+) -> Answer:
     """Print the exact offsets to resume at on the other cluster, from the offset map.
 
     No mirror needs to run. With --group, the group's offsets are read from the source. If the
@@ -85,9 +77,7 @@ def translate(
     twinlog offsets translate mm2.properties --topic A.orders --offset 40 --reverse
     twinlog offsets translate mm2.properties --group shop --reverse --format json
     """
-    from twinlog.cli.options.configuration import load_file
     from twinlog.client.group_translation import FlowTranslation, TranslatedGroup
-    from twinlog.control.flow.wiring import flow_setup
     from twinlog.model import TopicPartition
 
     if (group is None) == (topic is None) or (topic is not None and offset is None):
@@ -97,26 +87,20 @@ def translate(
             "--group translates all offsets of the group: leave --offset and --partition out, or "
             "give --topic instead"
         )
-    config = one_flow(load_file(file).flows, flow)
-    setup = flow_setup(config)
-    with closing(FlowTranslation(config, setup.source, setup.target)) as translation:
+    with chosen.open(FlowTranslation) as translation:
         if group is not None:
             found = translation.group(group, reverse=reverse)
         else:
             assert topic is not None and offset is not None  # noqa: S101 (checked above)
             tp = TopicPartition(topic, partition or 0)
             found = TranslatedGroup(offsets=(translation.one(tp, offset, reverse=reverse),))
-    if is_for_programs():
-        body = {
-            "flow": str(config.flow),
-            "reverse": reverse,
-            "from_checkpoints": found.from_checkpoints,
-            "offsets": [one.as_json() for one in found.offsets],
-        }
-        write_object(body)
-    else:
-        write_all(_translated(found, config.flow, reverse=reverse))
-    return 0
+    fields = {
+        "flow": chosen.name,
+        "reverse": reverse,
+        "from_checkpoints": found.from_checkpoints,
+        "offsets": found.offsets,
+    }
+    return Answer(fields, _translated(found, chosen.config.flow, reverse=reverse))
 
 
 def _translated(found: TranslatedGroup, flow: Flow, *, reverse: bool) -> Iterator[RenderableType]:

@@ -6,21 +6,17 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import RenderableType
 
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import flow_option, one_flow, topics_option
-from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.flow_option import ChosenFlow, on_flow, topics_option
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import is_for_programs, write_line, write_object
+from twinlog.cli.terminal.output import Answer, write_line
 from twinlog.cli.terminal.reading import ReadingLine
-from twinlog.cli.terminal.tables import plain_table, row, text, write_all, write_warnings
+from twinlog.cli.terminal.tables import plain_table, row, text
 from twinlog.errors import UsageError
 from twinlog.quantities import count, plural
 
@@ -32,14 +28,11 @@ NUMBERS: Final = ("partition", "from", "to", "runs", "source resumes at")
 
 
 @click.command("rebuild", cls=Command)
-@click.argument("file", type=click.Path(path_type=Path))
-@flow_option
+@on_flow
 @topics_option
 @option("--dry-run", is_flag=True, help="Compare, and print what would be written.")
 @option("--yes", is_flag=True, help="Write without asking for confirmation.")
-@secrets_option
-@format_option
-def rebuild(file: Path, flow: str | None, topics: str | None, dry_run: bool, yes: bool) -> int:
+def rebuild(chosen: ChosenFlow, topics: str | None, dry_run: bool, yes: bool) -> Answer:
     """Rebuild a deleted offset map, if the remote topics still exist.
 
     For each partition that is missing in the map, both logs are read and compared record by record.
@@ -52,38 +45,27 @@ def rebuild(file: Path, flow: str | None, topics: str | None, dry_run: bool, yes
     twinlog offsets rebuild mm2.properties --flow 'A->B' --topics 'orders.*' --yes
     twinlog offsets rebuild mm2.properties --yes --format json
     """
-    from twinlog.cli.options.configuration import load_file
-    from twinlog.control.flow.wiring import flow_setup
     from twinlog.control.rebuild.map_rebuild import LineOutcome, MapRebuild
 
-    chosen = _pattern(topics)
-    config = one_flow(load_file(file).flows, flow)
+    pattern = _pattern(topics)
+    name = chosen.name
     if not (dry_run or yes or sys.stdin.isatty()):
         raise UsageError("give --yes, or --dry-run to see what would be written")
-    setup = flow_setup(config)
     with (
         ReadingLine("offsets", count) as shown,
-        closing(MapRebuild(setup, on_step=shown.step, say=shown.say)) as work,
+        closing(MapRebuild(chosen.setup, on_step=shown.step, say=shown.say)) as work,
     ):
-        plans = work.plan(chosen)
+        plans = work.plan(pattern)
         if not dry_run:
-            if not (yes or _is_wanted(str(config.flow), plans)):
+            if not (yes or _is_wanted(name, plans)):
                 write_line("nothing was changed")
-                return 1
+                return Answer({}, (), 1)
             work.lead()
         lines = list(work.run(plans))
-    if is_for_programs():
-        body = {
-            "flow": str(config.flow),
-            "dry_run": dry_run,
-            "partitions": [_as_json(line) for line in lines],
-        }
-        write_object(body)
-    else:
-        write_all(_report(lines, dry_run=dry_run))
-        if is_quiet():
-            write_warnings(_refusals(lines))
-    return 1 if any(line.outcome is LineOutcome.REFUSED for line in lines) else 0
+    fields = {"flow": name, "dry_run": dry_run, "partitions": map(_as_json, lines)}
+    is_refused = any(line.outcome is LineOutcome.REFUSED for line in lines)
+    report = _report(lines, dry_run=dry_run)
+    return Answer(fields, report, int(is_refused), problems=_refusals(lines))
 
 
 def _pattern(topics: str | None) -> re.Pattern[str] | None:

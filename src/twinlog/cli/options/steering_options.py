@@ -7,14 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from twinlog.cli.options import candidates
-from twinlog.cli.options.flow_option import one_flow
-from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.flow_option import on_file, one_flow
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import is_for_programs, write_line, write_object
+from twinlog.cli.terminal.output import Answer
 from twinlog.config.values.times import in_iso
 from twinlog.errors import UsageError
 from twinlog.quantities import size
@@ -37,8 +33,6 @@ def steering_options(command: Any) -> Any:
 def chosen_flows(command: Any) -> Any:
     """Pass file, flows, and dry_run to the command."""
     for one in (
-        format_option,
-        secrets_option,
         option("--dry-run", is_flag=True, help="Show what would change, and write nothing."),
         option(
             "--flow",
@@ -49,7 +43,7 @@ def chosen_flows(command: Any) -> Any:
             help="Only this flow of FILE, or the flows that match this regular expression; may be "
             "given several times.",
         ),
-        click.argument("file", type=click.Path(path_type=Path)),
+        on_file,
     ):
         command = one(command)
     return command
@@ -88,7 +82,7 @@ def steer(
     reason: str,
     dry_run: bool,
     nothing: str = "",
-) -> int:
+) -> Answer:
     """Query every flow before writing anything: a flow that cannot be queried stops the command.
 
     `nothing`: the error if no flow has anything to change (exit code 2).
@@ -98,14 +92,10 @@ def steer(
 
     chosen = _chosen(load_file(file).flows, flows)
     changes = wish(chosen, ask, reason=reason, dry_run=dry_run, nothing=nothing)
-    if is_for_programs():
-        write_object({"dry_run": dry_run, "changes": [change.as_json() for change in changes]})
-    else:
-        for change in changes:
-            write_line(_said(change, dry_run=dry_run))
-        if not dry_run and any(change.is_needed for change in changes):
-            write_line(in_force(file))
-    return 0
+    said = [_said(change, dry_run=dry_run) for change in changes]
+    if not dry_run and any(change.is_needed for change in changes):
+        said.append(in_force(file))
+    return Answer({"dry_run": dry_run, "changes": changes}, said)
 
 
 def in_force(file: Path) -> str:
@@ -114,7 +104,7 @@ def in_force(file: Path) -> str:
     return f"a running mirror applies it within 2 s, others when they start; see `{status}`"
 
 
-def let_go(file: Path, *, flows: Sequence[str], dry_run: bool) -> int:
+def let_go(file: Path, *, flows: Sequence[str], dry_run: bool) -> Answer:
     """Remove producer quotas that the flows have left on the source."""
     from twinlog.cli.options.configuration import load_file
     from twinlog.client.producer_hold import Freed, ProducerHold
@@ -122,6 +112,7 @@ def let_go(file: Path, *, flows: Sequence[str], dry_run: bool) -> int:
     from twinlog.control.flow.wiring import flow_setup
 
     found: list[dict[str, Any]] = []
+    said: list[str] = []
     for config in _chosen(load_file(file).flows, flows):
         setup = flow_setup(config)
         with prompt_client(setup.source) as source, prompt_client(setup.target) as target:
@@ -136,14 +127,11 @@ def let_go(file: Path, *, flows: Sequence[str], dry_run: bool) -> int:
                 "is_removed": done is Freed.REMOVED,
             }
         )
-        if not is_for_programs():
-            would = "no producer quota is set" if rate is None else done.value
-            if rate is not None and dry_run:
-                would = f"the quota of {size(rate)}/s for each user and broker would be removed"
-            write_line(f"{config.flow}: {would}")
-    if is_for_programs():
-        write_object({"dry_run": dry_run, "flows": found})
-    return 0
+        would = "no producer quota is set" if rate is None else done.value
+        if rate is not None and dry_run:
+            would = f"the quota of {size(rate)}/s for each user and broker would be removed"
+        said.append(f"{config.flow}: {would}")
+    return Answer({"dry_run": dry_run, "flows": found}, said)
 
 
 def _chosen(flows: Sequence[FlowConfig], names: Sequence[str]) -> list[FlowConfig]:

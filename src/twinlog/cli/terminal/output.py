@@ -9,17 +9,23 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
-from typing import Any, Final, TextIO, cast
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, cast
 
 import click
 
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.shown import ShownFormatter, shown
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Part: TypeAlias = "str | RenderableType"
+"""A line, which is wrapped between words, or something that rich prints."""
 
 log = logging.getLogger(__name__)
 
@@ -131,9 +137,30 @@ class Envelope:
             **self.body,
         }
         if self.seal is not None:
+            whole = json.loads(json.dumps(whole, default=_plain))
             whole["sha256"] = self.seal(whole)
-        text = json.dumps(whole)
+        text = json.dumps(whole, default=_plain)
         click.echo(_yaml(text) if self.output is Format.YAML else text)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command returns: its result for programs and for people, and its exit code."""
+
+    fields: Mapping[str, Any]
+    """Results for programs. They may have iterators and objects with `as_json`."""
+    text: Iterable[Part] = ()
+    """The same for people: lines, or what rich prints."""
+    exit_code: int = 0
+    _: KW_ONLY
+    problems: Iterable[Part] = ()
+    """The part of `text` that -q prints as well."""
+    errors: Iterable[Mapping[str, Any]] = ()
+    """Problems that were found, for programs."""
+    version: int = 1
+    """Changes when a field changes its meaning."""
+    seal: Callable[[Mapping[str, Any]], str] | None = None
+    """Computes `sha256`."""
 
 
 ANSWER: ContextVar[Envelope] = ContextVar("answer")
@@ -160,6 +187,13 @@ def write_object(
     answer = ANSWER.get()
     answer.version, answer.body = version, dict(body)
     answer.errors, answer.seal = [dict(one) for one in errors], seal
+
+
+def _plain(value: Any) -> Any:
+    """Return an object as JSON has it."""
+    if isinstance(value, Iterator):
+        return [*value]
+    return value.as_json() if hasattr(value, "as_json") else str(value)
 
 
 def error_object(

@@ -14,11 +14,9 @@ from rich.console import RenderableType
 
 from twinlog.cli.options import candidates
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import flow_option, one_flow
-from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.flow_option import flow_option, on_file, one_flow
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import is_for_programs, write_line, write_object
+from twinlog.cli.terminal.output import Answer, is_for_programs, write_line
 from twinlog.cli.terminal.tables import plain_table, row, text, write_all, write_warnings
 from twinlog.config.values.times import NoTime, in_iso, span_in_milliseconds, to_milliseconds
 from twinlog.errors import UsageError
@@ -73,7 +71,7 @@ class GroupChoice:
 
 
 @click.command("reset", cls=Command)
-@click.argument("file", type=click.Path(path_type=Path))
+@on_file
 @option(
     "--cluster",
     metavar="ALIAS",
@@ -119,8 +117,6 @@ class GroupChoice:
 )
 @option("--dry-run", is_flag=True, help="Print what would be set, and set nothing.")
 @option("--yes", "--execute", "yes", is_flag=True, help="Do not ask for confirmation.")
-@secrets_option
-@format_option
 def reset(  # noqa: PLR0913, PLR0917 (options of a command)
     file: Path,
     cluster: str | None,
@@ -133,7 +129,7 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
     dry_run: bool,
     yes: bool,
     **goals: Any,
-) -> int:
+) -> Answer:
     """Set offsets of idle groups, on the source or on the target.
 
     The plan is printed first: each group's current offsets, its new offsets, and the log's range.
@@ -170,21 +166,22 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
         if not dry_run:
             todo = [one for one in plans if one.refused is None]
             if todo and not (yes or _is_wanted(alias, todo)):
-                write_line("nothing was changed")
-                return 1
+                return Answer({}, ["nothing was changed"], 1)
             plans = [work.execute(one) for one in plans]
-    if is_for_programs():
-        body = {
-            "cluster": alias,
-            "to": {"kind": goal.kind.value, "value": goal.value},
-            "dry_run": dry_run,
-            "groups": [one.as_json() for one in plans],
-        }
-        write_object(body, version=JSON_VERSION)
-    else:
-        write_all(_done(plans, dry_run=dry_run))
-        write_warnings(text(str(one.refused), style="red") for one in plans if one.refused)
-    return 1 if any(one.refused is not None for one in plans) else 0
+    fields = {
+        "cluster": alias,
+        "to": {"kind": goal.kind, "value": goal.value},
+        "dry_run": dry_run,
+        "groups": plans,
+    }
+    refused = [text(str(one.refused), style="red") for one in plans if one.refused]
+    return Answer(
+        fields,
+        [*_done(plans, dry_run=dry_run), *refused],
+        1 if refused else 0,
+        problems=refused,
+        version=JSON_VERSION,
+    )
 
 
 def _goal(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,10 @@ import click
 from rich.console import RenderableType
 
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import flow_option, one_flow
-from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.flow_option import ChosenFlow, on_flow
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import is_for_programs, write_object
-from twinlog.cli.terminal.tables import offsets_table, row, text, write_all
+from twinlog.cli.terminal.output import Answer
+from twinlog.cli.terminal.tables import offsets_table, row, text
 
 if TYPE_CHECKING:
     from twinlog.client.query_mark import MovedMarks
@@ -24,10 +22,9 @@ if TYPE_CHECKING:
 
 
 @click.command("rewrite-checkpoint", cls=Command)
-@click.argument("file", type=click.Path(path_type=Path))
+@on_flow
 @click.argument("checkpoint", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.argument("new", type=click.Path(path_type=Path))
-@flow_option
 @option("--reverse", is_flag=True, help="The query has read the target and moves to the source.")
 @option(
     "--may-repeat",
@@ -35,16 +32,9 @@ if TYPE_CHECKING:
     help="Accept that the query has read beyond the copy: those records are read again if they "
     "are copied later, and never if the source is lost.",
 )
-@secrets_option
-@format_option
 def rewrite_checkpoint(
-    file: Path,
-    checkpoint: Path,
-    new: Path,
-    flow: str | None,
-    reverse: bool,
-    may_repeat: bool,
-) -> int:
+    chosen: ChosenFlow, checkpoint: Path, new: Path, reverse: bool, may_repeat: bool
+) -> Answer:
     """Rewrite a checkpoint of Spark Structured Streaming for the other cluster of a flow.
 
     CHECKPOINT belongs to a stopped query that has read the source with format("twinlog") or
@@ -56,40 +46,31 @@ def rewrite_checkpoint(
     twinlog offsets rewrite-checkpoint mm2.properties /data/orders-checkpoint /data/orders-on-B
     twinlog offsets rewrite-checkpoint mm2.properties /data/on-B /data/back-on-A --reverse
     """
-    from twinlog.cli.options.configuration import load_file
     from twinlog.client import query_mark, spark_checkpoint
     from twinlog.client.group_translation import FlowTranslation
-    from twinlog.control.flow.wiring import flow_setup
 
-    config = one_flow(load_file(file).flows, flow)
-    setup = flow_setup(config)
-    with closing(FlowTranslation(config, setup.source, setup.target)) as translation:
+    flow = chosen.config.flow
+    with chosen.open(FlowTranslation) as translation:
         marks = query_mark.move_marks(
             translation, spark_checkpoint.query_of(checkpoint), reverse=reverse
         )
         found = spark_checkpoint.rewrite_checkpoint(
-            translation, config.flow, checkpoint, new, reverse=reverse, may_repeat=may_repeat
+            translation, flow, checkpoint, new, reverse=reverse, may_repeat=may_repeat
         )
-    if is_for_programs():
-        body = {
-            "flow": str(config.flow),
-            "reverse": reverse,
-            "checkpoint": str(checkpoint),
-            "new": str(new),
-            "batch": found.noted.batch,
-            "is_committed": found.noted.is_committed,
-            "other_sources": found.other_sources,
-            "offsets": [one.as_json() for one in found.offsets],
-            "marks": [one.as_json() for one in marks.moved],
-            "marks_problem": marks.problem or None,
-        }
-        write_object(body)
-    else:
-        here, there = config.flow.source, config.flow.target
-        sides = (there, here) if reverse else (here, there)
-        write_all(_shown(found, new, *sides))
-        write_all(_shown_marks(marks, *sides))
-    return 0
+    fields = {
+        "flow": chosen.name,
+        "reverse": reverse,
+        "checkpoint": checkpoint,
+        "new": new,
+        "batch": found.noted.batch,
+        "is_committed": found.noted.is_committed,
+        "other_sources": found.other_sources,
+        "offsets": found.offsets,
+        "marks": marks.moved,
+        "marks_problem": marks.problem or None,
+    }
+    sides = (flow.target, flow.source) if reverse else (flow.source, flow.target)
+    return Answer(fields, chain(_shown(found, new, *sides), _shown_marks(marks, *sides)))
 
 
 def _shown(found: Rewritten, new: Path, here: str, there: str) -> Iterator[RenderableType]:

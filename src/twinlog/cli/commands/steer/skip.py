@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import flow_option, one_flow
-from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.flow_option import ChosenFlow, flow_option, on_file
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.options.steering_options import in_force
-from twinlog.cli.terminal.output import is_for_programs, write_line, write_object
+from twinlog.cli.terminal.output import Answer
 from twinlog.config.values.times import in_iso
 
 if TYPE_CHECKING:
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command("skip", cls=Command)
-@click.argument("file", type=click.Path(path_type=Path))
+@on_file
 @click.argument("topic")
 @option(
     "--partition",
@@ -46,8 +43,6 @@ if TYPE_CHECKING:
 @option("--reason", default="", metavar="TEXT", help="Written to the log and the quarantine topic.")
 @option("--dry-run", is_flag=True, help="Print what would change, and write nothing.")
 @flow_option
-@secrets_option
-@format_option
 def skip(  # noqa: PLR0913 (what the command was given)
     file: Path,
     topic: str,
@@ -58,7 +53,7 @@ def skip(  # noqa: PLR0913 (what the command was given)
     reason: str,
     dry_run: bool,
     flow: str | None,
-) -> int:
+) -> Answer:
     """Skip the record of TOPIC at which copying has stopped, and copy the records after it.
 
     Accepted only if the partition is stopped with RECORD_TOO_LARGE, RECORD_REFUSED or CORRUPT_BATCH
@@ -70,32 +65,28 @@ def skip(  # noqa: PLR0913 (what the command was given)
     twinlog topic skip mm2.properties orders --partition 0 --offset 4711 --dry-run
     twinlog topic skip mm2.properties orders --partition 0 --offset 4711 --quarantine
     """
-    from twinlog.cli.options.configuration import load_file
     from twinlog.client.skipping import RecordSkip
-    from twinlog.control.flow.wiring import flow_setup
     from twinlog.model import TopicPartition
 
-    config = one_flow(load_file(file).flows, flow)
-    setup = flow_setup(config)
-    with closing(RecordSkip(config, setup.source, setup.target, reason)) as skipping:
+    with ChosenFlow(file, flow).open(RecordSkip, reason) as skipping:
         change = skipping.check(TopicPartition(topic, partition), offset)
         offsets: list[int] = []
         if not dry_run:
             offsets = skipping.quarantine(change) if quarantine else []
             skipping.write(change)
         name = skipping.quarantine_topic if quarantine else None
-    if is_for_programs():
-        body: dict[str, Any] = {"dry_run": dry_run, "change": change.as_json()}
-        body["quarantine"] = None if name is None else {"topic": name, "offsets": offsets}
-        write_object(body)
-        return 0
-    write_line(_said(change, dry_run=dry_run))
+    fields = {
+        "dry_run": dry_run,
+        "change": change,
+        "quarantine": None if name is None else {"topic": name, "offsets": offsets},
+    }
+    said = [_said(change, dry_run=dry_run)]
     if name is not None:
         where = "would be written" if dry_run else f"is at offset {', '.join(map(str, offsets))}"
-        write_line(f"quarantine: it {where} of {name}")
+        said.append(f"quarantine: it {where} of {name}")
     if change.before is None and not dry_run:
-        write_line(in_force(file))
-    return 0
+        said.append(in_force(file))
+    return Answer(fields, said)
 
 
 def _said(change: SkipChange, *, dry_run: bool) -> str:

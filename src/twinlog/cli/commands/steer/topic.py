@@ -11,6 +11,7 @@ import click
 from twinlog.cli.commands.steer.skip import skip
 from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.options.steering_options import names_of, steer, steering_options, topics_option
+from twinlog.cli.terminal.output import Answer
 from twinlog.mirror.state.intents import RESUMED, IntentKind
 
 
@@ -32,7 +33,7 @@ topic.add_command(skip)
 @topic.command("pause")
 @topics_option
 @steering_options
-def pause(file: Path, topics: str, **given: Any) -> int:
+def pause(file: Path, topics: str, **given: Any) -> Answer:
     """Stop the copy of topics until `topic resume`; other topics continue.
 
     --topics matches topics that exist on the source now: a topic that is created later is not
@@ -48,7 +49,7 @@ def pause(file: Path, topics: str, **given: Any) -> int:
 @topic.command("resume")
 @topics_option
 @steering_options
-def resume(file: Path, topics: str, **given: Any) -> int:
+def resume(file: Path, topics: str, **given: Any) -> Answer:
     """Take the pause or release of topics back; each resumes at exactly the next record.
 
     If other clients have written to a released topic since, its partitions stop with a code.
@@ -63,7 +64,7 @@ def resume(file: Path, topics: str, **given: Any) -> int:
 @topic.command("release")
 @topics_option
 @steering_options
-def release(file: Path, topics: str, **given: Any) -> int:
+def release(file: Path, topics: str, **given: Any) -> Answer:
     """Stop mirroring these topics. Other clients may then write to the remote topics.
 
     Remote topics stay as they are. The release overrides FILE and holds after restarts. Their
@@ -79,7 +80,7 @@ def release(file: Path, topics: str, **given: Any) -> int:
 @topic.command("promote")
 @topics_option
 @steering_options
-def promote(file: Path, topics: str, **given: Any) -> int:
+def promote(file: Path, topics: str, **given: Any) -> Answer:
     """Make remote topics the originals: copying ends, and other clients may write to them.
 
     Like `topic release`, except that it is undone by `topic demote`, not by `topic resume`.
@@ -94,7 +95,7 @@ def promote(file: Path, topics: str, **given: Any) -> int:
 @topic.command("demote")
 @topics_option
 @steering_options
-def demote(file: Path, topics: str, **given: Any) -> int:
+def demote(file: Path, topics: str, **given: Any) -> Answer:
     """Take the promotion of topics back; each resumes copying at exactly the next record.
 
     If other clients have written to a remote topic since, its partitions stop with a code. Refused
@@ -107,7 +108,7 @@ def demote(file: Path, topics: str, **given: Any) -> int:
     return _take_back([IntentKind.PROMOTE], "was promoted by name", file, topics, **given)
 
 
-def _want(kind: IntentKind, file: Path, topics: str, **given: Any) -> int:
+def _want(kind: IntentKind, file: Path, topics: str, **given: Any) -> Answer:
     names = names_of(topics)
     nothing = f"--topics: no flow mirrors a topic that matches {topics}"
     return steer(file, lambda one: one.want_topics(kind, names), nothing=nothing, **given)
@@ -115,7 +116,7 @@ def _want(kind: IntentKind, file: Path, topics: str, **given: Any) -> int:
 
 def _take_back(
     kinds: Sequence[IntentKind], what: str, file: Path, topics: str, **given: Any
-) -> int:
+) -> Answer:
     names = names_of(topics)
     nothing = f"--topics: no topic that matches {topics} {what}"
     return steer(file, lambda one: one.take_back_topics(kinds, names), nothing=nothing, **given)
