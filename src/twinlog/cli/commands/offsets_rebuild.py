@@ -59,7 +59,7 @@ def rebuild(chosen: ChosenFlow, topics: str | None, dry_run: bool, yes: bool) ->
         if not dry_run:
             if not (yes or _is_wanted(name, plans)):
                 write_line("nothing was changed")
-                return Answer({}, (), 1)
+                return Answer({}, exit_code=1)
             work.lead()
         lines = list(work.run(plans))
     fields = {"flow": name, "dry_run": dry_run, "partitions": map(_as_json, lines)}

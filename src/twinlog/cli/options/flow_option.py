@@ -40,7 +40,11 @@ class ChosenFlow:
     def config(self) -> FlowConfig:
         from twinlog.cli.options.configuration import load_file
 
-        return one_flow(load_file(self.file).flows, self._name)
+        return self.of(load_file(self.file))
+
+    def of(self, config: MirrorConfig) -> FlowConfig:
+        """Return the flow of a configuration."""
+        return one_flow(config.flows, self._name)
 
     @cached_property
     def setup(self) -> FlowSetup:

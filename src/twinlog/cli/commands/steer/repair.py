@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from twinlog.cli.commands.cutover.begin import is_confirmed, require_an_answer
 from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.options.flow_option import ChosenFlow, on_flow
 from twinlog.cli.options.option import option
 from twinlog.cli.options.steering_options import topic_pattern
 from twinlog.cli.terminal.output import Answer, is_for_programs, write_line
-from twinlog.errors import UsageError
 from twinlog.quantities import plural
 
 if TYPE_CHECKING:
@@ -78,17 +78,18 @@ def run(chosen: ChosenFlow, *, yes: bool, dry_run: bool, reason: str, topics: st
     """
     from twinlog.client.repair import TopicRepair
 
-    if not (yes or dry_run or sys.stdin.isatty()):
-        raise UsageError("give --yes, or --dry-run to see what would be done")
+    require_an_answer(yes=yes, dry_run=dry_run)
     with chosen.open(TopicRepair, reason) as work:
         lines = work.plan(topic_pattern(topics))
         can = [line for line in lines if line.found is not None]
         if not is_for_programs() or not yes:
             for text in _text(lines):
                 write_line(text, sys.stderr if is_for_programs() else None)
-        if not dry_run and can and not (yes or _is_confirmed(chosen.name, can)):
+        offsets = sum(line.wanted.accepted.offsets for line in can if line.wanted is not None)
+        what = f"{plural(offsets, 'offset')} in {plural(len(can), 'partition')} will stay."
+        if not dry_run and can and not (yes or is_confirmed(chosen.name, what)):
             write_line("nothing was changed", sys.stderr)
-            return Answer({}, (), 1)
+            return Answer({}, exit_code=1)
         if not dry_run:
             work.accept(can)
     fields = {"flow": chosen.name, "dry_run": dry_run, "partitions": lines}
@@ -99,10 +100,3 @@ def run(chosen: ChosenFlow, *, yes: bool, dry_run: bool, reason: str, topics: st
 def _text(lines: Iterable[RepairLine]) -> Iterable[str]:
     said = [text for line in lines for text in line.lines()]
     return said or ["no partition has stopped because of its records"]
-
-
-def _is_confirmed(name: str, can: list[RepairLine]) -> bool:
-    offsets = sum(line.wanted.accepted.offsets for line in can if line.wanted is not None)
-    question = f"{plural(offsets, 'offset')} in {plural(len(can), 'partition')} will stay."
-    answer = click.prompt(f"{question} Type {name} to continue", default="", err=True)
-    return str(answer).replace(" ", "") == name
