@@ -69,6 +69,7 @@ from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.mirror.verify.difference import Compared, DifferenceKind, Range
 from twinlog.model import Flow, TopicId, TopicPartition
 from twinlog.sandbox.registry import SandboxCluster
+from twinlog.spark.pack import Packed
 
 ANSWERS: Final = Path(__file__).with_name("answers")
 HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
@@ -498,7 +499,7 @@ def exported(*, is_whole: bool) -> dict[str, Any]:
 
 
 def packed() -> dict[str, Any]:
-    made = SimpleNamespace(
+    made = Packed(
         path=Path("x.zip"), size=1_500_000, python="3.11", platform="linux", distributions=("a",)
     )
     return {"twinlog.spark.pack.pack": returns(made)}

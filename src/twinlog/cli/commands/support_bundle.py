@@ -20,7 +20,7 @@ from twinlog.cli.options.mirror_maker_1_options import (
 )
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import is_for_programs, write_line, write_object
+from twinlog.cli.terminal.output import Answer
 from twinlog.errors import TwinlogError
 from twinlog.quantities import size
 
@@ -52,7 +52,7 @@ def support_bundle(
     archive: Path | None,
     logs: tuple[Path, ...],
     **given: Any,
-) -> int:
+) -> Answer:
     """Write an archive about the mirror of FILE: configuration, versions, states, recent events.
 
     Several files go into one archive. Instead of FILE, the flags of MirrorMaker 1 may be given.
@@ -71,13 +71,8 @@ def support_bundle(
     more = [path for name in ("consumer", "producer") if (path := given[name]) is not None]
     parts = collect(dict(_configurations(files, given)), logs, more)
     write_bundle(archive, parts)
-    if is_for_programs():
-        write_object({"path": str(archive), "files": sorted(parts)})
-    else:
-        write_line(f"{archive}: {size(archive.stat().st_size)}")
-        for name in parts:
-            write_line(f"  {name}")
-    return 0
+    text = [f"{archive}: {size(archive.stat().st_size)}", *(f"  {name}" for name in parts)]
+    return Answer({"path": archive, "files": sorted(parts)}, text)
 
 
 def _configurations(

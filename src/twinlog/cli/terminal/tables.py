@@ -72,9 +72,14 @@ def write_answer(answer: Answer) -> int:
         held = ANSWER.get()
         held.body, held.errors = dict(answer.fields), [dict(one) for one in answer.errors]
         held.version, held.seal = answer.version, answer.seal
-    else:
-        write_warnings(answer.problems if is_quiet() else answer.text)
+    write_parts(answer.text, answer.problems)
     return answer.exit_code
+
+
+def write_parts(parts: Iterable[Part], problems: Iterable[Part]) -> None:
+    """Write a text for people; with -q only its problems."""
+    if not is_for_programs():
+        write_warnings(problems if is_quiet() else parts)
 
 
 def write_all(parts: Iterable[Part]) -> None:
