@@ -146,10 +146,10 @@ def run(arguments: Sequence[str]) -> int:
     held = ANSWER.set(answer)
     try:
         code = _run(arguments, answer)
-        if answer.body or answer.errors or code:  # none after --help
+        if answer.answer or answer.errors or code:  # none after --help
             try:
                 answer.write(code)
-            except BrokenPipeError as error:
+            except Exception as error:  # noqa: BLE001 (a pipe that is closed, or a bug)
                 return _exit_code(error, answer)
         return code
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -102,7 +103,7 @@ def check(
         if explain:
             warnings = [*warning_parts(config.warnings)]
             text = chain(explanation_parts(config, with_defaults=defaults), warnings)
-            return Answer(explanation_json(config), text, problems=warnings)
+            return Answer(partial(explanation_json, config), text, problems=warnings)
         adopts = storages(config, adopt_mm2=adopt_mm2, connector=connector)
         report = check_config(
             config, with_probe=probe, gives_up_s=timeout_s, adopts=adopts, say=write_step
@@ -113,7 +114,7 @@ def check(
         found = [*error_parts(error)]
         return Answer({}, found, error.exit_code, problems=found)
     return Answer(
-        {**report.as_json(), **explanation_json(config)},
+        lambda: {**report.as_json(), **explanation_json(config)},
         _parts(report, config),
         1 if report.problems else 0,
         problems=_what_is_wrong(report, config),

@@ -24,11 +24,11 @@ from twinlog.cli.options.run_options import (
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
 from twinlog.cli.terminal.loudness import Loudness, loudness
 from twinlog.cli.terminal.output import (
+    Answer,
     error_object,
     is_for_programs,
     nowhere,
     write_line,
-    write_object,
 )
 from twinlog.cli.terminal.signals import on_signals
 from twinlog.codes import FlowState, PartitionState
@@ -126,7 +126,7 @@ def run_options(command: F) -> F:
 @configuration_options
 @adoption_options
 @run_options
-def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> int:
+def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> Answer:
     """Mirror the topics of every enabled flow in FILE.
 
     FILE is an mm2.properties file, or a KafkaMirrorMaker2 resource of Strimzi.
@@ -145,9 +145,8 @@ def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> int
     return run_configuration(configuration(files, clusters), files[0], RunOptions(**options))
 
 
-def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: RunOptions) -> int:
-    """Run the configuration that `read` returns until it is done or stopped, and return the exit
-    code.
+def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: RunOptions) -> Answer:
+    """Run the configuration that `read` returns until it is done or stopped.
 
     `read` is called again to reload `file`.
     """
@@ -221,9 +220,8 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     if once:
         ran = {flow.flow for flow in result.flows if not never_began(flow)}
         _say_who_holds_back([one for one in config.flows if str(one.flow) in ran], wrong)
-    if for_programs:
-        write_object({"flows": report.flows}, report.errors())
-    return report.exit_code
+    fields = {"flows": report.flows}
+    return Answer(fields, exit_code=report.exit_code, errors=report.errors())
 
 
 def _people(is_quiet: bool, for_programs: bool) -> TextIO:

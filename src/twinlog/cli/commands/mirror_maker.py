@@ -10,13 +10,14 @@ from twinlog.cli.commands.mirror import RunOptions, run_configuration, run_optio
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.mirror_maker_1_options import configuration_of_pair, pair_options
 from twinlog.cli.options.run_options import override_options
+from twinlog.cli.terminal.output import Answer
 
 
 @click.command("mirror-maker", cls=Command)
 @pair_options
 @override_options
 @run_options
-def mirror_maker(**given: Any) -> int:
+def mirror_maker(**given: Any) -> Answer:
     """Run with the arguments of `kafka-mirror-maker.sh`, copying topics under the same names.
 
     A partition that was never copied starts at the offset of the group in --consumer.config, else

@@ -107,6 +107,26 @@ def write_while_it_is_read(line: str, stream: TextIO) -> None:
             os.dup2(nowhere.fileno(), stream.fileno())
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command returns: its result for programs and for people, and its exit code."""
+
+    fields: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+    """Results for programs. They may have iterators and objects with `as_json`."""
+    text: Iterable[Part] = ()
+    """The same for people."""
+    exit_code: int = 0
+    _: KW_ONLY
+    problems: Iterable[Part] = ()
+    """The text with -q."""
+    errors: Iterable[Mapping[str, Any]] = ()
+    """Problems that were found, for programs."""
+    version: int = 1
+    """Changes when a field changes its meaning."""
+    seal: Callable[[Mapping[str, Any]], str] | None = None
+    """Return the `sha256` of all other fields, for an object that is stored."""
+
+
 @dataclass(slots=True)
 class Envelope:
     """The object that a command prints for programs, even if it fails.
@@ -116,11 +136,9 @@ class Envelope:
 
     output: Format
     command: str
-    version: int = 1
-    body: dict[str, Any] = field(default_factory=dict)
-    errors: list[dict[str, Any]] = field(default_factory=list)
-    seal: Callable[[Mapping[str, Any]], str] | None = None
-    """Return the `sha256` of all other fields, for an object that is stored."""
+    answer: Answer | None = None
+    errors: list[Mapping[str, Any]] = field(default_factory=list)
+    """Errors that ended the command."""
 
     def write(self, exit_code: int) -> None:
         """Write the object to stdout as a line of JSON, or as YAML with the same structure.
@@ -129,38 +147,19 @@ class Envelope:
         """
         if not self.output.is_for_programs:
             return
+        answer = self.answer or Answer({})
         whole = {
             "command": self.command,
-            "version": self.version,
+            "version": answer.version,
             "ok": exit_code == 0,
-            "errors": self.errors,
-            **self.body,
+            "errors": [*answer.errors, *self.errors],
+            **(answer.fields() if callable(answer.fields) else answer.fields),
         }
-        if self.seal is not None:
-            whole = json.loads(json.dumps(whole, default=_plain))
-            whole["sha256"] = self.seal(whole)
         text = json.dumps(whole, default=_plain)
+        if answer.seal is not None:
+            whole = json.loads(text)
+            text = json.dumps({**whole, "sha256": answer.seal(whole)})
         click.echo(_yaml(text) if self.output is Format.YAML else text)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a command returns: its result for programs and for people, and its exit code."""
-
-    fields: Mapping[str, Any]
-    """Results for programs. They may have iterators and objects with `as_json`."""
-    text: Iterable[Part] = ()
-    """The same for people: lines, or what rich prints."""
-    exit_code: int = 0
-    _: KW_ONLY
-    problems: Iterable[Part] = ()
-    """The part of `text` that -q prints as well."""
-    errors: Iterable[Mapping[str, Any]] = ()
-    """Problems that were found, for programs."""
-    version: int = 1
-    """Changes when a field changes its meaning."""
-    seal: Callable[[Mapping[str, Any]], str] | None = None
-    """Computes `sha256`."""
 
 
 ANSWER: ContextVar[Envelope] = ContextVar("answer")
@@ -170,23 +169,6 @@ ANSWER: ContextVar[Envelope] = ContextVar("answer")
 def is_for_programs() -> bool:
     """Return whether stdout is for programs: the running command prints one object, at its end."""
     return ANSWER.get().output.is_for_programs
-
-
-def write_object(
-    body: Mapping[str, Any],
-    errors: Iterable[Mapping[str, Any]] = (),
-    *,
-    seal: Callable[[Mapping[str, Any]], str] | None = None,
-    version: int = 1,
-) -> None:
-    """Set a command's results for programs. `errors` are the problems that were found, and `seal`
-    computes `sha256`.
-
-    `version` changes when a field changes its meaning.
-    """
-    answer = ANSWER.get()
-    answer.version, answer.body = version, dict(body)
-    answer.errors, answer.seal = [dict(one) for one in errors], seal
 
 
 def _plain(value: Any) -> Any:

@@ -68,10 +68,7 @@ def write_answer(answer: Answer) -> int:
     """Write a command's result, and return its exit code. The object for programs is written when
     the command has ended.
     """
-    if is_for_programs():
-        held = ANSWER.get()
-        held.body, held.errors = dict(answer.fields), [dict(one) for one in answer.errors]
-        held.version, held.seal = answer.version, answer.seal
+    ANSWER.get().answer = answer
     write_parts(answer.text, answer.problems)
     return answer.exit_code
 
