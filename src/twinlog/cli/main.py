@@ -18,8 +18,8 @@ from typing import Any, Final
 import click
 
 from twinlog import __version__
-from twinlog.cli.options.asked_format import asked_format, words_of
 from twinlog.cli.options.command import CommandGroup
+from twinlog.cli.options.format_option import asked_format, words_of
 from twinlog.cli.terminal.loudness import Loudness, loudness
 from twinlog.cli.terminal.output import (
     ANSWER,
@@ -39,7 +39,7 @@ SECTIONS: Final = {
         "mirror": ("mirror:mirror", "Mirror the topics of every enabled flow in FILE"),
         "status": ("status:status", "Print the state and lag of flows"),
         "convert": ("convert:convert", "Print a configuration as mm2.properties"),
-        "mirror-maker": ("mirror_maker:mirror_maker", "Run with MirrorMaker 1's arguments"),
+        "mirror-maker": ("mirror:mirror_maker", "Run with MirrorMaker 1's arguments"),
         "pack": ("pack:pack", "Create the archive for executors of a Spark cluster"),
     },
     "Steer": {

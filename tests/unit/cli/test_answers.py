@@ -7,9 +7,11 @@ are in `answers/`: a file for each case. `python -m tests.unit.cli.test_answers`
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import os
+import pkgutil
 import re
 import sys
 import tempfile
@@ -22,6 +24,8 @@ from unittest.mock import patch
 import pytest
 import yaml
 
+import twinlog.client
+import twinlog.control
 from tests.support import snapshots
 from tests.support.properties import BASE
 from twinlog.cli.main import run
@@ -70,6 +74,11 @@ from twinlog.mirror.verify.difference import Compared, DifferenceKind, Range
 from twinlog.model import Flow, TopicId, TopicPartition
 from twinlog.sandbox.registry import SandboxCluster
 from twinlog.spark.pack import Packed
+
+for package in (twinlog.client, twinlog.control):
+    # a module that is first imported while a function is patched would keep the patch
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(found.name)
 
 ANSWERS: Final = Path(__file__).with_name("answers")
 HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)

@@ -21,8 +21,8 @@ from twinlog.cli.options.run_options import (
     SpreadClusters,
     configuration_options,
     leave_secrets_unread,
+    timeout_option,
 )
-from twinlog.cli.options.timeout_option import timeout_option
 from twinlog.cli.terminal.output import Answer, error_object, is_for_programs, write_step
 from twinlog.cli.terminal.status.topic_table import Cell, Column, fitted_table
 from twinlog.cli.terminal.tables import shown_width, text

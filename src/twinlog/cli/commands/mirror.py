@@ -1,4 +1,6 @@
-"""`twinlog mirror FILE`: run every enabled flow of a configuration until it is done or stopped."""
+"""`twinlog mirror FILE`: run every enabled flow of a configuration until it is done or stopped.
+`twinlog mirror-maker`: the same with MirrorMaker 1's command line.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import click
 
 from twinlog.cli.options.adoption_options import adoption_options, storages
+from twinlog.cli.options.command import Command
 from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.mirror_maker_1_options import configuration_of_pair, pair_options
 from twinlog.cli.options.option import F, Section, option
 from twinlog.cli.options.run_options import (
     SPARK_OPTIONS,
@@ -20,6 +24,7 @@ from twinlog.cli.options.run_options import (
     check_archive,
     configuration,
     configuration_options,
+    override_options,
 )
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
 from twinlog.cli.terminal.loudness import Loudness, loudness
@@ -143,6 +148,25 @@ def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> Ans
     twinlog mirror mm2.properties --clusters B --listen 0.0.0.0:8080 --log-format json
     """
     return run_configuration(configuration(files, clusters), files[0], RunOptions(**options))
+
+
+@click.command("mirror-maker", cls=Command)
+@pair_options
+@override_options
+@run_options
+def mirror_maker(**given: Any) -> Answer:
+    """Run with the arguments of `kafka-mirror-maker.sh`, copying topics under the same names.
+
+    A partition that was never copied starts at the offset of the group in --consumer.config, else
+    according to its auto.offset.reset (`latest` by default). Afterwards the group's offset on the
+    source is that of the next record that is not on the target yet.
+
+    \b
+    twinlog mirror-maker --consumer.config c.properties --producer.config p.properties \\
+        --whitelist 'orders|pay.*'
+    """
+    consumer, read = configuration_of_pair(given)
+    return run_configuration(read, consumer, RunOptions(**given))
 
 
 def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: RunOptions) -> Answer:

@@ -14,6 +14,7 @@ import click
 from rich.text import Text
 
 from twinlog.cli.options.command import Command
+from twinlog.cli.options.flow_option import load_file
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import (
     configuration_of_pair,
@@ -22,8 +23,7 @@ from twinlog.cli.options.mirror_maker_1_options import (
     pair_options,
 )
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.options.timeout_option import timeout_option
+from twinlog.cli.options.run_options import secrets_option, timeout_option
 from twinlog.cli.terminal.output import ANSWER, Answer, Part, error_object, is_for_programs
 from twinlog.cli.terminal.status.rows import rows, totals
 from twinlog.cli.terminal.status.screen import STALE_MS, ShownParts, screen
@@ -100,8 +100,6 @@ def status(
     twinlog status mm2.properties --topic 'orders.*' --lagging
     twinlog status mm2.properties --format json
     """
-    from twinlog.cli.options.configuration import load_file
-
     if is_watched and is_for_programs():
         raise click.UsageError(f"--watch or --format {ANSWER.get().output}: give one of them")
     read: Callable[[], MirrorConfig] | None = None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from twinlog.cli.options.command import Command
+from twinlog.cli.options.flow_option import load_file
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import (
     configuration_of_pair,
@@ -79,8 +80,6 @@ def _configurations(
     files: Sequence[Path], given: dict[str, Any]
 ) -> Iterator[tuple[Path, MirrorConfig | TwinlogError]]:
     """Load each file separately: a file with errors may be the reason for the bundle."""
-    from twinlog.cli.options.configuration import load_file
-
     readers: list[tuple[Path, Callable[[], MirrorConfig]]]
     if files:
         no_pair(given)

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 
 from twinlog.cli.options.candidates import aliases
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import on_file
+from twinlog.cli.options.flow_option import load_file, on_file
 from twinlog.cli.options.option import option
 from twinlog.cli.terminal.output import Answer
 from twinlog.cli.terminal.tables import plain_table, row, text
@@ -44,8 +44,6 @@ def topology(file: Path, alias: str | None) -> Answer:
     twinlog topology mm2.properties --cluster us-west
     twinlog topology mm2.properties --format json
     """
-    from twinlog.cli.options.configuration import load_file
-
     seen = _read(load_file(file), alias)
     return Answer(seen.as_json(), _parts(seen, int(time.time() * 1000)))
 

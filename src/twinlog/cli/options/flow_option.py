@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -13,7 +14,7 @@ import click
 from twinlog.cli.options.candidates import flows, topics
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_option
+from twinlog.cli.options.run_options import secrets_folder, secrets_option
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ class ChosenFlow:
 
     @cached_property
     def config(self) -> FlowConfig:
-        from twinlog.cli.options.configuration import load_file
-
         return self.of(load_file(self.file))
 
     def of(self, config: MirrorConfig) -> FlowConfig:
@@ -62,9 +61,8 @@ class ChosenFlow:
 
     def all(self) -> MirrorConfig:
         """Return the configuration, with all flows unless `--flow` is given."""
-        from twinlog.cli.options.configuration import load_flows
-
-        return load_flows(self.file, self._name)
+        config = load_file(self.file)
+        return config if self._name is None else replace(config, flows=(self.of(config),))
 
 
 def on_file(command: Any) -> Any:
@@ -99,6 +97,13 @@ def topics_option(command: Any) -> Any:
         shell_complete=topics,
         help="Only source topics whose whole name matches; default: all.",
     )(command)
+
+
+def load_file(path: Path) -> MirrorConfig:
+    """Load one file with all of its flows."""
+    from twinlog.config.load import load
+
+    return load(path, secrets=secrets_folder())
 
 
 def one_flow(flows: Sequence[FlowConfig], name: str | None) -> FlowConfig:

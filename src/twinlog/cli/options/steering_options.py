@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinlog.cli.options import candidates
-from twinlog.cli.options.flow_option import on_file, one_flow
+from twinlog.cli.options.flow_option import load_file, on_file, one_flow
 from twinlog.cli.options.option import option
 from twinlog.cli.terminal.output import Answer
 from twinlog.config.values.times import in_iso
@@ -87,7 +87,6 @@ def steer(
 
     `nothing`: the error if no flow has anything to change (exit code 2).
     """
-    from twinlog.cli.options.configuration import load_file
     from twinlog.control.flow.wishes import wish
 
     chosen = _chosen(load_file(file).flows, flows)
@@ -106,7 +105,6 @@ def in_force(file: Path) -> str:
 
 def let_go(file: Path, *, flows: Sequence[str], dry_run: bool) -> Answer:
     """Remove producer quotas that the flows have left on the source."""
-    from twinlog.cli.options.configuration import load_file
     from twinlog.client.producer_hold import Freed, ProducerHold
     from twinlog.cluster.client import prompt_client
     from twinlog.control.flow.wiring import flow_setup

@@ -14,7 +14,7 @@ from rich.console import RenderableType
 
 from twinlog.cli.options import candidates
 from twinlog.cli.options.command import Command
-from twinlog.cli.options.flow_option import flow_option, on_file, one_flow
+from twinlog.cli.options.flow_option import flow_option, load_file, on_file, one_flow
 from twinlog.cli.options.option import option
 from twinlog.cli.terminal.output import Answer, is_for_programs, write_line
 from twinlog.cli.terminal.tables import plain_table, row, text, write_all, write_warnings
@@ -143,7 +143,6 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
     twinlog offsets reset mm2.properties --cluster A --group shop --topics orders --shift-by -100
     twinlog offsets reset mm2.properties --cluster B --all --to-earliest --yes --format json
     """
-    from twinlog.cli.options.configuration import load_file
     from twinlog.client.offset_reset import OffsetReset
     from twinlog.cluster.client import prompt_client
     from twinlog.control.flow.wiring import admins_of
