@@ -142,6 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code. Programs get their object however it ends."""
+    if arguments and arguments[0] == "help":  # `twinlog help offsets reset`
+        arguments = [*arguments[1:], "--help"]
     answer = Envelope(Format.TEXT, "")
     held = ANSWER.set(answer)
     try:

@@ -4,6 +4,7 @@ is parsed, so that usage errors are printed in the same format.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -13,10 +14,11 @@ from twinlog.cli.options.option import F, Section, option
 from twinlog.cli.terminal.output import ANSWER, Format
 
 _FLAG: Final = "--format"
+_SHORT: Final = re.compile("-[qv]*o(.*)", re.DOTALL)
 
 
 def format_option(command: F) -> F:
-    """Add `--format text|json|yaml`, which the printer reads from `ANSWER`."""
+    """Add `-o`, `--format text|json|yaml`, which the printer reads from `ANSWER`."""
 
     def keep(_context: click.Context, _parameter: click.Parameter, value: str) -> None:
         answer = ANSWER.get(None)
@@ -24,6 +26,7 @@ def format_option(command: F) -> F:
             answer.output = Format(value)
 
     return option(
+        "-o",
         _FLAG,
         type=click.Choice([one.value for one in Format]),
         expose_value=False,
@@ -68,7 +71,10 @@ def _given(arguments: Sequence[str]) -> Iterator[str]:
     for argument in rest:
         if argument == "--":
             return
+        short = _SHORT.fullmatch(argument)
         if argument == _FLAG:
             yield next(rest, "")
         elif argument.startswith(f"{_FLAG}="):
             yield argument.partition("=")[2]
+        elif short is not None:
+            yield short[1] or next(rest, "")
